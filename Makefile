@@ -1,0 +1,33 @@
+# Two commands for a newcomer: `make demo` and `make test`. Both make .venv and install into it.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint unit clean
+
+demo: .venv/demo.stamp
+	$(BIN)/hearsay demo
+
+test: lint unit
+
+lint: .venv/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+unit: .venv/dev.stamp
+	$(BIN)/pytest -n auto --dist loadgroup
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; try make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+
+.venv/demo.stamp: .venv/bin/python pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[aggregator,demo]'
+	touch $@
+
+.venv/dev.stamp: .venv/bin/python pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[all]'
+	touch $@ .venv/demo.stamp
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output

@@ -1,0 +1,270 @@
+"""The campaign: a signed, immutable task, and every check a device makes before it obeys one.
+
+Source: docs/formats.md, section 5 (campaign; value limits). A signature does not make a lie about ε
+acceptable: the reader recomputes every integer and the exact privacy loss from the declared ε.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from protocol import canonical, mechanisms
+from protocol.document import HEADER_KEYS, Header, read_field, read_integer, read_payload, read_text
+from protocol.epsilon import MAX_ANSWER_MICRO, MIN_ANSWER_MICRO, PrivacyLoss, no_loss
+from protocol.errors import DocumentError, InputError
+from protocol.questions import CELL, CLASS, Assignment, Question
+from protocol.report import Layout, layout_for
+from protocol.schema import Schema, parse_schema
+
+_REASON = "invalid_campaign"
+_WORD = 1 << 32
+MAX_PERIOD_SECONDS = 1 << 31
+
+UNDERSTOOD = frozenset(
+    (
+        *HEADER_KEYS,
+        "answers",
+        "contact",
+        "epsilon_micro",
+        "features",
+        "fit",
+        "label",
+        "layout",
+        "min_batch_size",
+        "projection",
+        "purpose",
+        "questions",
+        "record_length",
+        "time_precision",
+    )
+)
+"""Payload keys that this reader understands."""
+
+
+class Campaign(NamedTuple):
+    """A campaign whose value limits hold.
+
+    Attributes:
+        id: SHA-256 of the payload.
+        header: name, version and dates.
+        purpose, contact: who asks, and why, in words.
+        time_precision: seconds in a period; a device answers at most once per period.
+        min_batch_size: the aggregator publishes nothing from fewer reports.
+        schema: label and features.
+        questions: what can be asked, in order of strata.
+        assignment: which id is asked which question.
+        layout: the shape of its reports.
+        answers: r, answers per device and period.
+        epsilon_micro: total ε per device and period, in millionths.
+        fit: how the model will be made: ``family`` and ``postprocess``.
+    """
+
+    id: bytes
+    header: Header
+    purpose: str
+    contact: str
+    time_precision: int
+    min_batch_size: int
+    schema: Schema
+    questions: tuple[Question, ...]
+    assignment: Assignment
+    layout: Layout
+    answers: int
+    epsilon_micro: int
+    fit: dict[str, str]
+
+    @property
+    def epsilon_per_answer_micro(self) -> int:
+        """⌊total / r⌋ in millionths."""
+        return self.epsilon_micro // self.answers
+
+    def period_at(self, now: int) -> int:
+        """The period that a time falls into: ⌊now / time_precision⌋."""
+        return now // self.time_precision
+
+    def privacy_loss(self) -> PrivacyLoss:
+        """Exact worst loss of one device in one period, summed over the strata's largest."""
+        return privacy_loss(self.questions)
+
+
+def privacy_loss(questions: tuple[Question, ...]) -> PrivacyLoss:
+    """Sequential composition over strata; within a stratum a device answers one question."""
+    worst: dict[int, PrivacyLoss] = {}
+    for question in questions:
+        loss = _loss(question.mechanism)
+        if question.stratum not in worst or loss > worst[question.stratum]:
+            worst[question.stratum] = loss
+    total = no_loss()
+    for loss in worst.values():
+        total = total.then(loss)
+    return total
+
+
+@lru_cache(maxsize=4096)
+def _loss(mechanism: mechanisms.Mechanism) -> PrivacyLoss:
+    return mechanism.privacy_loss()
+
+
+def build_payload(
+    header: Header,
+    schema: Schema,
+    questions: tuple[Question, ...],
+    *,
+    epsilon_micro: int,
+    purpose: str,
+    contact: str,
+    time_precision: int,
+    min_batch_size: int,
+    fit: dict[str, str],
+) -> bytes:
+    """The payload of a new campaign, already checked as a device will check it. Run by the aggregator.
+
+    Raises:
+        InputError, DocumentError: as :func:`parse_campaign`.
+    """
+    layout = layout_for([question.mechanism for question in questions])
+    payload = canonical.pack(
+        {
+            **header.to_dict(),
+            "purpose": purpose,
+            "contact": contact,
+            "time_precision": time_precision,
+            "min_batch_size": min_batch_size,
+            "label": schema.label.to_dict(),
+            "features": [feature.to_dict() for feature in schema.features],
+            "projection": None,
+            "questions": [question.to_dict() for question in questions],
+            "layout": layout.kind,
+            "record_length": layout.record_length,
+            "answers": questions[-1].stratum + 1,
+            "epsilon_micro": epsilon_micro,
+            "fit": fit,
+        }
+    )
+    parse_campaign(payload)
+    return payload
+
+
+@lru_cache(maxsize=8)
+def parse_campaign(payload: bytes) -> Campaign:
+    """Parse a verified payload and check all its values. Run by device and aggregator alike.
+
+    Raises:
+        DocumentError: ``malformed``; ``epsilon_understated``, the exact privacy loss of the stated
+            integers is above the declared ε; ``invalid_campaign``, anything else that does not fit.
+    """
+    body, header = read_payload(payload)
+    schema = parse_schema(body, _REASON)
+    if body.get("projection", b"") is not None:
+        raise DocumentError(_REASON, "its projection is not one that this software knows")
+    answers = read_integer(body, "answers", 1, 65535, _REASON)
+    epsilon_micro = read_integer(body, "epsilon_micro", 1, 65535 * MAX_ANSWER_MICRO, _REASON)
+    questions = _parse_questions(body, schema)
+    _check_strata(questions, answers)
+    _check_epsilon(questions, epsilon_micro, answers)
+    return Campaign(
+        id=sha256(payload).digest(),
+        header=header,
+        purpose=read_text(body, "purpose", _REASON),
+        contact=read_text(body, "contact", _REASON),
+        time_precision=read_integer(body, "time_precision", 1, MAX_PERIOD_SECONDS, _REASON),
+        min_batch_size=read_integer(body, "min_batch_size", 1, _WORD - 1, _REASON),
+        schema=schema,
+        questions=questions,
+        assignment=Assignment(questions),
+        layout=_check_layout(body, questions),
+        answers=answers,
+        epsilon_micro=epsilon_micro,
+        fit=_parse_fit(body),
+    )
+
+
+def _parse_questions(body: dict[str, Any], schema: Schema) -> tuple[Question, ...]:
+    entries = read_field(body, "questions", list, _REASON)
+    if not 1 <= len(entries) <= 65535 or not all(isinstance(entry, dict) for entry in entries):
+        raise DocumentError(_REASON, "it has no questions, too many, or one that is not a map")
+    return tuple(_parse_question(entry, schema) for entry in entries)
+
+
+def _parse_question(entry: dict[str, Any], schema: Schema) -> Question:
+    kind = read_text(entry, "kind", _REASON)
+    classes = len(schema.label.classes)
+    feature = None
+    expected = classes
+    if kind == CELL:
+        feature = read_integer(entry, "feature", 0, len(schema.features) - 1, _REASON)
+        expected = classes * schema.features[feature].size
+    elif kind != CLASS:
+        raise DocumentError(_REASON, "a question is of an unknown kind")
+    size = read_integer(entry, "size", expected, expected, _REASON)
+    stratum = read_integer(entry, "stratum", 0, 65534, _REASON)
+    bound = read_integer(entry, "bound", 1, _WORD, _REASON)
+    problem = ""
+    try:
+        mechanism = mechanisms.from_dict(entry.get("mechanism"))
+        if mechanism.size == size:
+            return Question(kind, feature, size, stratum, bound, mechanism)
+        problem = "a mechanism is of another size than its question"
+    except InputError as error:
+        problem = error.detail
+    raise DocumentError(_REASON, problem)
+
+
+def _check_strata(questions: tuple[Question, ...], answers: int) -> None:
+    """Strata are 0 … r − 1 in order; within each the bounds increase strictly to 2^32."""
+    previous_stratum, previous_bound = -1, _WORD
+    for question in questions:
+        if question.stratum == previous_stratum + 1 and previous_bound == _WORD:
+            previous_bound = 0
+        elif question.stratum != previous_stratum:
+            raise DocumentError(_REASON, "its strata are not in order, or one does not end at 2^32")
+        if question.bound <= previous_bound:
+            raise DocumentError(_REASON, "a question would never be asked: its interval is empty")
+        previous_stratum, previous_bound = question.stratum, question.bound
+    if previous_bound != _WORD or previous_stratum + 1 != answers:
+        raise DocumentError(
+            _REASON, "its number of answers is not its number of strata, or the last does not end at 2^32"
+        )
+
+
+def _check_epsilon(questions: tuple[Question, ...], epsilon_micro: int, answers: int) -> None:
+    """Recompute what the declared ε allows; a campaign that spends more is refused by that name."""
+    if privacy_loss(questions).exceeds(epsilon_micro):
+        raise DocumentError("epsilon_understated", "its questions reveal more than the ε it declares")
+    per_answer = epsilon_micro // answers
+    if not MIN_ANSWER_MICRO <= per_answer <= MAX_ANSWER_MICRO:
+        raise DocumentError(_REASON, "its ε per answer is not between 0.001 and 16")
+    problem = ""
+    for stated in {question.mechanism for question in questions}:
+        try:
+            derived = mechanisms.from_micro(stated.name, per_answer, stated.size)
+        except InputError as error:
+            problem = error.detail
+            break
+        if derived != stated:
+            problem = "a mechanism's integers are not those that follow from its ε"
+            break
+    if problem:
+        raise DocumentError(_REASON, problem)
+
+
+def _check_layout(body: dict[str, Any], questions: tuple[Question, ...]) -> Layout:
+    problem = ""
+    try:
+        layout = layout_for([question.mechanism for question in questions])
+    except InputError as error:
+        problem = error.detail
+    if problem:
+        raise DocumentError(_REASON, problem)
+    read_integer(body, "layout", layout.kind, layout.kind, _REASON)
+    read_integer(body, "record_length", layout.record_length, layout.record_length, _REASON)
+    return layout
+
+
+def _parse_fit(body: dict[str, Any]) -> dict[str, str]:
+    fit = read_field(body, "fit", dict, _REASON)
+    if not all(isinstance(value, str) for value in fit.values()) or fit.get("family") != "discrete":
+        raise DocumentError(_REASON, "its model family is not one that this software knows")
+    return dict(fit)

@@ -1,0 +1,136 @@
+"""Canonical msgpack: the one byte string that stands for a value, and a strict reader of it.
+
+Source: docs/formats.md, section 5: string keys in sorted order, shortest integers, no floats
+outside typed arrays, no duplicate keys, nesting depth 16, every limit of msgpack set explicitly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+
+from protocol.errors import DocumentError, InputError
+
+MAX_DEPTH = 16
+_FIXED_WIDTH = {
+    0xC0: 0, 0xC2: 0, 0xC3: 0,
+    0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8,
+    0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8,
+}  # fmt: skip
+_LENGTH_WIDTH = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
+_COUNT_WIDTH = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
+
+
+def pack(value: Any) -> bytes:
+    """The canonical bytes of a value made of dict, list, tuple, str, bytes, int, bool and None.
+
+    Raises:
+        InputError: ``not_canonical``, a type that has no canonical form (floats among them).
+    """
+    try:
+        packed = msgpack.packb(_sorted(value, 0), use_bin_type=True, strict_types=True)
+    except (OverflowError, UnicodeEncodeError):
+        packed = None
+    if packed is None:
+        raise InputError("not_canonical", "an integer or a string has no msgpack form")
+    return bytes(packed)
+
+
+def _sorted(value: Any, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise InputError("not_canonical", f"nested deeper than {MAX_DEPTH}")
+    if value is None or type(value) in (str, bytes, int, bool):
+        return value
+    if isinstance(value, dict):
+        if not all(type(key) is str for key in value):
+            raise InputError("not_canonical", "a map has a key that is not a string")
+        return {key: _sorted(value[key], depth + 1) for key in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [_sorted(item, depth + 1) for item in value]
+    raise InputError("not_canonical", f"a {type(value).__name__} has no canonical form")
+
+
+def unpack(data: bytes) -> Any:
+    """The value whose canonical bytes ``data`` is. Memory stays within a small multiple of ``data``.
+
+    Raises:
+        DocumentError: ``malformed``: not msgpack, trailing bytes, not canonical, or nested too deep.
+    """
+    _check_structure(data)
+    size = len(data)
+    problem = "it is not msgpack, or not UTF-8"
+    value: Any = None
+    packed: bytes | None = None
+    try:
+        value = msgpack.unpackb(
+            data,
+            raw=False,
+            use_list=True,
+            strict_map_key=True,
+            max_buffer_size=size,
+            max_str_len=size,
+            max_bin_len=size,
+            max_array_len=size,
+            max_map_len=size,
+            max_ext_len=0,
+        )
+        packed = pack(value)
+        problem = "its keys, integers or lengths are not in canonical form"
+    except (ValueError, msgpack.UnpackException):
+        pass
+    if packed != data:
+        raise DocumentError("malformed", problem)
+    return value
+
+
+def _check_structure(data: bytes) -> None:
+    """Walk the tokens before any object is made: bounds the depth and the memory of a parse.
+
+    Every item still owed by an open container needs at least one more byte, so all containers
+    together hold no more items than there are bytes.
+    """
+    position, end = 0, len(data)
+    open_items = [1]
+    owed = 1
+    while open_items:
+        if open_items[-1] == 0:
+            open_items.pop()
+            continue
+        open_items[-1] -= 1
+        owed -= 1
+        if position >= end:
+            raise DocumentError("malformed", "it ends in the middle of a value")
+        skip, items = _token(data, position)
+        position += skip
+        if items is not None:
+            owed += items
+            if owed > end - position:
+                raise DocumentError("malformed", "a container declares more items than there are bytes")
+            if len(open_items) > MAX_DEPTH:
+                raise DocumentError("malformed", f"it is nested deeper than {MAX_DEPTH}")
+            open_items.append(items)
+    if position != end:
+        raise DocumentError("malformed", "there are bytes after its end, or too few")
+
+
+def _token(data: bytes, position: int) -> tuple[int, int | None]:
+    """Length of the token at ``position`` in bytes, and how many items follow if it is a container."""
+    first = data[position]
+    if first <= 0x7F or first >= 0xE0:
+        return 1, None
+    if first <= 0x8F:
+        return 1, 2 * (first & 0x0F)
+    if first <= 0x9F:
+        return 1, first & 0x0F
+    if first <= 0xBF:
+        return 1 + (first & 0x1F), None
+    if first in _FIXED_WIDTH:
+        return 1 + _FIXED_WIDTH[first], None
+    if first in _LENGTH_WIDTH:
+        width = _LENGTH_WIDTH[first]
+        return 1 + width + int.from_bytes(data[position + 1 : position + 1 + width], "big"), None
+    if first in _COUNT_WIDTH:
+        width, per_item = _COUNT_WIDTH[first]
+        return 1 + width, per_item * int.from_bytes(data[position + 1 : position + 1 + width], "big")
+    raise DocumentError("malformed", "it holds a float, an extension or an unused msgpack type")

@@ -1,0 +1,169 @@
+"""Signed envelopes: DSSE's pre-authentication encoding over Ed25519, in a small msgpack array.
+
+Source: docs/formats.md, section 5; the DSSE protocol (lengths of *bytes*, not of characters).
+The payload stays opaque here: whoever calls :func:`read_envelope` has verified nothing yet.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+from nacl import bindings, exceptions
+
+from protocol import canonical
+from protocol.errors import DocumentError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAGIC = "hsy1"
+MAX_SIGNATURES = 16
+KEY_BYTES = 32
+KEYID_BYTES = 8
+SIGNATURE_BYTES = 64
+
+PAYLOAD_TYPES = {
+    "root": "application/vnd.hearsay.root.v1+msgpack",
+    "campaign": "application/vnd.hearsay.campaign.v1+msgpack",
+    "model": "application/vnd.hearsay.model.v1+msgpack",
+}
+"""Role → payload type. The type says which role's keys must have signed."""
+
+SIZE_LIMITS = {"root": 64 << 10, "campaign": 1 << 20, "model": 4 << 20}
+"""Role → largest file in bytes; checked before anything is parsed."""
+
+
+class Envelope(NamedTuple):
+    """A parsed but unverified envelope. ``signatures`` pairs a key hint with a signature."""
+
+    payload_type: str
+    payload: bytes
+    signatures: tuple[tuple[bytes, bytes], ...]
+
+
+class SigningKey(NamedTuple):
+    """An Ed25519 key pair that can sign. Its ``repr`` shows the key id only."""
+
+    public: bytes
+    secret: bytes
+
+    @classmethod
+    def from_seed(cls, seed: bytes) -> SigningKey:
+        """The key pair of a 32-byte seed from the operating system."""
+        if len(seed) != KEY_BYTES:
+            raise InputError("seed_invalid", f"a seed is {KEY_BYTES} bytes")
+        public, secret = bindings.crypto_sign_seed_keypair(seed)
+        return cls(public, secret)
+
+    @property
+    def seed(self) -> bytes:
+        """The 32 bytes that :meth:`from_seed` was given."""
+        return self.secret[:KEY_BYTES]
+
+    def sign(self, message: bytes) -> bytes:
+        """The 64-byte signature of a message."""
+        return bytes(bindings.crypto_sign(message, self.secret)[:SIGNATURE_BYTES])
+
+    def __repr__(self) -> str:
+        return f"SigningKey({keyid(self.public).hex()})"
+
+
+def keyid(public: bytes) -> bytes:
+    """SHA-256(public key)[:8]: a hint for finding a key, never trusted by itself."""
+    return sha256(public).digest()[:KEYID_BYTES]
+
+
+def pae(payload_type: str, payload: bytes) -> bytes:
+    """The bytes that are signed: ``DSSEv1 SP len(type) SP type SP len(payload) SP payload``."""
+    kind = payload_type.encode()
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+
+
+def seal(payload_type: str, payload: bytes, keys: Iterable[SigningKey]) -> bytes:
+    """Sign a payload with every key and return the envelope. Run by whoever publishes.
+
+    Raises:
+        InputError: ``signatures_invalid`` unless there are 1 … 16 distinct keys.
+    """
+    message = pae(payload_type, payload)
+    pairs = {keyid(key.public): key.sign(message) for key in keys}
+    return write_envelope(Envelope(payload_type, payload, tuple(pairs.items())))
+
+
+def write_envelope(envelope: Envelope) -> bytes:
+    """The bytes of an envelope."""
+    if not 1 <= len(envelope.signatures) <= MAX_SIGNATURES:
+        raise InputError("signatures_invalid", f"a document carries 1 to {MAX_SIGNATURES} signatures")
+    pairs = [list(pair) for pair in envelope.signatures]
+    return canonical.pack([MAGIC, envelope.payload_type, envelope.payload, pairs])
+
+
+def read_envelope(raw: bytes, role: str) -> Envelope:
+    """Take an envelope apart without believing or parsing its payload.
+
+    Args:
+        raw: the whole file.
+        role: what the caller expects: root, campaign or model.
+
+    Raises:
+        DocumentError: ``too_large``, ``malformed``, ``unsupported_version`` or ``wrong_role``.
+    """
+    if len(raw) > SIZE_LIMITS[role]:
+        raise DocumentError("too_large", f"a {role} document has at most {SIZE_LIMITS[role]} bytes")
+    if raw[:1] == b"\x94" and raw[1:2] == b"\xa4" and len(raw) >= 6 and raw[2:6] != MAGIC.encode():
+        raise DocumentError("unsupported_version", "not a document of this version of Hearsay; update this software")
+    parsed = canonical.unpack(raw)
+    if not isinstance(parsed, list) or len(parsed) != 4 or parsed[0] != MAGIC:
+        raise DocumentError("malformed", "not a signed Hearsay document")
+    _, payload_type, payload, pairs = parsed
+    if not isinstance(payload_type, str) or not isinstance(payload, bytes):
+        raise DocumentError("malformed", "not a signed Hearsay document")
+    if not isinstance(pairs, list) or not 1 <= len(pairs) <= MAX_SIGNATURES:
+        raise DocumentError("malformed", f"a document carries 1 to {MAX_SIGNATURES} signatures")
+    if not all(_is_signature(pair) for pair in pairs):
+        raise DocumentError("malformed", "a signature is a pair of 8 and 64 bytes")
+    if payload_type != PAYLOAD_TYPES[role]:
+        raise DocumentError("wrong_role", f"this is not a {role} document")
+    return Envelope(payload_type, payload, tuple((hint, signature) for hint, signature in pairs))
+
+
+def _is_signature(pair: object) -> bool:
+    return (
+        isinstance(pair, list)
+        and len(pair) == 2
+        and isinstance(pair[0], bytes)
+        and isinstance(pair[1], bytes)
+        and (len(pair[0]), len(pair[1])) == (KEYID_BYTES, SIGNATURE_BYTES)
+    )
+
+
+def role_of(raw: bytes) -> str | None:
+    """The role an unverified file claims by its payload type; None if it is no envelope of ours."""
+    for role, payload_type in PAYLOAD_TYPES.items():
+        if payload_type.encode() in raw[:80]:
+            return role
+    return None
+
+
+def verified_by(envelope: Envelope, keys: Iterable[bytes]) -> frozenset[bytes]:
+    """The public keys, of those given, that have signed the envelope. Unknown signers are ignored.
+
+    Ed25519 as libsodium verifies it. At most one verification per signature and matching key.
+    """
+    by_hint = {keyid(public): public for public in keys}
+    message = pae(envelope.payload_type, envelope.payload)
+    signers = set()
+    for hint, signature in envelope.signatures:
+        public = by_hint.get(hint)
+        if public is not None and public not in signers and _verifies(public, message, signature):
+            signers.add(public)
+    return frozenset(signers)
+
+
+def _verifies(public: bytes, message: bytes, signature: bytes) -> bool:
+    try:
+        bindings.crypto_sign_open(signature + message, public)
+    except (exceptions.BadSignatureError, exceptions.ValueError):
+        return False
+    return True

@@ -1,0 +1,125 @@
+"""ε without floats: integer micro-ε, correctly rounded exponentials, exact privacy loss.
+
+Source: docs/math.md, opening and section 1. ε is a multiple of 10⁻⁶ and travels as an integer
+count of them. E = e^ε comes from 60-digit decimal arithmetic, lowered by one part in 10⁵⁰, so that
+thresholds computed from it are never those of a larger ε.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
+from functools import lru_cache
+from math import inf, nextafter
+from typing import TYPE_CHECKING, Self
+
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+MICRO = 1_000_000
+MIN_ANSWER_MICRO = 1_000
+MAX_ANSWER_MICRO = 16 * MICRO
+_ARITHMETIC = Context(prec=60, rounding=ROUND_HALF_EVEN, Emin=-999999, Emax=999999)
+_MARGIN = Decimal("1e-50")
+
+
+def micro_epsilon(epsilon: str | float | Decimal) -> int:
+    """ε as an integer number of millionths.
+
+    Args:
+        epsilon: a positive multiple of 10⁻⁶; text is read exactly, a float by its shortest text.
+
+    Raises:
+        InputError: ``epsilon_invalid``: not a number, infinite, not positive, or finer than 10⁻⁶.
+    """
+    problem = "ε is a positive number with at most six decimal places, for example 0.5"
+    if isinstance(epsilon, bool) or not isinstance(epsilon, str | int | float | Decimal):
+        raise InputError("epsilon_invalid", problem)
+    try:
+        number = Decimal(repr(epsilon) if isinstance(epsilon, float) else epsilon)
+    except InvalidOperation:
+        number = Decimal("NaN")
+    if not number.is_finite() or not 0 < number < MICRO:
+        raise InputError("epsilon_invalid", problem)
+    scaled = number.scaleb(6)
+    if scaled != scaled.to_integral_value():
+        raise InputError("epsilon_invalid", problem)
+    return int(scaled)
+
+
+def check_answer_micro(micro: int) -> None:
+    """Refuse an ε per answer outside 0.001 … 16.
+
+    Raises:
+        InputError: ``epsilon_invalid``.
+    """
+    if type(micro) is not int or not MIN_ANSWER_MICRO <= micro <= MAX_ANSWER_MICRO:
+        raise InputError("epsilon_invalid", "ε per answer lies between 0.001 and 16")
+
+
+def format_micro(micro: int) -> str:
+    """Micro-ε as the shortest decimal text: 1500000 → ``1.5``."""
+    whole, fraction = divmod(micro, MICRO)
+    return f"{whole}.{fraction:06d}".rstrip("0").rstrip(".")
+
+
+@lru_cache(maxsize=1024)
+def exp_below(numerator: int, denominator: int = MICRO) -> Fraction:
+    """A fraction below e^(numerator/denominator) and within one part in 10⁴⁹ of it."""
+    from fractions import Fraction
+
+    exponent = _ARITHMETIC.divide(Decimal(numerator), Decimal(denominator))
+    power = _ARITHMETIC.exp(exponent)
+    return Fraction(_ARITHMETIC.multiply(power, 1 - _MARGIN))
+
+
+def ceiling(fraction: Fraction) -> int:
+    """The smallest integer that is not below ``fraction``."""
+    return -((-fraction.numerator) // fraction.denominator)
+
+
+class PrivacyLoss(float):
+    """An exact privacy loss, ln(ratio) + exponent, usable as a float in nats (rounded up).
+
+    Attributes:
+        ratio: worst ratio of an answer's probabilities under two inputs, as far as it is rational.
+        exponent: what an irrational mechanism (discrete Laplace) adds, exactly, in nats.
+    """
+
+    ratio: Fraction
+    exponent: Fraction
+
+    def __new__(cls, ratio: Fraction, exponent: Fraction | int = 0) -> Self:
+        """The loss ln(ratio) + exponent, rounded up to a float."""
+        from fractions import Fraction
+
+        exponent = Fraction(exponent)
+        numerator, denominator = Decimal(ratio.numerator), Decimal(ratio.denominator)
+        logarithm = _ARITHMETIC.ln(_ARITHMETIC.divide(numerator, denominator))
+        total = Fraction(logarithm) + exponent
+        nearest = float(total)
+        self = super().__new__(cls, nearest if Fraction(nearest) >= total else nextafter(nearest, inf))
+        self.ratio = ratio
+        self.exponent = exponent
+        return self
+
+    def then(self, other: PrivacyLoss) -> PrivacyLoss:
+        """Sequential composition: both answers are given about one record."""
+        return PrivacyLoss(self.ratio * other.ratio, self.exponent + other.exponent)
+
+    def exceeds(self, micro: int) -> bool:
+        """Whether the loss is above micro/10⁶, decided with integers (within one part in 10⁴⁹)."""
+        from fractions import Fraction
+
+        allowed = Fraction(micro, MICRO) - self.exponent
+        if self.ratio == 1:
+            return allowed < 0
+        return self.ratio > exp_below(allowed.numerator, allowed.denominator)
+
+
+def no_loss() -> PrivacyLoss:
+    """The loss of saying nothing."""
+    from fractions import Fraction
+
+    return PrivacyLoss(Fraction(1))

@@ -1,0 +1,304 @@
+"""One feature of a record: its values or its range, and the code of whatever a device may hold.
+
+Every value, a missing or foreign one included, has a code, so reporting never depends on the record.
+Source: docs/formats.md, section 5 (features); docs/math.md, sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from decimal import Decimal, InvalidOperation
+from itertools import pairwise
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+from protocol.document import read_field, read_integer, read_text
+from protocol.errors import DocumentError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SCALE = 1 << 16
+"""S: a number scaled to [−1, 1] travels as an integer of [−S, S]."""
+
+UNLISTED_RULES = ("missing", "other", "refuse")
+MAX_VALUES = 65536
+MAX_BOUND_CHARACTERS = 40
+MAX_BOUND_EXPONENT = 300
+
+
+class Categorical:
+    """A feature with listed values.
+
+    Codes are 0 … v − 1 for the listed values in order, then one for *missing* unless a substitute is
+    stated, then one for *other* if ``unlisted`` says so.
+
+    Attributes:
+        name: key of the feature in a record.
+        values: the listed values, as text.
+        unlisted: what a value that is not listed (new firmware, another type) becomes:
+            ``missing``, ``other``, or ``refuse``, which is for development only because it makes the
+            existence of a report depend on the record.
+        substitute: code that a missing value takes, or None if missing has a code of its own.
+        size: number of codes.
+    """
+
+    kind = "categorical"
+    __slots__ = ("_codes", "name", "size", "substitute", "unlisted", "values")
+
+    def __init__(
+        self, name: str, values: Sequence[str], unlisted: str = "missing", substitute: int | None = None
+    ) -> None:
+        """Raises InputError ``schema_invalid`` where the parts do not fit together."""
+        self.name = name
+        self.values = tuple(values)
+        self.unlisted = unlisted
+        self.substitute = substitute
+        self._codes = {value: code for code, value in enumerate(self.values)}
+        self.size = len(self.values) + (substitute is None) + (unlisted == "other")
+        self._check()
+
+    def _check(self) -> None:
+        if len(self._codes) != len(self.values) or not self.values:
+            raise InputError("schema_invalid", f"feature '{self.name}' lists no values, or one of them twice")
+        if self.unlisted not in UNLISTED_RULES:
+            raise InputError("schema_invalid", f"feature '{self.name}': unlisted is {', '.join(UNLISTED_RULES)}")
+        if self.substitute is not None and not 0 <= self.substitute < len(self.values):
+            raise InputError("schema_invalid", f"feature '{self.name}': the substitute is not a listed value")
+        if not 2 <= self.size <= MAX_VALUES:
+            raise InputError("schema_invalid", f"feature '{self.name}' can not tell two records apart; leave it out")
+
+    @property
+    def missing_code(self) -> int:
+        """The code of a missing value."""
+        return len(self.values) if self.substitute is None else self.substitute
+
+    def known_code(self, value: object) -> int | None:
+        """The code of a listed value, or of *other*; None for a missing one, which scoring leaves out."""
+        text = as_text(value)
+        code = None if text is None else self._codes.get(text)
+        if code is None and value is not None and self.unlisted == "other":
+            return self.size - 1
+        return code
+
+    def code(self, value: object) -> int:
+        """The code that a report uses: always defined, unless ``unlisted`` is ``refuse``.
+
+        Raises:
+            InputError: ``value_refused``, naming the feature and never the value.
+        """
+        code = self.known_code(value)
+        if code is not None:
+            return code
+        if value is not None and self.unlisted == "refuse":
+            raise InputError("value_refused", f"feature '{self.name}' has a value that is not listed")
+        return self.missing_code
+
+    def labels(self) -> list[str]:
+        """A name for every code, for people."""
+        names = list(self.values)
+        if self.substitute is None:
+            names.append("(missing)")
+        if self.unlisted == "other":
+            names.append("(other)")
+        return names
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a campaign carries it."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "values": list(self.values),
+            "unlisted": self.unlisted,
+            "substitute": self.substitute,
+        }
+
+
+class Numeric:
+    """A number with public bounds, scaled to [−S, S] and cut into bins at integer edges.
+
+    A number x becomes u = round half to even of (x − low)/(high − low)·2S − S, clipped to [−S, S]; its
+    bin is the number of edges that are ≤ u. Out-of-range numbers fall into the end bins.
+
+    Attributes:
+        low, high: bounds as decimal text, exact.
+        edges: strictly increasing integers inside (−S, S]; one bin more than edges.
+        unlisted: what a value that is no number becomes: ``missing`` or ``refuse``.
+        substitute: u that a missing number takes; 0 is the middle of the range.
+    """
+
+    kind = "numeric"
+    __slots__ = ("_den", "_mul", "_num", "_off", "edges", "high", "low", "name", "size", "substitute", "unlisted")
+
+    def __init__(
+        self, name: str, low: str, high: str, edges: Sequence[int], unlisted: str = "missing", substitute: int = 0
+    ) -> None:
+        """Raises InputError ``schema_invalid`` where the parts do not fit together."""
+        self.name = name
+        self.low = low
+        self.high = high
+        self.edges = tuple(edges)
+        self.unlisted = unlisted
+        self.substitute = substitute
+        self.size = len(self.edges) + 1
+        self._check()
+        low_n, low_d = parse_bound(low).as_integer_ratio()
+        high_n, high_d = parse_bound(high).as_integer_ratio()
+        span_n, span_d = high_n * low_d - low_n * high_d, high_d * low_d
+        # u + S = (n·low_d − low_n·d)·2S·span_d / (d·low_d·span_n) for x = n/d
+        self._mul, self._off = low_d, low_n
+        self._num, self._den = 2 * SCALE * span_d, low_d * span_n
+
+    def _check(self) -> None:
+        if parse_bound(self.low) >= parse_bound(self.high):
+            raise InputError("schema_invalid", f"feature '{self.name}': the low bound is not below the high one")
+        if not all(type(edge) is int for edge in self.edges) or not 1 <= len(self.edges) < MAX_VALUES:
+            raise InputError("schema_invalid", f"feature '{self.name}' needs at least two bins")
+        bounded = (-SCALE, *self.edges)
+        if any(a >= b for a, b in pairwise(bounded)) or self.edges[-1] > SCALE:
+            raise InputError(
+                "schema_invalid", f"feature '{self.name}': the bin edges do not increase within the bounds"
+            )
+        if self.unlisted not in ("missing", "refuse"):
+            raise InputError("schema_invalid", f"feature '{self.name}': unlisted is missing or refuse")
+        if type(self.substitute) is not int or not -SCALE <= self.substitute <= SCALE:
+            raise InputError("schema_invalid", f"feature '{self.name}': the substitute is outside the bounds")
+
+    @property
+    def missing_code(self) -> int:
+        """The bin of the substitute."""
+        return bisect_right(self.edges, self.substitute)
+
+    def scaled(self, value: object) -> int | None:
+        """U of a number; None if the value is missing or no number."""
+        number = as_number(value)
+        if number is None:
+            return None
+        if number in (float("inf"), float("-inf")):
+            return SCALE if number > 0 else -SCALE
+        return self.scale_ratio(*number.as_integer_ratio())
+
+    def scale_ratio(self, numerator: int, denominator: int) -> int:
+        """U of an exact rational number."""
+        top = (numerator * self._mul - self._off * denominator) * self._num
+        bottom = denominator * self._den
+        quotient, rest = divmod(top, bottom)
+        if 2 * rest > bottom or (2 * rest == bottom and quotient & 1):
+            quotient += 1
+        return min(max(quotient - SCALE, -SCALE), SCALE)
+
+    def known_code(self, value: object) -> int | None:
+        """The bin of a number; None for a missing one, which scoring leaves out."""
+        scaled = self.scaled(value)
+        return None if scaled is None else bisect_right(self.edges, scaled)
+
+    def code(self, value: object) -> int:
+        """The bin that a report uses: always defined, unless ``unlisted`` is ``refuse``.
+
+        Raises:
+            InputError: ``value_refused``, naming the feature and never the value.
+        """
+        code = self.known_code(value)
+        if code is not None:
+            return code
+        if value is not None and self.unlisted == "refuse":
+            raise InputError("value_refused", f"feature '{self.name}' has a value that is not a number")
+        return self.missing_code
+
+    def labels(self) -> list[str]:
+        """A name for every bin, for people."""
+        low, high = float(self.low), float(self.high)
+        inner = [low + (edge + SCALE) / (2 * SCALE) * (high - low) for edge in self.edges]
+        texts = [f"{x:.4g}" for x in (low, *inner, high)]
+        last = len(texts) - 2
+        return [f"[{a}, {b}{']' if i == last else ')'}" for i, (a, b) in enumerate(pairwise(texts))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a campaign carries it."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "low": self.low,
+            "high": self.high,
+            "edges": list(self.edges),
+            "unlisted": self.unlisted,
+            "substitute": self.substitute,
+        }
+
+
+Feature = Categorical | Numeric
+
+
+def parse_feature(entry: dict[str, Any], reason: str) -> Feature:
+    """A feature as a campaign or model carries it.
+
+    Raises:
+        DocumentError: with the given reason.
+        InputError: ``schema_invalid`` where the parts do not fit together.
+    """
+    kind, name = read_text(entry, "kind", reason), read_text(entry, "name", reason)
+    unlisted = read_text(entry, "unlisted", reason)
+    if kind == Categorical.kind:
+        substitute = entry.get("substitute")
+        if substitute is not None:
+            substitute = read_integer(entry, "substitute", 0, MAX_VALUES, reason)
+        return Categorical(name, read_texts(entry, "values", reason), unlisted, substitute)
+    if kind == Numeric.kind:
+        low, high = read_text(entry, "low", reason), read_text(entry, "high", reason)
+        edges = read_field(entry, "edges", list, reason)
+        return Numeric(name, low, high, edges, unlisted, read_field(entry, "substitute", int, reason))
+    raise DocumentError(reason, f"feature '{name}' is of an unknown kind")
+
+
+def read_texts(entry: dict[str, Any], key: str, reason: str) -> list[str]:
+    """A field that is a list of printable texts."""
+    texts: list[str] = read_field(entry, key, list, reason)
+    if not all(isinstance(text, str) and text.isprintable() for text in texts):
+        raise DocumentError(reason, f"'{key}' is not a list of printable texts")
+    return texts
+
+
+def parse_bound(text: str) -> Decimal:
+    """A bound's decimal text as an exact number.
+
+    Raises:
+        InputError: ``schema_invalid``: not a finite decimal number of reasonable length and exponent.
+    """
+    number = Decimal("NaN")
+    if isinstance(text, str) and len(text) <= MAX_BOUND_CHARACTERS and text.isascii():
+        try:
+            number = Decimal(text)
+        except InvalidOperation:
+            number = Decimal("NaN")
+    if not number.is_finite() or abs(number.adjusted()) > MAX_BOUND_EXPONENT:
+        raise InputError("schema_invalid", "a bound is not a finite decimal number")
+    return number
+
+
+def as_text(value: object) -> str | None:
+    """A categorical value as the text that schemas list; None where it has none.
+
+    Integers are written in decimal and booleans as ``true`` and ``false``, since schemas are made from
+    text files and devices hold typed values. Other types are no listed value.
+    """
+    if type(value) is str:
+        return value
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) is int:
+        return str(value) if -(1 << 63) <= value < 1 << 64 else None
+    return str.__str__(value) if isinstance(value, str) else None
+
+
+def as_number(value: object) -> int | float | None:
+    """A number as int or float; None for text, booleans, NaN and everything that is no real number."""
+    if type(value) is int:
+        return value
+    if type(value) is not float:
+        if value is None or isinstance(value, bool | str | bytes) or not hasattr(type(value), "__float__"):
+            return None
+        try:
+            value = float(value)  # type: ignore[arg-type]
+        except Exception:  # noqa: BLE001 - a foreign type may raise anything, with the value in its text
+            return None
+    return None if isnan(value) else value

@@ -1,0 +1,81 @@
+"""The mechanisms, one file each, and the two ways to make one: from ε, or from a document.
+
+Both sides derive the same integers from the same ε, so a device can check a campaign and the
+aggregator can debias with exactly the probabilities that the device used.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from protocol.epsilon import micro_epsilon
+from protocol.errors import InputError
+from protocol.mechanisms.base import BITS, INTEGERS, SINGLE, FrequencyMechanism, Mechanism
+from protocol.mechanisms.direct import Direct
+from protocol.mechanisms.oue import OptimisedUnary
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+__all__ = [
+    "BITS",
+    "INTEGERS",
+    "SINGLE",
+    "FrequencyMechanism",
+    "Mechanism",
+    "from_dict",
+    "from_epsilon",
+    "from_micro",
+    "names",
+]
+
+_BY_NAME: dict[str, type[Mechanism]] = {kind.name: kind for kind in (Direct, OptimisedUnary)}
+
+
+def names() -> tuple[str, ...]:
+    """The names that :func:`from_epsilon` knows."""
+    return tuple(_BY_NAME)
+
+
+def _kind(name: object) -> type[Mechanism]:
+    kind = _BY_NAME.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise InputError("mechanism_unknown", f"the mechanisms are {', '.join(_BY_NAME)}")
+    return kind
+
+
+def from_epsilon(name: str, epsilon: str | float | Decimal, size: int) -> Mechanism:
+    """The mechanism called ``name`` that spends at most ``epsilon`` on one answer.
+
+    >>> from_epsilon("direct", epsilon="1.0", size=6).to_dict()["keep"]
+    1512633486
+
+    Args:
+        name: one of :func:`names`.
+        epsilon: 0.001 … 16, a multiple of 10⁻⁶.
+        size: the number of values.
+
+    Raises:
+        InputError: ``mechanism_unknown``, ``epsilon_invalid``, ``size_invalid``, ``parameters_invalid``.
+    """
+    if type(size) is not int:  # the cache below takes 6.0 for 6
+        raise InputError("size_invalid", "the size is an integer")
+    return from_micro(_kind(name).name, micro_epsilon(epsilon), size)
+
+
+@lru_cache(maxsize=4096)
+def from_micro(name: str, epsilon_micro: int, size: int) -> Mechanism:
+    """As :func:`from_epsilon`, with ε in millionths."""
+    return _kind(name).from_micro(epsilon_micro, size)
+
+
+def from_dict(parameters: object) -> Mechanism:
+    """The mechanism with the integers that a document states. They may claim a wrong ε: compare.
+
+    Raises:
+        InputError: ``mechanism_unknown``, ``parameters_invalid``, ``size_invalid``.
+    """
+    if not isinstance(parameters, dict):
+        raise InputError("parameters_invalid", "a mechanism is a map of parameters")
+    return _kind(parameters.get("name")).from_dict(parameters)

@@ -1,0 +1,133 @@
+"""Unary encoding: one bit per value, each flipped on its own. The base of OUE and its relatives.
+
+Source: Wang et al., USENIX Security 2017, sections 4.2 and 4.3; docs/math.md, section 1.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any, Self
+
+from protocol.epsilon import PrivacyLoss
+from protocol.errors import InputError
+from protocol.mechanisms.base import (
+    BITS,
+    ONE,
+    FrequencyMechanism,
+    check_size,
+    out_of_domain,
+    read_integers,
+    unbounded,
+    uninformative,
+)
+from protocol.stream import Stream
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+TAG = b"hearsay/1/unary"
+_MAX_ENUMERATED = 16
+
+
+class UnaryMechanism(FrequencyMechanism):
+    """Bit j of the answer is 1 with probability P/2^32 if j is the value, else Q/2^32, independently.
+
+    The answer is a tuple of K zeros and ones. The worst ratio is P(1 − Q) / (Q(1 − P)): changing the
+    value changes two bits.
+    """
+
+    __slots__ = ("one_if_other", "one_if_true")
+    layout = BITS
+
+    def __init__(self, epsilon_micro: int, size: int, one_if_true: int, one_if_other: int) -> None:
+        """``one_if_true`` is P and ``one_if_other`` is Q, out of 2^32."""
+        super().__init__(epsilon_micro, size)
+        self.one_if_true = one_if_true
+        self.one_if_other = one_if_other
+
+    @classmethod
+    def from_dict(cls, parameters: dict[str, Any]) -> Self:
+        """Read P and Q as a document states them."""
+        size, micro, one_if_true, one_if_other = read_integers(parameters, ("p", "q"))
+        return cls._checked(micro, size, one_if_true, one_if_other)
+
+    @classmethod
+    def _checked(cls, epsilon_micro: int, size: int, one_if_true: int, one_if_other: int) -> Self:
+        check_size(size, 2, 65536)
+        if one_if_true <= one_if_other:
+            raise uninformative()
+        if one_if_other == 0 or one_if_true >= ONE:
+            raise unbounded()
+        return cls(epsilon_micro, size, one_if_true, one_if_other)
+
+    def to_dict(self) -> dict[str, Any]:
+        """``p`` is P, ``q`` is Q."""
+        return {
+            "name": self.name,
+            "size": self.size,
+            "epsilon_micro": self.epsilon_micro,
+            "p": self.one_if_true,
+            "q": self.one_if_other,
+        }
+
+    @property
+    def answers(self) -> int:
+        """One bit per value."""
+        return self.size
+
+    @property
+    def p(self) -> Fraction:
+        """Probability that an answer supports the true value."""
+        from fractions import Fraction
+
+        return Fraction(self.one_if_true, ONE)
+
+    @property
+    def q(self) -> Fraction:
+        """Probability that an answer supports one given other value."""
+        from fractions import Fraction
+
+        return Fraction(self.one_if_other, ONE)
+
+    def perturb(self, value: int, seed: bytes) -> tuple[int, ...]:
+        """Reads coin(P if j = value else Q) for j = 0 … K − 1.
+
+        Raises:
+            InputError: ``value_out_of_domain``, ``seed_invalid``.
+        """
+        if type(value) is not int or not 0 <= value < self.size:
+            raise out_of_domain(f"an integer from 0 to {self.size - 1}")
+        words = Stream(seed, TAG).words(self.size)
+        threshold = self.one_if_other
+        bits = [1 if word < threshold else 0 for word in words]
+        bits[value] = 1 if words[value] < self.one_if_true else 0
+        return tuple(bits)
+
+    def bit_probabilities(self, value: int) -> list[Fraction]:
+        """Exact probability that each bit of the answer is 1."""
+        self.check_value(value)
+        return [self.p if index == value else self.q for index in range(self.size)]
+
+    def distribution(self, value: int) -> dict[tuple[int, ...], Fraction]:
+        """Every row of bits with its probability; 2^K of them.
+
+        Raises:
+            InputError: ``too_many_answers`` above 16 values; use :meth:`bit_probabilities`.
+        """
+        from fractions import Fraction
+
+        if self.size > _MAX_ENUMERATED:
+            raise InputError("too_many_answers", "2^size answers are too many to list; use bit_probabilities")
+        ones = self.bit_probabilities(value)
+        table = {}
+        for bits in product((0, 1), repeat=self.size):
+            probability = Fraction(1)
+            for bit, one in zip(bits, ones, strict=True):
+                probability *= one if bit else 1 - one
+            table[bits] = probability
+        return table
+
+    def privacy_loss(self) -> PrivacyLoss:
+        """Ln of P(1 − Q) / (Q(1 − P))."""
+        p, q = self.p, self.q
+        return PrivacyLoss(p * (1 - q) / (q * (1 - p)))

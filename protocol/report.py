@@ -1,0 +1,128 @@
+"""One report: an answer with its id, period and question, as one msgpack extension value.
+
+Source: docs/formats.md, sections 2 (ids) and 3 (layouts).
+"""
+
+from __future__ import annotations
+
+import hmac
+from struct import Struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from protocol.errors import InputError
+from protocol.mechanisms import BITS, INTEGERS, SINGLE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from protocol.mechanisms import Mechanism
+
+ID_BYTES = 8
+ID_PREFIX = b"hearsay/1/id"
+FIXED_BYTES = 14
+"""id 8 ‖ period u32 ‖ question u16: what comes before the answer in every layout."""
+
+_FIXEXT = {1: 0xD4, 2: 0xD5, 4: 0xD6, 8: 0xD7, 16: 0xD8}
+_HEAD = Struct(">8sIH")
+_SHORT = Struct(">H")
+_ID_TAIL = Struct(">IH")
+
+
+class Layout(NamedTuple):
+    """The shape that all reports of a campaign share.
+
+    Attributes:
+        kind: 1 single values, 2 rows of bits, 3 rows of integers; also the extension's type.
+        answer_bytes: width of the answer field.
+    """
+
+    kind: int
+    answer_bytes: int
+
+    @property
+    def prefix(self) -> bytes:
+        """The fixed first bytes of every report: the extension's header."""
+        length = FIXED_BYTES + self.answer_bytes
+        if length in _FIXEXT:
+            return bytes((_FIXEXT[length], self.kind))
+        if length < 1 << 8:
+            return bytes((0xC7, length, self.kind))
+        return b"\xc8" + _SHORT.pack(length) + bytes((self.kind,))
+
+    @property
+    def record_length(self) -> int:
+        """L: length of every report of the campaign in bytes."""
+        return len(self.prefix) + FIXED_BYTES + self.answer_bytes
+
+
+def layout_for(mechanisms: Sequence[Mechanism]) -> Layout:
+    """The smallest layout that holds the answers of all questions of a campaign.
+
+    Raises:
+        InputError: ``layout_invalid``: bits and integers in one campaign, or answers too wide for a report.
+    """
+    kind = max(mechanism.layout for mechanism in mechanisms)
+    if kind == SINGLE:
+        return Layout(SINGLE, 2)
+    most = max(mechanism.answers for mechanism in mechanisms if mechanism.layout == kind)
+    if kind == BITS:
+        mixed = any(mechanism.layout == SINGLE for mechanism in mechanisms)
+        width = max((most + 7) // 8, 2 if mixed else 1)
+    else:
+        if any(mechanism.layout == BITS for mechanism in mechanisms):
+            raise InputError("layout_invalid", "answers of bits and answers of integers do not share a campaign")
+        width = 4 * most
+    if FIXED_BYTES + width >= 1 << 16:
+        raise InputError("layout_invalid", "an answer is too wide for one report")
+    return Layout(kind, width)
+
+
+def report_id(secret: bytes, campaign_id: bytes, period: int, index: int) -> bytes:
+    """HMAC-SHA256(device secret, ``hearsay/1/id`` ‖ campaign id ‖ period u32 ‖ index u16)[:8].
+
+    Stable for a retry, unlinkable between campaigns and periods for whoever lacks the secret.
+    """
+    message = ID_PREFIX + campaign_id + _ID_TAIL.pack(period, index)
+    return hmac.digest(secret, message, "sha256")[:ID_BYTES]
+
+
+def encode_answer(mechanism: Mechanism, answer: Any, layout: Layout) -> bytes:
+    """An answer as the answer field of the campaign's layout, padded with zeros."""
+    if mechanism.layout == SINGLE:
+        raw = _SHORT.pack(answer) if layout.kind != INTEGERS else answer.to_bytes(4, "big")
+    elif mechanism.layout == BITS:
+        spare = -len(answer) % 8
+        raw = (int("".join(map(str, answer)), 2) << spare).to_bytes((len(answer) + spare) // 8, "big")
+    else:
+        raw = b"".join(part.to_bytes(4, "big", signed=True) for part in answer)
+    return raw.ljust(layout.answer_bytes, b"\0")
+
+
+def decode_answer(mechanism: Mechanism, field: bytes, layout: Layout) -> Any:
+    """The answer in an answer field; None where it is out of the mechanism's domain.
+
+    The inverse of :func:`encode_answer`. The aggregator's array code is tested against it.
+    """
+    if mechanism.layout == SINGLE:
+        width = 4 if layout.kind == INTEGERS else 2
+        value = int.from_bytes(field[:width], "big")
+        return value if value < mechanism.answers and not any(field[width:]) else None
+    if mechanism.layout == BITS:
+        bits = f"{int.from_bytes(field, 'big'):0{8 * len(field)}b}"
+        answer, rest = bits[: mechanism.answers], bits[mechanism.answers :]
+        return tuple(map(int, answer)) if "1" not in rest else None
+    used = 4 * mechanism.answers
+    parts = (field[start : start + 4] for start in range(0, used, 4))
+    return tuple(int.from_bytes(part, "big", signed=True) for part in parts) if not any(field[used:]) else None
+
+
+def encode_report(layout: Layout, identifier: bytes, period: int, question: int, answer_field: bytes) -> bytes:
+    """The bytes of one report."""
+    return layout.prefix + _HEAD.pack(identifier, period, question) + answer_field
+
+
+def decode_report(layout: Layout, record: bytes) -> tuple[bytes, int, int, bytes]:
+    """Id, period, question and answer field of one report whose prefix and length are right."""
+    start = len(layout.prefix)
+    identifier, period, question = _HEAD.unpack_from(record, start)
+    return identifier, period, question, record[start + FIXED_BYTES :]

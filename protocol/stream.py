@@ -1,0 +1,99 @@
+"""Seeds and streams: one 32-byte seed makes all the randomness of one answer.
+
+Source: docs/formats.md, section 1. Run by the device; the aggregator never sees a seed.
+
+    block i = SHA-256(len(tag) as one byte ‖ tag ‖ seed ‖ i as u32),  i = 0, 1, …
+
+A seed comes from the operating system, is drawn once per answer, never stored, sent or logged
+(it undoes the noise), and never used for two inputs.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from struct import unpack
+
+from protocol.errors import InputError
+
+SEED_BYTES = 32
+TAG_PREFIX = b"hearsay/1/"
+_WORD = 1 << 32
+_DOUBLE = 1 << 64
+
+
+class Stream:
+    """The bytes of a seed under a tag, read in order; bytes left over are kept for the next read."""
+
+    __slots__ = ("_blocks", "_buffer", "_position", "_prefix")
+
+    def __init__(self, seed: bytes, tag: bytes) -> None:
+        """Start at the first byte.
+
+        Args:
+            seed: 32 bytes.
+            tag: purpose and version, for example ``b"hearsay/1/direct"``; at most 255 bytes.
+
+        Raises:
+            InputError: ``seed_invalid``, the seed is not 32 bytes.
+        """
+        if type(seed) is not bytes or len(seed) != SEED_BYTES:
+            raise InputError("seed_invalid", f"a seed is {SEED_BYTES} bytes")
+        self._prefix = b"%c%b%b" % (len(tag), tag, seed)
+        self._buffer = sha256(self._prefix + b"\0\0\0\0").digest()
+        self._position = 0
+        self._blocks = 1
+
+    def read(self, count: int) -> bytes:
+        """The next ``count`` bytes."""
+        start = self._position
+        stop = start + count
+        if stop > len(self._buffer):
+            self._extend(count)
+            start, stop = 0, count
+        self._position = stop
+        return self._buffer[start:stop]
+
+    def _extend(self, count: int) -> None:
+        """Drop what was read and hash as many further blocks as ``count`` bytes need."""
+        rest = self._buffer[self._position :]
+        missing = (count - len(rest) + 31) // 32
+        blocks = [
+            sha256(self._prefix + index.to_bytes(4, "big")).digest()
+            for index in range(self._blocks, self._blocks + missing)
+        ]
+        self._blocks += missing
+        self._buffer = rest + b"".join(blocks)
+
+    def u32(self) -> int:
+        """The next four bytes as an unsigned integer."""
+        return int.from_bytes(self.read(4), "big")
+
+    def u64(self) -> int:
+        """The next eight bytes as an unsigned integer."""
+        return int.from_bytes(self.read(8), "big")
+
+    def words(self, count: int) -> tuple[int, ...]:
+        """What ``count`` calls of :meth:`u32` return, in one read."""
+        return unpack(f">{count}I", self.read(4 * count))
+
+    def below(self, bound: int) -> int:
+        """Uniform in {0 … bound − 1}, by rejection: exact. Always reads at least one word.
+
+        Raises:
+            InputError: ``bound_invalid`` unless 1 ≤ bound ≤ 2^64.
+        """
+        if not 1 <= bound <= _DOUBLE:
+            raise InputError("bound_invalid", "a bound is from 1 to 2^64")
+        if bound <= _WORD:
+            limit = _WORD - _WORD % bound
+            while (word := int.from_bytes(self.read(4), "big")) >= limit:
+                pass
+        else:
+            limit = _DOUBLE - _DOUBLE % bound
+            while (word := int.from_bytes(self.read(8), "big")) >= limit:
+                pass
+        return word % bound
+
+    def coin(self, threshold: int) -> bool:
+        """True with probability threshold / 2^32. Always reads one word, also for 0 and 2^32."""
+        return int.from_bytes(self.read(4), "big") < threshold
