@@ -1,0 +1,118 @@
+"""A publisher that can sign anything, in memory: the other side of the real device in tests."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from protocol import campaign, canonical, mechanisms, model
+from protocol.document import Header
+from protocol.envelope import PAYLOAD_TYPES, SigningKey, seal
+from protocol.features import Categorical, Numeric
+from protocol.questions import build_questions, discrete_subjects
+from protocol.schema import Label, Schema, build_schema
+from protocol.trust import Role, Root
+
+DAY = 86_400
+NOW = 1_800_000_000
+"""The tests' present, in seconds since 1970."""
+
+
+def key(number: int) -> SigningKey:
+    """A fixed signing key."""
+    return SigningKey.from_seed(bytes([number]) * 32)
+
+
+ROOT_KEY, CAMPAIGN_KEY, MODEL_KEY = key(1), key(2), key(3)
+
+
+def small_schema() -> Schema:
+    """Two classes; three values and missing; two bins."""
+    return build_schema(
+        Label("label", ["e", "p"]),
+        [Categorical("odor", ["a", "n", "f"]), Numeric("width", "0", "10", [0])],
+    )
+
+
+@dataclass
+class Publisher:
+    """Signs roots, campaigns and models with fixed keys; any payload field can be overridden."""
+
+    now: int = NOW
+    schema: Schema = field(default_factory=small_schema)
+
+    def header(self, name: str, version: int = 1, lifetime: int = 365 * DAY) -> Header:
+        return Header(name, version, self.now, self.now, self.now + lifetime)
+
+    def root(self, version: int = 1, lifetime: int = 3650 * DAY) -> bytes:
+        roles = {
+            "root": Role(frozenset([ROOT_KEY.public]), 1),
+            "campaign": Role(frozenset([CAMPAIGN_KEY.public]), 1),
+            "model": Role(frozenset([MODEL_KEY.public]), 1),
+        }
+        payload = Root(self.header("workspace", version, lifetime), roles).to_payload()
+        return seal(PAYLOAD_TYPES["root"], canonical.pack(payload), [ROOT_KEY])
+
+    def campaign_payload(
+        self,
+        *,
+        name: str = "mushrooms",
+        version: int = 1,
+        epsilon_micro: int = 1_000_000,
+        mechanism: str = "direct",
+        answers: int = 1,
+        lifetime: int = 365 * DAY,
+        time_precision: int = DAY,
+        min_batch_size: int = 1,
+    ) -> bytes:
+        per_answer = epsilon_micro // answers
+        questions = build_questions(
+            discrete_subjects(self.schema),
+            answers,
+            lambda subject: mechanisms.from_micro(mechanism, per_answer, subject.size),
+        )
+        return campaign.build_payload(
+            self.header(name, version, lifetime),
+            self.schema,
+            questions,
+            epsilon_micro=epsilon_micro,
+            purpose="tell edible from poisonous",
+            contact="someone@example.org",
+            time_precision=time_precision,
+            min_batch_size=min_batch_size,
+            fit={"family": "discrete", "postprocess": "simplex"},
+        )
+
+    def campaign(self, changes: dict[str, Any] | None = None, **options: Any) -> bytes:
+        """A signed campaign; ``changes`` overwrites payload fields after the maker's own checks."""
+        payload = self.campaign_payload(**options)
+        if changes:
+            payload = canonical.pack({**canonical.unpack(payload), **changes})
+        return self.sign("campaign", payload)
+
+    def model(self, *, name: str = "mushrooms", version: int = 1, lifetime: int = 365 * DAY) -> bytes:
+        """A signed model in which odor n speaks for class e and odor f for class p."""
+        third = math.log(1 / 3)
+        likelihood = []
+        for feature in self.schema.features:
+            rows = [(third, third)] * feature.size
+            if feature.name == "odor":
+                rows[1], rows[2] = (math.log(0.8), math.log(0.1)), (math.log(0.1), math.log(0.8))
+            likelihood.append(tuple(rows))
+        document = model.DiscreteModel(
+            header=self.header(name, version, lifetime),
+            campaign=bytes(32),
+            schema=self.schema,
+            log_prior=(math.log(0.5), math.log(0.5)),
+            log_likelihood=tuple(likelihood),
+            statistics_id=bytes(32),
+            previous=None,
+            card={"note": "made up for a test"},
+        )
+        return self.sign("model", model.build_payload(document))
+
+    def sign(self, role: str, payload: bytes, *keys: SigningKey) -> bytes:
+        """An envelope of any payload, signed by the role's key unless others are given."""
+        own = {"root": ROOT_KEY, "campaign": CAMPAIGN_KEY, "model": MODEL_KEY}[role]
+        return seal(PAYLOAD_TYPES[role], payload, keys or (own,))
