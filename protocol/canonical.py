@@ -68,7 +68,6 @@ def unpack(data: bytes) -> Any:
             raw=False,
             use_list=True,
             strict_map_key=True,
-            max_buffer_size=size,
             max_str_len=size,
             max_bin_len=size,
             max_array_len=size,
