@@ -5,6 +5,7 @@ Source: docs/formats.md, section 5, "Common".
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from protocol import SPEC, canonical
@@ -32,8 +33,9 @@ class Header(NamedTuple):
         return {**self._asdict(), "crit": list(self.crit)}
 
 
+@lru_cache(maxsize=2)
 def read_payload(payload: bytes) -> tuple[dict[str, Any], Header]:
-    """Parse a payload whose signatures hold. Returns all its fields, and its header.
+    """Parse a payload whose signatures hold. Returns all its fields, to be read only, and its header.
 
     Raises:
         DocumentError: ``malformed``.

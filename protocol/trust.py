@@ -9,6 +9,7 @@ Update Framework, the signed bytes those of DSSE.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -129,6 +130,7 @@ def restore(raw: bytes, floors: Mapping[tuple[str, str], tuple[int, bytes]], tim
     return TrustState(raw, _read_own_root(raw), floors, time_floor)
 
 
+@lru_cache(maxsize=4)  # a device asks for the same stored root at every step
 def _read_own_root(raw: bytes) -> Root:
     """Parse a root and check it against its own root role.
 

@@ -1,0 +1,322 @@
+"""The facade: what an application embeds. Enrol, report, drain, install, predict.
+
+Randomness, time and storage are arguments with real defaults in :meth:`Device.open`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from edge_sdk.answering import answer
+from edge_sdk.classifier import Classifier
+from edge_sdk.clock import system_clock
+from edge_sdk.entropy import system_entropy
+from edge_sdk.explain import explain
+from edge_sdk.outbox import write_outbox
+from edge_sdk.policy import POLICY_FILE, Policy, load_policy
+from edge_sdk.state import STATE_FILE, Entry, State
+from protocol import campaign as campaigns
+from protocol import model as models
+from protocol import trust
+from protocol.batch import Header as BatchHeader
+from protocol.errors import DocumentError, InputError, StorageError
+from protocol.stream import SEED_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from protocol.campaign import Campaign
+    from protocol.trust import TrustState, Verdict
+
+MAX_PERIOD = (1 << 32) - 1
+
+
+class Status(NamedTuple):
+    """What a device may tell about itself; never anything about a record.
+
+    ``spent_micro`` and ``left_micro`` are millionths of ε over the device's life.
+    """
+
+    spent_micro: int
+    left_micro: int
+    spooled: int
+    campaigns: tuple[tuple[str, int, str], ...]
+    models: tuple[tuple[str, int, bool], ...]
+    root_version: int
+    root_expired: bool
+
+
+class Device:
+    """A device that answers at most once per campaign and period, whatever crashes.
+
+    Thread-safe; several processes may share a state folder. Its ``repr`` shows counts only.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        policy: Policy,
+        *,
+        clock: Callable[[], int] = system_clock,
+        entropy: Callable[[int], bytes] = system_entropy,
+    ) -> None:
+        """Use :meth:`open`; this is for states that are already provisioned.
+
+        Raises:
+            StorageError: ``not_provisioned``: the state trusts nobody yet.
+        """
+        stored = state.trust()
+        secret = state.secret()
+        if stored is None or secret is None:
+            raise StorageError("not_provisioned", "this device has no trust root yet; provision it with a .hst file")
+        self._state = state
+        self._policy = policy
+        self._clock = clock
+        self._entropy = entropy
+        self._secret = secret
+
+    @classmethod
+    def open(
+        cls,
+        state_dir: str | Path | None,
+        trust: bytes | None = None,
+        *,
+        policy: Policy | None = None,
+        clock: Callable[[], int] = system_clock,
+        entropy: Callable[[int], bytes] = system_entropy,
+    ) -> Self:
+        """Open the state in a folder, or create it.
+
+        Args:
+            state_dir: a folder of this device's own; created with mode 0700. None keeps everything in
+                memory, which is for simulations: a restart would forget what was spent.
+            trust: the root file (``.hst``) that the owner trusts; needed the first time. Later an older
+                one than the stored is ignored and a newer one must continue its chain.
+            policy: the owner's limits; by default ``policy.toml`` in the folder, or else the defaults.
+            clock: seconds since 1970; may be wrong.
+            entropy: n → n fresh random bytes.
+        Raises:
+            StorageError, DocumentError, InputError: see ``docs/reasons.md``.
+        """
+        path = None
+        if state_dir is not None:
+            path = Path(state_dir)
+            _make_folder(path)
+        if policy is None:
+            policy = Policy() if path is None else load_policy(path / POLICY_FILE)
+        state = State(None if path is None else path / STATE_FILE)
+        try:
+            _provision(state, trust, clock(), entropy)
+            return cls(state, policy, clock=clock, entropy=entropy)
+        except BaseException:
+            state.close()
+            raise
+
+    def close(self) -> None:
+        """Release the state file."""
+        self._state.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Device with {len(self._state.documents('campaign'))} campaigns, {self._state.spool_count()} unsent reports>"
+
+    # Documents ------------------------------------------------------------------------------------
+
+    def _trust(self) -> TrustState:
+        stored = self._state.trust()
+        if stored is None:
+            raise StorageError("not_provisioned", "this device has no trust root yet; provision it with a .hst file")
+        return stored
+
+    def _judge_campaign(self, raw: bytes) -> tuple[Verdict, Campaign]:
+        """Signature, dates and value limits, in FORMATS' order, before the owner's policy."""
+        verdict = trust.verify(self._trust(), raw, "campaign", self._clock(), campaigns.UNDERSTOOD)
+        return verdict, campaigns.parse_campaign(verdict.payload)
+
+    def explain(self, raw: bytes) -> str:
+        """Say in words what a signed campaign asks and costs, before it is accepted. Changes nothing.
+
+        Raises:
+            DocumentError: the campaign is not acceptable, whatever the owner's policy.
+        """
+        verdict, campaign = self._judge_campaign(raw)
+        return explain(campaign, self._policy, self._state.spent_micro(), verdict.now)
+
+    def enrol(self, raw: bytes) -> Campaign:
+        """Verify a campaign, check it against the policy and store it. A newer version ends the older.
+
+        Raises:
+            DocumentError: it is not acceptable; PolicyError: ``policy_refused``. The state is unchanged.
+        """
+        with self._state.transaction():
+            verdict, campaign = self._judge_campaign(raw)
+            self._policy.check_campaign(campaign)
+            self._store(verdict)
+        return campaign
+
+    def install(self, raw: bytes) -> Classifier:
+        """Verify a model, store it and return it ready to classify.
+
+        Raises:
+            DocumentError: it is not acceptable; the state is unchanged.
+        """
+        with self._state.transaction():
+            verdict = trust.verify(self._trust(), raw, "model", self._clock(), models.UNDERSTOOD)
+            model = models.parse_model(verdict.payload)
+            self._store(verdict)
+        return Classifier(model, self._now)
+
+    def _store(self, verdict: Verdict) -> None:
+        self._state.write_document(verdict.role, verdict.header.name, verdict.digest, verdict.payload)
+        self._state.write_trust(verdict.state)
+
+    def campaigns(self) -> list[Campaign]:
+        """The campaigns this device has accepted, by name."""
+        return [campaigns.parse_campaign(payload) for _, _, payload in self._state.documents("campaign")]
+
+    def model(self, name: str | None = None) -> Classifier:
+        """An installed model: the one of this name, or the only one.
+
+        Raises:
+            InputError: ``model_unknown``; ``model_ambiguous`` where a name is needed.
+        """
+        installed = self._state.documents("model")
+        chosen = [payload for model_name, _, payload in installed if name in (None, model_name)]
+        if not chosen:
+            raise InputError("model_unknown", "no such model is installed")
+        if len(chosen) > 1:
+            raise InputError("model_ambiguous", f"name one of {', '.join(name for name, _, _ in installed)}")
+        return Classifier(models.parse_model(chosen[0]), self._now)
+
+    # Reports --------------------------------------------------------------------------------------
+
+    def _now(self) -> int:
+        """The wall clock, or the time floor if that is later."""
+        return max(self._clock(), self._state.time_floor())
+
+    def _campaign(self, campaign_id: bytes) -> Campaign:
+        payload = self._state.document_by_digest("campaign", bytes(campaign_id))
+        if payload is None:
+            raise InputError(
+                "campaign_unknown", "this device is not enrolled in that campaign, or a newer version ended it"
+            )
+        return campaigns.parse_campaign(payload)
+
+    def report(self, campaign_id: bytes, record: Mapping[str, object], label: object = None) -> bytes:
+        """Answer about one record, once per period; spent and kept in one durable transaction.
+
+        A second call in the same period returns the very same bytes, whatever its input: answering a
+        changed record would cost a second ε.
+
+        Args:
+            campaign_id: ``Campaign.id``.
+            record: feature name → value; None or absent is missing. Other keys are ignored.
+            label: the record's class; None if it is not known.
+        Returns:
+            the period's r reports, one after another, each of the campaign's record length.
+        Raises:
+            InputError: ``campaign_unknown``, ``record_invalid``, ``value_refused``;
+            DocumentError: ``expired``, ``not_yet_valid``; PolicyError: ``policy_refused``,
+            ``budget_exhausted``; StorageError. None of them was caused by a value, except
+            ``value_refused`` in campaigns that ask for it. No ε was spent.
+        """
+        with self._state.transaction():
+            campaign = self._campaign(campaign_id)
+            now = self._now()
+            last = self._state.last_entry(campaign.id)
+            period = campaign.period_at(now)
+            if last is not None and last.period >= period:
+                return last.reports
+            self._check_open(campaign, now, period)
+            spent = self._state.spent_micro()
+            self._policy.check_campaign(campaign)
+            self._policy.check_budget(spent, campaign.epsilon_micro)
+            codes = campaign.schema.codes(record)
+            label_code = campaign.schema.label.code(label)
+            seeds = [self._entropy(SEED_BYTES) for _ in range(campaign.answers)]
+            records = answer(campaign, codes, label_code, self._secret, period, seeds)
+            reports = b"".join(records)
+            self._state.write_answers(campaign.id, Entry(period, campaign.epsilon_micro, reports), now, records)
+        return reports
+
+    @staticmethod
+    def _check_open(campaign: Campaign, now: int, period: int) -> None:
+        if now >= campaign.header.expires or period > MAX_PERIOD:
+            raise DocumentError("expired", f"the campaign ended at {campaign.header.expires}")
+        if now < campaign.header.not_before:
+            raise DocumentError("not_yet_valid", f"the campaign begins at {campaign.header.not_before}")
+
+    def drain(self, path: str | Path) -> int:
+        """Seal all unsent reports into a batch file, atomically, and empty the spool.
+
+        The file holds one batch per campaign, one after another. If the process dies between the file
+        and the emptying, the same reports are sealed again next time; repeats are harmless.
+
+        Returns:
+            the number of reports in the file; no file is written for none.
+        Raises:
+            StorageError: ``file_exists``, ``io_failed``, ``disk_full``; the spool is kept.
+        """
+        with self._state.transaction():
+            batches = []
+            for campaign_id, records in self._state.spooled().items():
+                kind = _layout_of(records[0])
+                batches.append((BatchHeader(campaign_id, kind, len(records[0])), records))
+            if batches:
+                write_outbox(Path(path), batches)
+                self._state.clear_spool()
+        return sum(len(records) for _, records in batches)
+
+    def status(self) -> Status:
+        """What was spent, what is left, what waits to be sent, which documents are installed."""
+        now = self._now()
+        spent = self._state.spent_micro()
+        return Status(
+            spent_micro=spent,
+            left_micro=max(0, self._policy.lifetime_micro - spent),
+            spooled=self._state.spool_count(),
+            campaigns=tuple((c.header.name, c.header.version, c.id.hex()) for c in self.campaigns()),
+            models=tuple(
+                (m.header.name, m.header.version, now >= m.header.expires)
+                for m in (models.parse_model(payload) for _, _, payload in self._state.documents("model"))
+            ),
+            root_version=self._trust().root.header.version,
+            root_expired=now >= self._trust().root.header.expires,
+        )
+
+
+def _layout_of(record: bytes) -> int:
+    """The layout of a report: the extension type in its header."""
+    width = {0xC7: 2, 0xC8: 3}.get(record[0], 1)
+    return record[width]
+
+
+def _make_folder(path: Path) -> None:
+    problem = ""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        problem = error.strerror or "it can not be made"
+    if problem:
+        raise StorageError("io_failed", f"the state folder can not be used: {problem}")
+
+
+def _provision(state: State, root: bytes | None, now: int, entropy: Callable[[int], bytes]) -> None:
+    """Pin the first root and draw the device's secret, or follow the chain from the stored root."""
+    with state.transaction():
+        stored = state.trust()
+        if stored is None:
+            if root is None:
+                return
+            state.write_secret(entropy(SEED_BYTES))
+            state.write_trust(trust.pin(root, now))
+        elif root is not None:
+            newer = trust.reconcile_pinned(stored, root, now)
+            if newer is not stored:
+                state.write_trust(newer)

@@ -1,0 +1,51 @@
+"""Batch files that appear whole or not at all: written beside, flushed, then renamed."""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from protocol.batch import Header, trailer
+from protocol.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def write_outbox(path: Path, batches: Sequence[tuple[Header, Sequence[bytes]]]) -> None:
+    """Write one batch after another into a new file at ``path``; file and folder are flushed to disk.
+
+    Raises:
+        StorageError: ``file_exists``: a batch that may not have been sent is never overwritten;
+            ``disk_full``, ``io_failed``. No file is left behind at ``path``.
+    """
+    if path.exists():
+        raise StorageError("file_exists", "there is already a file of that name; send it, or choose another name")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    problem = 0
+    try:
+        with temporary.open("xb") as file:
+            for header, records in batches:
+                body = header.to_bytes() + b"".join(records)
+                file.write(body + trailer(len(records), sha256(body).digest()))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+        flush_folder(path.parent)
+    except OSError as error:
+        problem = error.errno or 5
+        temporary.unlink(missing_ok=True)
+    if problem:
+        reason = "disk_full" if problem in (28, 122) else "io_failed"
+        raise StorageError(reason, f"the batch file can not be written: {os.strerror(problem)}")
+
+
+def flush_folder(folder: Path) -> None:
+    """Make a rename in this folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,95 @@
+"""What the owner of a device allows. No campaign, however signed, can change it.
+
+The policy is a local file, ``policy.toml`` in the state folder:
+
+    epsilon_per_period = "2.0"     # largest ε that a campaign may spend in one of its periods
+    epsilon_lifetime = "50"        # largest ε that this device ever spends, over all campaigns
+
+Without the file the defaults of :class:`Policy` hold.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.epsilon import MICRO, format_micro, micro_epsilon
+from protocol.errors import InputError, PolicyError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from protocol.campaign import Campaign
+
+POLICY_FILE = "policy.toml"
+
+
+class Policy(NamedTuple):
+    """The owner's limits, in millionths of ε.
+
+    Attributes:
+        period_micro: largest ε that a campaign may spend per period.
+        lifetime_micro: largest ε in all, over all campaigns and for the life of the device; it does
+            not depend on the clock.
+    """
+
+    period_micro: int = 4 * MICRO
+    lifetime_micro: int = 100 * MICRO
+
+    @classmethod
+    def of(cls, *, epsilon_per_period: str | float = 4, epsilon_lifetime: str | float = 100) -> Policy:
+        """The policy with these limits.
+
+        Raises:
+            InputError: ``epsilon_invalid``.
+        """
+        return cls(micro_epsilon(epsilon_per_period), micro_epsilon(epsilon_lifetime))
+
+    def check_campaign(self, campaign: Campaign) -> None:
+        """Refuse a campaign that asks for more than the owner allows per period.
+
+        Raises:
+            PolicyError: ``policy_refused``.
+        """
+        if campaign.epsilon_micro > self.period_micro:
+            raise PolicyError(
+                "policy_refused",
+                f"the campaign spends ε = {format_micro(campaign.epsilon_micro)} per period; "
+                f"the owner allows {format_micro(self.period_micro)}",
+            )
+
+    def check_budget(self, spent_micro: int, micro: int) -> None:
+        """Refuse to spend ``micro`` more once ``spent_micro`` is gone.
+
+        Raises:
+            PolicyError: ``budget_exhausted``.
+        """
+        if spent_micro + micro > self.lifetime_micro:
+            raise PolicyError(
+                "budget_exhausted",
+                f"of the lifetime's ε = {format_micro(self.lifetime_micro)}, {format_micro(spent_micro)} is spent; "
+                f"this answer would need {format_micro(micro)}",
+            )
+
+
+def load_policy(path: Path) -> Policy:
+    """The owner's policy file; the defaults where there is none.
+
+    Raises:
+        InputError: ``policy_invalid``: unreadable, not TOML, an unknown key or a wrong value. A device
+            with a policy that it can not read does not fall back to another one.
+    """
+    import tomllib
+
+    try:
+        entries = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return Policy()
+    except (OSError, ValueError) as error:
+        raise InputError("policy_invalid", f"{path.name} can not be read: {type(error).__name__}") from None
+    unknown = set(entries) - {"epsilon_per_period", "epsilon_lifetime"}
+    if unknown:
+        raise InputError("policy_invalid", f"{path.name} has an unknown key '{min(unknown)}'")
+    try:
+        return Policy.of(**entries)
+    except InputError as error:
+        raise InputError("policy_invalid", f"{path.name}: {error.detail}") from None
