@@ -206,8 +206,8 @@ def _salvage(data: bytes, position: int, header: Header) -> tuple[Batch, list[Da
             else:
                 spans.append((position, 1))
             position += length
-        elif data.startswith(MARK, position) and read_header(data, position) is not None:
-            break
+        elif data.startswith(MARK, position):
+            break  # also where the header is not understood: what follows belongs to another campaign
         elif data.startswith(END, position) and position + TRAILER_BYTES <= end:
             close(position, cut=False)
             position += TRAILER_BYTES

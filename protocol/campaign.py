@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from protocol import canonical, mechanisms
 from protocol.document import HEADER_KEYS, Header, read_field, read_integer, read_payload, read_text
-from protocol.epsilon import MAX_ANSWER_MICRO, MIN_ANSWER_MICRO, PrivacyLoss, no_loss
+from protocol.epsilon import MAX_ANSWER_MICRO, MIN_ANSWER_MICRO, PrivacyLoss, composed
 from protocol.errors import DocumentError, InputError
 from protocol.questions import CELL, CLASS, Assignment, Question
 from protocol.report import Layout, layout_for
@@ -96,10 +96,7 @@ def privacy_loss(questions: tuple[Question, ...]) -> PrivacyLoss:
         loss = _loss(question.mechanism)
         if question.stratum not in worst or loss > worst[question.stratum]:
             worst[question.stratum] = loss
-    total = no_loss()
-    for loss in worst.values():
-        total = total.then(loss)
-    return total
+    return composed(worst.values())
 
 
 @lru_cache(maxsize=4096)
@@ -164,12 +161,15 @@ def parse_campaign(payload: bytes) -> Campaign:
     questions = _parse_questions(body, schema)
     _check_strata(questions, answers)
     _check_epsilon(questions, epsilon_micro, answers)
+    time_precision = read_integer(body, "time_precision", 1, MAX_PERIOD_SECONDS, _REASON)
+    if header.expires // time_precision >= _WORD:
+        raise DocumentError(_REASON, "its last period does not fit into a report")
     return Campaign(
         id=sha256(payload).digest(),
         header=header,
         purpose=read_text(body, "purpose", _REASON),
         contact=read_text(body, "contact", _REASON),
-        time_precision=read_integer(body, "time_precision", 1, MAX_PERIOD_SECONDS, _REASON),
+        time_precision=time_precision,
         min_batch_size=read_integer(body, "min_batch_size", 1, _WORD - 1, _REASON),
         schema=schema,
         questions=questions,

@@ -38,10 +38,10 @@ def pack(value: Any) -> bytes:
 
 
 def _sorted(value: Any, depth: int) -> Any:
-    if depth > MAX_DEPTH:
-        raise InputError("not_canonical", f"nested deeper than {MAX_DEPTH}")
     if value is None or type(value) in (str, bytes, int, bool):
         return value
+    if depth == MAX_DEPTH:
+        raise InputError("not_canonical", f"nested deeper than {MAX_DEPTH}")
     if isinstance(value, dict):
         if not all(type(key) is str for key in value):
             raise InputError("not_canonical", "a map has a key that is not a string")
@@ -51,13 +51,20 @@ def _sorted(value: Any, depth: int) -> Any:
     raise InputError("not_canonical", f"a {type(value).__name__} has no canonical form")
 
 
-def unpack(data: bytes) -> Any:
-    """The value whose canonical bytes ``data`` is. Memory stays within a small multiple of ``data``.
+def unpack(data: bytes, max_items: int | None = None) -> Any:
+    """The value whose canonical bytes ``data`` is. Memory stays proportional to ``data``.
+
+    Args:
+        data: the bytes.
+        max_items: refuse more values than this before making any of them; containers count, and so do
+            the keys of maps. An empty map is one byte here and a hundred in memory, so whoever reads
+            unverified bytes sets it.
 
     Raises:
-        DocumentError: ``malformed``: not msgpack, trailing bytes, not canonical, or nested too deep.
+        DocumentError: ``malformed``: not msgpack, trailing bytes, not canonical, nested too deep, or
+            too many items.
     """
-    _check_structure(data)
+    _check_structure(data, len(data) if max_items is None else max_items)
     size = len(data)
     problem = "it is not msgpack, or not UTF-8"
     value: Any = None
@@ -83,7 +90,7 @@ def unpack(data: bytes) -> Any:
     return value
 
 
-def _check_structure(data: bytes) -> None:
+def _check_structure(data: bytes, max_items: int) -> None:
     """Walk the tokens before any object is made: bounds the depth and the memory of a parse.
 
     Every item still owed by an open container needs at least one more byte, so all containers
@@ -92,6 +99,7 @@ def _check_structure(data: bytes) -> None:
     position, end = 0, len(data)
     open_items = [1]
     owed = 1
+    seen = 0
     while open_items:
         if open_items[-1] == 0:
             open_items.pop()
@@ -102,6 +110,9 @@ def _check_structure(data: bytes) -> None:
             raise DocumentError("malformed", "it ends in the middle of a value")
         skip, items = _token(data, position)
         position += skip
+        seen += 1
+        if seen > max_items:
+            raise DocumentError("malformed", f"it holds more than {max_items} values")
         if items is not None:
             owed += items
             if owed > end - position:

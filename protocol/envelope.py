@@ -22,6 +22,8 @@ MAX_SIGNATURES = 16
 KEY_BYTES = 32
 KEYID_BYTES = 8
 SIGNATURE_BYTES = 64
+_MAX_ITEMS = 1 + 4 + 3 * MAX_SIGNATURES
+"""Values in the largest envelope: the array, its four items, and three for every signature."""
 
 PAYLOAD_TYPES = {
     "root": "application/vnd.hearsay.root.v1+msgpack",
@@ -113,7 +115,7 @@ def read_envelope(raw: bytes, role: str) -> Envelope:
         raise DocumentError("too_large", f"a {role} document has at most {SIZE_LIMITS[role]} bytes")
     if raw[:1] == b"\x94" and raw[1:2] == b"\xa4" and len(raw) >= 6 and raw[2:6] != MAGIC.encode():
         raise DocumentError("unsupported_version", "not a document of this version of Hearsay; update this software")
-    parsed = canonical.unpack(raw)
+    parsed = canonical.unpack(raw, _MAX_ITEMS)
     if not isinstance(parsed, list) or len(parsed) != 4 or parsed[0] != MAGIC:
         raise DocumentError("malformed", "not a signed Hearsay document")
     _, payload_type, payload, pairs = parsed

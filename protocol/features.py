@@ -10,13 +10,14 @@ from bisect import bisect_right
 from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 from math import isnan
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from protocol.document import read_field, read_integer, read_text
 from protocol.errors import DocumentError, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 SCALE = 1 << 16
 """S: a number scaled to [−1, 1] travels as an integer of [−S, S]."""
@@ -25,6 +26,7 @@ UNLISTED_RULES = ("missing", "other", "refuse")
 MAX_VALUES = 65536
 MAX_BOUND_CHARACTERS = 40
 MAX_BOUND_EXPONENT = 300
+_FOREIGN_BOOLEANS = ("bool", "bool_")
 
 
 class Categorical:
@@ -63,7 +65,9 @@ class Categorical:
             raise InputError("schema_invalid", f"feature '{self.name}' lists no values, or one of them twice")
         if self.unlisted not in UNLISTED_RULES:
             raise InputError("schema_invalid", f"feature '{self.name}': unlisted is {', '.join(UNLISTED_RULES)}")
-        if self.substitute is not None and not 0 <= self.substitute < len(self.values):
+        if self.substitute is not None and not (
+            type(self.substitute) is int and 0 <= self.substitute < len(self.values)
+        ):
             raise InputError("schema_invalid", f"feature '{self.name}': the substitute is not a listed value")
         if not 2 <= self.size <= MAX_VALUES:
             raise InputError("schema_invalid", f"feature '{self.name}' can not tell two records apart; leave it out")
@@ -291,14 +295,30 @@ def as_text(value: object) -> str | None:
 
 
 def as_number(value: object) -> int | float | None:
-    """A number as int or float; None for text, booleans, NaN and everything that is no real number."""
+    """A number as int or float; None for text, booleans, NaN and everything that is no real number.
+
+    Integers of other types (NumPy's among them) stay exact: the same number has the same code however
+    it arrives.
+    """
     if type(value) is int:
         return value
     if type(value) is not float:
-        if value is None or isinstance(value, bool | str | bytes) or not hasattr(type(value), "__float__"):
+        kind = type(value)
+        if isinstance(value, bool | str | bytes) or kind.__name__ in _FOREIGN_BOOLEANS:
             return None
-        try:
-            value = float(value)  # type: ignore[arg-type]
-        except Exception:  # noqa: BLE001 - a foreign type may raise anything, with the value in its text
+        if hasattr(kind, "__index__"):
+            number = _converted(index, value)
+            if number is not None:
+                return int(number)
+        if not hasattr(kind, "__float__"):
             return None
-    return None if isnan(value) else value
+        value = _converted(float, value)
+    return None if value is None or isnan(value) else float(value)
+
+
+def _converted(convert: Callable[[Any], float], value: object) -> float | None:
+    """What a conversion makes of a foreign value, or None: it may raise anything, with the value in its text."""
+    try:
+        return convert(value)
+    except Exception:  # noqa: BLE001
+        return None

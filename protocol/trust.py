@@ -103,9 +103,11 @@ def parse_root(body: dict[str, Any], header: Header) -> Root:
     for name in ROLES:
         entry = read_field(entries, name, dict)
         keyids = read_field(entry, "keyids", list)
+        if len(keyids) > MAX_SIGNATURES:
+            raise DocumentError("malformed", f"role {name} has more than {MAX_SIGNATURES} keys")
         if not all(isinstance(hint, str) and hint in keys for hint in keyids) or len(set(keyids)) != len(keyids):
             raise DocumentError("malformed", f"the key ids of role {name} are not distinct keys of the root")
-        threshold = read_integer(entry, "threshold", 1, min(len(keyids), MAX_SIGNATURES))
+        threshold = read_integer(entry, "threshold", 1, len(keyids))
         roles[name] = Role(frozenset(keys[hint] for hint in keyids), threshold)
     return Root(header, roles)
 
@@ -134,7 +136,8 @@ def restore(raw: bytes, floors: Mapping[tuple[str, str], tuple[int, bytes]], tim
 def _read_own_root(raw: bytes) -> Root:
     """Parse a root and check it against its own root role.
 
-    The one place that parses before it verifies: a first root is trusted for how it arrived, and the signatures show it is whole.
+    The one place that parses before it verifies: a first root is trusted for how it arrived, and the
+    signatures show it is whole.
     """
     envelope = read_envelope(raw, "root")
     root = _parse_root_payload(envelope)
@@ -151,29 +154,29 @@ def _parse_root_payload(envelope: Envelope) -> Root:
 def install_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> TrustState:
     """Follow a chain of newer roots, given in any order, from the stored one as far as it leads.
 
-    Each step is exactly one version and signed by the thresholds of both the old and the new root.
-    Dates are checked on the last one only. Roots that are not newer, or lead nowhere, are ignored as
+    Each step is exactly one version and signed by the thresholds of both the old and the new root, and
+    keeps or resets the version floors, so it does not matter how many steps come at once. Dates are
+    checked on the last one only. Roots that are not newer, or lead nowhere, are ignored as
     long as one of those given was the stored one, an older one, or a step.
 
     Raises:
         DocumentError: ``bad_signature``, no root given is known or a next step; ``not_yet_valid`` or
-            ``expired``, of the last; ``equivocation``, another root of the stored version.
+            ``expired``, of the last; ``equivocation``, two different roots of one version.
     """
     pending = {raw: read_envelope(raw, "root") for raw in raws}
     given = len(pending)
-    current, current_raw = state.root, state.root_bytes
-    while (step := _next_root(current, current_raw, pending)) is not None:
-        current_raw, current = step
-        del pending[current_raw]
+    reached = state
+    while (step := _next_root(reached.root, reached.root_bytes, pending)) is not None:
+        raw, root = step
+        del pending[raw]
+        reached = TrustState(raw, root, _kept_floors(reached, root), root.header.issued_at)
     if pending and len(pending) == given:
         raise DocumentError(
             "bad_signature", "the root is not signed by both its predecessor and itself, or one in between is missing"
         )
-    if current_raw == state.root_bytes:
-        return state
-    now = max(wall_clock, current.header.issued_at)
-    _check_dates(current.header, now, "root")
-    return TrustState(current_raw, current, _kept_floors(state, current), current.header.issued_at)
+    if reached is not state:
+        _check_dates(reached.root.header, max(wall_clock, reached.time_floor), "root")
+    return reached
 
 
 def reconcile_pinned(state: TrustState, raw: bytes, wall_clock: int) -> TrustState:
@@ -194,6 +197,7 @@ def reconcile_pinned(state: TrustState, raw: bytes, wall_clock: int) -> TrustSta
 def _next_root(current: Root, current_raw: bytes, pending: dict[bytes, Envelope]) -> tuple[bytes, Root] | None:
     """The successor of ``current`` among ``pending``; drops those that are not newer on the way."""
     role = current.roles["root"]
+    steps = {}
     for raw, envelope in list(pending.items()):
         if raw == current_raw:
             del pending[raw]
@@ -210,8 +214,10 @@ def _next_root(current: Root, current_raw: bytes, pending: dict[bytes, Envelope]
         elif root.header.version == current.header.version + 1:
             _check_threshold(envelope, root.roles["root"])
             check_understood(root.header, _UNDERSTOOD)
-            return raw, root
-    return None
+            steps[envelope.payload] = raw, root
+    if len(steps) > 1:
+        raise DocumentError("equivocation", "two different next roots are signed by the same keys")
+    return next(iter(steps.values()), None)
 
 
 def _check_same_chain(current: Root, current_raw: bytes, root: Root, envelope: Envelope) -> None:
