@@ -27,6 +27,7 @@ def answer(
         secret: the device's 32-byte secret; makes the ids, never the noise.
         period: index of time.
         seeds: r fresh seeds of 32 bytes, used for nothing else.
+
     Returns:
         r byte strings of the campaign's record length.
     """

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    except Exception as error:  # noqa: BLE001 - a traceback could show a record
+    except Exception as error:  # a traceback could show a record
         if os.environ.get("HEARSAY_DEBUG"):
             raise
         refusal = f"internal_error: {_where(error)}; please report this"

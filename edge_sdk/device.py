@@ -69,7 +69,7 @@ class Device:
         stored = state.trust()
         secret = state.secret()
         if stored is None or secret is None:
-            raise StorageError("not_provisioned", "this device has no trust root yet; provision it with a .hst file")
+            raise _not_provisioned()
         self._state = state
         self._policy = policy
         self._clock = clock
@@ -96,12 +96,15 @@ class Device:
             policy: the owner's limits; by default ``policy.toml`` in the folder, or else the defaults.
             clock: seconds since 1970; may be wrong.
             entropy: n → n fresh random bytes.
+
         Raises:
             StorageError, DocumentError, InputError: see ``docs/reasons.md``.
         """
         path = None
         if state_dir is not None:
             path = Path(state_dir)
+            if trust is None and not (path / STATE_FILE).exists():
+                raise _not_provisioned()
             _make_folder(path)
         if policy is None:
             policy = Policy() if path is None else load_policy(path / POLICY_FILE)
@@ -124,14 +127,15 @@ class Device:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Device with {len(self._state.documents('campaign'))} campaigns, {self._state.spool_count()} unsent reports>"
+        enrolled, waiting = len(self._state.documents("campaign")), self._state.spool_count()
+        return f"<Device with {enrolled} campaigns, {waiting} unsent reports>"
 
     # Documents ------------------------------------------------------------------------------------
 
     def _trust(self) -> TrustState:
         stored = self._state.trust()
         if stored is None:
-            raise StorageError("not_provisioned", "this device has no trust root yet; provision it with a .hst file")
+            raise _not_provisioned()
         return stored
 
     def _judge_campaign(self, raw: bytes) -> tuple[Verdict, Campaign]:
@@ -218,8 +222,10 @@ class Device:
             campaign_id: ``Campaign.id``.
             record: feature name → value; None or absent is missing. Other keys are ignored.
             label: the record's class; None if it is not known.
+
         Returns:
             the period's r reports, one after another, each of the campaign's record length.
+
         Raises:
             InputError: ``campaign_unknown``, ``record_invalid``, ``value_refused``;
             DocumentError: ``expired``, ``not_yet_valid``; PolicyError: ``policy_refused``,
@@ -260,6 +266,7 @@ class Device:
 
         Returns:
             the number of reports in the file; no file is written for none.
+
         Raises:
             StorageError: ``file_exists``, ``io_failed``, ``disk_full``; the spool is kept.
         """
@@ -295,6 +302,10 @@ def _layout_of(record: bytes) -> int:
     """The layout of a report: the extension type in its header."""
     width = {0xC7: 2, 0xC8: 3}.get(record[0], 1)
     return record[width]
+
+
+def _not_provisioned() -> StorageError:
+    return StorageError("not_provisioned", "this device has no trust root yet; provision it with a .hst file")
 
 
 def _make_folder(path: Path) -> None:

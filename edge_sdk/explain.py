@@ -52,8 +52,9 @@ def _asked(campaign: Campaign) -> list[str]:
     often = f"Once per {_duration(campaign.time_precision)}"
     answers = "one of these questions" if campaign.answers == 1 else f"{campaign.answers} of these questions"
     lines = [f"{often} the device answers {answers}, picked by chance and not by the record:"]
-    for question in campaign.questions[:_MAX_LISTED]:
-        lines.append(f"  - {_subject(campaign, question)}: {_noise(question)}")
+    lines.extend(
+        f"  - {_subject(campaign, question)}: {_noise(question)}" for question in campaign.questions[:_MAX_LISTED]
+    )
     if count > _MAX_LISTED:
         lines.append(f"  - and {count - _MAX_LISTED} more like these")
     return lines
@@ -80,13 +81,12 @@ def _cost(campaign: Campaign, policy: Policy, spent_micro: int, now: int) -> lis
     total = campaign.epsilon_micro
     periods = max(0, -(-campaign.header.expires // campaign.time_precision) - campaign.period_at(now))
     odds = exp(float(campaign.privacy_loss()))
+    per_answer, lifetime = format_micro(campaign.epsilon_per_answer_micro), format_micro(policy.lifetime_micro)
     return [
-        f"Cost: ε = {format_micro(total)} per {_duration(campaign.time_precision)}"
-        f" (ε = {format_micro(campaign.epsilon_per_answer_micro)} per answer). Whoever sees the reports of one period can",
-        f"  multiply their odds for any guess about the record by at most {odds:.2f}.",
-        f"  If it answers in all {periods} remaining periods: ε = {format_micro(total * periods)}"
-        f" of the {format_micro(policy.lifetime_micro)} that the owner allows for life,"
-        f" {format_micro(spent_micro)} of which is spent.",
+        f"Cost: ε = {format_micro(total)} per {_duration(campaign.time_precision)} (ε = {per_answer} per answer).",
+        f"  Whoever sees the reports of one period can multiply the odds of any guess by at most {odds:.2f}.",
+        f"  Answering in all {periods} remaining periods would cost ε = {format_micro(total * periods)}.",
+        f"  The owner allows ε = {lifetime} for the device's life; {format_micro(spent_micro)} of it is spent.",
     ]
 
 

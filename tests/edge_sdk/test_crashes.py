@@ -1,0 +1,136 @@
+"""Killed at any step of any command and restarted, a device never spends twice and never loses a report.
+
+A child process runs one life of a device: provision, enrol, report, drain, install. Every SQL statement
+and every system call of the batch writer is a step; the child is killed with SIGKILL before step N, for
+every N, and another child then lives the whole life again on what is left.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from support.publisher import NOW, Publisher
+
+import edge_sdk.outbox
+import edge_sdk.state
+from edge_sdk import Device
+from protocol import batch
+
+RECORD = {"odor": "n", "width": 3.2}
+ROOT = Publisher().root()
+CAMPAIGN = Publisher().campaign()
+MODEL = Publisher().model()
+
+
+class Steps:
+    """Counts steps; kills the process at one of them."""
+
+    def __init__(self, kill_at: int) -> None:
+        self.count = 0
+        self.kill_at = kill_at
+
+    def __call__(self, *_: object) -> None:
+        self.count += 1
+        if self.count == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def live(folder: Path, kill_at: int) -> int:
+    """One life of a device; returns the number of steps. Runs in a child."""
+    step = Steps(kill_at)
+    plain_connect = edge_sdk.state.State._connect
+
+    def connect(self):
+        connection = plain_connect(self)
+        connection.set_trace_callback(step)
+        return connection
+
+    edge_sdk.state.State._connect = connect
+    for module, name in ((os, "fsync"), (Path, "rename"), (Path, "open"), (edge_sdk.outbox, "flush_folder")):
+        plain = getattr(module, name)
+
+        def counted(*arguments, _plain=plain, **options):
+            step()
+            result = _plain(*arguments, **options)
+            step()
+            return result
+
+        setattr(module, name, counted)
+    device = Device.open(folder / "state", trust=ROOT, clock=lambda: NOW)
+    campaign = device.enrol(CAMPAIGN)
+    with open(folder / "emitted", "ab") as seen:  # noqa: PTH123 - Path.open is counted
+        seen.write(device.report(campaign.id, RECORD, label="e"))
+    drafts = sorted(folder.glob("*.hsr"))
+    device.drain(folder / f"batch{len(drafts)}.hsr")
+    device.install(MODEL)
+    device.close()
+    return step.count
+
+
+def in_child(folder: Path, kill_at: int) -> int | None:
+    """Steps taken, or None if the child was killed."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.close(read_end)
+            os.write(write_end, b"%d" % live(folder, kill_at))
+            status = 0
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return None
+    assert os.WEXITSTATUS(status) == 0
+    return int(text)
+
+
+def check(folder: Path) -> None:
+    """What must hold after any number of crashes and one whole life."""
+    with Device.open(folder / "state", clock=lambda: NOW) as device:
+        status = device.status()
+        report = device.report(device.campaigns()[0].id, {})
+        assert device.model().predict(RECORD) == "e"
+    assert status.spent_micro == 1_000_000
+    assert status.spooled == 0
+    emitted = (folder / "emitted").read_bytes()
+    assert {emitted[start : start + 18] for start in range(0, len(emitted), 18)} == {report}
+    sent = set()
+    for path in folder.glob("*.hsr"):
+        for found in batch.read_batches(path.read_bytes()):
+            assert found.proven
+            for position, count in found.spans:
+                raw = path.read_bytes()[position : position + 18 * count]
+                sent.update(raw[start : start + 18] for start in range(0, len(raw), 18))
+    assert sent == {report}
+
+
+def test_killed_before_every_step(tmp_path):
+    steps = in_child(tmp_path, kill_at=0)
+    assert steps is not None
+    assert steps > 40
+    check(tmp_path)
+    for kill_at in range(1, steps + 1):
+        folder = tmp_path / str(kill_at)
+        folder.mkdir()
+        assert in_child(folder, kill_at) is None
+        assert in_child(folder, kill_at=0) is not None
+        check(folder)
+
+
+@pytest.mark.parametrize("kills", [(5, 12, 20, 31), (33, 33, 33), (8, 45, 40)])
+def test_killed_several_times_in_a_row(tmp_path, kills):
+    for kill_at in kills:
+        in_child(tmp_path, kill_at)
+    assert in_child(tmp_path, kill_at=0) is not None
+    check(tmp_path)
