@@ -1,0 +1,136 @@
+"""From the counts of one question to unbiased estimates: one function per family of mechanisms.
+
+Source: docs/math.md, section 1. The integers are those that the devices used, and stay integers until
+the last division, so rounding adds no bias.
+
+A new family registers its function with :data:`debias` (and, if its answers also say something about
+sums of several values, with :data:`marginal`); nothing else needs to know it.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from protocol.errors import InputError
+from protocol.mechanisms import BITS, FrequencyMechanism, Mechanism
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from fractions import Fraction
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+
+class Debiased(NamedTuple):
+    """Estimates of how many of those asked hold each value.
+
+    Attributes:
+        estimate: shape (K,), unbiased, in reports; may be negative or exceed the number asked.
+        noise_variance: shape (K,), of the mechanism's noise alone, given who was asked.
+    """
+
+    estimate: Floats
+    noise_variance: Floats
+
+
+@singledispatch
+def debias(mechanism: Mechanism, n: int, counts: Sequence[int]) -> Debiased:
+    """Unbiased estimates from one question's counts. Run by the aggregator.
+
+    Args:
+        mechanism: how the answers were perturbed.
+        n: answers counted, m in the formulas.
+        counts: the question's sums, as in a tally.
+
+    With n = 0 nothing is known: every estimate is 0 with infinite variance.
+
+    Raises:
+        InputError: ``mechanism_unknown``: its family has no estimator here.
+    """
+    del n, counts
+    raise InputError("mechanism_unknown", f"there is no estimator for answers of '{mechanism.name}'")
+
+
+@debias.register(FrequencyMechanism)
+def debias_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int]) -> Debiased:
+    """Pure protocols (``direct`` and unary encodings): count i is the number of answers that support i.
+
+        Ê_i = (c_i − m q)/(p − q)      Var = m [ q(1−q) + f (p(1−p) − q(1−q)) ] / (p − q)²
+
+    where p, q are the probabilities that an answer supports the true and any given other value, and
+    f = Ê_i/m, brought into [0, 1], stands for the true share of value i.
+    """
+    return _supports(mechanism.p, mechanism.q, n, counts)
+
+
+def _supports(p: Fraction, q: Fraction, n: int, counts: Sequence[int]) -> Debiased:
+    """The estimator and variance above for any two probabilities p > q."""
+    if n == 0:
+        return Debiased(np.zeros(len(counts)), np.full(len(counts), np.inf))
+    scale = p.denominator * q.denominator
+    per_other = q.numerator * p.denominator
+    gain = p.numerator * q.denominator - per_other
+    # Integers divided once: the nearest float to the exact rational estimate.
+    estimate = np.array([(count * scale - n * per_other) / gain for count in counts])
+    return Debiased(estimate, _noise(p, q, n, np.clip(estimate / n, 0, 1)))
+
+
+def _noise(p: Fraction, q: Fraction, n: int, share: Floats) -> Floats:
+    """The noise variance of values with these true shares."""
+    other, own = float(q * (1 - q)), float(p * (1 - p))
+    return np.asarray(n * (other + share * (own - other)) / float(p - q) ** 2, np.float64)
+
+
+class Marginal(NamedTuple):
+    """Estimates of how many of those asked hold a value of each group.
+
+    Attributes:
+        estimate: shape (groups,), unbiased, in reports.
+        noise_variance: shape (groups,), of the noise alone, given who was asked.
+        planned_variance: what the noise variance would be if all values had the same share: known
+            before any answer, so weights made of it add no bias.
+    """
+
+    estimate: Floats
+    noise_variance: Floats
+    planned_variance: float
+
+
+@singledispatch
+def marginal(mechanism: Mechanism, n: int, counts: Sequence[int], groups: int) -> Marginal | None:
+    """Estimates for groups of values: group g holds every value a·``groups`` + g. Run by the aggregator.
+
+    Of a cell question with ``groups`` = k classes, this is the number of each class; n is positive.
+    None where the mechanism has no such estimator.
+    """
+    del mechanism, n, counts, groups
+    return None
+
+
+@marginal.register(FrequencyMechanism)
+def marginal_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int], groups: int) -> Marginal:
+    """Pure protocols, with s = K/``groups`` values in a group.
+
+    ``direct``: an answer supports a group with probability p' = p + (s − 1)q if the true value is in
+    it, else q' = s q: a pure protocol again, with p' − q' = p − q. (The sum of the cells' variances
+    would be wrong: one answer names one cell, so cells are correlated.)
+
+    Unary: the bits are independent given the values, so estimates and noise variances add up.
+    """
+    members = len(counts) // groups
+    p, q = mechanism.p, mechanism.q
+    if mechanism.layout == BITS:
+        cells = debias_pure(mechanism, n, counts)
+        planned = members * _noise(p, q, n, np.array([1 / len(counts)]))
+        shape = (members, groups)
+        return Marginal(
+            cells.estimate.reshape(shape).sum(axis=0), cells.noise_variance.reshape(shape).sum(axis=0), planned.item()
+        )
+    totals = [sum(counts[group::groups]) for group in range(groups)]
+    p, q = p + (members - 1) * q, members * q
+    return Marginal(*_supports(p, q, n, totals), _noise(p, q, n, np.array([1 / groups])).item())

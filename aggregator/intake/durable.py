@@ -1,0 +1,98 @@
+"""Files that are either whole or not there, and one lock per folder.
+
+A file is written under a temporary name, flushed, renamed, and its folder flushed: after a power cut
+it has its old content or its new one. Operating system errors become ``StorageError`` at this edge.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from protocol.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+TEMPORARY = ".tmp"
+"""Suffix of a file that is being written; what a crash leaves under it is never read."""
+_POLL_SECONDS = 0.05
+
+
+@contextmanager
+def storage_errors(what: str) -> Iterator[None]:
+    """Turn an ``OSError`` in the body into a ``StorageError``.
+
+    Raises:
+        StorageError: ``disk_full`` where space or quota ran out, else ``io_failed``.
+    """
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        problem = "there is no space left" if full else (error.strerror or "the operating system refused it")
+        raise StorageError("disk_full" if full else "io_failed", f"{what}: {problem}") from error
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Put ``data`` at ``path``, whole or not at all, and flush file and folder to the disk."""
+    temporary = path.with_name(path.name + TEMPORARY)
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_folder(path.parent)
+
+
+def make_folder(path: Path) -> None:
+    """A folder whose entry in its parent is on the disk."""
+    if not path.is_dir():
+        path.mkdir()
+        sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Flush a folder's entries: without this a rename may be lost in a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def exclusive(
+    path: Path,
+    timeout_seconds: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[None]:
+    """Hold the lock file at ``path``; wait for another process that holds it.
+
+    The operating system releases the lock when its holder ends, however it ends.
+
+    Raises:
+        StorageError: ``store_busy`` after ``timeout_seconds``.
+    """
+    deadline = clock() + timeout_seconds
+    with path.open("a") as file:
+        while not _try_lock(file.fileno()):
+            if clock() >= deadline:
+                raise StorageError("store_busy", "another process is writing to this store; try again later")
+            sleep(_POLL_SECONDS)
+        yield
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

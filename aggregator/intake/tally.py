@@ -1,0 +1,196 @@
+"""Exact de-duplication, and integer counts per question.
+
+Source: docs/formats.md, sections 3 (report ids) and 4 (standing; tally bytes). Equal ids are
+neighbours once a bucket is sorted, so no index is needed and only those few rows are looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from aggregator.intake.columns import Columns, big_endian
+from protocol import SPEC, canonical
+from protocol.errors import InputError
+from protocol.mechanisms import BITS, INTEGERS, SINGLE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from protocol.campaign import Campaign
+    from protocol.mechanisms import Mechanism
+
+_BLOCK_BYTES = 1 << 22
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Integer counts per question: all that statistics ever see of the reports.
+
+    Attributes:
+        campaign: id of the campaign.
+        n: shape (Q,), answers per question.
+        counts: per question its sums: how often each answer was given (one small integer), how often
+            each bit was set (rows of bits), or the sum of each component (rows of integers).
+    """
+
+    campaign: bytes
+    n: tuple[int, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def zero(cls, campaign: Campaign) -> Tally:
+        """No reports: the neutral element of :meth:`merge`."""
+        mechanisms = [question.mechanism for question in campaign.questions]
+        return cls(campaign.id, (0,) * len(mechanisms), tuple((0,) * mechanism.answers for mechanism in mechanisms))
+
+    def merge(self, other: Tally) -> Tally:
+        """The tally of both sets of reports, which must share no id. Associative and commutative.
+
+        Raises:
+            InputError: ``other_campaign``: the tallies count answers to different campaigns.
+        """
+        if self.campaign != other.campaign:
+            raise InputError("other_campaign", "tallies of two campaigns do not add up")
+        return Tally(
+            self.campaign,
+            tuple(a + b for a, b in zip(self.n, other.n, strict=True)),
+            tuple(
+                tuple(a + b for a, b in zip(mine, theirs, strict=True))
+                for mine, theirs in zip(self.counts, other.counts, strict=True)
+            ),
+        )
+
+    def to_bytes(self) -> bytes:
+        """Tally bytes: a canonical map of ``campaign``, ``counts``, ``n`` and ``spec``, nothing else."""
+        return canonical.pack({"campaign": self.campaign, "counts": self.counts, "n": self.n, "spec": SPEC})
+
+    @cached_property
+    def statistics_id(self) -> bytes:
+        """SHA-256 of the tally bytes; a model names its statistics by it."""
+        return sha256(self.to_bytes()).digest()
+
+
+class TallyReport(NamedTuple):
+    """A tally, and what became of every record that is not in it.
+
+    Attributes:
+        tally: the counts.
+        reports: records counted.
+        rejected: records and stretches not counted, by reason; ``report_replayed`` (surplus copies) and
+            ``report_conflict`` (different records with one id) among them.
+        unproven: records counted although their batch was damaged.
+        superseded: unproven records not counted because a proven one has their id.
+    """
+
+    tally: Tally
+    reports: int
+    rejected: Mapping[str, int]
+    unproven: int
+    superseded: int
+
+
+class Settled(NamedTuple):
+    """One record per id, and how many others there were."""
+
+    records: Columns
+    replayed: int
+    conflicting: int
+    superseded: int
+
+
+def settle(records: Columns) -> Settled:
+    """Reduce records to at most one per id, whatever their order and repetition.
+
+    For each id: if any record is proven, the unproven ones are superseded. Of the rest, surplus copies
+    of identical records are replays; if different records remain, all of them are in conflict and none
+    is kept.
+    """
+    order = np.argsort(records.id, kind="stable")
+    ids = records.id[order]
+    same = ids[1:] == ids[:-1]
+    repeated = np.zeros(len(ids), np.bool_)
+    repeated[1:] |= same
+    repeated[:-1] |= same
+    alone = order[~repeated]
+    if len(alone) == len(ids):
+        return Settled(records, 0, 0, 0)
+
+    doubtful = order[repeated]
+    standing = doubtful[_best_standing(records.id[doubtful], records.proven[doubtful])]
+    _, first = np.unique(_row_bytes(records.take(standing)), return_index=True)
+    distinct = standing[first]
+    _, place, times = np.unique(records.id[distinct], return_inverse=True, return_counts=True)
+    unanimous = distinct[times[place] == 1]
+    return Settled(
+        records.take(np.sort(np.concatenate([alone, unanimous]))),
+        replayed=len(standing) - len(distinct),
+        conflicting=len(distinct) - len(unanimous),
+        superseded=len(doubtful) - len(standing),
+    )
+
+
+def _best_standing(ids: NDArray[np.uint64], proven: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which of these rows, sorted by id, have the best standing that their id has."""
+    starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
+    lengths = np.diff(np.append(starts, len(ids)))
+    any_proven = np.repeat(np.logical_or.reduceat(proven, starts), lengths)
+    return np.asarray(proven == any_proven, np.bool_)
+
+
+def _row_bytes(records: Columns) -> NDArray[Any]:
+    """Shape (N,): all that a record says, as one string of bytes each.
+
+    numpy compares such strings without their trailing zeros, which tells strings of one length apart
+    just as well.
+    """
+    parts = [
+        records.id[:, None].astype(">u8").view(np.uint8),
+        records.period[:, None].astype(">u4").view(np.uint8),
+        records.question[:, None].astype(">u2").view(np.uint8),
+        records.answer,
+    ]
+    rows = np.ascontiguousarray(np.concatenate(parts, axis=1))
+    return rows.view(f"S{rows.shape[1]}")[:, 0]
+
+
+def count(campaign: Campaign, records: Columns) -> Tally:
+    """The tally of settled records.
+
+    Raises:
+        InputError: ``question_unknown``: a record's question is not one of the campaign's.
+    """
+    questions = len(campaign.questions)
+    if records.size and int(records.question.max()) >= questions:
+        raise InputError("question_unknown", "a record answers a question that the campaign does not have")
+    order = np.argsort(records.question, kind="stable")
+    n = np.bincount(records.question, minlength=questions)
+    ends = np.cumsum(n)
+    counts = []
+    for question, end, total in zip(campaign.questions, ends, n, strict=True):
+        answers = records.answer[order[end - total : end]]
+        counts.append(_sums(question.mechanism, answers, campaign.layout.kind))
+    return Tally(campaign.id, tuple(n.tolist()), tuple(counts))
+
+
+def _sums(mechanism: Mechanism, answers: NDArray[np.uint8], layout: int) -> tuple[int, ...]:
+    """The counts of one question from its answer fields, shape (n, A)."""
+    if mechanism.layout == SINGLE:
+        width = 4 if layout == INTEGERS else 2
+        values = big_endian(answers[:, :width], f">u{width}")[:, 0]
+        return tuple(np.bincount(values.astype(np.int64), minlength=mechanism.answers).tolist())
+    rows = max(1, _BLOCK_BYTES // max(1, 8 * answers.shape[1]))
+    sums = np.zeros(mechanism.answers, np.int64)
+    for start in range(0, len(answers), rows):
+        block = answers[start : start + rows]
+        if mechanism.layout == BITS:
+            sums += np.unpackbits(block, axis=1, count=mechanism.answers).sum(axis=0, dtype=np.int64)
+        else:
+            sums += big_endian(block[:, : 4 * mechanism.answers], ">i4").sum(axis=0, dtype=np.int64)
+    return tuple(sums.tolist())

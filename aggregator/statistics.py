@@ -1,0 +1,294 @@
+"""The hall: unbiased estimates with variances, where all kinds of counts end and every fit begins.
+
+Source: docs/math.md, section 1. Nothing here is made pretty: estimates may be negative. Making
+probabilities of them is a second, named step (``aggregator.models``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from aggregator.debias import debias, marginal
+from protocol.errors import InputError, PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from aggregator.intake.tally import Tally
+    from protocol.campaign import Campaign
+    from protocol.questions import Question
+    from protocol.schema import Schema
+
+    Floats = NDArray[np.float64]
+
+Z95 = 1.959963984540054
+"""Half the width of a 95 % interval in standard deviations: the 0.975 quantile of the normal law."""
+
+
+@dataclass(frozen=True, eq=False)
+class QuestionEstimate:
+    """What is known about one question. Estimates are in reports: how many of the ``n`` asked.
+
+    Attributes:
+        question: what was asked.
+        n: answers counted.
+        counts: the integer sums they came from.
+        estimate: shape (K,), unbiased; may be negative or exceed ``n``. Zeros if n = 0.
+        noise_variance: shape (K,), of the noise, given who was asked. Infinite if n = 0.
+        sampling_variance: shape (K,), n f(1 − f): from whom it happened to be that was asked, so that
+            ``estimate / n`` speaks for the whole fleet. f is the estimated share, brought into [0, 1].
+    """
+
+    question: Question
+    n: int
+    counts: tuple[int, ...]
+    estimate: Floats
+    noise_variance: Floats
+    sampling_variance: Floats
+
+    @property
+    def variance(self) -> Floats:
+        """Shape (K,): noise and sampling together; intervals use this."""
+        return self.noise_variance + self.sampling_variance
+
+    @property
+    def sd(self) -> Floats:
+        """Shape (K,): standard deviation."""
+        return np.sqrt(self.variance)
+
+    @property
+    def low(self) -> Floats:
+        """Shape (K,): lower ends of 95 % intervals for n times the fleet's share."""
+        return self.estimate - Z95 * self.sd
+
+    @property
+    def high(self) -> Floats:
+        """Shape (K,): upper ends of the same intervals."""
+        return self.estimate + Z95 * self.sd
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """All estimates of one campaign.
+
+    Attributes:
+        campaign: what was asked.
+        tally: the integer counts that everything here follows from.
+        rejected: records and stretches not counted, by reason.
+        unproven: records counted although their batch was damaged.
+        questions: one estimate per question, in the campaign's order.
+    """
+
+    campaign: Campaign
+    tally: Tally
+    rejected: Mapping[str, int]
+    unproven: int
+    questions: tuple[QuestionEstimate, ...]
+
+    @cached_property
+    def reports(self) -> int:
+        """Reports used, after de-duplication."""
+        return sum(self.tally.n)
+
+    @property
+    def statistics_id(self) -> bytes:
+        """SHA-256 of the tally bytes."""
+        return self.tally.statistics_id
+
+    def check_publishable(self) -> None:
+        """Refuse to show or publish estimates from fewer reports than the campaign promises to wait for.
+
+        Raises:
+            PolicyError: ``batch_too_small`` (DAP's minimum batch size).
+        """
+        needed = self.campaign.min_batch_size
+        if self.reports < needed:
+            raise PolicyError(
+                "batch_too_small",
+                f"there are {self.reports} usable reports and the campaign promises to wait for {needed}",
+            )
+
+    def frame(self) -> pd.DataFrame:
+        """One row per question and cell: question, cell, n, estimate, sd, low, high."""
+        import pandas as pd
+
+        schema = self.campaign.schema
+        tables = [
+            pd.DataFrame(
+                {
+                    "question": question_name(found.question, schema),
+                    "cell": cell_names(found.question, schema),
+                    "n": found.n,
+                    "estimate": found.estimate,
+                    "sd": found.sd,
+                    "low": found.low,
+                    "high": found.high,
+                }
+            )
+            for found in self.questions
+        ]
+        return pd.concat(tables, ignore_index=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``hearsay estimate --json`` prints. Variances are null for a question without answers."""
+        return {
+            "campaign": self.campaign.id.hex(),
+            "reports": self.reports,
+            "rejected": dict(self.rejected),
+            "unproven": self.unproven,
+            "statistics_id": self.statistics_id.hex(),
+            "questions": [self._question_json(found) for found in self.questions],
+        }
+
+    def _question_json(self, found: QuestionEstimate) -> dict[str, Any]:
+        schema = self.campaign.schema
+        feature = found.question.feature
+        return {
+            "kind": found.question.kind,
+            "feature": None if feature is None else schema.features[feature].name,
+            "cells": cell_names(found.question, schema),
+            "n": found.n,
+            "counts": list(found.counts),
+            "estimates": _finite(found.estimate),
+            "variances": _finite(found.variance),
+        }
+
+
+def _finite(values: Floats) -> list[float | None]:
+    return [value if isfinite(value) else None for value in values.tolist()]
+
+
+def question_name(question: Question, schema: Schema) -> str:
+    """``class``, or ``cell odor`` for the feature odor."""
+    if question.feature is None:
+        return question.kind
+    return f"{question.kind} {schema.features[question.feature].name}"
+
+
+def cell_names(question: Question, schema: Schema) -> list[str]:
+    """A name for every value of a question: ``label=e``, or ``odor=n, label=e``; index a·k + c."""
+    label = schema.label
+    classes = [f"{label.name}={name}" for name in label.classes]
+    if question.feature is None:
+        return classes
+    feature = schema.features[question.feature]
+    return [f"{feature.name}={value}, {one}" for value in feature.labels() for one in classes]
+
+
+def estimate(
+    campaign: Campaign, tally: Tally, *, rejected: Mapping[str, int] | None = None, unproven: int = 0
+) -> Statistics:
+    """Unbiased estimates from a tally. Run by the aggregator.
+
+    Args:
+        campaign: what was asked, with the integers that the devices used.
+        tally: the counts.
+        rejected: passed on, for whoever reads the statistics.
+        unproven: likewise.
+
+    Raises:
+        InputError: ``other_campaign``: the tally counts answers to another campaign;
+            ``mechanism_unknown``: a question's answers have no estimator.
+    """
+    if tally.campaign != campaign.id:
+        raise InputError("other_campaign", "the tally counts answers to another campaign")
+    found = tuple(
+        _estimate_question(question, n, counts)
+        for question, n, counts in zip(campaign.questions, tally.n, tally.counts, strict=True)
+    )
+    return Statistics(campaign, tally, dict(rejected or {}), unproven, found)
+
+
+def _estimate_question(question: Question, n: int, counts: tuple[int, ...]) -> QuestionEstimate:
+    result = debias(question.mechanism, n, counts)
+    return QuestionEstimate(
+        question, n, counts, result.estimate, result.noise_variance, _sampling_variance(result.estimate, n)
+    )
+
+
+def _sampling_variance(estimates: Floats, n: int) -> Floats:
+    """Shape (K,): n f(1 − f) with f the estimated share, brought into [0, 1]; zeros if n = 0."""
+    share = np.clip(estimates / max(n, 1), 0, 1)
+    return np.asarray(n * share * (1 - share), np.float64)
+
+
+class ClassShares(NamedTuple):
+    """Shares of the classes in the fleet.
+
+    Attributes:
+        share: shape (k,), unbiased; may be negative. Zeros if nobody was asked.
+        variance: shape (k,), noise and sampling. Infinite if nobody was asked.
+    """
+
+    share: Floats
+    variance: Floats
+
+
+def class_shares(statistics: Statistics) -> ClassShares:
+    """The classes' shares from the class question and every cell question, by inverse variance.
+
+        share_c = Σ_j w_j s_jc      w_j ∝ 1 / Var s_jc at equal shares 1/k, Σ_j w_j = 1
+
+    where s_jc is question j's estimate of the share of class c: for a cell question the sum over its
+    values. The weights depend on the mechanisms and the numbers asked, never on the answers, so the
+    sum is as unbiased as its parts.
+
+    Noise is independent between questions. So is sampling within a stratum, where every question has
+    its own devices; between strata it is the same devices that answer, so there the variance returned
+    is the largest that any correlation allows.
+
+    Source: docs/math.md, section 4 ("combine by inverse variance").
+    """
+    classes = len(statistics.campaign.schema.label.classes)
+    votes = [vote for found in statistics.questions if (vote := _class_vote(found, classes)) is not None]
+    if not votes:
+        return ClassShares(np.zeros(classes), np.full(classes, np.inf))
+    weights = np.array([1 / vote.planned_variance for vote in votes])
+    weights /= weights.sum()
+    share = sum((w * vote.share for w, vote in zip(weights, votes, strict=True)), np.zeros(classes))
+    noise = sum((w * w * vote.noise for w, vote in zip(weights, votes, strict=True)), np.zeros(classes))
+    return ClassShares(share, noise + _sampling_over_strata(weights.tolist(), votes, classes))
+
+
+class _Vote(NamedTuple):
+    """What one question says about the classes, as shares."""
+
+    stratum: int
+    share: Floats
+    noise: Floats
+    sampling: Floats
+    planned_variance: float
+
+
+def _class_vote(found: QuestionEstimate, classes: int) -> _Vote | None:
+    """One question's estimate of the classes' shares; None if it was not asked or says nothing of them."""
+    question, n = found.question, found.n
+    result = marginal(question.mechanism, n, found.counts, classes) if n else None
+    if result is None:
+        return None
+    equal = 1 / classes
+    return _Vote(
+        question.stratum,
+        result.estimate / n,
+        result.noise_variance / n**2,
+        _sampling_variance(result.estimate, n) / n**2,
+        result.planned_variance / n**2 + equal * (1 - equal) / n,
+    )
+
+
+def _sampling_over_strata(weights: Sequence[float], votes: Sequence[_Vote], classes: int) -> Floats:
+    """(Σ_s √(Σ_{j in stratum s} w_j² sampling_j))²: independent within strata, any correlation between."""
+    by_stratum: dict[int, Floats] = {}
+    for weight, vote in zip(weights, votes, strict=True):
+        total = by_stratum.get(vote.stratum, np.zeros(classes))
+        by_stratum[vote.stratum] = total + weight**2 * vote.sampling
+    deviation = sum((np.sqrt(total) for total in by_stratum.values()), np.zeros(classes))
+    return np.asarray(deviation**2, np.float64)
