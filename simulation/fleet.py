@@ -1,0 +1,64 @@
+"""A fleet of real devices in memory: each enrols, answers once, and its reports go into batch files."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from edge_sdk import Device, Policy
+from edge_sdk.entropy import system_entropy
+from protocol.batch import Header, write_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from protocol.campaign import Campaign
+
+PERMISSIVE = Policy.of(epsilon_per_period="100000", epsilon_lifetime="100000")
+"""The policy of simulated owners: they allow whatever is being simulated."""
+
+
+def device_reports(
+    root: bytes,
+    campaign: bytes,
+    people: Iterable[tuple[Mapping[str, object], object]],
+    *,
+    now: int,
+    entropy: Callable[[int], bytes] = system_entropy,
+) -> Iterator[bytes]:
+    """The reports of one device per person, each device new: provisioned, enrolled, asked once.
+
+    Args:
+        root: the trust root that the devices pin.
+        campaign: the signed campaign.
+        people: record and label of each.
+        now: the devices' clock.
+        entropy: the devices' randomness; the operating system's unless a simulation must be repeatable.
+    """
+    for record, label in people:
+        with Device.open(None, trust=root, policy=PERMISSIVE, clock=lambda: now, entropy=entropy) as device:
+            yield device.report(device.enrol(campaign).id, record, label=label)
+
+
+def write_batches(folder: Path, campaign: Campaign, reports: Iterable[bytes], per_file: int = 1000) -> list[Path]:
+    """Gather devices' reports into batch files, as a gateway does.
+
+    Args:
+        folder: where ``0000.hsr``, ``0001.hsr``, … are written.
+        campaign: whose reports they are.
+        reports: per device its answers, one after another.
+        per_file: devices per file.
+    Returns:
+        the files.
+    """
+    length = campaign.layout.record_length
+    header = Header(campaign.id, campaign.layout.kind, length)
+    waiting = iter(reports)
+    files = []
+    while chunk := list(islice(waiting, per_file)):
+        path = folder / f"{len(files):04d}.hsr"
+        records = [answers[start : start + length] for answers in chunk for start in range(0, len(answers), length)]
+        path.write_bytes(write_batch(header, records))
+        files.append(path)
+    return files
