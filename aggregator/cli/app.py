@@ -1,0 +1,161 @@
+"""The group of commands, how other packages join it, and how every failure ends: one line and a status.
+
+Exit status: 0 success; 1 a refusal, ``reason: detail`` on standard error; 2 wrong usage, likewise with
+the reason ``usage``; 130 interrupted. No traceback, and no value of a record, reaches the terminal
+unless ``HEARSAY_DEBUG=1`` asks for the traceback of an internal error.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aggregator.cli import documents, making, reports
+from aggregator.cli.output import complain
+from protocol.errors import HearsayError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PLUGINS = "hearsay.commands"
+"""Entry-point group by which another package adds a command: name → click command."""
+
+INTERRUPTED = 130
+
+
+class Commands(click.Group):
+    """Commands of this package and of others. One that can not be loaded leaves the others alone."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, sorted."""
+        return sorted({*super().list_commands(ctx), *_plugins()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command by name; our own win over a plugin's. A plugin is imported when it is asked for."""
+        own = super().get_command(ctx, cmd_name)
+        if own is not None:
+            return own
+        plugin = _plugins().get(cmd_name)
+        return None if plugin is None else _load(plugin)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: FBT001, FBT002 - click's own signature
+        **extra: Any,
+    ) -> Any:
+        """Run a command line; in standalone mode end the process with its status."""
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode, **extra)
+        sys.exit(self._guarded(args, prog_name, complete_var, extra))
+
+    def _guarded(
+        self, args: Sequence[str] | None, prog_name: str | None, complete_var: str | None, extra: dict[str, Any]
+    ) -> int:
+        try:
+            status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            sys.stdout.flush()
+        except HearsayError as error:
+            complain(error.reason, error.detail)
+        except click.UsageError as error:
+            context = error.ctx
+            where = f"; see {context.command_path} --help" if context is not None else ""
+            complain("usage", f"{error.format_message().rstrip('.')}{where}")
+            return error.exit_code
+        except click.ClickException as error:
+            complain("io_failed", error.format_message())
+        except (click.Abort, KeyboardInterrupt):
+            complain("interrupted", "nothing more was written")
+            return INTERRUPTED
+        except BrokenPipeError:
+            _swallow_output()
+        except OSError as error:
+            complain("io_failed", error.strerror or type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - the outermost layer: a bug is one line too
+            _report_bug(error)
+        else:
+            return status if isinstance(status, int) else 0
+        return 1
+
+
+def _plugins() -> dict[str, EntryPoint]:
+    return {plugin.name: plugin for plugin in entry_points(group=PLUGINS)}
+
+
+def _load(plugin: EntryPoint) -> click.Command:
+    problem = "it is not a command"
+    try:
+        command = plugin.load()
+        if isinstance(command, click.Command):
+            return command
+    except Exception as error:  # noqa: BLE001 - whatever a plugin does when imported, the others go on
+        problem = f"{type(error).__name__} when it was loaded"
+    return _broken(plugin, problem)
+
+
+def _broken(plugin: EntryPoint, problem: str) -> click.Command:
+    """Stands in for a plugin that can not be loaded, so that help still lists it."""
+
+    def refuse(arguments: tuple[str, ...]) -> None:
+        del arguments
+        raise StorageError("plugin_broken", f"command '{plugin.name}' of {plugin.value}: {problem}")
+
+    anything = click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)
+    return click.Command(
+        plugin.name,
+        callback=refuse,
+        params=[anything],
+        short_help="(can not be loaded)",
+        context_settings={"ignore_unknown_options": True, "help_option_names": []},
+    )
+
+
+def _report_bug(error: BaseException) -> None:
+    """Type and place of a bug, without its text: that may hold a value of a record."""
+    if os.environ.get("HEARSAY_DEBUG") == "1":
+        traceback.print_exception(error)
+        return
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{'/'.join(frames[-1].filename.split('/')[-2:])}:{frames[-1].lineno}" if frames else "unknown"
+    complain("internal_error", f"{type(error).__name__} at {place}; HEARSAY_DEBUG=1 shows more")
+
+
+def _swallow_output() -> None:
+    """Whoever read our output has gone: let the interpreter's last flush go nowhere."""
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, sys.stdout.fileno())
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="hearsay", message="%(package)s %(version)s")
+def hearsay() -> None:
+    """Naive Bayes classifiers from locally private reports of devices.
+
+    \b
+    A first round:
+      hearsay init work
+      hearsay schema pilot.csv --label class -o schema.toml
+      hearsay campaign schema.toml --workspace work --epsilon 1 --mechanism direct -o c.hsc
+      hearsay ingest c.hsc reports/*.hsr --store store --workspace work
+      hearsay publish --store store --workspace work -o m.hsm
+    """  # noqa: D301 - click's mark for lines that it must not wrap
+
+
+for _command in (
+    making.init,
+    making.schema,
+    making.campaign,
+    making.publish,
+    reports.ingest,
+    reports.estimate,
+    documents.show,
+    documents.verify,
+):
+    hearsay.add_command(_command)

@@ -1,0 +1,158 @@
+"""What files say, in words and as plain data, for ``hearsay show``. Nothing here is verified."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aggregator.cli.output import when
+from aggregator.publishing.privacy import periods
+from protocol import batch, campaign, model, trust
+from protocol.document import read_payload
+from protocol.epsilon import format_micro
+from protocol.errors import DocumentError
+from protocol.words import to_words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from protocol.document import Header
+    from protocol.envelope import Envelope
+    from protocol.schema import Schema
+
+
+class Shown(NamedTuple):
+    """A file taken apart.
+
+    Attributes:
+        kind: root, campaign, model or reports.
+        facts: for people.
+        columns, rows: a table for people; no rows, no table.
+        content: for programs.
+    """
+
+    kind: str
+    facts: dict[str, object]
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    content: dict[str, Any]
+
+
+def document(envelope: Envelope, role: str) -> Shown:
+    """A signed document as it stands; one that devices would refuse is shown with the reason.
+
+    Raises:
+        DocumentError: ``malformed``: its payload can not be read at all.
+    """
+    body, header = read_payload(envelope.payload)
+    digest = sha256(envelope.payload).digest()
+    signers = [hint.hex() for hint, _ in envelope.signatures]
+    facts = {**_header(header), "signed by": ", ".join(signers), "payload SHA-256": digest.hex()}
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[object]] = ()
+    refused = None
+    try:
+        if role == "root":
+            facts.update(_root(trust.parse_root(body, header)))
+        elif role == "campaign":
+            found = campaign.parse_campaign(envelope.payload)
+            facts.update(_campaign(found))
+            columns, rows = _features(found.schema)
+        else:
+            fitted = model.parse_model(envelope.payload)
+            facts.update(_model(fitted))
+            columns, rows = _features(fitted.schema)
+    except DocumentError as error:
+        refused = str(error)
+        facts["REFUSED BY DEVICES"] = refused
+    content = {"payload_sha256": digest, "signed_by": signers, "refused": refused, "payload": body}
+    return Shown(role, facts, columns, rows, content)
+
+
+def batches(raw: bytes) -> Shown | None:
+    """A report file: its batches and damage. None if it holds no batch at all."""
+    rows: list[list[object]] = []
+    entries: list[dict[str, Any]] = []
+    records = damaged = 0
+    for piece in batch.read_batches(raw):
+        if isinstance(piece, batch.Damage):
+            damaged += piece.length
+            rows.append(["damage", piece.reason, f"{piece.length} bytes at {piece.position}"])
+            entries.append({"damage": piece.reason, "position": piece.position, "length": piece.length})
+            continue
+        count = sum(number for _, number in piece.spans)
+        records += count
+        standing = "proven" if piece.proven else "cut" if piece.truncated else "wrong digest or count"
+        rows.append([piece.header.campaign.hex(), standing, f"{count} reports"])
+        entries.append({**piece.header._asdict(), "proven": piece.proven, "reports": count})
+    if not any("proven" in entry for entry in entries):
+        return None
+    facts: dict[str, object] = {"reports": records, "bytes": len(raw), "damaged bytes": damaged}
+    content = {"reports": records, "bytes": len(raw), "damaged_bytes": damaged, "batches": entries}
+    return Shown("reports", facts, ("campaign", "standing", "holds"), rows, content)
+
+
+def _header(header: Header) -> dict[str, object]:
+    return {
+        "name": header.name,
+        "version": header.version,
+        "issued": when(header.issued_at),
+        "not before": when(header.not_before),
+        "expires": when(header.expires),
+    }
+
+
+def _root(root: trust.Root) -> dict[str, object]:
+    return {
+        f"{name} role": f"{role.threshold} of {len(role.keys)}: {', '.join(_keyids(role))}"
+        for name, role in root.roles.items()
+    }
+
+
+def _keyids(role: trust.Role) -> list[str]:
+    return sorted(sha256(public).hexdigest()[:16] for public in role.keys)
+
+
+def _campaign(found: campaign.Campaign) -> dict[str, object]:
+    lived = periods(found)
+    return {
+        "id in words": to_words(found.id),
+        "purpose": found.purpose,
+        "contact": found.contact,
+        "label": f"{found.schema.label.name}: {', '.join(found.schema.label.classes)}",
+        "questions": f"{len(found.questions)}, of which a device answers {found.answers} in a period",
+        "period": f"{found.time_precision} s",
+        "ε total": f"{format_micro(found.epsilon_micro)} per device and period",
+        "ε per answer": format_micro(found.epsilon_per_answer_micro),
+        "ε over its life": f"{format_micro(found.epsilon_micro * lived)} in {lived} periods",
+        "mechanisms": ", ".join(sorted({question.mechanism.name for question in found.questions})),
+        "report": f"{found.layout.record_length} bytes, layout {found.layout.kind}",
+        "least batch": found.min_batch_size,
+        "fit": ", ".join(f"{key} {value}" for key, value in sorted(found.fit.items())),
+    }
+
+
+def _model(found: model.DiscreteModel) -> dict[str, object]:
+    card = {f"card: {key}": _short(value) for key, value in found.card.items()}
+    return {
+        "label": f"{found.schema.label.name}: {', '.join(found.schema.label.classes)}",
+        "campaign": found.campaign.hex(),
+        "statistics": found.statistics_id.hex(),
+        "replaces": found.previous.hex() if found.previous else "nothing",
+        **card,
+    }
+
+
+def _short(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {item}" for key, item in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def _features(schema: Schema) -> tuple[Sequence[str], list[list[object]]]:
+    rows: list[list[object]] = [
+        [feature.name, feature.kind, feature.size, ", ".join(feature.labels())] for feature in schema.features
+    ]
+    return ("feature", "kind", "codes", "values"), rows

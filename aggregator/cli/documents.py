@@ -1,0 +1,170 @@
+"""Commands for anyone who holds a file: ``show`` what it says, ``verify`` whether it may be believed."""
+
+from __future__ import annotations
+
+import time
+from decimal import ROUND_CEILING, Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aggregator.cli import describe
+from aggregator.cli.making import json_option
+from aggregator.cli.output import print_facts, print_json, print_table, when
+from protocol import campaign, model, trust
+from protocol.document import read_payload
+from protocol.envelope import SIZE_LIMITS, read_envelope, role_of
+from protocol.epsilon import format_micro
+from protocol.errors import DocumentError, InputError
+
+if TYPE_CHECKING:
+    from aggregator.publishing.privacy import PrivacySheet
+    from protocol.document import Header
+
+MAX_BATCH_BYTES = 1 << 30
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@json_option
+def show(file: Path, *, as_json: bool) -> None:
+    """Print what a trust root, campaign, model or report file says. Nothing is verified.
+
+    \b
+    Example:
+      hearsay show c.hsc
+    """  # noqa: D301
+    from aggregator.publishing.files import read_file
+
+    raw = read_file(file, MAX_BATCH_BYTES)
+    role = role_of(raw)
+    if role is None:
+        shown = describe.batches(raw)
+        if shown is None:
+            raise InputError("unknown_file", f"'{file}' is no trust root, campaign, model or report file")
+    else:
+        shown = describe.document(read_envelope(raw, role), role)
+    if as_json:
+        print_json({"kind": shown.kind, "verified": False, **shown.content})
+        return
+    click.echo(f"UNVERIFIED {shown.kind}: what this file says, whoever wrote it")
+    print_facts(shown.facts)
+    if shown.rows:
+        click.echo()
+        print_table(shown.columns, shown.rows)
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--trust", "trust_file", type=click.Path(path_type=Path), required=True, help="The trust root, .hst.")
+@click.option("--privacy", is_flag=True, help="Of a campaign: the exact privacy loss, from the file alone.")
+@json_option
+def verify(file: Path, trust_file: Path, *, privacy: bool, as_json: bool) -> None:
+    """Check a file as a device does: signatures, dates, and every value of a campaign or model.
+
+    With --privacy: the worst ratio of any answer's probabilities under two records, per question and in
+    total, as an exact fraction and as ε, beside what the campaign declares.
+
+    \b
+    Example:
+      hearsay verify c.hsc --trust work/root.hst --privacy
+    """  # noqa: D301
+    from aggregator.publishing.files import read_file
+
+    raw = read_file(file, max(SIZE_LIMITS.values()))
+    role = role_of(raw)
+    if role is None:
+        raise InputError("unknown_file", f"'{file}' is no trust root, campaign or model")
+    if privacy and role != "campaign":
+        raise InputError("not_a_campaign", f"'{file}' is a {role}; --privacy is about campaigns")
+    now = int(time.time())
+    state = trust.pin(read_file(trust_file, SIZE_LIMITS["root"]), now)
+    result: dict[str, Any] = {"kind": role, "verified": True}
+    if role == "root":
+        header = _verified_root(state, raw, now)
+    else:
+        known = campaign.UNDERSTOOD if role == "campaign" else model.UNDERSTOOD
+        verdict = trust.verify(state, raw, role, now, known)
+        header = verdict.header
+        _check_values(role, verdict.payload, privacy=privacy, as_json=as_json)
+        if privacy:
+            result["privacy"] = _sheet(verdict.payload).to_json()
+    result.update(_header_facts(header))
+    _print_verdict(role, header, result, raw if privacy else None, as_json=as_json)
+
+
+def _verified_root(state: trust.TrustState, raw: bytes, now: int) -> Header:
+    """A root that is the trusted one, or follows it.
+
+    Raises:
+        DocumentError: ``rollback`` for one that the trusted root has replaced; as ``install_roots``.
+    """
+    after = trust.install_roots(state, [raw], now)
+    if after.root_bytes != raw:
+        raise DocumentError("rollback", "the root is older than the one it is compared with")
+    return after.root.header
+
+
+def _check_values(role: str, payload: bytes, *, privacy: bool, as_json: bool) -> None:
+    """Value limits; an auditor sees what an understated campaign really spends before it is refused."""
+    if role == "model":
+        model.parse_model(payload)
+        return
+    try:
+        campaign.parse_campaign(payload)
+    except DocumentError as error:
+        if privacy and error.reason == "epsilon_understated":
+            sheet = _sheet(payload)
+            if as_json:
+                print_json({"kind": role, "verified": False, "reason": error.reason, "privacy": sheet.to_json()})
+            else:
+                print_sheet(sheet)
+        raise
+
+
+def _print_verdict(role: str, header: Header, result: dict[str, Any], raw: bytes | None, *, as_json: bool) -> None:
+    if as_json:
+        print_json(result)
+        return
+    click.echo(f"verified: {role} '{header.name}', version {header.version}, until {when(header.expires)}")
+    if raw is not None:
+        print_sheet(_sheet(read_envelope(raw, role).payload))
+
+
+def _header_facts(header: Header) -> dict[str, Any]:
+    return {
+        "name": header.name,
+        "version": header.version,
+        "issued_at": header.issued_at,
+        "not_before": header.not_before,
+        "expires": header.expires,
+    }
+
+
+def _sheet(payload: bytes) -> PrivacySheet:
+    from aggregator.publishing.privacy import privacy_sheet
+
+    body, _ = read_payload(payload)
+    return privacy_sheet(body)
+
+
+def print_sheet(sheet: PrivacySheet) -> None:
+    """The privacy sheet as a table; ε is rounded up in its last digit."""
+    from aggregator.publishing.privacy import ratio_text
+
+    per_answer = format_micro(sheet.declared_micro // sheet.answers)
+    rows: list[list[object]] = [
+        [name, question.mechanism.name, question.size, question.stratum, ratio_text(loss.ratio), up(loss), per_answer]
+        for name, question, loss in zip(sheet.names, sheet.questions, sheet.losses, strict=True)
+    ]
+    total = sheet.total
+    rows.append(["total", "", "", "", ratio_text(total.ratio), up(total), format_micro(sheet.declared_micro)])
+    columns = ["question", "mechanism", "size", "stratum", "worst ratio", "ε", "declared ε"]
+    print_table(columns, rows, ["size", "stratum", "ε", "declared ε"])
+    click.echo("the campaign spends no more than it declares" if sheet.holds else "IT SPENDS MORE THAN IT DECLARES")
+
+
+def up(loss: float) -> str:
+    """A privacy loss to nine places, never below the exact one."""
+    return str(Decimal(loss).quantize(Decimal("1e-9"), ROUND_CEILING))

@@ -1,0 +1,125 @@
+"""What commands say: tables and facts or JSON on standard output, notes and progress on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+_NO_WRAP_WIDTH = 100_000
+
+
+def complain(reason: str, detail: str) -> None:
+    """One line on standard error that starts with a stable reason."""
+    click.echo(f"{reason}: {printable(detail)}", err=True)
+
+
+def note(text: str) -> None:
+    """One line on standard error that is no failure."""
+    click.echo(f"note: {printable(text)}", err=True)
+
+
+def warn(text: str) -> None:
+    """One line on standard error about something that the user should reconsider."""
+    click.echo(f"warning: {printable(text)}", err=True)
+
+
+def printable(text: str) -> str:
+    """A single line without control characters: names from files can not forge lines or move the cursor."""
+    return "".join(char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text)
+
+
+def print_json(value: Any) -> None:
+    """One JSON object, standard: bytes as hexadecimal, what is not finite as null."""
+    click.echo(json.dumps(_plain(value), indent=1, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def print_facts(facts: Mapping[str, object]) -> None:
+    """Names and values, aligned."""
+    width = max(map(len, facts), default=0)
+    for name, value in facts.items():
+        _echo(f"{name:<{width}}  {printable(str(value))}")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeric: Iterable[str] = ()) -> None:
+    """An aligned table: folded to the width of a terminal, one line per row elsewhere.
+
+    Args:
+        columns: their names.
+        rows: cells; text and integers as they are, floats with six significant digits.
+        numeric: names of the columns to align on the right.
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    terminal = sys.stdout.isatty()
+    table = Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=False, header_style="bold" if terminal else "")
+    right = set(numeric)
+    for column in columns:
+        table.add_column(Text(column), justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(value)) for value in row))  # Text: a bin like [0, 1) is no markup
+    console = Console(file=sys.stdout, width=None if terminal else _NO_WRAP_WIDTH, highlight=False)
+    if terminal:
+        console.print(table)
+        return
+    with console.capture() as capture:
+        console.print(table)
+    for line in capture.get().splitlines():
+        _echo(line.rstrip())
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return printable(str(value))
+
+
+def _echo(text: str) -> None:
+    """Print, replacing what the terminal's encoding lacks (ε under an old locale) instead of failing."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    click.echo(text.encode(encoding, "replace").decode(encoding))
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
+    """A callback (done, total) that draws a bar on standard error; None if that is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(file=sys.stderr), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
+def when(seconds: int) -> str:
+    """A time as people read it, UTC; the bare number where the calendar ends."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds} s after 1970"

@@ -1,0 +1,108 @@
+"""Commands of the operator who gathers reports: ``ingest`` and ``estimate``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aggregator.cli.making import json_option
+from aggregator.cli.output import note, print_facts, print_json, print_table, progress
+from protocol.envelope import SIZE_LIMITS
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from aggregator.intake.store import IngestSummary
+
+
+@click.command()
+@click.argument("campaign_file", type=click.Path(path_type=Path), metavar="CAMPAIGN.hsc")
+@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder to keep the reports in.")
+@click.option("--trust", type=click.Path(path_type=Path), help="Trust root that must have signed the campaign.")
+@click.option("--workspace", type=click.Path(path_type=Path), help="Workspace whose trust root that is.")
+@json_option
+def ingest(
+    campaign_file: Path,
+    files: tuple[Path, ...],
+    store: Path,
+    trust: Path | None,
+    workspace: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Add report files to a store: in any order, twice or damaged, with the same counts every time.
+
+    Bad reports are set aside by reason, in the store's quarantine. With --trust or --workspace the
+    campaign's signature is checked first; a model is never published from a campaign of someone else.
+
+    \b
+    Example:
+      hearsay ingest c.hsc inbox/*.hsr --store store --trust work/root.hst
+    """  # noqa: D301
+    from aggregator.intake.store import create_store
+    from aggregator.publishing.files import read_file
+    from aggregator.publishing.workspace import signed_campaign
+
+    if trust is not None and workspace is not None:
+        raise InputError("trust_ambiguous", "give --trust or --workspace, not both")
+    raw = read_file(campaign_file, SIZE_LIMITS["campaign"])
+    root = workspace / "root.hst" if workspace is not None else trust
+    if root is not None:
+        signed_campaign(read_file(root, SIZE_LIMITS["root"]), raw)
+    opened = create_store(store, raw)
+    with progress("reading reports", len(files)) as callback:
+        summary = opened.ingest(files, now=int(time.time()), progress=callback)
+    _print_summary(summary, as_json=as_json)
+    if root is None:
+        note("the campaign's signature was not checked; --trust or --workspace does")
+
+
+def _print_summary(summary: IngestSummary, *, as_json: bool) -> None:
+    facts: dict[str, Any] = {**summary._asdict(), "accepted": summary.accepted, "rejected": dict(summary.rejected)}
+    if as_json:
+        print_json(facts)
+        return
+    print_facts(
+        {
+            "files": summary.files,
+            "files repeated": summary.files_repeated,
+            "files unreadable": ", ".join(summary.unreadable) or 0,
+            "reports added": summary.accepted,
+            "of damaged files": summary.unproven,
+        }
+        | {f"set aside: {reason}": count for reason, count in summary.rejected.items()}
+    )
+
+
+@click.command()
+@click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder made by hearsay ingest.")
+@json_option
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+def estimate(store: Path, *, as_json: bool, as_csv: bool) -> None:
+    """Show unbiased counts with standard deviations and 95 % intervals, in reports asked.
+
+    They may be negative: they are what the reports say before anything is made pretty.
+
+    \b
+    Example:
+      hearsay estimate --store store --csv > estimates.csv
+    """  # noqa: D301
+    from aggregator.intake.store import open_store
+
+    if as_json and as_csv:
+        raise click.UsageError("give --json or --csv, not both", click.get_current_context())
+    statistics = open_store(store).statistics()
+    if statistics.reports:  # of none at all there is nothing to protect, and what was set aside is worth seeing
+        statistics.check_publishable()
+    if as_json:
+        print_json(statistics.to_json())
+        return
+    frame = statistics.frame()
+    if as_csv:
+        click.echo(frame.to_csv(index=False), nl=False)
+        return
+    print_facts({"reports": statistics.reports} | {f"set aside: {k}": n for k, n in statistics.rejected.items()})
+    print_table(list(frame.columns), frame.itertuples(index=False, name=None), ["n", "estimate", "sd", "low", "high"])

@@ -1,0 +1,20 @@
+"""The console script ``hearsay``: one clear line if the aggregator's libraries are not installed."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+NEEDED = ("click", "numpy", "pandas", "pyarrow", "rich")
+"""What the extra ``aggregator`` installs and a device does not have."""
+
+
+def main() -> None:
+    """Run the command line, or say what to install. Ends the process."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        sys.stderr.write(f"missing_extra: {', '.join(missing)} not installed; run pip install 'hearsay[aggregator]'\n")
+        sys.exit(1)
+    from aggregator.cli.app import hearsay
+
+    hearsay(prog_name="hearsay")

@@ -1,0 +1,1 @@
+"""Naive Bayes from statistics: post-processing by name, the fit, and scoring of whole frames."""

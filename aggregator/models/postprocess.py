@@ -1,0 +1,138 @@
+"""From unbiased estimates to probabilities: the second, named step, which may be biased but never negative.
+
+Each function takes the statistics of a discrete campaign and returns :class:`Tables`. Estimates are in
+reports asked, may be negative, and need not sum to the number of reports.
+
+Source: docs/math.md, section 4; ``paper`` is Yilmaz, Al-Rubaie, Chang 2019, section 3.1;
+``simplex`` projects as Duchi, Shalev-Shwartz, Singer, Chandra (ICML 2008), figure 1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.statistics import class_shares
+from protocol.errors import InputError
+from protocol.questions import CELL, CLASS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from aggregator.statistics import Statistics
+
+    Floats = NDArray[np.float64]
+
+HALF = 0.5
+"""What add-half smoothing adds to every cell, in reports: no probability is zero."""
+
+
+class Tables(NamedTuple):
+    """Probabilities of a discrete Naive Bayes model, all positive.
+
+    Attributes:
+        prior: shape (k,), P(class), sums to 1.
+        likelihood: per feature, shape (values, k): P(value | class), columns sum to 1.
+    """
+
+    prior: Floats
+    likelihood: tuple[Floats, ...]
+
+
+def paper(statistics: Statistics) -> Tables:
+    """As printed: estimates that are not positive become 1, then each table is normalised.
+
+        P(C_j) = Ê_j / Σ_l Ê_l,   P(F = a | C_j) = Ê_{a,j} / Σ_h Ê_{h,j}
+
+    where Ê_j is the class question's estimate and Ê_{a,j} the feature's, in reports asked.
+
+    Raises:
+        InputError: ``not_fittable``.
+    """
+    prior = _at_least_one(_estimate(statistics, CLASS, None))
+    joints = [_at_least_one(joint) for joint in _joints(statistics)]
+    return Tables(prior / prior.sum(), tuple(joint / joint.sum(axis=0) for joint in joints))
+
+
+def simplex(statistics: Statistics) -> Tables:
+    """Each joint table becomes the nearest one that is possible, then every cell gets half a report.
+
+    The nearest (Euclidean) table with cells ≥ 0 that sum to the reports asked. The classes are estimated
+    by all questions that tell of them together: :func:`aggregator.statistics.class_shares`.
+
+    Raises:
+        InputError: ``not_fittable``.
+    """
+    joints = []
+    for index, joint in enumerate(_joints(statistics)):
+        asked = _asked(statistics, CELL, index)
+        smooth = project_to_simplex(joint.ravel(), asked).reshape(joint.shape) + HALF
+        joints.append(smooth / smooth.sum(axis=0))
+    reports = statistics.reports
+    prior = project_to_simplex(class_shares(statistics).share * reports, reports) + HALF
+    return Tables(prior / prior.sum(), tuple(joints))
+
+
+POSTPROCESSES: Mapping[str, Callable[[Statistics], Tables]] = {"paper": paper, "simplex": simplex}
+
+
+def check_postprocess(name: str) -> None:
+    """Refuse a name that is not one of :data:`POSTPROCESSES`.
+
+    Raises:
+        InputError: ``postprocess_unknown``.
+    """
+    if name not in POSTPROCESSES:
+        raise InputError("postprocess_unknown", f"the post-processings are {', '.join(POSTPROCESSES)}")
+
+
+def project_to_simplex(values: Floats, total: float) -> Floats:
+    """The nearest point x to ``values`` with x ≥ 0 and Σx = total: x = max(values − τ, 0).
+
+    τ is found by sorting: with u the values in falling order, ρ the last j for which
+    u_j > (u_1 + … + u_j − total)/j, τ = (u_1 + … + u_ρ − total)/ρ.
+
+    Args:
+        values: shape (n,), n ≥ 1.
+        total: ≥ 0; 0 gives zeros.
+    """
+    if total <= 0:
+        return np.zeros_like(values)
+    falling = np.sort(values)[::-1]
+    taus = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
+    tau = taus[np.flatnonzero(falling > taus)[-1]]
+    return np.asarray(np.maximum(values - tau, 0.0))
+
+
+def _joints(statistics: Statistics) -> list[Floats]:
+    """Per feature the estimated joint table of value and class, shape (values, k): input a·k + c is row a."""
+    classes = len(statistics.campaign.schema.label.classes)
+    features = range(len(statistics.campaign.schema.features))
+    return [_estimate(statistics, CELL, index).reshape(-1, classes) for index in features]
+
+
+def _estimate(statistics: Statistics, kind: str, feature: int | None) -> Floats:
+    """The estimate about one subject; if several questions ask about it, their sum.
+
+    Raises:
+        InputError: ``not_fittable``.
+    """
+    found = [item.estimate for item in statistics.questions if _is_about(item.question, kind, feature)]
+    if not found:
+        raise InputError("not_fittable", "the campaign does not ask for the classes and for every feature")
+    return np.asarray(np.sum(found, axis=0), dtype=np.float64)
+
+
+def _asked(statistics: Statistics, kind: str, feature: int | None) -> int:
+    return sum(item.n for item in statistics.questions if _is_about(item.question, kind, feature))
+
+
+def _is_about(question: object, kind: str, feature: int | None) -> bool:
+    return (getattr(question, "kind", None), getattr(question, "feature", None)) == (kind, feature)
+
+
+def _at_least_one(estimate: Floats) -> Floats:
+    return np.where(estimate > 0, estimate, 1.0)

@@ -1,0 +1,138 @@
+"""A model that scores whole frames: the same sums as the device's classifier, in arrays.
+
+    model = Model.load("mushrooms.hsm", "workspace/root.hst")
+    model.predict(frame); model.predict_proba(frame); model.accuracy(frame)
+
+Source: docs/math.md, section 4: log P(c) + Σ log P(x_i | c), missing features left out, largest wins.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from aggregator.models.encoding import MISSING, known_codes, label_codes
+from aggregator.publishing.files import read_file
+from protocol.envelope import SIZE_LIMITS
+from protocol.errors import InputError
+from protocol.model import UNDERSTOOD, DiscreteModel, parse_model
+from protocol.trust import pin, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from protocol.schema import Schema
+
+    Floats = NDArray[np.float64]
+
+
+class Model:
+    """A discrete Naive Bayes model over a schema.
+
+    Attributes:
+        schema: label and features; columns of a frame are found by their names.
+        log_prior: shape (k,).
+        log_likelihood: per feature, shape (values, k).
+        document: the signed document it was loaded from; None for one that was fitted in memory.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        log_prior: Sequence[float] | Floats,
+        log_likelihood: Sequence[Floats],
+        document: DiscreteModel | None = None,
+    ) -> None:
+        self.schema = schema
+        self.log_prior = np.asarray(log_prior, dtype=np.float64)
+        self.log_likelihood = tuple(np.asarray(table, dtype=np.float64) for table in log_likelihood)
+        self.document = document
+
+    def __repr__(self) -> str:
+        return f"Model(label {self.schema.label.name!r}, {len(self.schema.features)} features)"
+
+    @classmethod
+    def load(cls, path: str | Path, trust: str | Path | bytes, *, clock: Callable[[], float] = time.time) -> Model:
+        """Verify a model file and read it.
+
+        Args:
+            path: the ``.hsm`` file.
+            trust: the ``.hst`` file, or its bytes.
+            clock: seconds since 1970.
+
+        Raises:
+            InputError: ``file_not_found``, ``unreadable``, ``too_large``.
+            DocumentError: ``bad_signature``, ``expired`` and the other reasons of
+                :func:`protocol.trust.verify`; ``invalid_model``.
+        """
+        root = trust if isinstance(trust, bytes) else read_file(trust, SIZE_LIMITS["root"])
+        now = int(clock())
+        raw = read_file(path, SIZE_LIMITS["model"])
+        verdict = verify(pin(root, now), raw, "model", now, UNDERSTOOD)
+        return cls.of(parse_model(verdict.payload))
+
+    @classmethod
+    def of(cls, document: DiscreteModel) -> Model:
+        """The model that a parsed document holds."""
+        tables = [np.array(table, dtype=np.float64) for table in document.log_likelihood]
+        return cls(document.schema, document.log_prior, tables, document)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes, by code."""
+        return self.schema.label.classes
+
+    def scores(self, frame: pd.DataFrame) -> Floats:
+        """Shape (rows, k): log P(c) + Σ log P(x_i | c) over the features that are not missing.
+
+        Terms are added in the order of the features, in double precision, as a device adds them, so the
+        two agree to the last bit.
+
+        Raises:
+            InputError: ``columns_missing``.
+        """
+        codes = known_codes(frame, self.schema)
+        total = np.tile(self.log_prior, (len(frame), 1))
+        for index, table in enumerate(self.log_likelihood):
+            column = codes[:, index]
+            present = column != MISSING
+            total[present] += table[column[present]]
+        return total
+
+    def predict(self, frame: pd.DataFrame) -> pd.Series:
+        """The likeliest class of every row, with the frame's index; of equals the first.
+
+        Raises:
+            InputError: ``columns_missing``.
+        """
+        codes = self.scores(frame).argmax(axis=1)
+        return pd.Series(np.array(self.classes, dtype=object)[codes], index=frame.index, name=self.schema.label.name)
+
+    def predict_proba(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """P(class | record), one column per class, rows sum to 1.
+
+        Raises:
+            InputError: ``columns_missing``.
+        """
+        scores = self.scores(frame)
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return pd.DataFrame(weights / weights.sum(axis=1, keepdims=True), index=frame.index, columns=list(self.classes))
+
+    def accuracy(self, frame: pd.DataFrame) -> float:
+        """Share of right predictions among the rows whose label is one of the classes.
+
+        Raises:
+            InputError: ``label_missing``, no such column; ``no_labels``, no row has one; ``columns_missing``.
+        """
+        truth = label_codes(frame, self.schema.label)
+        labelled = truth != MISSING
+        if not labelled.any():
+            raise InputError("no_labels", "no row has one of the model's classes as its label")
+        predicted = self.scores(frame).argmax(axis=1)
+        return float((predicted == truth)[labelled].mean())

@@ -1,0 +1,138 @@
+"""Making a campaign: what is asked, at what ε, for how long. Run by the analyst, signed by the workspace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from aggregator.models.postprocess import check_postprocess
+from protocol import campaign, mechanisms
+from protocol.document import DAY_SECONDS, Header
+from protocol.epsilon import MICRO, check_answer_micro
+from protocol.errors import InputError
+from protocol.questions import build_questions, discrete_subjects
+
+if TYPE_CHECKING:
+    from aggregator.publishing.workspace import Workspace
+    from protocol.schema import Schema
+
+HIGH_EPSILON_MICRO = 20 * MICRO
+"""Above this total an answer hides next to nothing, so whoever asks for it is warned."""
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY_SECONDS, "w": 7 * DAY_SECONDS}
+MAX_LIFETIME_DAYS = 36_500
+
+
+class Terms(NamedTuple):
+    """What a campaign promises and asks for.
+
+    Attributes:
+        name: versions rise per name.
+        epsilon_micro: total ε of a device in one period, in millionths.
+        mechanism: how answers are perturbed.
+        answers: r, answers per device and period, each at ⌊ε/r⌋.
+        purpose, contact: in words, for the owner of a device.
+        period_seconds: a device answers at most once in it.
+        lifetime_seconds: from ``now`` to ``expires``.
+        min_batch_size: nothing is published from fewer reports.
+        postprocess: how the estimates will become probabilities.
+    """
+
+    name: str
+    epsilon_micro: int
+    mechanism: str
+    answers: int = 1
+    purpose: str = ""
+    contact: str = "not stated"
+    period_seconds: int = DAY_SECONDS
+    lifetime_seconds: int = 30 * DAY_SECONDS
+    min_batch_size: int = 1
+    postprocess: str = "simplex"
+
+    @property
+    def warning(self) -> str:
+        """A sentence for whoever asks for so much that little is hidden; empty otherwise."""
+        if self.epsilon_micro <= HIGH_EPSILON_MICRO:
+            return ""
+        return "a total ε above 20 hides next to nothing: an answer is then almost surely the truth"
+
+
+def publish_campaign(workspace: Workspace, schema: Schema, terms: Terms, now: int) -> bytes:
+    """Build, check as a device will check it, sign, record.
+
+    Returns:
+        The bytes of the ``.hsc`` file.
+
+    Raises:
+        InputError: ``epsilon_invalid``, ``mechanism_unknown``, ``answers_invalid``, ``postprocess_unknown``,
+            ``size_invalid``, ``terms_invalid``.
+        DocumentError: ``invalid_campaign``; ``expired``, of the workspace's trust root; ``too_large``.
+        StorageError: as :meth:`Workspace.publish`.
+    """
+
+    def payload_for(version: int, _before: bytes | None) -> bytes:
+        return build_campaign(schema, terms, version, now)
+
+    return workspace.publish("campaign", terms.name, now, payload_for)
+
+
+def build_campaign(schema: Schema, terms: Terms, version: int, now: int) -> bytes:
+    """The payload of one version of a campaign.
+
+    Raises:
+        InputError, DocumentError: as :func:`publish_campaign`.
+    """
+    check_postprocess(terms.postprocess)
+    if not 1 <= terms.lifetime_seconds <= MAX_LIFETIME_DAYS * DAY_SECONDS:
+        raise InputError("terms_invalid", f"a campaign lives for at most {MAX_LIFETIME_DAYS} days")
+    if not 1 <= terms.period_seconds <= campaign.MAX_PERIOD_SECONDS:
+        raise InputError("terms_invalid", f"a period has 1 to {campaign.MAX_PERIOD_SECONDS} seconds")
+    subjects = discrete_subjects(schema)
+    if type(terms.answers) is not int or not 1 <= terms.answers <= len(subjects):
+        raise InputError("answers_invalid", f"a device gives 1 to {len(subjects)} answers, one per question at most")
+    per_answer = terms.epsilon_micro // terms.answers
+    check_answer_micro(per_answer)
+    questions = build_questions(
+        subjects, terms.answers, lambda subject: mechanisms.from_micro(terms.mechanism, per_answer, subject.size)
+    )
+    return campaign.build_payload(
+        Header(terms.name, version, now, now, now + terms.lifetime_seconds),
+        schema,
+        questions,
+        epsilon_micro=terms.epsilon_micro,
+        purpose=terms.purpose or f"learn to predict '{schema.label.name}' from {len(schema.features)} features",
+        contact=terms.contact,
+        time_precision=terms.period_seconds,
+        min_batch_size=terms.min_batch_size,
+        fit={"family": "discrete", "postprocess": terms.postprocess},
+    )
+
+
+def parse_answers(text: str, schema: Schema) -> int:
+    """``one``, ``all`` or a number as the number of answers, r.
+
+    Raises:
+        InputError: ``answers_invalid``.
+    """
+    most = len(schema.features) + 1
+    if text in ("one", "all"):
+        return 1 if text == "one" else most
+    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and 1 <= int(text) <= most):
+        raise InputError(
+            "answers_invalid", f"answers is one, all, or a number from 1 to {most}, the questions there are"
+        )
+    return int(text)
+
+
+def parse_duration(text: str) -> int:
+    """Seconds of ``3600``, ``90m``, ``12h``, ``1d``, ``2w``.
+
+    >>> parse_duration("12h")
+    43200
+
+    Raises:
+        InputError: ``period_invalid``.
+    """
+    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
+    if not (number.isascii() and number.isdecimal() and len(number) <= 10 and int(number) > 0):
+        raise InputError("period_invalid", "a period is a number of seconds, or one with a unit: 90m, 12h, 1d, 2w")
+    return int(number) * _UNITS[unit]

@@ -1,0 +1,108 @@
+"""Files that are either there in full or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from protocol.errors import InputError, StorageError
+
+
+def check_output(path: Path, *, force: bool) -> None:
+    """Refuse an output before any work is done for it.
+
+    Raises:
+        InputError: ``output_exists``, unless ``force``; ``output_invalid``: a folder, or in none.
+    """
+    if path.is_dir() or not path.parent.is_dir():
+        raise InputError("output_invalid", f"'{path}' is a folder, or in a folder that does not exist")
+    if not force and os.path.lexists(path):
+        raise InputError("output_exists", f"'{path}' exists; choose another name, or --force to replace it")
+
+
+def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = 0o644) -> None:
+    """Write a file under a temporary name, flush it to the disk, and move it into place.
+
+    Raises:
+        InputError: as :func:`check_output`; also if the file appeared meanwhile.
+        StorageError: ``io_failed``: disk full, no permission; nothing is left behind.
+    """
+    check_output(path, force=force)
+    problem = ""
+    temporary = None
+    try:
+        temporary = _write_temporary(path, data, mode)
+        _move(temporary, path, force=force)
+        _flush_folder(path.parent)
+        return
+    except FileExistsError:
+        pass
+    except OSError as error:
+        problem = os.strerror(error.errno) if error.errno else "unknown cause"
+    finally:
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+    if problem:
+        raise StorageError("io_failed", f"'{path}' could not be written: {problem}")
+    raise InputError("output_exists", f"'{path}' was written by someone else meanwhile")
+
+
+def _write_temporary(path: Path, data: bytes, mode: int) -> Path:
+    handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".tmp", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    return temporary
+
+
+def _move(temporary: Path, path: Path, *, force: bool) -> None:
+    """Rename; without ``force`` by a hard link, which never replaces a file that has just appeared."""
+    if not force:
+        try:
+            os.link(temporary, path)
+            return
+        except FileExistsError:
+            raise
+        except OSError:
+            pass  # a file system without hard links: the check made at the start has to do
+    temporary.replace(path)
+
+
+def _flush_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_file(path: str | Path, most: int) -> bytes:
+    """A file's bytes, if there are not too many.
+
+    Raises:
+        InputError: ``file_not_found``, ``unreadable``, ``too_large``.
+    """
+    path = Path(path)
+    problem = ("unreadable", f"'{path}' is not a file that can be read")
+    try:
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+        if len(data) <= most:
+            return data
+        problem = ("too_large", f"'{path}' has more than {most} bytes")
+    except FileNotFoundError:
+        problem = ("file_not_found", f"there is no file '{path}'")
+    except OSError:
+        pass
+    raise InputError(*problem)

@@ -1,0 +1,131 @@
+"""What a campaign really spends: the exact worst ratio of every question, from the file's integers alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from protocol import mechanisms
+from protocol.campaign import privacy_loss
+from protocol.epsilon import PrivacyLoss, format_micro
+from protocol.errors import DocumentError, InputError
+from protocol.questions import CELL, Question
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from protocol.campaign import Campaign
+
+_REASON = "invalid_campaign"
+
+
+class PrivacySheet(NamedTuple):
+    """Declared against spent.
+
+    Attributes:
+        questions: the campaign's questions; ``names`` are theirs, for people.
+        losses: exact worst loss of one answer to each.
+        total: of one device in one period: the largest of every stratum, added up.
+        declared_micro: what the campaign says of the total, in millionths.
+    """
+
+    questions: tuple[Question, ...]
+    names: tuple[str, ...]
+    losses: tuple[PrivacyLoss, ...]
+    total: PrivacyLoss
+    declared_micro: int
+    answers: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether the campaign spends no more than it declares; decided with integers."""
+        return not self.total.exceeds(self.declared_micro)
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``hearsay verify --privacy --json`` prints it; ratios as exact fractions."""
+        return {
+            "questions": [
+                {
+                    "question": name,
+                    "mechanism": question.mechanism.name,
+                    "size": question.size,
+                    "stratum": question.stratum,
+                    "worst_ratio": str(loss.ratio),
+                    "epsilon": float(loss),
+                }
+                for name, question, loss in zip(self.names, self.questions, self.losses, strict=True)
+            ],
+            "total": {"worst_ratio": str(self.total.ratio), "epsilon": float(self.total)},
+            "declared": {
+                "epsilon_total": format_micro(self.declared_micro),
+                "epsilon_per_answer": format_micro(self.declared_micro // self.answers),
+            },
+            "holds": self.holds,
+        }
+
+
+def privacy_sheet(body: dict[str, Any]) -> PrivacySheet:
+    """The sheet of a verified campaign payload, also of one that devices refuse for what it spends.
+
+    Run by an auditor, who needs the file and the trust root only.
+
+    Raises:
+        DocumentError: ``invalid_campaign``: its questions can not be read.
+    """
+    features = body.get("features")
+    entries = body.get("questions")
+    declared, answers = body.get("epsilon_micro"), body.get("answers")
+    if not isinstance(features, list) or not isinstance(entries, list) or not entries:
+        raise DocumentError(_REASON, "it has no features or no questions")
+    if type(declared) is not int or type(answers) is not int or answers < 1:
+        raise DocumentError(_REASON, "it declares no ε or no number of answers")
+    questions = tuple(_question(entry) for entry in entries)
+    return PrivacySheet(
+        questions=questions,
+        names=tuple(_name(question, features) for question in questions),
+        losses=tuple(question.mechanism.privacy_loss() for question in questions),
+        total=privacy_loss(questions),
+        declared_micro=declared,
+        answers=answers,
+    )
+
+
+def _question(entry: Any) -> Question:
+    problem = ""
+    try:
+        mechanism = mechanisms.from_dict(entry["mechanism"])
+        return Question(
+            str(entry["kind"]),
+            entry.get("feature"),
+            mechanism.size,
+            int(entry["stratum"]),
+            int(entry["bound"]),
+            mechanism,
+        )
+    except InputError as error:
+        problem = error.detail
+    except (KeyError, TypeError, ValueError, AttributeError):
+        problem = "a question can not be read"
+    raise DocumentError(_REASON, problem)
+
+
+def _name(question: Question, features: list[Any]) -> str:
+    if question.kind != CELL:
+        return question.kind
+    index = question.feature
+    known = type(index) is int and 0 <= index < len(features) and isinstance(features[index], dict)
+    return f"{CELL} {features[index].get('name')}" if known and index is not None else CELL
+
+
+def periods(found: Campaign) -> int:
+    """How many periods a campaign's life touches: ⌊(expires − 1)/T⌋ − ⌊not_before/T⌋ + 1, T seconds each.
+
+    A device that answers in all of them spends that many times the campaign's ε.
+    """
+    first, last = found.period_at(found.header.not_before), found.period_at(found.header.expires - 1)
+    return last - first + 1
+
+
+def ratio_text(ratio: Fraction, most: int = 48) -> str:
+    """A ratio for a table: the fraction in lowest terms, or its first digits where that is long."""
+    exact = str(ratio)
+    return exact if len(exact) <= most else f"≈ {float(ratio):.12g}"

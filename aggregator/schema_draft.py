@@ -1,0 +1,192 @@
+"""A first schema from a pilot file: TOML text that an analyst reads, corrects and signs later.
+
+The pilot's people agreed to be seen: listed values and bounds become public with the campaign, and
+the comments in the draft say so.
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from typing import TYPE_CHECKING
+
+from aggregator.schema_file import MISSING_HAS_CODE, parse_schema_text
+from aggregator.tables import MISSING_TOKENS, check_label, shorten
+from protocol.errors import InputError
+from protocol.features import MAX_BOUND_CHARACTERS, MAX_VALUES, parse_bound
+from protocol.schema import MAX_CLASSES
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import pandas as pd
+
+DEFAULT_BINS = 4
+DEFAULT_MAX_VALUES = 12
+MAX_LISTED_VALUES = 256
+"""More different texts than this are names or numbers of people, not a category."""
+
+_HEADER = """\
+# Drafted from a pilot file. Read it before it becomes a campaign: everything here becomes public.
+# - Bounds of numeric features came from the pilot. Replace them by bounds that are known without data.
+# - Listed values came from the pilot. Add what other devices may hold; remove what only one person has.
+"""
+
+
+def draft_schema(
+    frame: pd.DataFrame,
+    label: str,
+    *,
+    name: str,
+    bins: int = DEFAULT_BINS,
+    max_values: int = DEFAULT_MAX_VALUES,
+    missing: Collection[str] = MISSING_TOKENS,
+    drop: Collection[str] = (),
+) -> str:
+    """The TOML text of a schema for a frame of text. Run by the analyst on a pilot.
+
+    Numbers become a numeric feature if they have more than ``max_values`` different values, or are not
+    whole (a device's 0.5 is a number and never the text "0.5"); everything else is categorical. A
+    categorical feature that is never missing takes its most common value as substitute, which saves a
+    code; one that is missing somewhere gets a code for it.
+
+    Args:
+        frame: as :func:`aggregator.tables.read_table` returns it.
+        label: the column to predict.
+        name: what campaigns made from this schema will be called.
+        bins: bins of equal width of a numeric feature, 2 or more.
+        max_values: see above.
+        missing: cells that stand for a missing value.
+        drop: columns to leave out.
+
+    Raises:
+        InputError: ``label_missing``, ``one_class``, ``too_many_classes``, ``column_unknown``,
+            ``constant_column``, ``too_many_values``, ``no_features``, ``bins_invalid``, ``schema_invalid``.
+    """
+    if not 2 <= bins <= MAX_VALUES:
+        raise InputError("bins_invalid", f"a numeric feature has 2 to {MAX_VALUES} bins")
+    unknown = [column for column in drop if column not in frame.columns]
+    if unknown:
+        raise InputError("column_unknown", f"there is no column '{unknown[0]}'; there are {shorten(frame.columns)}")
+    if label in drop:
+        raise InputError("label_missing", f"column '{label}' is both the label and dropped")
+    features = [column for column in frame.columns if column != label and column not in drop]
+    parts = [_HEADER, f"name = {_quote(name)}\n", _label_table(frame, label, missing)]
+    if not features:
+        raise InputError("no_features", "there is no column besides the label to learn from")
+    parts.extend(_feature_table(frame[column], bins, max_values, set(missing)) for column in features)
+    text = "\n".join(parts)
+    parse_schema_text(text)  # what a campaign would refuse is refused here, where the column is at hand
+    return text
+
+
+def _label_table(frame: pd.DataFrame, label: str, missing: Collection[str]) -> str:
+    classes = check_label(frame, label, missing)
+    if len(classes) > MAX_CLASSES:
+        raise InputError("too_many_classes", f"column '{label}' has {len(classes)} classes; {MAX_CLASSES} are the most")
+    _check_printable(classes, label)
+    common = _most_common(frame[label], missing)
+    return (
+        f"[label]\nname = {_quote(label)}\nclasses = {_array(classes)}\n"
+        f"substitute = {_quote(common)}  # an unlabelled record counts as this\n"
+    )
+
+
+def _feature_table(column: pd.Series, bins: int, max_values: int, missing: set[str]) -> str:
+    name = str(column.name)
+    values = sorted(set(column) - missing)
+    has_missing = bool(column.isin(missing).any())
+    if len(values) + has_missing < 2:
+        raise InputError("constant_column", f"column '{name}' is the same in every record; leave it out: --drop {name}")
+    numbers = _numbers(values)
+    if numbers is not None and min(numbers) < max(numbers) and (len(set(numbers)) > max_values or not _whole(values)):
+        return _numeric_table(name, min(numbers), max(numbers), bins, has_missing=has_missing)
+    if len(values) > MAX_LISTED_VALUES:
+        raise InputError(
+            "too_many_values", f"column '{name}' has {len(values)} different texts; leave it out: --drop {name}"
+        )
+    _check_printable(values, name)
+    return _categorical_table(column, values, missing, has_missing=has_missing)
+
+
+def _categorical_table(column: pd.Series, values: list[str], missing: set[str], *, has_missing: bool) -> str:
+    if _whole(values):
+        values = sorted(values, key=lambda text: (int(text), text))
+    substitute = MISSING_HAS_CODE if has_missing else _most_common(column, missing)
+    comment = (
+        "a missing value has a code of its own"
+        if substitute == MISSING_HAS_CODE
+        else "never missing in the pilot: saves a code; or write code"
+    )
+    return (
+        f'[[features]]\nname = {_quote(str(column.name))}\nkind = "categorical"\n'
+        f"values = {_array(values)}\nmissing = {_quote(substitute)}  # {comment}\n"
+    )
+
+
+def _numeric_table(name: str, least: Decimal, most: Decimal, bins: int, *, has_missing: bool) -> str:
+    low, high = outward(least, most)
+    absent = "missing in the pilot now and then" if has_missing else "never missing in the pilot"
+    return (
+        f'[[features]]\nname = {_quote(name)}\nkind = "numeric"\n'
+        f"low = {_quote(low)}  # bounds must be public knowledge\nhigh = {_quote(high)}\n"
+        f"bins = {bins}  # of equal width; or edges = [...]\n"
+        f"# {absent}; a missing number counts as the middle unless substitute = ... says otherwise\n"
+    )
+
+
+def outward(least: Decimal, most: Decimal) -> tuple[str, str]:
+    """Bounds around a range, rounded outward to two digits of its width, as decimal text.
+
+    >>> outward(Decimal("0.137"), Decimal("9.81"))
+    ('0.1', '9.9')
+    """
+    with localcontext(prec=100):
+        step = Decimal(1).scaleb((most - least).adjusted() - 1)
+        low = (least / step).to_integral_value(ROUND_FLOOR) * step
+        high = (most / step).to_integral_value(ROUND_CEILING) * step
+        return _plain(low), _plain(high)
+
+
+def _plain(number: Decimal) -> str:
+    """Short decimal text: 0.10 → 0.1, 1E+2 → 100 where that is short."""
+    number = number.normalize()
+    return f"{number:f}" if abs(number.adjusted()) < 20 else str(number)
+
+
+def _numbers(values: list[str]) -> list[Decimal] | None:
+    """All the values as numbers, or None if one of them is not."""
+    try:
+        return [parse_bound(value) for value in values]
+    except InputError:
+        return None
+
+
+def _whole(values: list[str]) -> bool:
+    """Whether all values are integers, written as a device writes them."""
+    return all(
+        len(value) <= MAX_BOUND_CHARACTERS
+        and value.isascii()
+        and value.removeprefix("-").isdecimal()
+        and str(int(value)) == value
+        for value in values
+    )
+
+
+def _most_common(column: pd.Series, missing: Collection[str]) -> str:
+    counts = column[~column.isin(set(missing))].value_counts()
+    return min(str(value) for value in counts.index[counts == counts.max()])
+
+
+def _check_printable(values: list[str], column: str) -> None:
+    if not all(value.isprintable() for value in values):
+        raise InputError("schema_invalid", f"column '{column}' holds text with characters that do not print")
+
+
+def _quote(text: str) -> str:
+    """A TOML basic string: JSON's escapes are a part of TOML's."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _array(texts: list[str]) -> str:
+    return f"[{', '.join(map(_quote, texts))}]"

@@ -1,0 +1,226 @@
+"""Schema files: the TOML text in which an analyst states label, features, bins and missing values.
+
+    name = "mushrooms"                    # of the campaigns made from it
+
+    [label]
+    name = "class"
+    classes = ["e", "p"]
+    substitute = "e"                      # what an unlabelled record counts as; default: the first
+    unlisted = "missing"                  # or "refuse", for development
+
+    [[features]]
+    name = "odor"
+    kind = "categorical"
+    values = ["a", "n", "f"]
+    missing = "code"                      # a code of its own (default), or the listed value it counts as
+    unlisted = "missing"                  # or "other", or "refuse"
+
+    [[features]]
+    name = "width"
+    kind = "numeric"
+    low = "0"                             # bounds: public knowledge, exact decimal text or numbers
+    high = "10"
+    bins = 4                              # of equal width, or: edges = [2.5, 5, 7.5]
+    substitute = 5                        # what a missing number counts as; default: the middle
+
+Source of the rules: docs/math.md, section 3; docs/formats.md, section 5.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from protocol.errors import InputError
+from protocol.features import MAX_VALUES, Categorical, Feature, Numeric, as_text, parse_bound
+from protocol.schema import Label, Schema, build_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+MISSING_HAS_CODE = "code"
+MAX_FILE_BYTES = 4 << 20
+
+
+class SchemaFile(NamedTuple):
+    """What a schema file says: the name that campaigns made from it take, and the schema."""
+
+    name: str
+    schema: Schema
+
+
+def load_schema(path: str | Path) -> SchemaFile:
+    """Read a schema file. Run by whoever makes a campaign.
+
+    Raises:
+        InputError: ``file_not_found``, ``unreadable``, ``not_utf8``, ``schema_invalid``, ``label_is_feature``.
+    """
+    path = Path(path)
+    problem = ("unreadable", f"'{path.name}' is not a file that can be read")
+    try:
+        raw = path.read_bytes()
+        if len(raw) <= MAX_FILE_BYTES:
+            return parse_schema_text(raw.decode())
+        problem = ("schema_invalid", f"'{path.name}' is too large for a schema")
+    except FileNotFoundError:
+        problem = ("file_not_found", f"there is no file '{path}'")
+    except UnicodeDecodeError as error:
+        problem = ("not_utf8", f"'{path.name}' is not UTF-8 text (byte {error.start})")
+    except OSError:
+        pass
+    raise InputError(*problem)
+
+
+def parse_schema_text(text: str) -> SchemaFile:
+    """The schema that a TOML text states.
+
+    Raises:
+        InputError: ``schema_invalid``: not TOML, a key that is unknown, missing or of another type, or
+            parts that do not fit together; ``label_is_feature``.
+    """
+    body: dict[str, Any] = {}
+    problem = ""
+    try:
+        body = tomllib.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError
+        problem = f"it is not TOML: {error}"
+    except ArithmeticError:
+        problem = "it holds a number that can not be read"
+    if problem:
+        raise InputError("schema_invalid", problem)
+    where = "the schema"
+    _check_keys(body, {"name", "label", "features"}, where)
+    features = _field(body, "features", list, where)
+    if not all(isinstance(entry, dict) for entry in features):
+        raise InputError("schema_invalid", "each feature is a table: [[features]]")
+    label = _label(_field(body, "label", dict, where))
+    return SchemaFile(_name(body, where), build_schema(label, [_feature(entry) for entry in features]))
+
+
+def equal_width_edges(name: str, low: str, high: str, bins: int) -> list[int]:
+    """Integer edges of ``bins`` bins of equal width: edge j is the scaled value of low + j(high − low)/bins.
+
+    Rounded half to even as a device scales numbers, so a number on an edge falls into the upper bin.
+
+    Raises:
+        InputError: ``schema_invalid``.
+    """
+    if type(bins) is not int or not 2 <= bins <= MAX_VALUES:
+        raise InputError("schema_invalid", f"feature '{name}' needs 2 to {MAX_VALUES} bins")
+    start, stop = Fraction(parse_bound(low)), Fraction(parse_bound(high))
+    return _scaled_edges(name, low, high, [start + j * (stop - start) / bins for j in range(1, bins)])
+
+
+def _scaled_edges(name: str, low: str, high: str, edges: list[Fraction]) -> list[int]:
+    scale = Numeric(name, low, high, [0])
+    return [scale.scale_ratio(edge.numerator, edge.denominator) for edge in edges]
+
+
+def _label(entry: dict[str, Any]) -> Label:
+    where = "the label"
+    _check_keys(entry, {"name", "classes", "substitute", "unlisted"}, where)
+    classes = _texts(entry, "classes", where)
+    substitute = 0
+    if "substitute" in entry:
+        substitute = _position(entry["substitute"], classes, where)
+    return Label(_name(entry, where), classes, substitute, entry.get("unlisted", "missing"))
+
+
+def _feature(entry: dict[str, Any]) -> Feature:
+    name = _name(entry, "a feature")
+    kind = entry.get("kind")
+    if kind == Categorical.kind:
+        return _categorical(entry, name)
+    if kind == Numeric.kind:
+        return _numeric(entry, name)
+    raise InputError("schema_invalid", f"feature '{name}': kind is categorical or numeric")
+
+
+def _categorical(entry: dict[str, Any], name: str) -> Categorical:
+    where = f"feature '{name}'"
+    _check_keys(entry, {"name", "kind", "values", "missing", "unlisted"}, where)
+    values = _texts(entry, "values", where)
+    missing = entry.get("missing", MISSING_HAS_CODE)
+    substitute = None if missing == MISSING_HAS_CODE else _position(missing, values, where)
+    return Categorical(name, values, entry.get("unlisted", "missing"), substitute)
+
+
+def _numeric(entry: dict[str, Any], name: str) -> Numeric:
+    where = f"feature '{name}'"
+    _check_keys(entry, {"name", "kind", "low", "high", "bins", "edges", "substitute", "unlisted"}, where)
+    low, high = _decimal(entry, "low", where), _decimal(entry, "high", where)
+    if ("bins" in entry) == ("edges" in entry):
+        raise InputError("schema_invalid", f"{where}: state either bins or edges")
+    if "bins" in entry:
+        edges = equal_width_edges(name, low, high, entry["bins"])
+    else:
+        stated = _field(entry, "edges", list, where)
+        edges = _scaled_edges(name, low, high, [Fraction(parse_bound(_number(edge, where))) for edge in stated])
+    substitute = 0
+    if "substitute" in entry:
+        (substitute,) = _scaled_edges(name, low, high, [_within(entry, low, high, where)])
+    return Numeric(name, low, high, edges, entry.get("unlisted", "missing"), substitute)
+
+
+def _within(entry: dict[str, Any], low: str, high: str, where: str) -> Fraction:
+    """The substitute of a numeric feature, inside its bounds."""
+    number = parse_bound(_decimal(entry, "substitute", where))
+    if not parse_bound(low) <= number <= parse_bound(high):
+        raise InputError("schema_invalid", f"{where}: the substitute is outside the bounds")
+    return Fraction(number)
+
+
+def _decimal(entry: dict[str, Any], key: str, where: str) -> str:
+    if key not in entry:
+        raise InputError("schema_invalid", f"{where}: '{key}' is missing")
+    return _number(entry[key], where)
+
+
+def _number(value: object, where: str) -> str:
+    """A number as decimal text; text stays as it is and is checked by whoever reads it."""
+    if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
+        raise InputError("schema_invalid", f"{where}: a number or its decimal text is needed")
+    return str(value)
+
+
+def _position(value: object, values: list[str], where: str) -> int:
+    text = as_text(value)
+    if text not in values:
+        raise InputError("schema_invalid", f"{where}: the substitute is not one of the values it lists")
+    return values.index(text)
+
+
+def _texts(entry: dict[str, Any], key: str, where: str) -> list[str]:
+    """A list of printable texts; integers and booleans are written as devices write them."""
+    texts = []
+    for item in _field(entry, key, list, where):
+        text = as_text(item)
+        if text is None or not text.isprintable():
+            raise InputError("schema_invalid", f"{where}: '{key}' is not a list of printable texts")
+        texts.append(text)
+    return texts
+
+
+def _name(entry: dict[str, Any], where: str) -> str:
+    name: str = _field(entry, "name", str, where)
+    if not name.isprintable() or not 1 <= len(name.encode()) <= 1024:
+        raise InputError("schema_invalid", f"{where}: the name is empty, too long, or does not print")
+    return name
+
+
+def _field(entry: dict[str, Any], key: str, kind: type, where: str) -> Any:
+    if type(entry.get(key)) is not kind:
+        raise InputError("schema_invalid", f"{where}: '{key}' is missing or not a {_KINDS[kind]}")
+    return entry[key]
+
+
+_KINDS: dict[type, str] = {str: "text", list: "list", dict: "table"}
+
+
+def _check_keys(entry: dict[str, Any], known: Collection[str], where: str) -> None:
+    unknown = sorted(set(entry) - set(known))
+    if unknown:
+        raise InputError("schema_invalid", f"{where}: unknown key {unknown[0]!r}")

@@ -1,0 +1,154 @@
+"""Reading CSV files into frames of text, and frames of text into the typed values that devices hold.
+
+Run by the analyst on pilot, training and test files. No error text contains a cell: it names a file, a
+column or a line. Nothing is guessed: a file that is not plain UTF-8 CSV with one header line is refused.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import zlib
+from collections import Counter
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from protocol.errors import InputError
+from protocol.features import Numeric
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from protocol.schema import Schema
+
+MISSING_TOKENS = ("", "?")
+"""Cells that stand for a missing value unless the caller says otherwise."""
+
+MAX_NAME_BYTES = 1024
+
+
+def read_table(path: str | Path) -> pd.DataFrame:
+    """A CSV file, plain or ``.gz``, as a frame of text. Spaces around cells and names are dropped.
+
+    Returns:
+        One column of text per column of the file, one row per line; at least one row.
+
+    Raises:
+        InputError: ``file_not_found``, ``unreadable``, ``not_utf8``, ``empty_file``, ``csv_invalid``
+            (ragged rows, stray quotes, bad names), ``duplicate_column``.
+    """
+    path = Path(path)
+    rows = _rows(_decode(_read_bytes(path), path), path)
+    if len(rows) < 2:
+        raise InputError("empty_file", f"'{path.name}' holds no records; it needs a header line and one line for each")
+    (_, names), *records = rows
+    _check_names(names, path)
+    for line, cells in records:
+        if len(cells) != len(names):
+            raise InputError(
+                "csv_invalid", f"line {line} of '{path.name}' has {len(cells)} cells where the header has {len(names)}"
+            )
+    return pd.DataFrame([cells for _, cells in records], columns=names, dtype=object)
+
+
+def _read_bytes(path: Path) -> bytes:
+    problem = ("unreadable", f"'{path.name}' is not a file that can be read")
+    try:
+        raw = path.read_bytes()
+        return gzip.decompress(raw) if path.suffix == ".gz" else raw
+    except FileNotFoundError:
+        problem = ("file_not_found", f"there is no file '{path}'")
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        problem = ("unreadable", f"'{path.name}' is damaged or not compressed by gzip")
+    except OSError:
+        pass
+    raise InputError(*problem)
+
+
+def _decode(raw: bytes, path: Path) -> str:
+    position = 0
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        position = error.start
+    # Raised out here: the exception above carries the whole file, private values included.
+    raise InputError("not_utf8", f"'{path.name}' is not UTF-8 text (byte {position}); convert it first")
+
+
+def _rows(text: str, path: Path) -> list[tuple[int, list[str]]]:
+    """The rows that are not blank, each with the number of its line."""
+    reader = csv.reader(StringIO(text, newline=""), strict=True)
+    rows = []
+    line = 0
+    try:
+        for cells in reader:
+            line = reader.line_num
+            if cells and (len(cells) > 1 or cells[0].strip()):
+                rows.append((line, [cell.strip() for cell in cells]))
+    except csv.Error:
+        line = reader.line_num
+    else:
+        return rows
+    raise InputError("csv_invalid", f"line {line} of '{path.name}' can not be read; look at its quotes")
+
+
+def _check_names(names: Sequence[str], path: Path) -> None:
+    for position, name in enumerate(names, start=1):
+        if not name or not name.isprintable() or len(name.encode()) > MAX_NAME_BYTES:
+            raise InputError(
+                "csv_invalid", f"column {position} of '{path.name}' has no name, or one that can not be printed"
+            )
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise InputError("duplicate_column", f"'{path.name}' has more than one column '{repeated[0]}'")
+
+
+def check_label(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSING_TOKENS) -> list[str]:
+    """The classes in a frame of text, sorted, once it is sure that something can be learnt from them.
+
+    Raises:
+        InputError: ``label_missing``, no such column; ``one_class``, fewer than two classes in it.
+    """
+    if label not in frame.columns:
+        raise InputError("label_missing", f"there is no column '{label}'; the columns are {shorten(frame.columns)}")
+    classes = sorted(set(frame[label]) - set(missing))
+    if len(classes) < 2:
+        raise InputError("one_class", f"column '{label}' holds fewer than two classes, so there is nothing to learn")
+    return classes
+
+
+def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSING_TOKENS) -> pd.DataFrame:
+    """A frame of text as the values that devices hold: numbers for numeric features, None for missing.
+
+    A cell of a numeric feature that is no number becomes missing, as a device would code it.
+
+    Returns:
+        Label and features that the frame has, in the schema's order: object columns of str and None,
+        float columns with NaN.
+    """
+    columns = {}
+    absent = set(missing)
+    if schema.label.name in frame.columns:
+        columns[schema.label.name] = _text_or_none(frame[schema.label.name], absent)
+    for feature in schema.features:
+        if feature.name in frame.columns:
+            column = frame[feature.name]
+            if isinstance(feature, Numeric):
+                columns[feature.name] = pd.to_numeric(column.mask(column.isin(absent)), errors="coerce").astype(float)
+            else:
+                columns[feature.name] = _text_or_none(column, absent)
+    return pd.DataFrame(columns, index=frame.index)
+
+
+def _text_or_none(column: pd.Series, absent: set[str]) -> pd.Series:
+    cells = [None if cell in absent else cell for cell in column]
+    return pd.Series(cells, index=column.index, dtype=object)
+
+
+def shorten(names: Sequence[str], most: int = 12) -> str:
+    """Names for an error text: the first few, and how many more there are."""
+    listed = ", ".join(list(names)[:most])
+    return listed if len(names) <= most else f"{listed} and {len(names) - most} more"
