@@ -49,13 +49,14 @@ def write_batches(folder: Path, campaign: Campaign, reports: Iterable[bytes], pe
         campaign: whose reports they are.
         reports: per device its answers, one after another.
         per_file: devices per file.
+
     Returns:
         the files.
     """
     length = campaign.layout.record_length
     header = Header(campaign.id, campaign.layout.kind, length)
     waiting = iter(reports)
-    files = []
+    files: list[Path] = []
     while chunk := list(islice(waiting, per_file)):
         path = folder / f"{len(files):04d}.hsr"
         records = [answers[start : start + length] for answers in chunk for start in range(0, len(answers), length)]
