@@ -1,0 +1,66 @@
+"""Every conformance vector, and the runner itself: it must not pass over what it does not know."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from vectors import generate, kinds_files, kinds_values, runner
+
+CASES = dict(runner.load_all())
+assert kinds_files, kinds_values  # importing them registers their kinds
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_vector(name):
+    runner.run(CASES[name])
+
+
+def test_every_kind_has_a_case_that_succeeds_and_most_have_one_that_fails():
+    succeeding = {case["kind"] for case in CASES.values() if "expect" in case}
+    failing = [case for case in CASES.values() if "reason" in case]
+    assert succeeding == runner.kinds()
+    assert len(failing) >= 100
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "stream_above"},
+        {"surprise": 1},
+        {"reason": "seed_invalid"},
+        {"tag": None, "seed": None, "bounds": None},
+    ],
+    ids=["unknown kind", "unknown field", "two expectations", "missing fields"],
+)
+def test_the_runner_refuses_what_it_does_not_understand(change):
+    case = copy.deepcopy(CASES["stream/first_eight_below_6"])
+    case.update({key: value for key, value in change.items() if value is not None})
+    for key in [key for key, value in change.items() if value is None]:
+        del case[key]
+    with pytest.raises(runner.UnfitVectorError):
+        runner.run(case)
+
+
+def test_the_runner_sees_a_wrong_answer_and_a_wrong_reason():
+    with pytest.raises(AssertionError, match="got"):
+        runner.run({**CASES["stream/first_eight_below_6"], "expect": [0] * 8})
+    with pytest.raises(AssertionError, match="got"):
+        runner.run({**CASES["stream/seed_of_31_bytes"], "reason": "bound_invalid"})
+
+
+def test_the_loader_refuses_unknown_fields_documents_and_repeated_names():
+    for content in (
+        {"source": "", "cases": [], "extra": 1},
+        {"cases": []},
+        {"source": "", "cases": [{"name": "a", "data": "@absent"}]},
+        {"source": "", "cases": [{"name": "a"}, {"name": "a"}]},
+    ):
+        with pytest.raises(runner.UnfitVectorError):
+            runner.load(content)
+
+
+@pytest.mark.parametrize("name", generate.MAKERS)
+def test_generated_vectors_are_those_that_the_generator_makes(name):
+    written = (runner.FOLDER / "generated" / f"{name}.json").read_text(encoding="utf-8")
+    assert generate.contents()[f"{name}.json"] == written, "run: PYTHONPATH=tests python -m vectors.generate"

@@ -1,0 +1,53 @@
+"""Makes the vectors of signed documents: ``PYTHONPATH=tests python -m vectors.generate``, at the repository's root.
+
+Fixed keys, fixed times and deterministic signatures: the same code always writes the same bytes, and a
+test compares them with the files. What each document must lead to is stated here by hand, never taken
+from the code under test, except digests of accepted documents.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Any
+
+from vectors import made_campaigns, made_envelopes, made_models, made_roots
+from vectors.makers import Collection
+from vectors.runner import FOLDER
+
+MAKERS = {
+    "campaigns": made_campaigns.make,
+    "envelopes": made_envelopes.make,
+    "models": made_models.make,
+    "roots": made_roots.make,
+}
+
+
+def contents() -> dict[str, str]:
+    """File name → text of every generated file."""
+    return {f"{name}.json": _text(name, make) for name, make in MAKERS.items()}
+
+
+def _text(name: str, make: Any) -> str:
+    collection = Collection()
+    make(collection)
+    content = {
+        "source": f"made by tests/vectors/made_{name}.py; digest of the documents {_digest(collection)}",
+        "documents": collection.documents,
+        "cases": collection.cases,
+    }
+    return json.dumps(content, indent=1) + "\n"
+
+
+def _digest(collection: Collection) -> str:
+    return sha256("".join(collection.documents.values()).encode()).hexdigest()[:16]
+
+
+def main() -> None:
+    """Write the files."""
+    for name, text in contents().items():
+        (FOLDER / "generated" / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

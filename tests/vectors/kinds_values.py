@@ -1,0 +1,162 @@
+"""Kinds for values: streams, ε, mechanisms, features, ids, assignment, reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protocol import mechanisms
+from protocol.epsilon import micro_epsilon
+from protocol.features import Categorical, Numeric
+from protocol.questions import Assignment, Question, build_questions, discrete_subjects, interval_bounds
+from protocol.report import (
+    Layout,
+    decode_answer,
+    decode_report,
+    encode_answer,
+    encode_report,
+    layout_for,
+    report_id,
+)
+from protocol.schema import Label, build_schema
+from protocol.stream import Stream
+from protocol.words import to_words
+from vectors.runner import kind
+
+
+def _tuples(value: Any) -> Any:
+    """A JSON value as the mechanisms take it."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _lists(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+@kind
+def stream_bytes(seed: str, tag: str, reads: list[int]) -> list[str]:
+    """What successive reads of some lengths return."""
+    stream = Stream(bytes.fromhex(seed), tag.encode())
+    return [stream.read(count).hex() for count in reads]
+
+
+@kind
+def stream_below(seed: str, tag: str, bounds: list[int]) -> list[int]:
+    """Successive uniform integers."""
+    stream = Stream(bytes.fromhex(seed), tag.encode())
+    return [stream.below(bound) for bound in bounds]
+
+
+@kind
+def stream_coin(seed: str, tag: str, thresholds: list[int]) -> list[int]:
+    """Successive coins, 0 or 1."""
+    stream = Stream(bytes.fromhex(seed), tag.encode())
+    return [int(stream.coin(threshold)) for threshold in thresholds]
+
+
+@kind
+def epsilon(value: Any) -> int:
+    """ε as text or JSON number, in millionths."""
+    return micro_epsilon(value)
+
+
+@kind
+def parameters(mechanism: str, epsilon: Any, size: Any) -> dict[str, int]:
+    """The integers that follow from ε, by the names a campaign carries them under."""
+    stated = mechanisms.from_epsilon(mechanism, epsilon, size).to_dict()
+    return {key: value for key, value in stated.items() if key not in ("name", "size", "epsilon_micro")}
+
+
+@kind
+def perturb(mechanism: str, epsilon: str, size: int, value: Any, seed: str) -> Any:
+    """One answer."""
+    answer = mechanisms.from_epsilon(mechanism, epsilon, size).perturb(_tuples(value), bytes.fromhex(seed))
+    return _lists(answer)
+
+
+@kind
+def perturb_each(mechanism: str, epsilon: str, size: int, value: Any, seeds: list[str]) -> list[Any]:
+    """Answers to one value under several seeds."""
+    chosen = mechanisms.from_epsilon(mechanism, epsilon, size)
+    return [_lists(chosen.perturb(_tuples(value), bytes.fromhex(seed))) for seed in seeds]
+
+
+@kind
+def stated(parameters: Any) -> int:
+    """A mechanism read from a document's integers; its size comes out."""
+    return mechanisms.from_dict(parameters).size
+
+
+@kind
+def numeric_code(low: str, high: str, edges: list[int], values: list[Any]) -> list[list[Any]]:
+    """U and bin of each value."""
+    feature = Numeric("x", low, high, edges)
+    return [[feature.scaled(value), feature.code(value)] for value in values]
+
+
+@kind
+def categorical_code(listed: list[str], unlisted: str, substitute: int | None, values: list[Any]) -> list[int]:
+    """The code of each value."""
+    feature = Categorical("x", listed, unlisted, substitute)
+    return [feature.code(value) for value in values]
+
+
+@kind
+def id_of(secret: str, campaign: str, period: int, index: int) -> str:
+    """A report's id."""
+    return report_id(bytes.fromhex(secret), bytes.fromhex(campaign), period, index).hex()
+
+
+@kind
+def words(identifier: str) -> str:
+    """An id as pronounceable words."""
+    return to_words(bytes.fromhex(identifier))
+
+
+@kind
+def bounds(weights: list[int]) -> list[int]:
+    """The interval bounds of weighted questions."""
+    return interval_bounds(weights)
+
+
+@kind
+def strata(questions: int, answers: Any) -> list[int]:
+    """The stratum of each question when they are divided."""
+    return [question.stratum for question in _questions(questions, answers)]
+
+
+@kind
+def assigned(questions: int, answers: int, ids: list[str], stratum: int) -> list[int]:
+    """The question that each id is asked in a stratum, under equal weights."""
+    assignment = Assignment(_questions(questions, answers))
+    return [assignment.question_for(bytes.fromhex(identifier), stratum) for identifier in ids]
+
+
+def _questions(count: int, answers: int) -> tuple[Question, ...]:
+    features = [Categorical(f"f{index}", ["0"]) for index in range(count - 1)]
+    subjects = discrete_subjects(build_schema(Label("y", ["0", "1"]), features))
+    return build_questions(subjects, answers, lambda subject: mechanisms.from_epsilon("direct", 1, subject.size))
+
+
+@kind
+def layout(questions: list[tuple[str, str, int]]) -> dict[str, Any]:
+    """The layout of a campaign whose questions have these (mechanism, ε, size)."""
+    chosen = layout_for([mechanisms.from_epsilon(*question) for question in questions])
+    return {"layout": chosen.kind, "record_length": chosen.record_length, "prefix": chosen.prefix.hex()}
+
+
+@kind
+def report(mechanism: list[Any], layout: list[int], identifier: str, period: int, question: int, answer: Any) -> str:
+    """The bytes of a report; checked both ways."""
+    chosen, shape = mechanisms.from_epsilon(*mechanism), Layout(*layout)
+    field = encode_answer(chosen, _tuples(answer), shape)
+    record = encode_report(shape, bytes.fromhex(identifier), period, question, field)
+    assert len(record) == shape.record_length
+    assert decode_report(shape, record) == (bytes.fromhex(identifier), period, question, field)
+    assert decode_answer(chosen, field, shape) == _tuples(answer)
+    return record.hex()
+
+
+@kind
+def answer_of(mechanism: list[Any], layout: list[int], field: str) -> Any:
+    """The answer in an answer field; null where it is out of the domain."""
+    return _lists(decode_answer(mechanisms.from_epsilon(*mechanism), bytes.fromhex(field), Layout(*layout)))

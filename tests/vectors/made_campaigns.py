@@ -1,0 +1,202 @@
+"""Vectors of a campaign's value limits: signed by the right key, and refused all the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from support.publisher import DAY, Publisher
+
+from protocol import canonical, mechanisms
+from protocol.features import Categorical
+from protocol.schema import Label, build_schema
+from vectors.makers import PUBLISHER, Collection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WORD = 1 << 32
+UNDERSTATED, INVALID = "epsilon_understated", "invalid_campaign"
+BODY = canonical.unpack(PUBLISHER.campaign_payload())
+ALL = canonical.unpack(PUBLISHER.campaign_payload(answers=3))
+UNARY = canonical.unpack(PUBLISHER.campaign_payload(mechanism="oue"))
+
+
+def make(cases: Collection) -> None:
+    """All of them."""
+    _good(cases)
+    _epsilon(cases)
+    _questions(cases)
+    _schema(cases)
+    _rest(cases)
+
+
+def signed(body: dict[str, Any], **changes: Any) -> bytes:
+    """A campaign with some fields replaced."""
+    return PUBLISHER.sign("campaign", canonical.pack({**body, **changes}))
+
+
+def asked(body: dict[str, Any], number: int, change: Callable[[dict[str, Any]], dict[str, Any]]) -> bytes:
+    """A campaign with one question changed."""
+    questions = list(body["questions"])
+    questions[number] = {**questions[number], **change(questions[number])}
+    return signed(body, questions=questions)
+
+
+def perturbed(body: dict[str, Any], number: int, **changes: Any) -> bytes:
+    """A campaign with one question's mechanism changed; integers are added to what stands there."""
+
+    def change(question: dict[str, Any]) -> dict[str, Any]:
+        stated = dict(question["mechanism"])
+        for name, value in changes.items():
+            stated[name] = stated.get(name, 0) + value if type(value) is int else value
+        return {"mechanism": stated}
+
+    return asked(body, number, change)
+
+
+def _good(cases: Collection) -> None:
+    cases.add("one_answer", PUBLISHER.campaign())
+    cases.add("every_question", PUBLISHER.campaign(answers=3))
+    cases.add("two_answers", PUBLISHER.campaign(answers=2))
+    cases.add("unary", PUBLISHER.campaign(mechanism="oue"))
+    cases.add("epsilon_at_the_upper_end", PUBLISHER.campaign(epsilon_micro=16_000_000))
+    cases.add("epsilon_at_the_lower_end", PUBLISHER.campaign(epsilon_micro=1_000))
+    cases.add("epsilon_not_divisible_by_the_answers", PUBLISHER.campaign(epsilon_micro=1_000_001, answers=3))
+    wide = build_schema(Label("label", ["e", "p"]), [Categorical("f", [str(n) for n in range(9)])])
+    cases.add("nine_values_and_missing", Publisher(schema=wide).campaign(mechanism="oue"))
+
+
+def _epsilon(cases: Collection) -> None:
+    """A signature does not make a lie about ε acceptable."""
+    cases.add("declares_a_millionth_less", signed(BODY, epsilon_micro=999_999), reason=UNDERSTATED)
+    cases.add("direct_keeps_one_in_2_to_the_32_more", perturbed(BODY, 0, keep=1), reason=UNDERSTATED)
+    cases.add("direct_keeps_less", perturbed(BODY, 0, keep=-1), reason=INVALID)
+    cases.add("unary_other_bits_rarer", perturbed(UNARY, 0, q=-1), reason=UNDERSTATED)
+    cases.add("unary_true_bit_likelier", perturbed(UNARY, 0, p=1), reason=UNDERSTATED)
+    cases.add("unary_less_said", perturbed(UNARY, 0, q=1), reason=INVALID)
+    doubled = mechanisms.from_micro("direct", 2_000_000, 2).to_dict()
+    cases.add("a_question_of_twice_the_epsilon", perturbed(BODY, 0, **_added(doubled)), reason=UNDERSTATED)
+    unsaid = {**doubled, "epsilon_micro": 1_000_000}
+    cases.add(
+        "a_question_of_twice_the_epsilon_that_claims_less", perturbed(BODY, 0, **_added(unsaid)), reason=UNDERSTATED
+    )
+    cases.add("every_stratum_spends_the_whole_epsilon", _spendthrift(), reason=UNDERSTATED)
+    cases.add("mechanism_claims_another_epsilon", perturbed(BODY, 0, epsilon_micro=-1), reason=INVALID)
+    cases.add("declares_more_than_it_spends", signed(BODY, epsilon_micro=1_000_001), reason=INVALID)
+    cases.add("declares_above_16_per_answer", signed(BODY, epsilon_micro=16_000_001), reason=INVALID)
+    cases.add("epsilon_0", signed(BODY, epsilon_micro=0), reason=INVALID)
+    cases.add("epsilon_is_text", signed(BODY, epsilon_micro="1000000"), reason=INVALID)
+    for name, changes in {
+        "direct_gives_itself_away": {"keep": WORD},
+        "direct_keeps_nothing": {"keep": -BODY["questions"][0]["mechanism"]["keep"]},
+        "unknown_parameter": {"zz": 1},
+        "unknown_mechanism": {"name": "drect"},
+        "mechanism_of_another_size": {"size": 1},
+    }.items():
+        cases.add(name, perturbed(BODY, 0, **changes), reason=INVALID)
+    cases.add("mechanism_is_nil", asked(BODY, 0, lambda _: {"mechanism": None}), reason=INVALID)
+
+
+def _added(wanted: dict[str, Any]) -> dict[str, Any]:
+    """What to add to the first question's mechanism to make it the wanted one."""
+    standing = BODY["questions"][0]["mechanism"]
+    return {key: wanted[key] - standing[key] for key in ("keep", "epsilon_micro")}
+
+
+def _spendthrift() -> bytes:
+    """Three strata at the full ε each, under a total of one."""
+    questions = [
+        {**question, "mechanism": mechanisms.from_micro("direct", 1_000_000, question["size"]).to_dict()}
+        for question in ALL["questions"]
+    ]
+    return signed(ALL, questions=questions)
+
+
+def _questions(cases: Collection) -> None:
+    """Sizes, strata and intervals."""
+    first_bound = BODY["questions"][0]["bound"]
+    for name, data in {
+        "interval_of_no_width": asked(BODY, 1, lambda _: {"bound": first_bound}),
+        "intervals_overlap": asked(BODY, 1, lambda _: {"bound": first_bound - 1}),
+        "first_interval_empty": asked(BODY, 0, lambda _: {"bound": 0}),
+        "last_bound_below_2_to_the_32": asked(BODY, 2, lambda _: {"bound": WORD - 1}),
+        "bound_above_2_to_the_32": asked(BODY, 2, lambda _: {"bound": WORD + 1}),
+        "stratum_left_out": asked(ALL, 2, lambda _: {"stratum": 3}),
+        "strata_out_of_order": signed(ALL, questions=ALL["questions"][::-1]),
+        "stratum_does_not_end": asked(ALL, 0, lambda _: {"bound": WORD - 1}),
+        "first_stratum_is_not_0": signed(BODY, questions=[{**each, "stratum": 1} for each in BODY["questions"]]),
+        "more_answers_than_strata": signed(BODY, answers=2),
+        "fewer_answers_than_strata": signed(ALL, answers=2),
+        "no_answers": signed(BODY, answers=0),
+        "answers_is_true": signed(BODY, answers=True),
+        "no_questions": signed(BODY, questions=[]),
+        "question_is_no_map": signed(BODY, questions=[1]),
+        "question_of_unknown_kind": asked(BODY, 0, lambda _: {"kind": "name"}),
+        "question_of_another_size": asked(BODY, 0, lambda _: {"size": 3}),
+        "question_about_an_absent_feature": asked(BODY, 1, lambda _: {"feature": 2}),
+        "question_about_feature_minus_1": asked(BODY, 1, lambda _: {"feature": -1}),
+        "question_about_a_feature_by_name": asked(BODY, 1, lambda _: {"feature": "odor"}),
+    }.items():
+        cases.add(name, data, reason=INVALID)
+
+
+def _schema(cases: Collection) -> None:
+    """Label and features."""
+    label, (odor, width) = BODY["label"], BODY["features"]
+    for name, changes in {
+        "label_is_a_feature": {"label": {**label, "name": "odor"}},
+        "one_class": {"label": {**label, "classes": ["e"]}},
+        "a_class_twice": {"label": {**label, "classes": ["e", "e"]}},
+        "class_is_a_number": {"label": {**label, "classes": ["e", 1]}},
+        "class_with_a_line_break": {"label": {**label, "classes": ["e", "p\n"]}},
+        "substitute_is_no_class": {"label": {**label, "substitute": 2}},
+        "label_absent": {"label": None},
+        "no_features": {"features": []},
+        "feature_is_no_map": {"features": ["odor", "width"]},
+        "feature_twice": {"features": [odor, {**width, "name": "odor"}]},
+        "feature_of_unknown_kind": {"features": [odor, {**width, "kind": "text"}]},
+        "value_twice": {"features": [{**odor, "values": ["a", "a", "f"]}, width]},
+        "value_is_nil": {"features": [{**odor, "values": ["a", None, "f"]}, width]},
+        "unlisted_is_unknown": {"features": [{**odor, "unlisted": "keep"}, width]},
+        "substitute_is_no_value": {"features": [{**odor, "values": ["a", "n", "f", "x"], "substitute": 4}, width]},
+        "bounds_equal": {"features": [odor, {**width, "high": "0.0"}]},
+        "bounds_reversed": {"features": [odor, {**width, "high": "-1"}]},
+        "bound_nan": {"features": [odor, {**width, "high": "nan"}]},
+        "bound_infinite": {"features": [odor, {**width, "high": "Infinity"}]},
+        "bound_is_a_number": {"features": [odor, {**width, "high": 10}]},
+        "edges_fall": {"features": [odor, {**width, "edges": [0, 0]}]},
+        "edge_outside": {"features": [odor, {**width, "edges": [65537]}]},
+        "edge_at_the_low_end": {"features": [odor, {**width, "edges": [-65536]}]},
+        "edge_is_text": {"features": [odor, {**width, "edges": ["0"]}]},
+        "one_bin": {"features": [odor, {**width, "edges": []}]},
+        "numeric_substitute_outside": {"features": [odor, {**width, "substitute": 65537}]},
+    }.items():
+        cases.add(name, signed(BODY, **changes), reason=INVALID)
+
+
+def _rest(cases: Collection) -> None:
+    """Layout, times, texts, and what only later software knows."""
+    for name, changes in {
+        "layout_of_bits_for_single_values": {"layout": 2},
+        "layout_4": {"layout": 4},
+        "record_a_byte_longer": {"record_length": 19},
+        "record_length_absent": {"record_length": None},
+        "unknown_projection": {"projection": {"shift": 1}},
+        "unknown_family": {"fit": {"family": "gaussian"}},
+        "fit_is_a_list": {"fit": []},
+        "fit_holds_a_number": {"fit": {"family": "discrete", "theta": 1}},
+        "purpose_empty": {"purpose": ""},
+        "purpose_with_a_terminal_escape": {"purpose": "\x1b[31mfree"},
+        "purpose_of_1025_bytes": {"purpose": "x" * 1025},
+        "contact_absent": {"contact": None},
+        "period_of_no_seconds": {"time_precision": 0},
+        "period_of_68_years": {"time_precision": (1 << 31) + 1},
+        "last_period_does_not_fit_into_a_report": {"time_precision": 1, "expires": 1 << 32},
+        "minimum_batch_of_nothing": {"min_batch_size": 0},
+    }.items():
+        cases.add(name, signed(BODY, **changes), reason=INVALID)
+    cases.add("last_period_just_fits", signed(BODY, time_precision=1, expires=(1 << 32) - 1))
+    cases.add("unary_layout_of_single_values", signed(UNARY, layout=1), reason=INVALID)
+    absent = {key: value for key, value in BODY.items() if key != "projection"}
+    cases.add("projection_absent", signed(absent), reason=INVALID)
+    cases.add("shortest_period_of_a_day", signed(BODY, time_precision=DAY))

@@ -1,0 +1,50 @@
+"""Vectors of a model's own values."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from typing import Any
+
+from protocol import canonical
+from protocol.envelope import read_envelope
+from protocol.model import float_array
+from vectors.makers import PUBLISHER, Collection
+
+GOOD = PUBLISHER.model()
+BODY = canonical.unpack(read_envelope(GOOD, "model").payload)
+
+
+def make(cases: Collection) -> None:
+    """All of them."""
+    cases.add("good", GOOD, role="model")
+    parameters = BODY["parameters"]
+    prior, tables = parameters["log_prior"], parameters["log_likelihood"]
+    for name, changes in {
+        "parameters_absent": {"parameters": None},
+        "prior_absent": {"parameters": {"log_likelihood": tables}},
+        "prior_of_another_shape": {"parameters": {**parameters, "log_prior": float_array([0, 0, 0], [3])}},
+        "prior_claims_another_shape": {"parameters": {**parameters, "log_prior": {**prior, "sh": [3]}}},
+        "prior_of_another_type": {"parameters": {**parameters, "log_prior": {**prior, "dt": "<f8"}}},
+        "prior_with_a_byte_more": {"parameters": {**parameters, "log_prior": {**prior, "b": prior["b"] + b"\0"}}},
+        "prior_with_an_unknown_key": {"parameters": {**parameters, "log_prior": {**prior, "zz": 1}}},
+        "prior_not_a_number": {"parameters": {**parameters, "log_prior": float_array([0, nan], [2])}},
+        "prior_infinite": {"parameters": {**parameters, "log_prior": float_array([0, -inf], [2])}},
+        "a_table_too_few": {"parameters": {**parameters, "log_likelihood": tables[:1]}},
+        "a_table_too_many": {"parameters": {**parameters, "log_likelihood": [*tables, tables[0]]}},
+        "tables_exchanged": {"parameters": {**parameters, "log_likelihood": tables[::-1]}},
+        "statistics_id_of_31_bytes": {"statistics_id": bytes(31)},
+        "campaign_is_text": {"campaign": "00" * 32},
+        "previous_is_false": {"previous": False},
+        "unknown_family": {"family": "gaussian"},
+        "unknown_projection": {"projection": {}},
+        "card_is_a_list": {"card": []},
+        "label_is_a_feature": {"label": {**BODY["label"], "name": "odor"}},
+    }.items():
+        cases.add(name, _signed({**BODY, **changes}), role="model", reason="invalid_model")
+    without = {key: value for key, value in BODY.items() if key != "previous"}
+    cases.add("previous_absent", _signed(without), role="model", reason="invalid_model")
+    cases.add("previous_is_a_digest", _signed({**BODY, "previous": bytes(32)}), role="model")
+
+
+def _signed(body: dict[str, Any]) -> bytes:
+    return PUBLISHER.sign("model", canonical.pack(body))

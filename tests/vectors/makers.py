@@ -1,0 +1,121 @@
+"""Collects the cases of one generated file, and spells documents that no honest publisher writes."""
+
+from __future__ import annotations
+
+import struct
+from hashlib import sha256
+from typing import Any
+
+from support.publisher import NOW, Publisher
+
+from protocol import canonical
+from protocol.envelope import Envelope, SigningKey, keyid, pae, read_envelope, write_envelope
+
+PUBLISHER = Publisher()
+
+
+class Collection:
+    """Cases, and the documents that they share by name."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, str] = {}
+        self.cases: list[dict[str, Any]] = []
+        self._names: dict[bytes, str] = {}
+        self.root = self.keep("root", PUBLISHER.root())
+
+    def keep(self, name: str, data: bytes) -> str:
+        """Store a document once; returns how cases refer to it."""
+        if data not in self._names:
+            if name in self.documents:
+                raise ValueError(f"two documents are called {name}")
+            self._names[data] = name
+            self.documents[name] = data.hex()
+        return "@" + self._names[data]
+
+    def add(
+        self,
+        name: str,
+        data: bytes,
+        *,
+        reason: str | None = None,
+        role: str = "campaign",
+        root: bytes | None = None,
+        before: tuple[tuple[str, bytes, int], ...] = (),
+        clock: int = NOW,
+        time_floor: int = NOW,
+        floors: dict[str, bytes] | None = None,
+        root_version: int = 1,
+        notes: str | None = None,
+    ) -> None:
+        """One case: what happens to ``data`` at a device with this root that has accepted ``before``.
+
+        Args:
+            reason: why it is refused; None if it is accepted.
+            time_floor, floors, root_version: the state after acceptance; ``floors`` maps ``"role name"``
+                to the document that holds it, by default just the new one.
+        """
+        case: dict[str, Any] = {"name": name, "spec": "formats 5", "kind": "document"}
+        if notes:
+            case["notes"] = notes
+        case["root"] = self.root if root is None else self.keep(f"{name}.root", root)
+        case["before"] = [
+            [kind, self.keep(f"{name}.before{number}", document), at]
+            for number, (kind, document, at) in enumerate(before)
+        ]
+        case |= {"role": role, "data": self.keep(name, data), "wall_clock": clock}
+        if reason is not None:
+            case["reason"] = reason
+        else:
+            held = floors
+            if held is None:
+                held = {} if role == "root" else {f"{role} {_body(role, data)['name']}": data}
+            case["expect"] = {
+                "root_version": root_version,
+                "time_floor": time_floor,
+                "floors": {key: _floor(key, document) for key, document in held.items()},
+            }
+        self.cases.append(case)
+
+    def pin(self, name: str, root: bytes, reason: str | None = None, clock: int = NOW) -> None:
+        """One case: the owner puts ``root`` on a new device."""
+        case = {"name": name, "spec": "formats 5", "kind": "pinned"}
+        case |= {"root": self.keep(name, root), "wall_clock": clock}
+        state = {"root_version": 1, "time_floor": NOW, "floors": {}}
+        self.cases.append(case | ({"expect": state} if reason is None else {"reason": reason}))
+
+
+def _body(role: str, data: bytes) -> dict[str, Any]:
+    return canonical.unpack(read_envelope(data, role).payload)
+
+
+def _floor(key: str, data: bytes) -> list[Any]:
+    role = key.split(maxsplit=1)[0]
+    payload = read_envelope(data, role).payload
+    return [_body(role, data)["version"], sha256(payload).hexdigest()]
+
+
+def signed_by(payload_type: str, payload: bytes, *keys: SigningKey) -> bytes:
+    """An envelope with one signature per key given, repeated keys included."""
+    message = pae(payload_type, payload)
+    pairs = tuple((keyid(key.public), key.sign(message)) for key in keys)
+    return write_envelope(Envelope(payload_type, payload, pairs))
+
+
+def flipped(data: bytes, position: int, bit: int = 0) -> bytes:
+    """The same bytes with one bit changed."""
+    return data[:position] + bytes([data[position] ^ 1 << bit]) + data[position + 1 :]
+
+
+def wild(value: Any) -> bytes:
+    """Msgpack without the rules: dicts in their own order, floats, tuples of pairs as maps with repeated keys."""
+    if isinstance(value, bytes):
+        return value  # already msgpack
+    if isinstance(value, float):
+        return b"\xcb" + struct.pack(">d", value)
+    if isinstance(value, dict):
+        value = tuple(value.items())
+    if isinstance(value, tuple):
+        count = len(value)
+        head = bytes([0x80 | count]) if count < 16 else b"\xde" + count.to_bytes(2, "big")
+        return head + b"".join(canonical.pack(key) + wild(item) for key, item in value)
+    return canonical.pack(value)
