@@ -18,3 +18,7 @@ def main() -> None:
     from aggregator.cli.app import hearsay
 
     hearsay(prog_name="hearsay")
+
+
+if __name__ == "__main__":
+    main()
