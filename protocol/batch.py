@@ -6,13 +6,14 @@ Source: docs/formats.md, section 4. The writer runs on the device, the reader at
 from __future__ import annotations
 
 from hashlib import sha256
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import InputError
 from protocol.report import Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 MARK = b"\x96\xa4hsyb"
 END = b"\x93\xa3end\xce"
@@ -21,6 +22,7 @@ MAX_RECORDS = (1 << 32) - 1
 MAX_RECORD_LENGTH = (1 << 16) + 4
 TRAILER_BYTES = 44
 _DIGEST_HEAD = b"\xc4\x20"
+_UNKNOWN: Mapping[bytes, Layout] = MappingProxyType({})
 
 
 class Header(NamedTuple):
@@ -121,10 +123,16 @@ class Damage(NamedTuple):
     length: int
 
 
-def read_batches(data: bytes) -> Iterator[Batch | Damage]:
+def read_batches(data: bytes, layouts: Mapping[bytes, Layout] = _UNKNOWN) -> Iterator[Batch | Damage]:
     """Everything in a file of concatenated batches, in order. Never raises, whatever the bytes.
 
     The spans and stretches cover all bytes besides headers and trailers, each byte once.
+
+    Args:
+        data: the whole file.
+        layouts: campaign id → layout, of campaigns that are known. This tells the two layouts of bits
+            apart that share the length 18 (one byte of bits after ``c7 0f 02``, two after ``d8 02``);
+            for other campaigns the first record of each batch decides.
     """
     position = 0
     while position < len(data):
@@ -134,19 +142,21 @@ def read_batches(data: bytes) -> Iterator[Batch | Damage]:
             yield Damage("truncated" if _is_cut_header(data, start) else "invalid_message", start, position - start)
             continue
         header, records = found
-        whole = _read_whole(data, position, records, header)
+        prefix = _prefix(header, layouts.get(header.campaign), data[records : records + 4])
+        whole = _read_whole(data, position, records, header, prefix)
         if whole is not None:
             batch, position = whole
             yield batch
         else:
-            batch, damage, position = _salvage(data, records, header)
+            batch, damage, position = _salvage(data, records, header, prefix)
             yield batch
             yield from damage
 
 
-def _next_mark(data: bytes, position: int) -> int:
-    """Where the next readable header starts, or the end."""
-    while (position := data.find(MARK, position)) >= 0:
+def _next_mark(data: bytes, position: int, within: int | None = None) -> int:
+    """Where the next readable header starts: in all that follows, or ``within`` so many bytes; else the end."""
+    stop = len(data) if within is None else position + within
+    while (position := data.find(MARK, position, stop + len(MARK) - 1)) >= 0:
         if read_header(data, position) is not None:
             return position
         position += 1
@@ -158,19 +168,23 @@ def _is_cut_header(data: bytes, position: int) -> bool:
     return len(rest) < 49 and (rest.startswith(MARK) or MARK.startswith(rest))
 
 
-def _prefix(header: Header) -> bytes:
-    """The fixed first bytes of the batch's records, derived from layout and length alone."""
-    for width in (2, 3, 4):
-        layout = Layout(header.layout, header.record_length - width - 14)
-        if layout.answer_bytes > 0 and len(layout.prefix) == width:
-            return layout.prefix
-    return b""
+def _prefix(header: Header, known: Layout | None, first: bytes) -> bytes:
+    """The fixed first bytes of the batch's records; ``first`` is how the first of them begins.
+
+    Layout and length leave one answer, but for layout 2 with L = 18.
+    """
+    if known is not None and (known.kind, known.record_length) == (header.layout, header.record_length):
+        return known.prefix
+    layouts = (Layout(header.layout, header.record_length - width - 14) for width in (2, 3, 4))
+    fitting = [
+        layout.prefix for layout in layouts if layout.answer_bytes > 0 and layout.record_length == header.record_length
+    ]
+    return next((prefix for prefix in fitting if first.startswith(prefix)), fitting[0] if fitting else b"")
 
 
-def _read_whole(data: bytes, start: int, records: int, header: Header) -> tuple[Batch, int] | None:
+def _read_whole(data: bytes, start: int, records: int, header: Header, prefix: bytes) -> tuple[Batch, int] | None:
     """The batch if its digest and count are right, and where it ends."""
-    prefix, length = _prefix(header), header.record_length
-    position = records
+    length, position = header.record_length, records
     while prefix and data.startswith(prefix, position) and position + length <= len(data):
         position += length
     count = (position - records) // length
@@ -181,9 +195,9 @@ def _read_whole(data: bytes, start: int, records: int, header: Header) -> tuple[
     return Batch(header, spans, proven=True, truncated=False), position + TRAILER_BYTES
 
 
-def _salvage(data: bytes, position: int, header: Header) -> tuple[Batch, list[Damage], int]:
+def _salvage(data: bytes, position: int, header: Header, prefix: bytes) -> tuple[Batch, list[Damage], int]:
     """Records of a damaged batch that are followed by something plausible; the rest byte by byte."""
-    prefix, length, end = _prefix(header), header.record_length, len(data)
+    length, end = header.record_length, len(data)
     spans: list[tuple[int, int]] = []
     damage: list[Damage] = []
     lost_from = -1  # start of the current undecodable stretch
@@ -199,7 +213,7 @@ def _salvage(data: bytes, position: int, header: Header) -> tuple[Batch, list[Da
             lost_from = -1
 
     while position < end:
-        if prefix and data.startswith(prefix, position) and _plausible(data, position + length, prefix):
+        if prefix and data.startswith(prefix, position) and _is_record(data, position, length, prefix):
             close(position, cut=False)
             if spans and spans[-1][0] + spans[-1][1] * length == position:
                 spans[-1] = (spans[-1][0], spans[-1][1] + 1)
@@ -208,7 +222,7 @@ def _salvage(data: bytes, position: int, header: Header) -> tuple[Batch, list[Da
             position += length
         elif data.startswith(MARK, position):
             break  # also where the header is not understood: what follows belongs to another campaign
-        elif data.startswith(END, position) and position + TRAILER_BYTES <= end:
+        elif data.startswith(END, position) and position + TRAILER_BYTES <= _next_mark(data, position, TRAILER_BYTES):
             close(position, cut=False)
             position += TRAILER_BYTES
             truncated = False
@@ -219,6 +233,11 @@ def _salvage(data: bytes, position: int, header: Header) -> tuple[Batch, list[Da
             position += 1
     close(position, cut=True)
     return Batch(header, tuple(spans), proven=False, truncated=truncated), damage, position
+
+
+def _is_record(data: bytes, position: int, length: int, prefix: bytes) -> bool:
+    """Whether a whole record stands here: it may end where it would, and no batch begins inside it."""
+    return _plausible(data, position + length, prefix) and _next_mark(data, position, length) >= position + length
 
 
 def _plausible(data: bytes, position: int, prefix: bytes) -> bool:

@@ -119,7 +119,7 @@ class Decoder:
                 pieces.append(Rejected(reason, offset, length, data[offset : offset + min(length, MAX_KEPT_BYTES)]))
 
         spans: list[_Span] = []
-        for found in read_batches(data):
+        for found in read_batches(data, {self._campaign.id: self._layout}):
             if isinstance(found, Damage):
                 reject(found.reason, found.position, found.length)
             elif (reason := self._header_fault(found.header)) is None:

@@ -1,0 +1,75 @@
+"""Honest devices in memory: real report bytes for a campaign, made with the protocol package alone."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.batch import Header, write_batch
+from protocol.campaign import parse_campaign
+from protocol.envelope import read_envelope
+from protocol.mechanisms import INTEGERS
+from protocol.questions import Assignment
+from protocol.report import encode_answer, encode_report, layout_for, report_id
+from support.publisher import NOW, Publisher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from protocol.campaign import Campaign
+
+
+def opened(raw: bytes) -> Campaign:
+    """The campaign in a signed file."""
+    return parse_campaign(read_envelope(raw, "campaign").payload)
+
+
+def made(**options) -> Campaign:
+    """A campaign of the tests' publisher."""
+    return opened(Publisher().campaign(**options))
+
+
+def digest(*parts: object) -> bytes:
+    """32 bytes that depend on all parts: secrets and seeds of the tests."""
+    return sha256(repr(parts).encode()).digest()
+
+
+def report(campaign: Campaign, device: int, value: int = 0, *, period: int | None = None, index: int = 0) -> bytes:
+    """The report of one device: ``value`` modulo the question's size is its true input."""
+    period = campaign.period_at(NOW) if period is None else period
+    identifier = report_id(digest("secret", device), campaign.id, period, index)
+    number = campaign.assignment.question_for(identifier, index)
+    mechanism = campaign.questions[number].mechanism
+    answer = mechanism.perturb(value % mechanism.size, digest("seed", device, period, index, value))
+    field = encode_answer(mechanism, answer, campaign.layout)
+    return encode_report(campaign.layout, identifier, period, number, field)
+
+
+def header(campaign: Campaign) -> Header:
+    """The header of a batch of this campaign."""
+    return Header(campaign.id, campaign.layout.kind, campaign.layout.record_length)
+
+
+def batch(campaign: Campaign, records: Iterable[bytes]) -> bytes:
+    """A whole batch."""
+    return write_batch(header(campaign), list(records))
+
+
+class Row(NamedTuple):
+    """A mechanism that answers with integers, as far as intake looks at one."""
+
+    answers: int
+    layout: int = INTEGERS
+    name: str = "row"
+    size: int = 2
+
+
+def mixed(*kinds):
+    """A campaign whose questions are answered by the given mechanisms, one stratum each."""
+    template = made(answers=3, epsilon_micro=3_000_000)
+    questions = tuple(
+        template.questions[0]._replace(stratum=i, bound=1 << 32, mechanism=kind, size=kind.size)
+        for i, kind in enumerate(kinds)
+    )
+    layout = layout_for(kinds)
+    return template._replace(questions=questions, assignment=Assignment(questions), layout=layout, answers=len(kinds))
