@@ -22,7 +22,7 @@ MICRO = 1_000_000
 MIN_ANSWER_MICRO = 1_000
 MAX_ANSWER_MICRO = 16 * MICRO
 _ARITHMETIC = Context(prec=60, rounding=ROUND_HALF_EVEN, Emin=-999999, Emax=999999)
-_MARGIN = Decimal("1e-50")
+_JUST_BELOW_ONE = Decimal("0." + 50 * "9")  # written out: 1 − 10⁻⁵⁰ would be rounded to 1 in the default context
 
 
 def micro_epsilon(epsilon: str | float | Decimal) -> int:
@@ -76,7 +76,7 @@ def exp_below(numerator: int, denominator: int = MICRO) -> Fraction:
 
     exponent = _ARITHMETIC.divide(Decimal(numerator), Decimal(denominator))
     power = _ARITHMETIC.exp(exponent)
-    return Fraction(_ARITHMETIC.multiply(power, 1 - _MARGIN))
+    return Fraction(_ARITHMETIC.multiply(power, _JUST_BELOW_ONE))
 
 
 def ceiling(fraction: Fraction) -> int:

@@ -1,0 +1,84 @@
+"""Exact binomial acceptance windows, and seeds that are the same on every machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Context, Decimal
+from functools import lru_cache
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Mapping
+    from fractions import Fraction
+
+_ARITHMETIC = Context(prec=50, Emin=-999999, Emax=999999)
+
+
+@lru_cache(maxsize=4096)
+def window(n: int, p: Fraction, alpha: Fraction) -> tuple[int, int]:
+    """The smallest and largest count that Binomial(n, p) is allowed to show.
+
+    Counts below the window have total probability ≤ alpha/2, and so have those above. The tails are
+    sums of exact probabilities in 50-digit arithmetic, not a normal approximation.
+    """
+    return _low(n, p, alpha / 2), n - _low(n, 1 - p, alpha / 2)
+
+
+def _low(n: int, p: Fraction, tail: Fraction) -> int:
+    """The smallest k with P(X ≤ k) > tail."""
+    context = _ARITHMETIC
+    success, failure, bound = (context.divide(Decimal(x.numerator), Decimal(x.denominator)) for x in (p, 1 - p, tail))
+    if failure == 0:
+        return n
+    odds = context.divide(success, failure)
+    probability = context.power(failure, n)
+    total = probability
+    k = 0
+    while total <= bound:
+        probability = context.multiply(
+            probability, context.divide(context.multiply(odds, Decimal(n - k)), Decimal(k + 1))
+        )
+        k += 1
+        total = context.add(total, probability)
+    return k
+
+
+def seeds(purpose: str, count: int) -> Iterator[bytes]:
+    """Fixed seeds: SHA-256 of the purpose and a counter."""
+    stem = sha256(purpose.encode())
+    for number in range(count):
+        each = stem.copy()
+        each.update(number.to_bytes(4, "big"))
+        yield each.digest()
+
+
+def violations(
+    draw: Callable[[bytes], Any],
+    expected: Mapping[Hashable, Fraction],
+    events: Callable[[Any], list[Hashable]],
+    *,
+    purpose: str,
+    n: int,
+    alpha: Fraction,
+) -> list[str]:
+    """Events whose counts fall outside their windows, as texts; empty for a sampler that is right.
+
+    Args:
+        draw: one sample from one seed.
+        expected: exact probability of every event in one sample.
+        events: the events that one sample shows; one that is not expected at all is a violation.
+        alpha: the chance that a right sampler has any violation at all is at most this (union bound).
+    """
+    counts: Counter[Hashable] = Counter()
+    for seed in seeds(purpose, n):
+        counts.update(events(draw(seed)))
+    found = [f"{event} can not happen" for event in counts if event not in expected]
+    share = alpha / len(expected)
+    for event, probability in expected.items():
+        low, high = window(n, probability, share)
+        if not low <= counts[event] <= high:
+            found.append(
+                f"{event}: {counts[event]} of {n} is outside [{low}, {high}], false alarm ≤ {float(share):.0e}"
+            )
+    return found
