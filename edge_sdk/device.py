@@ -1,18 +1,18 @@
 """The facade: what an application embeds. Enrol, report, drain, install, predict.
 
-Randomness, time and storage are arguments with real defaults in :meth:`Device.open`.
+Randomness, time and storage are arguments with real defaults in :meth:`Device.open`. Paths are handled
+by ``os.path``: importing ``pathlib`` would take a tenth of a small device's start.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from edge_sdk.answering import answer
 from edge_sdk.classifier import Classifier
 from edge_sdk.clock import system_clock
 from edge_sdk.entropy import system_entropy
-from edge_sdk.explain import explain
 from edge_sdk.outbox import write_outbox
 from edge_sdk.policy import POLICY_FILE, Policy, load_policy
 from edge_sdk.state import STATE_FILE, Entry, State
@@ -79,7 +79,7 @@ class Device:
     @classmethod
     def open(
         cls,
-        state_dir: str | Path | None,
+        state_dir: str | os.PathLike[str] | None,
         trust: bytes | None = None,
         *,
         policy: Policy | None = None,
@@ -102,13 +102,13 @@ class Device:
         """
         path = None
         if state_dir is not None:
-            path = Path(state_dir)
-            if trust is None and not (path / STATE_FILE).exists():
+            path = os.fspath(state_dir)
+            if trust is None and not os.path.exists(os.path.join(path, STATE_FILE)):
                 raise _not_provisioned()
             _make_folder(path)
         if policy is None:
-            policy = Policy() if path is None else load_policy(path / POLICY_FILE)
-        state = State(None if path is None else path / STATE_FILE)
+            policy = Policy() if path is None else load_policy(os.path.join(path, POLICY_FILE))
+        state = State(None if path is None else os.path.join(path, STATE_FILE))
         try:
             _provision(state, trust, clock(), entropy)
             return cls(state, policy, clock=clock, entropy=entropy)
@@ -149,6 +149,8 @@ class Device:
         Raises:
             DocumentError: the campaign is not acceptable, whatever the owner's policy.
         """
+        from edge_sdk.explain import explain
+
         verdict, campaign = self._judge_campaign(raw)
         return explain(campaign, self._policy, self._state.spent_micro(), verdict.now)
 
@@ -258,7 +260,7 @@ class Device:
         if now < campaign.header.not_before:
             raise DocumentError("not_yet_valid", f"the campaign begins at {campaign.header.not_before}")
 
-    def drain(self, path: str | Path) -> int:
+    def drain(self, path: str | os.PathLike[str]) -> int:
         """Seal all unsent reports into a batch file, atomically, and empty the spool.
 
         The file holds one batch per campaign, one after another. If the process dies between the file
@@ -276,7 +278,7 @@ class Device:
                 kind = _layout_of(records[0])
                 batches.append((BatchHeader(campaign_id, kind, len(records[0])), records))
             if batches:
-                write_outbox(Path(path), batches)
+                write_outbox(os.fspath(path), batches)
                 self._state.clear_spool()
         return sum(len(records) for _, records in batches)
 
@@ -308,10 +310,10 @@ def _not_provisioned() -> StorageError:
     return StorageError("not_provisioned", "this device has no trust root yet; provision it with a .hst file")
 
 
-def _make_folder(path: Path) -> None:
+def _make_folder(path: str) -> None:
     problem = ""
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.makedirs(path, mode=0o700, exist_ok=True)
     except OSError as error:
         problem = error.strerror or "it can not be made"
     if problem:

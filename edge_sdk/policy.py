@@ -16,8 +16,6 @@ from protocol.epsilon import MICRO, format_micro, micro_epsilon
 from protocol.errors import InputError, PolicyError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from protocol.campaign import Campaign
 
 POLICY_FILE = "policy.toml"
@@ -71,7 +69,7 @@ class Policy(NamedTuple):
             )
 
 
-def load_policy(path: Path) -> Policy:
+def load_policy(path: str) -> Policy:
     """The owner's policy file; the defaults where there is none.
 
     Raises:
@@ -81,15 +79,16 @@ def load_policy(path: Path) -> Policy:
     import tomllib
 
     try:
-        entries = tomllib.loads(path.read_text("utf-8"))
+        with open(path, "rb") as file:
+            entries = tomllib.load(file)
     except FileNotFoundError:
         return Policy()
     except (OSError, ValueError) as error:
-        raise InputError("policy_invalid", f"{path.name} can not be read: {type(error).__name__}") from None
+        raise InputError("policy_invalid", f"{POLICY_FILE} can not be read: {type(error).__name__}") from None
     unknown = set(entries) - {"epsilon_per_period", "epsilon_lifetime"}
     if unknown:
-        raise InputError("policy_invalid", f"{path.name} has an unknown key '{min(unknown)}'")
+        raise InputError("policy_invalid", f"{POLICY_FILE} has an unknown key '{min(unknown)}'")
     try:
         return Policy.of(**entries)
     except InputError as error:
-        raise InputError("policy_invalid", f"{path.name}: {error.detail}") from None
+        raise InputError("policy_invalid", f"{POLICY_FILE}: {error.detail}") from None

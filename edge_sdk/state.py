@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from _thread import RLock  # threading.RLock itself; importing threading would cost a millisecond
 from contextlib import contextmanager
-from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import StorageError
@@ -17,7 +17,6 @@ from protocol.trust import TrustState, restore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 STATE_FILE = "state.db"
 STATE_VERSION = 1
@@ -46,7 +45,7 @@ class Entry(NamedTuple):
 class State:
     """Reads and writes of the state file. Methods that write are called inside :meth:`transaction`."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: str | None) -> None:
         """Open or create the file at ``path``; None keeps the state in memory, for simulations.
 
         Raises:
@@ -59,7 +58,7 @@ class State:
         self._connection = self._connect()
 
     def _connect(self) -> sqlite3.Connection:
-        if self._path is not None and not self._path.exists():
+        if self._path is not None and not os.path.exists(self._path):
             # Created empty with the right mode first: the file will hold the device's secret.
             with _storage_errors():
                 os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
