@@ -105,4 +105,6 @@ def estimate(store: Path, *, as_json: bool, as_csv: bool) -> None:
         click.echo(frame.to_csv(index=False), nl=False)
         return
     print_facts({"reports": statistics.reports} | {f"set aside: {k}": n for k, n in statistics.rejected.items()})
-    print_table(list(frame.columns), frame.itertuples(index=False, name=None), ["n", "estimate", "sd", "low", "high"])
+    numeric = ["n", "estimate", "sd", "low", "high"]
+    rows = ([*row[:3], *(f"{number:.1f}" for number in row[3:])] for row in frame.itertuples(index=False, name=None))
+    print_table(list(frame.columns), rows, numeric)

@@ -1,0 +1,176 @@
+"""How commands end, and how other packages add some."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from aggregator import entry
+from aggregator.cli import app, output
+from aggregator.cli.app import Commands, hearsay
+from protocol.errors import PolicyError
+
+
+def group(function):
+    """A group like ours with one command that does what is given."""
+    made = Commands("hearsay")
+    made.add_command(click.Command("go", callback=function))
+    return made
+
+
+def ending(function, **environment):
+    return CliRunner(env=environment).invoke(group(function), ["go"])
+
+
+def fail(error):
+    raise error
+
+
+def test_a_refusal_is_one_line_and_status_1():
+    result = ending(lambda: fail(PolicyError("policy_refused", "not\nnow\x1b[2J")))
+    assert (result.exit_code, result.stderr, result.stdout) == (1, "policy_refused: not now\ufffd[2J\n", "")
+
+
+def test_a_bug_names_type_and_place_and_no_value():
+    result = ending(lambda: fail(KeyError("SECRET")))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("internal_error: KeyError at cli/test_app.py:")
+    assert "SECRET" not in result.output
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_bug_with_debugging_shows_the_traceback():
+    result = ending(lambda: fail(KeyError("key")), HEARSAY_DEBUG="1")
+    assert result.exit_code == 1
+    assert "Traceback" in result.stderr
+
+
+def test_an_interruption_is_130():
+    assert ending(lambda: fail(KeyboardInterrupt())).exit_code == 130
+
+
+def test_a_failing_disk_is_a_reason():
+    result = ending(lambda: fail(OSError(28, "No space left on device", "/somewhere")))
+    assert (result.exit_code, result.stderr) == (1, "io_failed: No space left on device\n")
+
+
+def test_a_reader_that_has_gone_is_no_error(tmp_path):
+    """``hearsay … | head`` on real pipes."""
+    code = "import sys; from aggregator.cli.app import hearsay; sys.argv[0] = 'hearsay'; hearsay(['--help'])"
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "wb") as gone:
+        done = subprocess.run([sys.executable, "-c", code], stdout=gone, stderr=subprocess.PIPE, check=False)
+    assert done.stderr == b""
+    assert done.returncode == 1
+
+
+def plugin(monkeypatch, *points):
+    monkeypatch.setattr(app, "entry_points", lambda group: [EntryPoint(*point, group) for point in points])
+
+
+def test_a_plugin_joins_and_a_broken_one_leaves_the_others_alone(monkeypatch):
+    plugin(
+        monkeypatch,
+        ("greet", "support.plugins:greet"),
+        ("absent", "support.no_such_module:x"),
+        ("number", "support.plugins:NUMBER"),
+        ("show", "support.plugins:greet"),
+    )
+    run = CliRunner().invoke
+    assert run(hearsay, ["greet"]).stdout == "hello\n"
+    help_text = run(hearsay, ["--help"]).stdout
+    assert "greet" in help_text
+    assert "absent    (can not be loaded)" in help_text
+    for name, why in (("absent", "ModuleNotFoundError"), ("number", "it is not a command")):
+        result = run(hearsay, [name, "--any", "option"])
+        assert result.exit_code == 1
+        assert result.stderr.startswith("plugin_broken: ")
+        assert why in result.stderr
+    assert "Example:\n    hearsay show c.hsc" in run(hearsay, ["show", "--help"]).stdout
+
+
+@pytest.mark.parametrize("name", sorted(hearsay.commands))
+def test_every_help_has_an_example_and_every_printer_takes_json(name):
+    text = CliRunner().invoke(hearsay, [name, "--help"]).stdout
+    assert f"Example:\n    hearsay {name} " in text
+    assert "--json" in text
+
+
+def test_without_its_libraries_the_script_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setattr(entry, "find_spec", lambda name: None if name in ("numpy", "rich") else name)
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert ended.value.code == 1
+    error = capsys.readouterr().err
+    assert error.startswith("missing_extra: numpy, rich not installed; ")
+    assert "pip install 'hearsay[aggregator]'" in error
+
+
+def test_help_loads_no_heavy_library():
+    code = (
+        "import sys\nfrom aggregator.cli.app import hearsay\n"
+        "try: hearsay(['--help'])\nexcept SystemExit: pass\n"
+        "print(sorted({'numpy', 'pandas', 'pyarrow', 'rich'} & set(sys.modules)), file=sys.stderr)"
+    )
+    # Other packages' commands are loaded for their one line of help, so ours alone are asked here.
+    code = code.replace("hearsay(['--help'])", "hearsay(['campaign', '--help'])")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+
+
+class Terminal(io.StringIO):
+    """Standard output that says it is a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+
+def test_tables_are_aligned_and_take_brackets_as_they_are(monkeypatch, capsys):
+    rows = [["[0, 1)", 1.23456789], ["[red]", float("nan")]]
+    output.print_table(["bin", "estimate"], rows, ["estimate"])
+    assert capsys.readouterr().out == "bin     estimate\n[0, 1)   1.23457\n[red]        nan\n"
+    output.print_table(["bin", "text"], [["x", "long " * 100]])
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("TERM", "dumb")  # 80 columns, no escapes
+    output.print_table(["bin", "text"], [["x", "long " * 100]])
+    assert len(screen.getvalue().splitlines()) > 6
+    assert all(len(line) <= 80 for line in screen.getvalue().splitlines())
+
+
+def test_json_is_standard(capsys):
+    output.print_json({"a": b"\x01\xff", "b": float("inf"), "c": (1, None), 2: "é"})
+    assert json.loads(capsys.readouterr().out) == {"a": "01ff", "b": None, "c": [1, None], "2": "é"}
+
+
+def test_progress_is_drawn_on_terminals_only(monkeypatch):
+    with output.progress("reading", 2) as callback:
+        assert callback is None
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with output.progress("reading", 2) as callback:
+        callback(1, 2)
+    assert "reading" in screen.getvalue()
+
+
+def test_times_beyond_the_calendar_are_numbers():
+    assert output.when(0) == "1970-01-01 00:00:00 UTC"
+    assert output.when(1 << 40) == "1099511627776 s after 1970"
+
+
+def test_the_console_script_is_installed():
+    done = subprocess.run(
+        [Path(sys.executable).with_name("hearsay"), "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("hearsay ")

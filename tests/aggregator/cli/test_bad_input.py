@@ -1,0 +1,252 @@
+"""Every bad input ends in one line with its reason, a status of 1 or 2, and no output file."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from aggregator.cli.app import hearsay
+
+PILOT = "class,odor,width\n" + "".join(f"{'ep'[i % 2]},{'anf'[i % 3]},{i / 7:.3f}\n" for i in range(60))
+SCHEMA = """
+name = "mushrooms"
+[label]
+name = "class"
+classes = ["e", "p"]
+[[features]]
+name = "odor"
+kind = "categorical"
+values = ["a", "n", "f"]
+[[features]]
+name = "width"
+kind = "numeric"
+low = 0
+high = 10
+bins = 4
+"""
+GOOD = {"--epsilon": "1", "--mechanism": "direct"}
+
+
+def run(*arguments):
+    return CliRunner().invoke(hearsay, [str(argument) for argument in arguments])
+
+
+def refused(result, reason, output):
+    """One line on standard error, nothing on standard output, nothing written."""
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.output
+    assert lines[0].startswith(f"{reason}: ")
+    assert result.exit_code == (2 if reason == "usage" else 1)
+    assert result.stdout == ""
+    assert not output.exists()
+    assert not list(output.parent.glob(".*.tmp"))
+    return lines[0]
+
+
+@pytest.fixture
+def work(tmp_path) -> Path:
+    assert run("init", tmp_path / "work").exit_code == 0
+    (tmp_path / "s.toml").write_text(SCHEMA)
+    return tmp_path
+
+
+def campaign(work, **changes):
+    options = {**GOOD, **{f"--{name.replace('_', '-')}": value for name, value in changes.items()}}
+    pairs = [part for pair in options.items() for part in pair]
+    return run("campaign", work / "s.toml", "--workspace", work / "work", "-o", work / "c.hsc", *pairs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"mechanism": "laplce"}, "mechanism_unknown"),
+        ({"mechanism": ""}, "mechanism_unknown"),
+        ({"epsilon": "nan"}, "epsilon_invalid"),
+        ({"epsilon": "inf"}, "epsilon_invalid"),
+        ({"epsilon": "-inf"}, "epsilon_invalid"),
+        ({"epsilon": "-1"}, "epsilon_invalid"),
+        ({"epsilon": "0"}, "epsilon_invalid"),
+        ({"epsilon": ""}, "epsilon_invalid"),
+        ({"epsilon": "one"}, "epsilon_invalid"),
+        ({"epsilon": "1,5"}, "epsilon_invalid"),
+        ({"epsilon": "0.0000001"}, "epsilon_invalid"),
+        ({"epsilon": "0.0001"}, "epsilon_invalid"),
+        ({"epsilon": "16.000001"}, "epsilon_invalid"),
+        ({"epsilon": "48.1", "answers": "all"}, "epsilon_invalid"),
+        ({"epsilon": "0.002", "answers": "3"}, "epsilon_invalid"),
+        ({"answers": "0"}, "answers_invalid"),
+        ({"answers": "4"}, "answers_invalid"),
+        ({"answers": "-1"}, "answers_invalid"),
+        ({"answers": "some"}, "answers_invalid"),
+        ({"period": "0"}, "period_invalid"),
+        ({"period": "1y"}, "period_invalid"),
+        ({"period": ""}, "period_invalid"),
+        ({"period": "99999999d"}, "terms_invalid"),
+        ({"days": "0"}, "usage"),
+        ({"min_batch_size": "0"}, "usage"),
+        ({"postprocess": "magic"}, "postprocess_unknown"),
+        ({"purpose": "two\nlines"}, "invalid_campaign"),
+        ({"contact": ""}, "invalid_campaign"),
+    ],
+)
+def test_a_campaign_that_asks_for_nonsense(work, changes, reason):
+    before = (work / "work" / "history.json").read_bytes()
+    result = campaign(work, **changes)
+    refused(result, reason, work / "c.hsc")
+    assert (work / "work" / "history.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('name = "odor"', 'name = "class"', "label_is_feature"),
+        ('values = ["a", "n", "f"]', 'values = ["a"]\nmissing = "a"', "schema_invalid"),
+        ('values = ["a", "n", "f"]', 'values = ["a", "a"]', "schema_invalid"),
+        ('values = ["a", "n", "f"]', "values = [1.5, 2.5]", "schema_invalid"),
+        ('values = ["a", "n", "f"]', 'values = ["a", "n"]\nmissing = "x"', "schema_invalid"),
+        ('values = ["a", "n", "f"]', 'values = ["a", "n"]\nunlisted = "ignore"', "schema_invalid"),
+        ('values = ["a", "n", "f"]', 'valeus = ["a", "n"]', "schema_invalid"),
+        ('classes = ["e", "p"]', 'classes = ["e"]', "schema_invalid"),
+        ("bins = 4", "bins = 1", "schema_invalid"),
+        ("bins = 4", "bins = 0", "schema_invalid"),
+        ("bins = 4", "bins = -3", "schema_invalid"),
+        ("bins = 4", "bins = 2.5", "schema_invalid"),
+        ("bins = 4", "bins = true", "schema_invalid"),
+        ("bins = 4", "edges = []", "schema_invalid"),
+        ("bins = 4", "edges = [5, 2]", "schema_invalid"),
+        ("bins = 4", "edges = [5, nan]", "schema_invalid"),
+        ("bins = 4", "bins = 4\nedges = [5]", "schema_invalid"),
+        ("bins = 4", "bins = 4\nsubstitute = 11", "schema_invalid"),
+        ("bins = 4", "", "schema_invalid"),
+        ("low = 0", "low = 10", "schema_invalid"),
+        ("low = 0", "low = nan", "schema_invalid"),
+        ("low = 0", "low = -inf", "schema_invalid"),
+        ("low = 0", 'low = "zero"', "schema_invalid"),
+        ("low = 0", "", "schema_invalid"),
+        ("[label]", "[lable]", "schema_invalid"),
+        ('name = "mushrooms"', "name = mushrooms", "schema_invalid"),
+        ('name = "mushrooms"', "name = " + "9" * 5000, "schema_invalid"),
+        ('name = "mushrooms"', 'name = ""', "schema_invalid"),
+    ],
+)
+def test_a_schema_that_does_not_fit_together(work, old, new, reason):
+    assert old in SCHEMA
+    (work / "s.toml").write_text(SCHEMA.replace(old, new, 1))
+    refused(campaign(work), reason, work / "c.hsc")
+
+
+def test_a_schema_file_that_is_not_text(work):
+    (work / "s.toml").write_bytes(b"\xff\xfe")
+    refused(campaign(work), "not_utf8", work / "c.hsc")
+    (work / "s.toml").unlink()
+    refused(campaign(work), "file_not_found", work / "c.hsc")
+    (work / "s.toml").mkdir()
+    refused(campaign(work), "unreadable", work / "c.hsc")
+
+
+def draft(tmp_path, content, *options, label="class", name="pilot.csv"):
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return run("schema", tmp_path / name, "--label", label, "-o", tmp_path / "s.toml", *options)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("", "empty_file"),
+        ("\n\n", "empty_file"),
+        ("class,odor\n", "empty_file"),
+        ("class,odor\ne,SECRET\np,SECRET\n", "constant_column"),
+        ("class,odor\ne,\np,?\n", "constant_column"),
+        ("class,odor\nSECRET,a\nSECRET,b\n", "one_class"),
+        ("class,odor\nSECRET,a\n?,b\n", "one_class"),
+        ("odor,width\nSECRET,1\n", "label_missing"),
+        ("class,class\nSECRET,a\n", "duplicate_column"),
+        ("class,odor\ne,SECRET\np\n", "csv_invalid"),
+        ("class,odor\ne,SECRET,b\np,b\n", "csv_invalid"),
+        ('class,odor\ne,"SECRET\np,b\n', "csv_invalid"),
+        ("class,\ne,SECRET\np,b\n", "csv_invalid"),
+        (b"class,odor\ne,SECRET\xe9\np,b\n", "not_utf8"),
+        (b"\xff\xfec\0l\0", "not_utf8"),
+        ("class\ne\np\n", "no_features"),
+        ("class,id\n" + "".join(f"{'ep'[i % 2]},SECRET{i}\n" for i in range(300)), "too_many_values"),
+        ("id,class\n" + "".join(f"{i % 3},SECRET{i}\n" for i in range(300)), "too_many_classes"),
+        ("class,odor\ne,SECRET\x07\np,b\n", "schema_invalid"),
+    ],
+)
+def test_a_pilot_that_nothing_can_be_learnt_from(tmp_path, content, reason):
+    line = refused(draft(tmp_path, content), reason, tmp_path / "s.toml")
+    assert "SECRET" not in line
+
+
+def test_what_to_do_about_a_constant_column_is_said_and_helps(tmp_path):
+    content = "class,odor,site\ne,a,x\np,b,x\n"
+    assert "--drop site" in refused(draft(tmp_path, content), "constant_column", tmp_path / "s.toml")
+    assert draft(tmp_path, content, "--drop", "site").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--bins", "1"], "bins_invalid"),
+        (["--bins", "x"], "usage"),
+        (["--drop", "absent"], "column_unknown"),
+        (["--drop", "class"], "label_missing"),
+        (["--name", "two\nlines"], "schema_invalid"),
+    ],
+)
+def test_options_of_a_draft(tmp_path, options, reason):
+    refused(draft(tmp_path, PILOT, *options), reason, tmp_path / "s.toml")
+
+
+def test_files_that_are_not_there_or_not_gzip(tmp_path):
+    refused(draft(tmp_path, "not compressed", name="pilot.csv.gz"), "unreadable", tmp_path / "s.toml")
+    result = run("schema", tmp_path / "absent.csv", "--label", "class", "-o", tmp_path / "s.toml")
+    refused(result, "file_not_found", tmp_path / "s.toml")
+    refused(run("schema", tmp_path, "--label", "class", "-o", tmp_path / "s.toml"), "unreadable", tmp_path / "s.toml")
+
+
+def test_an_existing_output_is_kept_unless_forced(tmp_path):
+    (tmp_path / "s.toml").write_text("mine")
+    result = draft(tmp_path, PILOT)
+    assert result.stderr.startswith("output_exists: ")
+    assert (tmp_path / "s.toml").read_text() == "mine"
+    assert draft(tmp_path, PILOT, "--force").exit_code == 0
+    assert (tmp_path / "s.toml").read_text() != "mine"
+
+
+def test_an_output_in_no_folder(work):
+    result = run("campaign", work / "s.toml", "--workspace", work / "work", "--epsilon", "1", "--mechanism", "direct",
+                 "-o", work / "absent" / "c.hsc")  # fmt: skip
+    refused(result, "output_invalid", work / "c.hsc")
+    assert not (work / "absent").exists()
+
+
+def test_folders_that_are_no_workspace_and_no_store(tmp_path):
+    (tmp_path / "s.toml").write_text(SCHEMA)
+    (tmp_path / "work").mkdir()
+    refused(campaign(tmp_path), "not_a_workspace", tmp_path / "c.hsc")
+    refused(run("estimate", "--store", tmp_path / "work"), "not_a_store", tmp_path / "c.hsc")
+    assert not list((tmp_path / "work").iterdir())
+    (tmp_path / "x").write_text("not ours")
+    for command in (["show", tmp_path / "x"], ["verify", tmp_path / "x", "--trust", tmp_path / "x"]):
+        refused(run(*command), "unknown_file", tmp_path / "c.hsc")
+
+
+def test_wrong_usage_is_one_line_too(tmp_path):
+    for arguments in (["nonsense"], ["campaign"], ["init"], ["show", "--no-such"], ["estimate", "--store"]):
+        refused(run(*arguments), "usage", tmp_path / "c.hsc")
+
+
+def test_the_same_through_the_console_script(tmp_path):
+    """A real process: no traceback from an interpreter that is ending either."""
+    (tmp_path / "pilot.csv").write_bytes(b"class,odor\ne,SECRET\xe9\n")
+    done = subprocess.run(
+        [Path(sys.executable).with_name("hearsay"), "schema", "pilot.csv", "--label", "class", "-o", "s.toml"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("not_utf8: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pilot.csv"]

@@ -1,0 +1,140 @@
+"""``verify --privacy``: the exact worst ratio from the file alone, beside what the campaign declares."""
+
+import json
+import time
+from fractions import Fraction
+
+import pytest
+from click.testing import CliRunner
+from support.publisher import Publisher
+
+from aggregator.cli.app import hearsay
+from aggregator.cli.documents import up
+from protocol import canonical, mechanisms
+from protocol.envelope import read_envelope
+from protocol.epsilon import PrivacyLoss
+
+
+def verify(tmp_path, raw, *options):
+    publisher = Publisher(now=int(time.time()))
+    (tmp_path / "t.hst").write_bytes(publisher.root())
+    (tmp_path / "c.hsc").write_bytes(raw)
+    arguments = ["verify", str(tmp_path / "c.hsc"), "--trust", str(tmp_path / "t.hst"), *options]
+    return CliRunner().invoke(hearsay, arguments)
+
+
+def campaign(**options):
+    return Publisher(now=int(time.time())).campaign(**options)
+
+
+@pytest.mark.parametrize("mechanism", ["direct", "oue"])
+@pytest.mark.parametrize("answers", [1, 2, 3])
+def test_ratios_are_exact_and_the_total_is_what_one_device_spends(tmp_path, mechanism, answers):
+    raw = campaign(mechanism=mechanism, answers=answers, epsilon_micro=1_500_000)
+    result = verify(tmp_path, raw, "--privacy", "--json")
+    assert result.exit_code == 0, result.output
+    sheet = json.loads(result.stdout)["privacy"]
+    sizes = [question["size"] for question in sheet["questions"]]
+    assert sizes == [2, 8, 4]
+    total = {}
+    for question, size in zip(sheet["questions"], sizes, strict=True):
+        made = mechanisms.from_micro(mechanism, 1_500_000 // answers, size)
+        assert Fraction(question["worst_ratio"]) == made.privacy_loss().ratio
+        stratum = question["stratum"]
+        total[stratum] = max(total.get(stratum, Fraction(1)), made.privacy_loss().ratio)
+    product = Fraction(1)
+    for ratio in total.values():
+        product *= ratio
+    assert Fraction(sheet["total"]["worst_ratio"]) == product
+    assert sheet["declared"]["epsilon_total"] == "1.5"
+    assert sheet["total"]["epsilon"] == float(PrivacyLoss(product)) <= 1.5
+    assert sheet["holds"] is True
+
+
+def test_the_worst_ratio_is_that_of_the_distributions(tmp_path):
+    result = verify(tmp_path, campaign(mechanism="oue"), "--privacy", "--json")
+    told = Fraction(json.loads(result.stdout)["privacy"]["questions"][2]["worst_ratio"])
+    made = mechanisms.from_micro("oue", 1_000_000, 4)
+    tables = [made.distribution(value) for value in range(4)]
+    assert told == max(a[answer] / b[answer] for a in tables for b in tables for answer in a)
+
+
+def test_the_table_shows_declared_and_spent(tmp_path):
+    result = verify(tmp_path, campaign(), "--privacy")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("verified: campaign 'mushrooms', version 1")
+    made = mechanisms.from_micro("direct", 1_000_000, 8)
+    assert any("cell odor" in line and str(made.privacy_loss().ratio) in line for line in lines)
+    assert lines[-2].startswith("total")
+    assert lines[-1] == "the campaign spends no more than it declares"
+
+
+def lying(answers=1, factor=2):
+    """A signed campaign whose integers are those of ``factor`` times the declared ε."""
+    raw = campaign(answers=answers)
+    questions = canonical.unpack(read_envelope(raw, "campaign").payload)["questions"]
+    for question in questions:
+        stated = question["mechanism"]["epsilon_micro"]
+        louder = mechanisms.from_micro("direct", stated * factor, question["size"]).to_dict()
+        question["mechanism"] = {**louder, "epsilon_micro": stated}
+    return campaign(answers=answers) if factor == 1 else resigned({"questions": questions}, answers)
+
+
+def resigned(changes, answers):
+    return Publisher(now=int(time.time())).campaign(changes, answers=answers)
+
+
+@pytest.mark.parametrize("options", [(), ("--privacy",), ("--privacy", "--json")])
+@pytest.mark.parametrize("answers", [1, 3])
+def test_a_campaign_that_lies_about_epsilon_is_refused_whatever_its_signature(tmp_path, options, answers):
+    result = verify(tmp_path, lying(answers), *options)
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("epsilon_understated: ")
+    if options == ("--privacy",):
+        assert result.stdout.endswith("IT SPENDS MORE THAN IT DECLARES\n")
+    elif options:
+        told = json.loads(result.stdout)
+        assert (told["verified"], told["reason"], told["privacy"]["holds"]) == (False, "epsilon_understated", False)
+        # Thirds of ε are rounded down to a millionth before they are doubled, so the sum is within 1e-5 of 2.
+        assert told["privacy"]["total"]["epsilon"] == pytest.approx(2.0, abs=1e-5)
+    else:
+        assert result.stdout == ""
+
+
+def test_show_tells_that_devices_refuse_it(tmp_path):
+    (tmp_path / "c.hsc").write_bytes(lying())
+    result = CliRunner().invoke(hearsay, ["show", str(tmp_path / "c.hsc")])
+    assert result.exit_code == 0
+    assert "REFUSED BY DEVICES  epsilon_understated" in result.stdout
+
+
+def test_only_campaigns_have_a_privacy_sheet(tmp_path):
+    publisher = Publisher(now=int(time.time()))
+    for raw in (publisher.model(), publisher.root()):
+        result = verify(tmp_path, raw, "--privacy")
+        assert result.exit_code == 1
+        assert result.stderr.startswith("not_a_campaign: ")
+
+
+def test_a_date_that_has_passed_is_refused(tmp_path):
+    old = Publisher(now=int(time.time()) - 100 * 86_400).campaign(lifetime=50 * 86_400)
+    result = verify(tmp_path, old)
+    assert (result.exit_code, result.stderr.split(":")[0]) == (1, "expired")
+
+
+def test_an_older_root_is_not_called_verified(tmp_path):
+    publisher = Publisher(now=int(time.time()))
+    (tmp_path / "old.hst").write_bytes(publisher.root(version=1))
+    (tmp_path / "new.hst").write_bytes(publisher.root(version=2))
+    run = CliRunner().invoke
+    forward = run(hearsay, ["verify", str(tmp_path / "new.hst"), "--trust", str(tmp_path / "old.hst")])
+    assert forward.stdout.startswith("verified: root 'workspace', version 2")
+    back = run(hearsay, ["verify", str(tmp_path / "old.hst"), "--trust", str(tmp_path / "new.hst")])
+    assert (back.exit_code, back.stderr.split(":")[0], back.stdout) == (1, "rollback", "")
+
+
+def test_epsilon_is_rounded_up_in_its_last_digit():
+    assert up(0.1234567890001) == "0.123456790"
+    assert up(0.5) == "0.500000000"

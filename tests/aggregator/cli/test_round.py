@@ -1,0 +1,222 @@
+"""The whole round by commands: a campaign, reports of honest devices, estimates, a signed model that scores."""
+
+import json
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from support.reports import batch, header, opened, report
+
+import aggregator
+from aggregator.cli.app import hearsay
+from edge_sdk.classifier import Classifier
+from protocol.envelope import read_envelope
+from protocol.model import parse_model
+
+PEOPLE = 900
+SCHEMA = """
+name = "mushrooms"
+[label]
+name = "class"
+classes = ["e", "p"]
+[[features]]
+name = "odor"
+kind = "categorical"
+values = ["a", "n", "f"]
+missing = "a"
+[[features]]
+name = "width"
+kind = "numeric"
+low = 0
+high = 10
+bins = 2
+"""
+
+
+def run(*arguments, status=0):
+    result = CliRunner().invoke(hearsay, [str(argument) for argument in arguments])
+    assert result.exit_code == status, result.output
+    return result
+
+
+def last_json(result):
+    return json.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def round_trip(tmp_path_factory):
+    """A finished round in a folder: c.hsc, a.hsr, b.hsr, store, m.hsm."""
+    work = tmp_path_factory.mktemp("round")
+    run("init", work / "work")
+    (work / "s.toml").write_text(SCHEMA)
+    run("campaign", work / "s.toml", "--workspace", work / "work", "--epsilon", "4", "--mechanism", "direct",
+        "--days", "3", "-o", work / "c.hsc")  # fmt: skip
+    campaign = opened((work / "c.hsc").read_bytes())
+    period = campaign.period_at(campaign.header.issued_at)
+    # Class e smells n and is narrow; class p smells f and is wide: inputs by question, as devices code them.
+    inputs = {None: (0, 1), 0: (1 * 2 + 0, 2 * 2 + 1), 1: (0 * 2 + 0, 1 * 2 + 1)}
+    records = []
+    for device in range(PEOPLE):
+        asked = campaign.questions[int.from_bytes(report(campaign, device, period=period)[14:16], "big")]
+        records.append(report(campaign, device, inputs[asked.feature][device % 3 == 0], period=period))
+    (work / "a.hsr").write_bytes(batch(campaign, records[:500]))
+    (work / "b.hsr").write_bytes(batch(campaign, records[500:])[:-7])
+    run("ingest", work / "c.hsc", work / "a.hsr", work / "b.hsr", "--store", work / "store",
+        "--workspace", work / "work")  # fmt: skip
+    run("publish", "--store", work / "store", "--workspace", work / "work", "-o", work / "m.hsm")
+    return work
+
+
+def test_the_model_has_learnt_what_devices_said(round_trip):
+    model = aggregator.Model.load(round_trip / "m.hsm", round_trip / "work" / "root.hst")
+    frame = pd.DataFrame({"odor": ["n", "f", None], "width": [1.0, 9.0, float("nan")], "class": ["e", "p", "e"]})
+    assert model.predict(frame).tolist() == ["e", "p", "e"]
+    assert model.accuracy(frame) == 1.0
+    assert model.predict_proba(frame)["e"].iloc[0] > 0.9
+    assert model.document is not None
+    assert model.document.campaign == opened((round_trip / "c.hsc").read_bytes()).id
+
+
+def test_a_device_computes_the_very_same_scores(round_trip):
+    path = round_trip / "m.hsm"
+    model = aggregator.Model.load(path, round_trip / "work" / "root.hst")
+    device = Classifier(parse_model(read_envelope(path.read_bytes(), "model").payload), clock=lambda: 0)
+    records = [
+        {"odor": odor, "width": width} for odor in ("a", "n", "f", None, "z") for width in (0, 4.99, 5, 12, None)
+    ]
+    frame = pd.DataFrame(records)
+    assert model.scores(frame).tolist() == [device.scores(record) for record in records]
+    assert model.predict(frame).tolist() == [device.predict(record) for record in records]
+
+
+def test_ingest_is_idempotent_and_says_what_it_did(round_trip):
+    before = run("estimate", "--store", round_trip / "store", "--json")
+    again = run("ingest", round_trip / "c.hsc", round_trip / "a.hsr", round_trip / "absent.hsr",
+                "--store", round_trip / "store", "--json")  # fmt: skip
+    summary = last_json(again)
+    assert (summary["files"], summary["files_repeated"], summary["accepted"]) == (2, 1, 0)
+    assert summary["unreadable"] == ["absent.hsr"]
+    assert again.stderr == "note: the campaign's signature was not checked; --trust or --workspace does\n"
+    assert run("estimate", "--store", round_trip / "store", "--json").stdout == before.stdout
+
+
+def test_estimates_in_three_forms_agree(round_trip):
+    store = round_trip / "store"
+    found = last_json(run("estimate", "--store", store, "--json"))
+    assert found["reports"] == sum(question["n"] for question in found["questions"]) > PEOPLE - 3
+    assert {"kind", "feature", "n", "counts", "estimates", "variances"} <= set(found["questions"][0])
+    (round_trip / "e.csv").write_text(run("estimate", "--store", store, "--csv").stdout)
+    frame = pd.read_csv(round_trip / "e.csv")
+    assert list(frame.columns) == ["question", "cell", "n", "estimate", "sd", "low", "high"]
+    assert frame["estimate"].tolist() == pytest.approx([x for q in found["questions"] for x in q["estimates"]])
+    pd.testing.assert_frame_equal(frame, aggregator.open_store(store).estimates())
+    table = run("estimate", "--store", store).stdout
+    assert all(cell in table for cell in frame["cell"])
+    usage = run("estimate", "--store", store, "--csv", "--json", status=2)
+    assert usage.stderr.startswith("usage: ")
+
+
+def test_the_card_says_how_the_model_was_made(round_trip):
+    card = parse_model(read_envelope((round_trip / "m.hsm").read_bytes(), "model").payload).card
+    assert (card["epsilon_total"], card["epsilon_per_answer"], card["postprocess"]) == ("4", "4", "simplex")
+    assert card["reports"] == last_json(run("estimate", "--store", round_trip / "store", "--json"))["reports"]
+    assert set(card["rejected"]) == {"truncated"}
+    assert card["mechanisms"] == ["direct"]
+    assert card["software"].startswith("hearsay ")
+
+
+def test_a_workspace_publishes_no_model_of_a_foreign_campaign(round_trip, tmp_path):
+    run("init", tmp_path / "other")
+    result = run("publish", "--store", round_trip / "store", "--workspace", tmp_path / "other", "-o",
+                 tmp_path / "m.hsm", status=1)  # fmt: skip
+    assert result.stderr.startswith("bad_signature: ")
+    assert not (tmp_path / "m.hsm").exists()
+    refused = run("ingest", round_trip / "c.hsc", round_trip / "a.hsr", "--store", tmp_path / "store",
+                  "--trust", tmp_path / "other" / "root.hst", status=1)  # fmt: skip
+    assert refused.stderr.startswith("bad_signature: ")
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_store_keeps_to_one_campaign(round_trip):
+    run("campaign", round_trip / "s.toml", "--workspace", round_trip / "work", "--epsilon", "1", "--mechanism", "oue",
+        "-o", round_trip / "c2.hsc")  # fmt: skip
+    result = run("ingest", round_trip / "c2.hsc", round_trip / "a.hsr", "--store", round_trip / "store", status=1)
+    assert result.stderr.startswith("other_campaign: ")
+
+
+def test_a_batch_that_is_too_small_is_neither_shown_nor_published(round_trip, tmp_path):
+    run("campaign", round_trip / "s.toml", "--workspace", round_trip / "work", "--epsilon", "1", "--mechanism",
+        "direct", "--min-batch-size", "5", "-o", tmp_path / "c.hsc")  # fmt: skip
+    campaign = opened((tmp_path / "c.hsc").read_bytes())
+    period = campaign.period_at(campaign.header.issued_at)
+    (tmp_path / "a.hsr").write_bytes(batch(campaign, [report(campaign, n, period=period) for n in range(4)]))
+    run("ingest", tmp_path / "c.hsc", tmp_path / "a.hsr", "--store", tmp_path / "store")
+    for command in (["estimate", "--json"], ["publish", "--workspace", round_trip / "work", "-o", tmp_path / "m.hsm"]):
+        result = run(*command, "--store", tmp_path / "store", status=1)
+        assert result.stderr.startswith("batch_too_small: ")
+    assert not (tmp_path / "m.hsm").exists()
+
+
+def test_an_empty_store_shows_what_was_set_aside(round_trip, tmp_path):
+    (tmp_path / "x.hsr").write_bytes(b"no batch")
+    run("ingest", round_trip / "c.hsc", tmp_path / "x.hsr", "--store", tmp_path / "store")
+    found = last_json(run("estimate", "--store", tmp_path / "store", "--json"))
+    assert (found["reports"], found["rejected"]) == (0, {"invalid_message": 1})
+    assert all(value is None for value in found["questions"][0]["variances"])
+    assert "set aside: invalid_message" in run("estimate", "--store", tmp_path / "store").stdout
+
+
+@pytest.mark.parametrize("name", ["c.hsc", "m.hsm", "a.hsr", "b.hsr", "work/root.hst"])
+def test_show_says_that_nothing_is_verified(round_trip, name):
+    text = run("show", round_trip / name).stdout
+    assert text.startswith("UNVERIFIED ")
+    found = last_json(run("show", round_trip / name, "--json"))
+    assert found["verified"] is False
+    assert found["kind"] == {"c.hsc": "campaign", "m.hsm": "model", "work/root.hst": "root"}.get(name, "reports")
+
+
+def test_show_tells_whole_batches_from_cut_ones(round_trip):
+    whole = last_json(run("show", round_trip / "a.hsr", "--json"))
+    assert (whole["reports"], whole["damaged_bytes"]) == (500, 0)
+    assert [entry["proven"] for entry in whole["batches"]] == [True]
+    cut = last_json(run("show", round_trip / "b.hsr", "--json"))
+    assert cut["batches"][0]["proven"] is False
+    assert cut["damaged_bytes"] > 0
+    assert cut["batches"][0]["campaign"] == header(opened((round_trip / "c.hsc").read_bytes())).campaign.hex()
+
+
+@pytest.mark.parametrize("name", ["c.hsc", "m.hsm", "work/root.hst"])
+def test_verify_accepts_what_the_workspace_signed_and_nothing_else(round_trip, tmp_path, name):
+    path = round_trip / name
+    assert run("verify", path, "--trust", round_trip / "work" / "root.hst").stdout.startswith("verified: ")
+    found = last_json(run("verify", path, "--trust", round_trip / "work" / "root.hst", "--json"))
+    assert (found["verified"], found["version"]) == (True, 1)
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    (tmp_path / "flipped").write_bytes(raw)
+    result = run("verify", tmp_path / "flipped", "--trust", round_trip / "work" / "root.hst", status=1)
+    assert result.stderr.startswith("bad_signature: ")
+    assert result.stdout == ""
+
+
+def test_versions_rise_and_models_name_their_predecessor(round_trip, tmp_path):
+    first = parse_model(read_envelope((round_trip / "m.hsm").read_bytes(), "model").payload)
+    run("publish", "--store", round_trip / "store", "--workspace", round_trip / "work", "-o", tmp_path / "m.hsm",
+        "--postprocess", "paper")  # fmt: skip
+    shown = last_json(run("show", tmp_path / "m.hsm", "--json"))
+    assert shown["payload"]["version"] == first.header.version + 1
+    assert shown["payload"]["previous"] == last_json(run("show", round_trip / "m.hsm", "--json"))["payload_sha256"]
+    assert shown["payload"]["statistics_id"] == first.statistics_id.hex()
+    assert shown["payload"]["card"]["postprocess"] == "paper"
+
+
+def test_a_total_above_twenty_is_made_with_a_warning(round_trip, tmp_path):
+    options = ["--workspace", round_trip / "work", "--mechanism", "direct", "--answers", "all", "--name", "loud"]
+    loud = run(
+        "campaign", round_trip / "s.toml", *options, "--epsilon", "20.000001", "-o", tmp_path / "c.hsc", "--json"
+    )
+    assert loud.stderr.startswith("warning: ")
+    made = last_json(loud)
+    assert (made["epsilon_total"], made["epsilon_per_answer"]) == ("20.000001", "6.666667")
+    quiet = run("campaign", round_trip / "s.toml", *options, "--epsilon", "20", "-o", tmp_path / "d.hsc")
+    assert quiet.stderr == ""

@@ -1,0 +1,204 @@
+"""Scoring whole frames agrees, to the last bit, with coding and adding up record by record."""
+
+import datetime as dt
+import decimal
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from support.publisher import DAY, NOW, Publisher
+
+from aggregator.models.baselines import fit_majority, fit_plain
+from aggregator.models.encoding import MISSING, feature_codes, known_codes, label_codes, report_codes, thresholds
+from aggregator.models.scoring import Model
+from protocol.errors import DocumentError, InputError
+from protocol.features import Categorical, Numeric
+from protocol.schema import Label, build_schema
+
+SCHEMA = build_schema(
+    Label("label", ["e", "p", "1"], substitute=1),
+    [
+        Categorical("odor", ["a", "n", "1", "true"]),
+        Categorical("cap", ["x", "2"], unlisted="other", substitute=0),
+        Numeric("width", "-0.3", "1e2", [-60000, -3, 0, 1, 65536], substitute=5),
+    ],
+)
+cells = st.one_of(
+    st.none(),
+    st.sampled_from(["a", "n", "x", "1", "2", "true", "", "0.5"]),
+    st.integers(-5, 120),
+    st.integers(-(2**70), 2**70),
+    st.booleans(),
+    st.floats(allow_nan=False),
+    st.sampled_from([decimal.Decimal("50.1"), b"a", (1, 2), [1], dt.date(2020, 1, 1), np.int64(1), np.str_("a")]),
+)
+
+
+def model_of(schema, seed=0):
+    rng = np.random.default_rng(seed)
+    tables = [np.log(rng.dirichlet(np.ones(f.size), len(schema.label.classes))).T for f in schema.features]
+    return Model(schema, np.log(rng.dirichlet(np.ones(len(schema.label.classes)))), tables)
+
+
+def score(model, record):
+    """The plain loop that a device runs."""
+    total = model.log_prior.tolist()
+    for feature, table in zip(model.schema.features, model.log_likelihood, strict=True):
+        code = feature.known_code(record[feature.name])
+        if code is not None:
+            total = [a + b for a, b in zip(total, table[code].tolist(), strict=True)]
+    return total
+
+
+@given(st.lists(st.tuples(cells, cells, cells), min_size=1, max_size=20))
+def test_any_cells_score_as_on_a_device(rows):
+    names = [feature.name for feature in SCHEMA.features]
+    records = [dict(zip(names, row, strict=True)) for row in rows]
+    frame = pd.DataFrame({name: pd.Series([record[name] for record in records], dtype=object) for name in names})
+    model = model_of(SCHEMA)
+    expected = [score(model, record) for record in records]
+    assert model.scores(frame).tolist() == expected
+    assert model.predict(frame).tolist() == [SCHEMA.label.classes[int(np.argmax(row))] for row in expected]
+
+
+edges = st.lists(st.integers(-65535, 65536), min_size=1, max_size=6, unique=True).map(sorted)
+bounds = st.decimals(-1000, 1000, places=3, allow_nan=False)
+
+
+@given(bounds, bounds, edges, st.data())
+@example(decimal.Decimal("-0.3"), decimal.Decimal("0.1"), [-65535, 0, 1, 65536], None)
+def test_thresholds_are_the_first_floats_of_their_bins(low, high, cuts, data):
+    if low == high:
+        high += 1
+    low, high = sorted((low, high))
+    feature = Numeric("x", str(low), str(high), cuts)
+    found = thresholds(feature)
+    for index, threshold in enumerate(found):
+        assert feature.known_code(float(threshold)) >= index + 1
+        assert feature.known_code(math.nextafter(float(threshold), -math.inf)) <= index
+    near = [f(float(t)) for t in found for f in (lambda t: t, lambda t: math.nextafter(t, -1e9), lambda t: t * 1.0001)]
+    free = [] if data is None else data.draw(st.lists(st.floats(-1e4, 1e4), max_size=20))
+    column = pd.Series([*near, *free, math.nan, math.inf, -math.inf], dtype=float)
+    expected = [MISSING if (code := feature.known_code(x)) is None else code for x in column.tolist()]
+    assert feature_codes(column, feature).tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint64", "float32", "bool", "Int64", "Float64", "str", "category"])
+def test_every_kind_of_column_is_coded_as_its_cells(dtype):
+    column = pd.Series([0, 1, 50, 100, 127]).astype(dtype)
+    for feature in SCHEMA.features:
+        expected = [feature.known_code(cell) for cell in column.astype(object).tolist()]
+        assert feature_codes(column, feature).tolist() == [MISSING if c is None else c for c in expected]
+
+
+def test_integers_that_no_float_holds_are_coded_exactly():
+    feature = Numeric("x", "0", str(2**60), [32767])  # the edge is reached at an integer that is no float
+    start = next(x for x in range(2**60 * 3 // 4 - 2**44, 2**60, 2**40) if feature.known_code(x) == 1)
+    low, high = start - 2**40, start
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if feature.known_code(middle) == 1 else (middle, high)
+    column = pd.Series([low, high], dtype="int64")
+    assert feature_codes(column, feature).tolist() == [0, 1]
+
+
+def test_an_absent_column_is_missing_and_none_at_all_is_a_mistake():
+    model = model_of(SCHEMA)
+    alone = model.scores(pd.DataFrame({"odor": ["n"]}))
+    full = model.scores(pd.DataFrame({"odor": ["n"], "cap": [None], "width": [math.nan]}))
+    assert alone.tolist() == full.tolist()
+    with pytest.raises(InputError) as refused:
+        model.predict(pd.DataFrame({"oder": ["n"]}))
+    assert refused.value.reason == "columns_missing"
+
+
+def test_probabilities_sum_to_one_and_keep_the_index():
+    frame = pd.DataFrame({"odor": ["n", "a", None]}, index=[7, 3, 5])
+    proba = model_of(SCHEMA).predict_proba(frame)
+    assert list(proba.columns) == ["e", "p", "1"]
+    assert proba.index.tolist() == [7, 3, 5]
+    np.testing.assert_allclose(proba.sum(axis=1), 1)
+    assert model_of(SCHEMA).predict(frame).index.tolist() == [7, 3, 5]
+
+
+def test_accuracy_leaves_out_rows_without_a_known_label():
+    model = fit_majority(pd.DataFrame({"odor": ["a"] * 3, "label": ["e"] * 3}), SCHEMA)
+    frame = pd.DataFrame({"odor": ["a"] * 4, "label": ["e", "p", None, "unheard of"]})
+    assert model.accuracy(frame) == 0.5
+    for broken, reason in ((frame.drop(columns="label"), "label_missing"), (frame.iloc[2:], "no_labels")):
+        with pytest.raises(InputError) as refused:
+            model.accuracy(broken)
+        assert refused.value.reason == reason
+
+
+def test_labels_match_as_text():
+    frame = pd.DataFrame({"label": ["e", 1, "1", 1.0, None, "z"]})
+    assert label_codes(frame, SCHEMA.label).tolist() == [0, 2, 2, MISSING, MISSING, MISSING]
+    assert label_codes(frame, SCHEMA.label, substitute=True).tolist() == [0, 2, 2, 1, 1, 1]
+
+
+@given(st.lists(st.tuples(cells, cells, cells), min_size=1, max_size=10))
+def test_report_codes_are_those_of_the_schema(rows):
+    names = [feature.name for feature in SCHEMA.features]
+    frame = pd.DataFrame({name: pd.Series([row[i] for row in rows], dtype=object) for i, name in enumerate(names)})
+    expected = [list(SCHEMA.codes(dict(zip(names, row, strict=True)))) for row in rows]
+    assert report_codes(frame, SCHEMA).tolist() == expected
+
+
+def test_refused_values_are_refused_without_being_named():
+    strict = build_schema(Label("label", ["e", "p"], unlisted="refuse"), [Categorical("odor", ["a"], "refuse")])
+    frame = pd.DataFrame({"odor": ["a", None], "label": ["e", None]})
+    assert report_codes(frame, strict).tolist() == [[0], [1]]
+    assert label_codes(frame, strict.label, substitute=True).tolist() == [0, 0]
+    bad = pd.DataFrame({"odor": ["SECRET"], "label": ["SECRET"]})
+    for refusing in (lambda: report_codes(bad, strict), lambda: label_codes(bad, strict.label, substitute=True)):
+        with pytest.raises(InputError) as refused:
+            refusing()
+        assert refused.value.reason == "value_refused"
+        assert "SECRET" not in str(refused.value)
+    assert known_codes(bad, strict).tolist() == [[MISSING]]
+
+
+def test_the_plain_fit_counts_and_adds_one():
+    schema = build_schema(Label("label", ["e", "p"]), [Categorical("odor", ["a", "n"])])
+    frame = pd.DataFrame({"odor": ["a", "a", "n", None], "label": ["e", "e", "p", "p"]})
+    model = fit_plain(frame, schema)
+    np.testing.assert_allclose(np.exp(model.log_prior), [3 / 6, 3 / 6])
+    np.testing.assert_allclose(np.exp(model.log_likelihood[0]), [[3 / 5, 1 / 5], [1 / 5, 2 / 5], [1 / 5, 2 / 5]])
+    assert model.predict(frame).tolist() == ["e", "e", "p", "e"]
+
+
+def test_the_majority_is_named_whatever_the_features():
+    frame = pd.DataFrame({"odor": ["a", "n", "n"], "label": ["p", "p", "e"]})
+    model = fit_majority(frame, SCHEMA)
+    assert model.predict(frame).tolist() == ["p"] * 3
+    assert model.accuracy(frame) == pytest.approx(2 / 3)
+
+
+def test_a_signed_model_is_loaded_only_if_it_may_be_believed(tmp_path):
+    publisher = Publisher()
+    (tmp_path / "m.hsm").write_bytes(publisher.model(lifetime=10 * DAY))
+    (tmp_path / "t.hst").write_bytes(publisher.root())
+    model = Model.load(tmp_path / "m.hsm", tmp_path / "t.hst", clock=lambda: NOW)
+    assert Model.load(tmp_path / "m.hsm", publisher.root(), clock=lambda: NOW).classes == model.classes
+    frame = pd.DataFrame({"odor": ["n", "f"], "width": [1.0, 2.0]})
+    assert model.predict(frame).tolist() == ["e", "p"]
+    assert model.log_prior.tolist() == [float(np.float32(math.log(0.5)))] * 2
+
+    def reason(path=tmp_path / "m.hsm", trust=tmp_path / "t.hst", now=NOW):
+        with pytest.raises((DocumentError, InputError)) as refused:
+            Model.load(path, trust, clock=lambda: now)
+        return refused.value.reason
+
+    assert reason(now=NOW + 10 * DAY) == "expired"
+    assert reason(path=tmp_path / "absent") == "file_not_found"
+    assert reason(path=tmp_path / "t.hst") == "wrong_role"
+    (tmp_path / "other.hsm").write_bytes(publisher.sign("campaign", publisher.campaign_payload()))
+    assert reason(path=tmp_path / "other.hsm") == "wrong_role"
+    raw = bytearray(publisher.model())
+    raw[-1] ^= 1
+    (tmp_path / "flipped.hsm").write_bytes(raw)
+    assert reason(path=tmp_path / "flipped.hsm") == "bad_signature"

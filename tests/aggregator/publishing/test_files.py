@@ -1,0 +1,81 @@
+"""Output files are there in full or not at all."""
+
+import os
+import stat
+
+import pytest
+
+from aggregator.publishing import files
+from aggregator.publishing.files import read_file, write_output
+from protocol.errors import HearsayError
+
+
+def names(folder):
+    return [path.name for path in folder.iterdir()]
+
+
+def reason_of(function, *arguments, **options):
+    with pytest.raises(HearsayError) as refused:
+        function(*arguments, **options)
+    return refused.value.reason
+
+
+def test_a_file_is_written_with_its_mode_and_nothing_else_is_left(tmp_path):
+    write_output(tmp_path / "a", b"data", mode=0o600)
+    assert (tmp_path / "a").read_bytes() == b"data"
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o600
+    assert names(tmp_path) == ["a"]
+
+
+def test_an_existing_file_is_replaced_only_by_force(tmp_path):
+    write_output(tmp_path / "a", b"old")
+    assert reason_of(write_output, tmp_path / "a", b"new") == "output_exists"
+    assert (tmp_path / "a").read_bytes() == b"old"
+    write_output(tmp_path / "a", b"new", force=True)
+    assert (tmp_path / "a").read_bytes() == b"new"
+
+
+def test_a_file_that_appears_meanwhile_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "check_output", lambda *_, **__: (tmp_path / "a").write_bytes(b"theirs"))
+    assert reason_of(write_output, tmp_path / "a", b"ours") == "output_exists"
+    assert (tmp_path / "a").read_bytes() == b"theirs"
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_folder_and_a_missing_folder_are_refused(tmp_path):
+    assert reason_of(write_output, tmp_path, b"") == "output_invalid"
+    assert reason_of(write_output, tmp_path / "b" / "a", b"") == "output_invalid"
+
+
+@pytest.mark.parametrize("step", ["fsync", "fchmod", "link", "replace"])
+@pytest.mark.parametrize("force", [False, True])
+def test_a_failing_disk_leaves_the_old_content(tmp_path, monkeypatch, step, force):
+    if force:
+        (tmp_path / "a").write_bytes(b"old")
+
+    def fail(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    if step == "replace":
+        monkeypatch.setattr(files.Path, "replace", fail)
+        monkeypatch.setattr(os, "link", fail)
+    elif step == "link":
+        monkeypatch.setattr(os, "link", fail)
+    else:
+        monkeypatch.setattr(os, step, fail)
+    if step == "link":  # a file system without hard links is no failure
+        write_output(tmp_path / "a", b"new", force=force)
+        assert (tmp_path / "a").read_bytes() == b"new"
+        return
+    assert reason_of(write_output, tmp_path / "a", b"new", force=force) == "io_failed"
+    assert names(tmp_path) == (["a"] if force else [])
+    if force:
+        assert (tmp_path / "a").read_bytes() == b"old"
+
+
+def test_reading_is_bounded(tmp_path):
+    (tmp_path / "a").write_bytes(b"12345")
+    assert read_file(tmp_path / "a", 5) == b"12345"
+    assert reason_of(read_file, tmp_path / "a", 4) == "too_large"
+    assert reason_of(read_file, tmp_path / "absent", 4) == "file_not_found"
+    assert reason_of(read_file, tmp_path, 4) == "unreadable"

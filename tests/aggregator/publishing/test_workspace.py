@@ -1,0 +1,222 @@
+"""A workspace: all or nothing, keys for its owner alone, versions that are used up before they leave."""
+
+import json
+import stat
+import threading
+
+import pytest
+from support.publisher import NOW, Publisher, key, small_schema
+
+from aggregator.publishing import workspace as rooms
+from aggregator.publishing.campaigns import Terms, build_campaign, parse_duration, publish_campaign
+from aggregator.publishing.workspace import create_workspace, open_workspace, signed_campaign
+from protocol import campaign, canonical, trust
+from protocol.document import DAY_SECONDS
+from protocol.envelope import read_envelope
+from protocol.epsilon import MICRO
+from protocol.errors import DocumentError, HearsayError, InputError, StorageError
+
+TERMS = Terms("mushrooms", MICRO, "direct")
+
+
+def entropy(size):
+    """The same seed every time; one key for all three roles is enough here."""
+    return bytes(size)
+
+
+def make(path, **options):
+    return create_workspace(path, **{"name": "workspace", "now": NOW, **options})
+
+
+def reason_of(function, *arguments, **options):
+    with pytest.raises(HearsayError) as refused:
+        function(*arguments, **options)
+    return refused.value.reason
+
+
+def publish(workspace, now=NOW, **changes):
+    return publish_campaign(workspace, small_schema(), TERMS._replace(**changes), now)
+
+
+def header_of(raw):
+    return campaign.parse_campaign(read_envelope(raw, "campaign").payload).header
+
+
+def test_keys_are_for_their_owner_alone(tmp_path):
+    made = make(tmp_path / "work")
+    assert stat.S_IMODE((made.path / "keys").stat().st_mode) == 0o700
+    for role in ("root", "campaign", "model"):
+        assert stat.S_IMODE((made.path / "keys" / f"{role}.key").stat().st_mode) == 0o600
+    keys = [next(iter(role.keys)) for role in made.root.roles.values()]
+    assert len(set(keys)) == 3
+    assert trust.pin((made.path / "root.hst").read_bytes(), NOW).root == made.root
+
+
+def test_the_same_entropy_makes_the_same_root(tmp_path):
+    a, b = (make(tmp_path / name, entropy=entropy) for name in "ab")
+    assert a.root_bytes == b.root_bytes
+
+
+@pytest.mark.parametrize("kind", ["workspace", "folder", "file", "link"])
+def test_what_exists_is_never_touched(tmp_path, kind):
+    path = tmp_path / "work"
+    if kind == "workspace":
+        make(path)
+    elif kind == "folder":
+        path.mkdir()
+        (path / "notes").write_text("mine")
+    elif kind == "file":
+        path.write_text("mine")
+    else:
+        path.symlink_to(tmp_path / "nowhere")
+    before = sorted((str(p), p.is_file() and p.read_bytes()) for p in tmp_path.rglob("*"))
+    assert reason_of(make, path) == "workspace_exists"
+    assert sorted((str(p), p.is_file() and p.read_bytes()) for p in tmp_path.rglob("*")) == before
+
+
+def test_an_empty_folder_may_become_one(tmp_path):
+    (tmp_path / "work").mkdir()
+    assert make(tmp_path / "work").history() == []
+
+
+def test_a_failure_while_making_one_leaves_nothing(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise StorageError("io_failed", "the disk is full")
+
+    monkeypatch.setattr(rooms, "_history_bytes", fail)
+    assert reason_of(make, tmp_path / "work") == "io_failed"
+    assert list(tmp_path.iterdir()) == []
+    assert reason_of(make, tmp_path / "absent" / "work") == "io_failed"
+
+
+def test_a_name_has_to_print(tmp_path):
+    for name in ("", "two\nlines", "x" * 2000):
+        assert reason_of(make, tmp_path / "work", name=name) == "name_invalid"
+
+
+def test_versions_rise_per_name_and_survive_reopening(tmp_path):
+    first = make(tmp_path / "work")
+    assert header_of(publish(first)).version == 1
+    again = open_workspace(tmp_path / "work")
+    assert header_of(publish(again)).version == 2
+    assert header_of(publish(again, name="other")).version == 1
+    latest = again.latest("campaign", "mushrooms")
+    assert latest is not None
+    assert latest.version == 2
+    assert again.latest("model", "mushrooms") is None
+    assert len(list((tmp_path / "work" / "published").iterdir())) == 3
+
+
+def test_two_publishers_at_once_never_share_a_version(tmp_path):
+    make(tmp_path / "work")
+    threads = [threading.Thread(target=lambda: publish(open_workspace(tmp_path / "work"))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    versions = [item.version for item in open_workspace(tmp_path / "work").history()]
+    assert versions == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_document_that_devices_would_refuse_uses_up_no_version(tmp_path):
+    made = make(tmp_path / "work", lifetime_seconds=10 * DAY_SECONDS)
+    assert reason_of(publish, made, now=NOW + 10 * DAY_SECONDS) == "expired"
+    assert reason_of(publish, made, mechanism="nonsense") == "mechanism_unknown"
+    assert made.history() == []
+    assert header_of(publish(made)).version == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("root.hst", b"", "workspace_damaged"),
+        ("history.json", b"{", "workspace_damaged"),
+        ("history.json", b"[]", "workspace_damaged"),
+        ("history.json", b'{"format": 1, "documents": [{"role": "campaign"}]}', "workspace_damaged"),
+        ("history.json", b'{"format": 2, "documents": []}', "workspace_newer"),
+        ("keys/campaign.key", b"", "workspace_damaged"),
+        ("keys/campaign.key", canonical.pack({"hearsay_key": 2, "role": "campaign"}), "workspace_newer"),
+        ("keys/campaign.key", canonical.pack({"hearsay_key": 1, "role": "campaign", "seed": b"short"}),
+         "workspace_damaged"),
+        ("keys/campaign.key", canonical.pack({"hearsay_key": 1, "role": "model", "seed": bytes(32)}),
+         "workspace_damaged"),
+        ("keys/campaign.key", canonical.pack({"hearsay_key": 1, "role": "campaign", "seed": bytes(32)}),
+         "workspace_damaged"),
+    ],
+)  # fmt: skip
+def test_damage_is_told_and_nothing_is_signed(tmp_path, file, content, reason):
+    make(tmp_path / "work")
+    (tmp_path / "work" / file).write_bytes(content)
+    assert reason_of(lambda: publish(open_workspace(tmp_path / "work"))) == reason
+    assert list((tmp_path / "work" / "published").iterdir()) == []
+
+
+def test_a_lost_history_is_not_a_new_beginning(tmp_path):
+    """Starting again at version 1 would make two documents of one version."""
+    made = make(tmp_path / "work")
+    publish(made)
+    (tmp_path / "work" / "history.json").unlink()
+    assert reason_of(publish, made) == "workspace_damaged"
+
+
+def test_a_crash_before_the_record_uses_up_no_version(tmp_path, monkeypatch):
+    made = make(tmp_path / "work")
+
+    def crash(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as during:
+        during.setattr(rooms.Workspace, "_record", crash)
+        with pytest.raises(KeyboardInterrupt):
+            publish(made)
+    assert made.history() == []
+    assert header_of(publish(made, now=NOW + 1)).version == 1
+
+
+def test_other_folders_are_no_workspace(tmp_path):
+    assert reason_of(open_workspace, tmp_path) == "not_a_workspace"
+    assert reason_of(open_workspace, tmp_path / "absent") == "not_a_workspace"
+
+
+def test_a_campaign_counts_as_signed_whatever_its_dates():
+    publisher = Publisher()
+    raw = publisher.campaign(lifetime=2 * DAY_SECONDS)
+    assert signed_campaign(publisher.root(lifetime=2 * DAY_SECONDS), raw).header.name == "mushrooms"
+
+
+def test_a_campaign_that_is_not_signed_is_not_parsed():
+    publisher = Publisher()
+    forged = publisher.sign("campaign", b"\xc1 no payload at all", key(9))
+    with pytest.raises(DocumentError) as refused:
+        signed_campaign(publisher.root(), forged)
+    assert refused.value.reason == "bad_signature"
+    unknown = publisher.campaign({"crit": ["later"]})
+    assert reason_of(signed_campaign, publisher.root(), unknown) == "unknown_crit"
+
+
+def test_terms_become_the_campaign():
+    terms = TERMS._replace(epsilon_micro=3 * MICRO, answers=2, period_seconds=3600, purpose="why", contact="who")
+    made = campaign.parse_campaign(build_campaign(small_schema(), terms, 7, NOW))
+    assert (made.header.version, made.answers, made.epsilon_per_answer_micro) == (7, 2, 1_500_000)
+    assert (made.time_precision, made.purpose, made.contact) == (3600, "why", "who")
+    assert made.header.expires - made.header.not_before == terms.lifetime_seconds
+    assert made.fit == {"family": "discrete", "postprocess": "simplex"}
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("1", 1), ("90m", 5400), ("12h", 43200), ("1d", 86400), ("2w", 1209600)])
+def test_durations(text, seconds):
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "d", "0", "0d", "-1", "1.5h", "1 d", "١", "1y", "99999999999"])
+def test_durations_that_are_none(text):
+    with pytest.raises(InputError):
+        parse_duration(text)
+
+
+def test_the_history_is_readable(tmp_path):
+    made = make(tmp_path / "work")
+    raw = publish(made, name="pilzé")
+    (entry,) = json.loads((tmp_path / "work" / "history.json").read_text())["documents"]
+    assert (entry["role"], entry["name"], entry["version"], entry["issued_at"]) == ("campaign", "pilzé", 1, NOW)
+    assert (tmp_path / "work" / "published" / f"{entry['digest']}.hsc").read_bytes() == raw

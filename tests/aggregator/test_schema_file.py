@@ -1,0 +1,144 @@
+"""Schema files: what they say is what devices code, and a draft can be read back."""
+
+import tomllib
+from decimal import Decimal
+from fractions import Fraction
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aggregator.schema_draft import draft_schema, outward
+from aggregator.schema_file import equal_width_edges, parse_schema_text
+from protocol.errors import InputError
+from protocol.features import Numeric
+
+HEAD = 'name = "s"\n[label]\nname = "y"\nclasses = ["e", "p", 3, true]\nsubstitute = 3\nunlisted = "refuse"\n'
+
+
+def feature(text):
+    return parse_schema_text(f"{HEAD}[[features]]\nname = 'x'\n{text}").schema.features[0]
+
+
+def test_a_label_as_stated():
+    label = parse_schema_text(f"{HEAD}[[features]]\nname='x'\nkind='categorical'\nvalues=['a']").schema.label
+    assert (label.name, label.classes, label.substitute, label.unlisted) == ("y", ("e", "p", "3", "true"), 2, "refuse")
+
+
+@pytest.mark.parametrize(
+    ("text", "substitute", "unlisted", "size"),
+    [
+        ("", None, "missing", 3),
+        ('missing = "code"', None, "missing", 3),
+        ('missing = "b"', 1, "missing", 2),
+        ('missing = "b"\nunlisted = "other"', 1, "other", 3),
+        ('unlisted = "refuse"', None, "refuse", 3),
+    ],
+)
+def test_categories_as_stated(text, substitute, unlisted, size):
+    made = feature(f"kind = 'categorical'\nvalues = ['a', 'b']\n{text}")
+    assert made.labels()[:2] == ["a", "b"]
+    assert (made.substitute, made.unlisted, made.size) == (substitute, unlisted, size)
+
+
+def test_numbers_as_stated():
+    made = feature("kind = 'numeric'\nlow = -1.10\nhigh = '1.1'\nedges = [-0.55, 0, '0.55']\nsubstitute = 1.1")
+    assert (made.low, made.high, made.edges, made.substitute) == ("-1.10", "1.1", (-32768, 0, 32768), 65536)
+    assert feature("kind = 'numeric'\nlow = 0\nhigh = 8\nbins = 4").edges == (-32768, 0, 32768)
+    assert feature("kind = 'numeric'\nlow = 0\nhigh = 8\nbins = 4").substitute == 0
+
+
+decimals = st.decimals(-10_000, 10_000, places=4, allow_nan=False)
+
+
+@given(decimals, decimals, st.integers(2, 40))
+def test_edges_of_equal_width_are_exact(low, high, bins):
+    if low == high:
+        high += 1
+    low, high = sorted((low, high))
+    edges = equal_width_edges("x", str(low), str(high), bins)
+    start, span = Fraction(low), Fraction(high) - Fraction(low)
+    assert edges == [round(Fraction(j, bins) * 2 * 65536) - 65536 for j in range(1, bins)]
+    made = Numeric("x", str(low), str(high), edges)
+    for j in range(1, bins):
+        assert made.known_code(float(start + j * span / bins)) == j  # an edge belongs to the bin above it
+
+
+@given(decimals, decimals)
+def test_bounds_are_rounded_outward_by_little(least, most):
+    if least == most:
+        most += 1
+    least, most = sorted((least, most))
+    low, high = map(Decimal, outward(least, most))
+    span = most - least
+    assert low <= least
+    assert most <= high
+    assert high - low <= span * Decimal("1.2")
+
+
+def draft(rows, label="y", **options):
+    columns = list(rows)
+    return draft_schema(pd.DataFrame(rows, columns=columns, dtype=object), label, name="pilot", **options)
+
+
+def test_a_draft_decides_by_the_pilot():
+    n = 40
+    text = draft(
+        {
+            "y": ["e", "p"] * 20,
+            "never_missing": ["a", "b", "b", "b"] * 10,
+            "missing": ["a", "?", "b", ""] * 10,
+            "few_integers": ["2", "10", "1", "10"] * 10,
+            "many_integers": [str(i) for i in range(n)],
+            "few_decimals": ["0.5", "1.5"] * 20,
+            "mixed": ["1", "x"] * 20,
+        }
+    )
+    features = {item["name"]: item for item in tomllib.loads(text)["features"]}
+    assert features["never_missing"]["missing"] == "b"
+    assert features["missing"]["missing"] == "code"
+    assert features["missing"]["values"] == ["a", "b"]
+    assert features["few_integers"]["values"] == ["1", "2", "10"]
+    assert (features["many_integers"]["low"], features["many_integers"]["high"]) == ("0", "39")
+    assert features["many_integers"]["bins"] == 4
+    assert features["few_decimals"]["kind"] == "numeric"
+    assert features["mixed"]["kind"] == "categorical"
+    assert text.count("bounds must be public knowledge") == 2
+    assert text.startswith("#")
+
+
+def test_options_of_a_draft():
+    rows = {"y": ["e", "p", "p"], "x": ["1", "2", "-"], "z": ["5", "6", "7"]}
+    text = draft(rows, max_values=1, bins=7, missing=("-",), drop=("z",))
+    (only,) = tomllib.loads(text)["features"]
+    assert (only["name"], only["kind"], only["bins"]) == ("x", "numeric", 7)
+    assert tomllib.loads(text)["label"]["substitute"] == "p"
+
+
+texts = (
+    st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
+    .map(str.strip)
+    .filter(lambda text: text.isprintable() and text not in ("", "?"))
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["e", "p"]), texts, texts), min_size=2, max_size=30), texts)
+def test_a_draft_says_what_the_pilot_holds_in_any_script(rows, name):
+    """Quotes, backslashes, any alphabet: the draft reads back, and every pilot value has a code."""
+    rows = [("e", "a", "1"), ("p", "b", "2"), *rows]
+    frame = pd.DataFrame(rows, columns=["the label", f"{name} 1", f"{name} 2"], dtype=object)
+    schema = parse_schema_text(draft_schema(frame, "the label", name=name)).schema
+    assert [feature.name for feature in schema.features] == [f"{name} 1", f"{name} 2"]
+    for made, column in zip(schema.features, ("1", "2"), strict=True):
+        for cell in frame[f"{name} {column}"]:
+            value = float(cell) if made.kind == "numeric" else cell
+            assert made.known_code(value) is not None
+        assert made.code(None) == made.missing_code
+
+
+def test_a_draft_that_no_campaign_would_take_is_refused():
+    wide = {"y": [str(i % 256) for i in range(512)], "x": [str(i) for i in range(512)]}
+    with pytest.raises(InputError) as refused:
+        draft(wide, bins=300)
+    assert refused.value.reason == "schema_invalid"

@@ -1,0 +1,85 @@
+"""CSV files become frames of text, frames of text become what devices hold."""
+
+import gzip
+import math
+import traceback
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aggregator.tables import check_label, read_table, typed
+from protocol.errors import InputError
+from protocol.features import Categorical, Numeric
+from protocol.schema import Label, build_schema
+
+SCHEMA = build_schema(Label("label", ["e", "p"]), [Categorical("odor", ["a", "1"]), Numeric("width", "0", "10", [0])])
+
+
+def write(tmp_path, text, name="t.csv"):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
+def test_rows_are_text_without_outer_spaces(tmp_path, ending):
+    text = ending.join(["a, b ", "1, x ", "", '" 2","y,z"', ""])
+    frame = read_table(write(tmp_path, text))
+    assert frame.to_dict("list") == {"a": ["1", "2"], "b": ["x", "y,z"]}
+
+
+def test_nothing_is_guessed(tmp_path):
+    cells = ["NA", "nan", "", "None", "1e5", "007", "TRUE", "2020-01-01"]
+    frame = read_table(write(tmp_path, "a,b\n" + "".join(f"{cell},x\n" for cell in cells)))
+    assert frame["a"].tolist() == cells
+
+
+def test_gzip_and_byte_order_marks(tmp_path):
+    assert read_table(write(tmp_path, gzip.compress(b"a\n1\n"), "t.csv.gz"))["a"].tolist() == ["1"]
+    assert list(read_table(write(tmp_path, b"\xef\xbb\xbfa,b\n1,2\n")).columns) == ["a", "b"]
+
+
+@pytest.mark.parametrize("text", [b"a,b\nSECRET\xff,1\n", b'a,b\n"SECRET,1\n', b"a,b\nSECRET\n"])
+def test_no_trace_of_a_cell_in_a_failure(tmp_path, text):
+    """Not in the text, and not in an exception that the raised one carries along."""
+    with pytest.raises(InputError) as refused:
+        read_table(write(tmp_path, text))
+    assert "SECRET" not in "".join(traceback.format_exception(refused.value))
+    assert refused.value.__context__ is None
+    assert str(refused.value).startswith(f"{refused.value.reason}: ")
+
+
+def test_lines_are_counted_as_an_editor_counts_them(tmp_path):
+    with pytest.raises(InputError, match="line 5 "):
+        read_table(write(tmp_path, 'a,b\n"1\n2",x\n\n3\n'))
+
+
+def test_a_label_has_two_classes(tmp_path):
+    frame = read_table(write(tmp_path, "y,x\np,1\n?,2\ne,3\n,4\n"))
+    assert check_label(frame, "y") == ["e", "p"]
+    assert check_label(frame, "x") == ["1", "2", "3", "4"]
+    for label, reason in (("z", "label_missing"), ("y", "one_class")):
+        with pytest.raises(InputError) as refused:
+            check_label(frame, label, missing=("", "?", "p"))
+        assert refused.value.reason == reason
+
+
+def test_typed_values_are_those_of_a_device():
+    text = pd.DataFrame(
+        {"width": ["1", "2.5", "?", "wide", "1e1"], "odor": ["a", "1", "", "z", "?"], "other": list("vwxyz"),
+         "label": ["e", "p", "?", "e", "e"]}
+    )  # fmt: skip
+    frame = typed(text, SCHEMA)
+    assert list(frame.columns) == ["label", "odor", "width"]
+    assert frame["odor"].tolist() == ["a", "1", None, "z", None]
+    assert frame["label"].tolist() == ["e", "p", None, "e", "e"]
+    assert [None if math.isnan(x) else x for x in frame["width"]] == [1.0, 2.5, None, None, 10.0]
+    assert typed(text, SCHEMA, missing=("a",))["odor"].tolist() == [None, "1", "", "z", "?"]
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_numbers_keep_every_digit(number):
+    frame = typed(pd.DataFrame({"width": [repr(number)]}), SCHEMA)
+    assert frame["width"].tolist() == [number]
