@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from aggregator.cli.output import note, print_facts, print_json, warn, when
+from aggregator.cli.output import note, print_facts, print_json, warn, when, working
 from aggregator.publishing.files import check_output, write_output
 from protocol.document import DAY_SECONDS
 from protocol.envelope import keyid
@@ -98,15 +98,16 @@ def schema(
     from aggregator.tables import MISSING_TOKENS, read_table
 
     check_output(output, force=force)
-    text = draft_schema(
-        read_table(data),
-        label,
-        name=name or data.name.split(".")[0] or "campaign",
-        bins=bins,
-        max_values=max_values,
-        missing=missing or MISSING_TOKENS,
-        drop=drop,
-    )
+    with working("reading the pilot"):
+        text = draft_schema(
+            read_table(data),
+            label,
+            name=name or data.name.split(".")[0] or "campaign",
+            bins=bins,
+            max_values=max_values,
+            missing=missing or MISSING_TOKENS,
+            drop=drop,
+        )
     write_output(output, text.encode(), force=force)
     drafted = parse_schema_text(text)
     kinds = [feature.kind for feature in drafted.schema.features]
@@ -253,9 +254,11 @@ def publish(
 
     check_output(output, force=force)
     opened, signer = open_store(store), open_workspace(workspace)
+    with working("counting reports"):
+        statistics = opened.statistics()
     raw = publish_model(
         signer,
-        opened.statistics(),
+        statistics,
         opened.campaign_bytes,
         int(time.time()),
         postprocess=postprocess,

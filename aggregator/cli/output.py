@@ -117,6 +117,18 @@ def progress(what: str, total: int) -> Iterator[Callable[[int, int], None] | Non
         yield lambda done, of: bar.update(task, completed=done, total=of)
 
 
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """A moving sign on standard error while something of unknown length runs; nothing if that is no terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(file=sys.stderr).status(what):
+        yield
+
+
 def when(seconds: int) -> str:
     """A time as people read it, UTC; the bare number where the calendar ends."""
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.cli.making import json_option
-from aggregator.cli.output import note, print_facts, print_json, print_table, progress
+from aggregator.cli.output import note, print_facts, print_json, print_table, progress, working
 from protocol.envelope import SIZE_LIMITS
 from protocol.errors import InputError
 
@@ -94,7 +94,8 @@ def estimate(store: Path, *, as_json: bool, as_csv: bool) -> None:
 
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both", click.get_current_context())
-    statistics = open_store(store).statistics()
+    with working("counting reports"):
+        statistics = open_store(store).statistics()
     if statistics.reports:  # of none at all there is nothing to protect, and what was set aside is worth seeing
         statistics.check_publishable()
     if as_json:

@@ -17,7 +17,7 @@ import json
 import os
 import secrets
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -122,7 +122,11 @@ class Workspace(NamedTuple):
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the workspace against another process that publishes at the same time."""
-        handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        handle = -1
+        with suppress(OSError):
+            handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        if handle < 0:
+            raise StorageError("io_failed", f"the workspace at '{self.path}' can not be written")
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield

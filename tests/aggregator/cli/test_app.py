@@ -155,13 +155,20 @@ def test_json_is_standard(capsys):
 
 
 def test_progress_is_drawn_on_terminals_only(monkeypatch):
-    with output.progress("reading", 2) as callback:
+    before = Terminal()
+    before.isatty = lambda: False
+    monkeypatch.setattr(sys, "stderr", before)
+    with output.progress("reading", 2) as callback, output.working("counting"):
         assert callback is None
+    assert before.getvalue() == ""
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     with output.progress("reading", 2) as callback:
         callback(1, 2)
     assert "reading" in screen.getvalue()
+    with output.working("counting"):
+        pass
+    assert "counting" in screen.getvalue()
 
 
 def test_times_beyond_the_calendar_are_numbers():

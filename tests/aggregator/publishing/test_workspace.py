@@ -173,6 +173,13 @@ def test_a_crash_before_the_record_uses_up_no_version(tmp_path, monkeypatch):
     assert header_of(publish(made, now=NOW + 1)).version == 1
 
 
+def test_a_workspace_that_can_not_be_written(tmp_path):
+    made = make(tmp_path / "work")
+    (tmp_path / "work" / "lock").mkdir()
+    assert reason_of(publish, made) == "io_failed"
+    assert made.history() == []
+
+
 def test_other_folders_are_no_workspace(tmp_path):
     assert reason_of(open_workspace, tmp_path) == "not_a_workspace"
     assert reason_of(open_workspace, tmp_path / "absent") == "not_a_workspace"
