@@ -26,6 +26,7 @@ _FIXEXT = {1: 0xD4, 2: 0xD5, 4: 0xD6, 8: 0xD7, 16: 0xD8}
 _HEAD = Struct(">8sIH")
 _SHORT = Struct(">H")
 _ID_TAIL = Struct(">IH")
+_BIT_DIGITS = b"01" + bytes(254)
 
 
 class Layout(NamedTuple):
@@ -92,7 +93,8 @@ def encode_answer(mechanism: Mechanism, answer: Any, layout: Layout) -> bytes:
         raw = _SHORT.pack(answer) if layout.kind != INTEGERS else answer.to_bytes(4, "big")
     elif mechanism.layout == BITS:
         spare = -len(answer) % 8
-        raw = (int("".join(map(str, answer)), 2) << spare).to_bytes((len(answer) + spare) // 8, "big")
+        bits = int(bytes(answer).translate(_BIT_DIGITS), 2)
+        raw = (bits << spare).to_bytes((len(answer) + spare) // 8, "big")
     else:
         raw = b"".join(part.to_bytes(4, "big", signed=True) for part in answer)
     return raw.ljust(layout.answer_bytes, b"\0")
