@@ -1,0 +1,308 @@
+"""Batch files: what is written is read, whatever else lies around it, and nothing is read that was not there."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from time import perf_counter
+from typing import NamedTuple
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.failures import reason
+
+from protocol.batch import END, MARK, TRAILER_BYTES, Batch, Damage, Header, read_batches, read_header, write_batch
+from protocol.report import Layout
+
+CAMPAIGN, OTHER = sha256(b"campaign").digest(), sha256(b"other").digest()
+DIRECT = Header(CAMPAIGN, 1, 18)
+
+
+def prefixes(header):
+    """The first bytes that records of this layout and length may have, by a general msgpack writer.
+
+    One answer, except for rows of bits of length 18: sixteen bytes have a shorter header than fifteen.
+    """
+    sizes = range(header.record_length - 2, max(14, header.record_length - 6), -1)
+    packed = ((size, msgpack.packb(msgpack.ExtType(header.layout, bytes(size)))) for size in sizes)
+    return [each[: len(each) - size] for size, each in packed if len(each) == header.record_length]
+
+
+def record(header, payload, prefix=None):
+    """A record of a batch: the prefix, and a payload repeated to fit."""
+    prefix = prefix or prefixes(header)[0]
+    return prefix + (payload * header.record_length)[: header.record_length - len(prefix)]
+
+
+shapes = st.sampled_from([(1, 18), (2, 18), (2, 20), (2, 23), (3, 30), (2, 260)])
+headers = st.builds(lambda campaign, shape: Header(campaign, *shape), st.sampled_from([CAMPAIGN, OTHER]), shapes)
+payloads = st.binary(min_size=1, max_size=24) | st.sampled_from([MARK, END, b"\xd8\x01", MARK + b"\x01\xc4\x20"])
+
+
+@st.composite
+def batches(draw):
+    """A header and its records."""
+    header = draw(headers)
+    prefix = draw(st.sampled_from(prefixes(header)))
+    return header, [record(header, payload, prefix) for payload in draw(st.lists(payloads, max_size=5))]
+
+
+def coverage(data, found):
+    """How often each byte is named by a record, a header, a trailer or a stretch of damage."""
+    covered = [0] * len(data)
+
+    def mark(start, stop):
+        for position in range(start, stop):
+            covered[position] += 1
+
+    # Headers and trailers are not reported, so they are what the items leave out; each is looked for
+    # where it must be: a header before, a trailer after what belongs to its batch.
+    position = 0
+    pending = [item for item in found if isinstance(item, Damage)]
+    for damage in pending:
+        mark(damage.position, damage.position + damage.length)
+    for item in found:
+        if isinstance(item, Batch):
+            for start, count in item.spans:
+                mark(start, start + count * item.header.record_length)
+    trailers = sum(isinstance(item, Batch) and not item.truncated for item in found)
+    expected_headers = [item.header for item in found if isinstance(item, Batch)]
+    while position < len(data):
+        if covered[position]:
+            position += 1
+            continue
+        header = read_header(data, position)
+        if header is not None and expected_headers and header[0] == expected_headers[0]:
+            expected_headers.pop(0)
+            mark(position, header[1])
+            position = header[1]
+        else:
+            assert data.startswith(END, position)
+            trailers -= 1
+            mark(position, position + TRAILER_BYTES)
+            position += TRAILER_BYTES
+    assert (expected_headers, trailers) == ([], 0)
+    return covered
+
+
+class Found(NamedTuple):
+    """What the plain reader says of one batch."""
+
+    header: Header
+    records: tuple[bytes, ...]
+    proven: bool
+    truncated: bool
+
+
+def plain_header(data, position):
+    """A header, read by a general msgpack reader and accepted only in its one spelling."""
+    unpacker = msgpack.Unpacker(raw=False, strict_map_key=False)
+    unpacker.feed(data[position : position + 64])
+    try:
+        value = unpacker.unpack()
+    except Exception:  # noqa: BLE001 - any bytes at all may stand here
+        return None
+    if type(value) is not list or len(value) != 6:
+        return None
+    mark, version, campaign, layout, length, extensions = value
+    right = (
+        (mark, version, extensions) == ("hsyb", 1, {})
+        and type(campaign) is bytes
+        and len(campaign) == 32
+        and type(layout) is int
+        and layout in (1, 2, 3)
+        and type(length) is int
+        and 0 < length <= 65540
+    )
+    spelled = msgpack.packb(value)
+    if not right or data[position : position + len(spelled)] != spelled:
+        return None
+    return Header(campaign, layout, length), position + len(spelled)
+
+
+def plain_read(data):
+    """Section 4 of docs/formats.md, sentence by sentence and byte by byte: slow, and easy to check."""
+    found, position = [], 0
+    while position < len(data):
+        header = plain_header(data, position) if data.startswith(MARK, position) else None
+        if header is None:
+            position += 1
+            continue
+        (shape, start), begun = header, position
+        length, possible = shape.record_length, prefixes(shape)
+        prefix = next((each for each in possible if data.startswith(each, start)), possible[0] if possible else None)
+
+        def is_record(at, prefix=prefix, length=length):
+            return prefix is not None and data.startswith(prefix, at) and at + length <= len(data)
+
+        def is_free(begin, stop):
+            """No batch begins in here."""
+            return not any(plain_header(data, at) for at in range(begin, stop) if data.startswith(MARK, at))
+
+        position, records = start, []
+        while is_record(position):
+            records.append(data[position : position + length])
+            position += length
+        digest = sha256(data[begun:position]).digest()
+        if data.startswith(END + len(records).to_bytes(4, "big") + b"\xc4\x20" + digest, position):
+            found.append(Found(shape, tuple(records), proven=True, truncated=False))
+            position += TRAILER_BYTES
+            continue
+        position, records, truncated = start, [], True
+        while position < len(data) and not data.startswith(MARK, position):
+            after = position + length
+            followed = after == len(data) or (prefix and data.startswith((prefix, MARK, END), after))
+            if is_record(position) and followed and is_free(position, after):
+                records.append(data[position:after])
+                position = after
+            elif (
+                data.startswith(END, position)
+                and position + TRAILER_BYTES <= len(data)
+                and is_free(position, position + TRAILER_BYTES)
+            ):
+                position += TRAILER_BYTES
+                truncated = False
+                break
+            else:
+                position += 1
+        found.append(Found(shape, tuple(records), proven=False, truncated=truncated))
+    return found
+
+
+def as_found(data, item):
+    length = item.header.record_length
+    records = [data[start + n * length : start + (n + 1) * length] for start, count in item.spans for n in range(count)]
+    return Found(item.header, tuple(records), item.proven, item.truncated)
+
+
+def check(data):
+    """The reader agrees with the plain one and accounts for every byte once. Returns the batches."""
+    items = list(read_batches(data))
+    assert set(coverage(data, items)) <= {1}
+    for damage in items:
+        if isinstance(damage, Damage):
+            assert damage.length > 0
+            assert damage.reason in ("truncated", "invalid_message")
+    found = [as_found(data, item) for item in items if isinstance(item, Batch)]
+    assert found == plain_read(data)
+    return found
+
+
+@given(st.lists(batches(), max_size=4))
+def test_what_is_written_is_read(written):
+    data = b"".join(write_batch(header, records) for header, records in written)
+    assert check(data) == [Found(header, tuple(records), proven=True, truncated=False) for header, records in written]
+
+
+garbage = st.binary(max_size=30) | st.sampled_from([MARK, END, MARK[:3], END[:4], b"\xd8\x01" * 9, b"\xc7\x0f\x02"])
+pieces = st.one_of(
+    batches().map(lambda pair: write_batch(*pair)),
+    batches().map(lambda pair: write_batch(*pair)[:-TRAILER_BYTES]),
+    batches().map(lambda pair: pair[0].to_bytes()),
+    batches().map(lambda pair: b"".join(pair[1])),
+    garbage,
+)
+
+
+@settings(max_examples=400)
+@given(st.lists(pieces, max_size=6).map(b"".join), st.data())
+def test_any_file_is_read_as_the_text_says(data, draw):
+    check(data)
+    if data:
+        position = draw.draw(st.integers(0, len(data) - 1))
+        kind = draw.draw(st.sampled_from(["flip", "cut", "insert", "delete"]))
+        if kind == "flip":
+            data = data[:position] + bytes([data[position] ^ 1 << draw.draw(st.integers(0, 7))]) + data[position + 1 :]
+        elif kind == "cut":
+            data = data[:position]
+        elif kind == "insert":
+            data = data[:position] + draw.draw(garbage) + data[position:]
+        else:
+            data = data[:position] + data[position + draw.draw(st.integers(1, 20)) :]
+        check(data)
+
+
+RECORDS = [record(DIRECT, sha256(bytes([number])).digest()) for number in range(5)]
+WHOLE = write_batch(DIRECT, RECORDS)
+BODY = range(len(DIRECT.to_bytes()), len(WHOLE) - TRAILER_BYTES)
+
+
+def test_a_flipped_bit_costs_at_most_the_touched_record_and_the_one_before_it():
+    """A record counts only if a marker follows, so a broken marker costs its predecessor too."""
+    for position in range(BODY.start, len(WHOLE)):
+        touched, offset = divmod(position - BODY.start, 18)
+        for bit in range(8):
+            data = WHOLE[:position] + bytes([WHOLE[position] ^ 1 << bit]) + WHOLE[position + 1 :]
+            (batch,) = check(data)
+            assert not batch.proven
+            lost = set(RECORDS) - set(batch.records)
+            first = touched - 1 if offset < 2 else touched
+            neighbours = set(RECORDS[max(0, first) : touched + 1])
+            if position >= BODY.stop:
+                neighbours = {RECORDS[-1]} if position < BODY.stop + len(END) else set()
+            assert lost <= neighbours
+
+
+def test_a_flipped_bit_in_a_header_never_yields_a_proven_record():
+    for position in range(BODY.start):
+        for bit in range(8):
+            data = WHOLE[:position] + bytes([WHOLE[position] ^ 1 << bit]) + WHOLE[position + 1 :]
+            assert not any(batch.proven for batch in check(data + WHOLE)[:-1])
+            assert check(data + WHOLE)[-1].proven
+
+
+def test_a_file_cut_anywhere_keeps_what_is_surely_whole():
+    for length in range(len(WHOLE)):
+        found = check(WHOLE[:length])
+        kept = [each for batch in found for each in batch.records]
+        whole = max(0, (length - BODY.start) // 18)
+        assert kept == RECORDS[: len(kept)]
+        assert min(whole, 5) - 1 <= len(kept) <= min(whole, 5)
+        assert all(batch.truncated and not batch.proven for batch in found)
+        if BODY.start <= length < len(WHOLE) - TRAILER_BYTES and (length - BODY.start) % 18:
+            damage = [item for item in read_batches(WHOLE[:length]) if isinstance(item, Damage)]
+            assert [item.position + item.length for item in damage] == [length]
+
+
+def test_records_of_a_batch_that_is_not_understood_are_not_given_to_the_one_before():
+    newer = WHOLE.replace(MARK + b"\x01", MARK + b"\x02", 1)
+    found = check(WHOLE[:-TRAILER_BYTES] + newer + WHOLE)
+    assert [len(batch.records) for batch in found] == [5, 5]
+    assert [batch.proven for batch in found] == [False, True]
+
+
+def test_rows_of_bits_of_length_18_are_told_apart_by_the_campaign_or_else_by_the_first_record():
+    header = Header(CAMPAIGN, 2, 18)
+    for layout in (Layout(2, 1), Layout(2, 2)):
+        assert layout.record_length == 18
+        assert layout.prefix in prefixes(header)
+        records = [record(header, bytes([number]), layout.prefix) for number in range(3)]
+        whole = write_batch(header, records)
+        assert check(whole) == [Found(header, tuple(records), proven=True, truncated=False)]
+        start = len(header.to_bytes())
+        damaged = whole[:start] + b"\0" + whole[start + 1 :]
+        (batch,) = [item for item in read_batches(damaged, {CAMPAIGN: layout}) if isinstance(item, Batch)]
+        assert as_found(damaged, batch).records == tuple(records[1:])
+
+
+@pytest.mark.parametrize("length", [18, 127, 128, 255, 256, 65535, 65536])
+def test_a_header_spells_its_length_as_short_as_it_can(length):
+    header = Header(CAMPAIGN, 3, length)
+    packed = msgpack.packb(["hsyb", 1, CAMPAIGN, 3, length, {}])
+    assert header.to_bytes() == packed
+    assert read_header(b"xx" + packed + b"yy", 2) == (header, 2 + len(packed))
+    assert all(read_header(packed[:cut], 0) is None for cut in range(len(packed)))
+
+
+def test_a_reader_is_not_quadratic_on_files_of_nothing_but_markers():
+    head = DIRECT.to_bytes()
+    for data in (MARK * 20_000, END * 20_000, head * 3_000, head + b"\xd8\x01" * 9_001, head + END * 20_000):
+        started = perf_counter()
+        items = list(read_batches(data))
+        assert len(items) <= 6_000
+        assert perf_counter() - started < 20
+
+
+def test_records_of_another_length_are_not_written():
+    assert reason(write_batch, DIRECT, [RECORDS[0], RECORDS[1] + b"\0"]) == "batch_invalid"

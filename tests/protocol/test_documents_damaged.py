@@ -1,0 +1,135 @@
+"""A signed file with one bit or some bytes changed is refused, with a documented reason, and nothing changes."""
+
+from __future__ import annotations
+
+import tracemalloc
+from copy import deepcopy
+
+import pytest
+from support.failures import reason
+from support.publisher import CAMPAIGN_KEY, NOW, Publisher
+
+from protocol import campaign, canonical, model, trust
+from protocol.envelope import PAYLOAD_TYPES, SIZE_LIMITS, SigningKey, read_envelope, role_of, seal, write_envelope
+from protocol.errors import DocumentError, InputError
+
+PUBLISHER = Publisher()
+ROOT, NEXT_ROOT = PUBLISHER.root(), PUBLISHER.root(version=2)
+REASONS = {"malformed", "unsupported_version", "wrong_role", "bad_signature"}
+"""What damage may be called. The exact one depends on which byte was hit."""
+
+
+def arrive(state, raw, role):
+    """What a device does with a file, up to its owner's policy."""
+    if role == "root":
+        return trust.install_roots(state, [raw], NOW)
+    understood = {"campaign": campaign.UNDERSTOOD, "model": model.UNDERSTOOD}[role]
+    return trust.verify(state, raw, role, NOW, understood).state
+
+
+def every_bit(raw):
+    for position in range(len(raw)):
+        for bit in range(8):
+            yield raw[:position] + bytes([raw[position] ^ 1 << bit]) + raw[position + 1 :]
+
+
+FILES = [("campaign", PUBLISHER.campaign()), ("model", PUBLISHER.model()), ("root", NEXT_ROOT)]
+
+
+@pytest.mark.parametrize(("role", "raw"), FILES, ids=[role for role, _ in FILES])
+def test_every_single_bit_matters(role, raw):
+    state = trust.pin(ROOT, NOW)
+    untouched = deepcopy(state)
+    assert arrive(state, raw, role) != state
+    found = {reason(arrive, state, changed, role) for changed in every_bit(raw)}
+    assert found == REASONS
+    assert state == untouched
+
+
+@pytest.mark.parametrize(("role", "raw"), FILES, ids=[role for role, _ in FILES])
+def test_every_truncation_and_extension_is_refused(role, raw):
+    state = trust.pin(ROOT, NOW)
+    untouched = deepcopy(state)
+    assert {reason(arrive, state, raw[:length], role) for length in range(len(raw))} == {"malformed"}
+    assert {reason(arrive, state, raw + bytes([last]), role) for last in range(256)} == {"malformed"}
+    assert {reason(arrive, state, bytes([first]) + raw, role) for first in range(256)} == {"malformed"}
+    assert state == untouched
+
+
+def test_every_bit_of_the_first_root_matters():
+    found = {reason(trust.pin, changed, NOW) for changed in every_bit(ROOT)}
+    assert found == REASONS
+    assert {reason(trust.pin, ROOT[:length], NOW) for length in range(len(ROOT))} == {"malformed"}
+
+
+@pytest.mark.parametrize("role", SIZE_LIMITS)
+def test_a_file_above_its_limit_is_refused_unread(role):
+    for raw in (bytes(SIZE_LIMITS[role] + 1), PUBLISHER.campaign() + bytes(SIZE_LIMITS[role])):
+        with pytest.raises(DocumentError, match="too_large"):
+            read_envelope(raw, role)
+    with pytest.raises(DocumentError, match="malformed"):
+        read_envelope(bytes(SIZE_LIMITS[role]), role)
+
+
+def hostile(size):
+    """Files that nobody signed, each close to ``size`` bytes, that try to cost more than they weigh."""
+    head = b"\x94\xa4hsy1\xa0\xc4\x00"
+    room = size - len(head) - 5
+    yield "empty maps", head + b"\xdd" + room.to_bytes(4, "big") + b"\x80" * room
+    yield "empty arrays", head + b"\xdd" + room.to_bytes(4, "big") + b"\x90" * room
+    yield "deep arrays", b"\x91" * size
+    yield "deep maps", b"\x81\xa0" * (size // 2)
+    yield "array of 2^32", head + b"\xdd\xff\xff\xff\xff" + b"\x90" * room
+    yield "map of 2^32", b"\xdf\xff\xff\xff\xff" + bytes(size - 5)
+    yield "text of 2^32", b"\x94\xdb\xff\xff\xff\xff" + b"a" * (size - 6)
+    yield "bytes of 2^32", b"\x94\xa4hsy1\xa0\xc6\xff\xff\xff\xff" + bytes(size - 12)
+    yield "nested claims", (b"\xdd" + (size // 5).to_bytes(4, "big")) * (size // 5)
+    yield "integers", b"\xdd" + (size - 5).to_bytes(4, "big") + bytes(size - 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "raw"), list(hostile(SIZE_LIMITS["model"])), ids=lambda each: each if isinstance(each, str) else ""
+)
+def test_an_unsigned_file_costs_little_memory(name, raw):
+    assert len(raw) <= SIZE_LIMITS["model"]
+    tracemalloc.start()
+    called = reason(read_envelope, raw, "model")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert called == "malformed"
+    assert peak < 100_000, f"{name} took {peak} bytes"
+
+
+@pytest.mark.parametrize("name", ["empty maps", "empty arrays", "deep arrays", "nested claims", "integers"])
+def test_a_signed_payload_costs_at_most_a_fixed_multiple_of_its_length(name):
+    raw = dict(hostile(1 << 16))[name]
+    tracemalloc.start()
+    reason(canonical.unpack, raw)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 200 * len(raw)
+
+
+def test_role_of_names_the_claimed_role_only():
+    assert [role_of(raw) for _, raw in FILES] == ["campaign", "model", "root"]
+    assert role_of(b"id,value\n") is None
+
+
+def test_a_signing_key_shows_its_id_only():
+    key = SigningKey.from_seed(bytes(range(32)))
+    assert repr(key) == str(key) == "SigningKey(56475aa75463474c)"
+    assert key.seed == bytes(range(32))
+    with pytest.raises(InputError, match="seed_invalid"):
+        SigningKey.from_seed(bytes(31))
+
+
+def test_a_document_carries_1_to_16_signatures():
+    keys = [SigningKey.from_seed(bytes([number]) * 32) for number in range(17)]
+    kind = PAYLOAD_TYPES["campaign"]
+    assert len(read_envelope(seal(kind, b"", keys[:16]), "campaign").signatures) == 16
+    for count in (0, 17):
+        with pytest.raises(InputError, match="signatures_invalid"):
+            seal(kind, b"", keys[:count])
+    assert len(read_envelope(seal(kind, b"", [CAMPAIGN_KEY, CAMPAIGN_KEY]), "campaign").signatures) == 1
+    raw = PUBLISHER.campaign()
+    assert write_envelope(read_envelope(raw, "campaign")) == raw

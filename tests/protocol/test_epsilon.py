@@ -1,0 +1,125 @@
+"""ε as people write it becomes an integer, or is refused."""
+
+from __future__ import annotations
+
+import decimal
+from decimal import Decimal
+from fractions import Fraction
+from math import exp, inf, nan
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.failures import failure, reason
+
+from protocol import mechanisms
+from protocol.epsilon import MICRO, check_answer_micro, exp_below, format_micro, micro_epsilon
+from protocol.mechanisms.direct import Direct
+
+NO_EPSILON = [
+    nan,
+    inf,
+    -inf,
+    -1,
+    0,
+    0.0,
+    -0.0,
+    1e-7,
+    1e6,
+    True,
+    False,
+    None,
+    b"1",
+    1j,
+    [1],
+    "1/2",
+    "0x1",
+    "ε",
+    "1,5",
+    Decimal("NaN"),
+    Decimal("sNaN"),
+    Decimal("Infinity"),
+    Decimal("1e-999999"),
+    Decimal("1e999999"),
+    Fraction(1, 2),
+    np.float64(nan),
+    10**400,
+]
+
+
+@given(st.integers(1, 999_999 * MICRO))
+def test_every_multiple_of_a_millionth_comes_back_from_its_text(micro):
+    text = format_micro(micro)
+    assert micro_epsilon(text) == micro
+    assert micro_epsilon(Decimal(text)) == micro
+    assert Fraction(text) == Fraction(micro, MICRO)
+    assert micro_epsilon(text + ("000000000000000000000000000000" if "." in text else "")) == micro
+
+
+@given(st.integers(1, 100 * MICRO))
+def test_a_float_is_read_by_its_shortest_text(micro):
+    assert micro_epsilon(micro / MICRO) == micro
+    assert micro_epsilon(np.float64(micro / MICRO)) == micro
+
+
+@pytest.mark.parametrize("bad", NO_EPSILON, ids=lambda value: type(value).__name__)
+def test_what_is_no_epsilon_is_refused(bad):
+    assert reason(micro_epsilon, bad) == "epsilon_invalid"
+    assert reason(mechanisms.from_epsilon, "direct", bad, 4) == "epsilon_invalid"
+
+
+@pytest.mark.parametrize(
+    "text", ["nan", "inf", "-1", "0", "", "x", "0.0000001", "0.12345600000000000000000000000000000000001"]
+)
+def test_what_is_no_epsilon_as_text_is_refused(text):
+    error = failure(micro_epsilon, text)
+    assert error is not None
+    assert error.reason == "epsilon_invalid"
+    assert error.__context__ is None
+
+
+def test_the_callers_decimal_context_does_not_matter():
+    with decimal.localcontext() as context:
+        context.prec = 3
+        context.traps[decimal.Inexact] = True
+        context.traps[decimal.Rounded] = True
+        assert micro_epsilon("0.123456") == 123_456
+        exp_below.cache_clear()
+        mechanism = Direct.from_micro(1_000_000, 6)
+        assert mechanism.to_dict()["keep"] == 1512633486
+        assert mechanism.privacy_loss() <= 1.0
+        assert reason(micro_epsilon, "x") == "epsilon_invalid"
+    with decimal.localcontext() as context:
+        context.traps[decimal.InvalidOperation] = False
+        assert reason(micro_epsilon, "x") == "epsilon_invalid"
+
+
+@pytest.mark.parametrize("micro", [0, 999, 16_000_001, 1.0, "1000", None, True])
+def test_an_answer_spends_from_a_thousandth_to_16(micro):
+    assert reason(check_answer_micro, micro) == "epsilon_invalid"
+    assert reason(check_answer_micro, 1_000) is None
+    assert reason(check_answer_micro, 16_000_000) is None
+
+
+@pytest.mark.parametrize("epsilon", ["0.0009", "16.000001", "17", 100])
+@pytest.mark.parametrize("name", mechanisms.names())
+def test_a_mechanism_refuses_more_than_16_and_less_than_a_thousandth(name, epsilon):
+    assert reason(mechanisms.from_epsilon, name, epsilon, 4) == "epsilon_invalid"
+
+
+@pytest.mark.parametrize("name", ["", "Direct", "laplace ", None, 3, ["direct"]])
+def test_unknown_mechanisms(name):
+    assert reason(mechanisms.from_epsilon, name, 1, 4) == "mechanism_unknown"
+
+
+@given(st.integers(-20 * MICRO, 20 * MICRO))
+def test_the_exponential_is_below_and_close(micro):
+    below, above = exp_below(micro), 1 / exp_below(-micro)
+    assert below < above
+    assert (above - below) * 10**49 < above
+    assert float(below) == pytest.approx(exp(micro / MICRO))
+
+
+def test_micro_epsilon_as_text_is_short():
+    assert [format_micro(micro) for micro in (1, 1_500_000, 10_000_000)] == ["0.000001", "1.5", "10"]

@@ -1,0 +1,308 @@
+"""From whatever a device holds to a code: exact, total, and silent about values."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from math import inf, isnan, nan
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from support.failures import everything_said, failure
+
+from protocol import canonical, mechanisms
+from protocol.errors import DocumentError, InputError
+from protocol.features import SCALE, Categorical, Numeric, as_number, as_text, parse_feature
+from protocol.schema import Label, build_schema, parse_schema
+
+MARK = "Xk7-secret-Qz"
+NUMBER_MARK = 918273645546372819
+
+bound_texts = st.decimals(-(10**6), 10**6, allow_nan=False, allow_infinity=False, places=3).map(str)
+numbers = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(-(10**6), 10**6),
+    st.integers(-(10**6), 10**6),
+    st.integers(),
+    st.sampled_from([10**400, -(10**400), 5e-324, -0.0]),
+)
+
+
+def clipped(scaled):
+    return max(-SCALE, min(SCALE, scaled))
+
+
+@given(bound_texts, bound_texts, numbers)
+@example("0", "131072", 0.5)
+@example("0", "131072", 1.5)
+@example("0", "1", 1 / 3)
+def test_scaling_is_the_rounded_exact_value(one, other, number):
+    low, high = sorted((one, other), key=Decimal)
+    if Decimal(low) == Decimal(high):
+        return
+    feature = Numeric("x", low, high, [0])
+    exact = (Fraction(number) - Fraction(low)) / (Fraction(high) - Fraction(low)) * 2 * SCALE - SCALE
+    assert feature.scaled(number) == clipped(round(exact))
+
+
+edge_lists = st.lists(st.integers(-SCALE + 1, SCALE), min_size=1, max_size=30, unique=True).map(sorted)
+
+
+@given(edge_lists, st.floats(-0.2, 1.2), st.integers(-SCALE, SCALE))
+def test_the_bin_is_the_number_of_edges_not_above(edges, number, substitute):
+    feature = Numeric("x", "0", "1", edges, substitute=substitute)
+    u = feature.scaled(number)
+    assert feature.code(number) == sum(edge <= u for edge in edges)
+    assert feature.code(None) == feature.missing_code == sum(edge <= substitute for edge in edges)
+    assert feature.size == len(edges) + 1 == len(feature.labels())
+
+
+def test_codes_do_not_fall_as_numbers_rise():
+    feature = Numeric("x", "-1", "1", [-30000, 0, 1, 65536])
+    ordered = [-inf, -(10**400), -2, -1.0, -0.5, -0.2, 0, 1e-9, 1 / 65536, 0.5, 1, 1.0000001, 10**400, inf]
+    codes = [feature.code(number) for number in ordered]
+    assert codes == sorted(codes)
+    assert set(codes) == set(range(feature.size))
+
+
+class Hostile:
+    """A foreign value that answers every question with an error that names itself."""
+
+    def __float__(self):
+        raise ArithmeticError(MARK)
+
+    def __index__(self):
+        raise OSError(MARK)
+
+    def __eq__(self, other):
+        raise RuntimeError(MARK)
+
+    def __hash__(self):
+        raise RuntimeError(MARK)
+
+    def __bool__(self):
+        raise RuntimeError(MARK)
+
+    def __repr__(self):
+        return MARK
+
+    __str__ = __repr__
+
+
+class HostileFloat(Hostile):
+    """Its index is fine; its float is not a float."""
+
+    def __float__(self):
+        return MARK  # type: ignore[return-value]
+
+
+class Texty(str):
+    """A string of another type, as some libraries have them."""
+
+    __slots__ = ()
+
+    def __str__(self):
+        return "other"
+
+
+FOREIGN = [
+    Hostile(),
+    HostileFloat(),
+    MARK,
+    MARK.encode(),
+    bytearray(MARK.encode()),
+    [MARK],
+    {MARK: MARK},
+    (MARK,),
+    {MARK},
+    object(),
+    MARK * 10_000,
+    "\ud800" + MARK,
+    1 + 1j,
+    np.array([1.5, 2.5]),
+    np.str_(MARK),
+    np.bytes_(MARK.encode()),
+    range(3),
+    Ellipsis,
+    int,
+    nan,
+    np.float64(nan),
+    np.float32(nan),
+    Decimal("NaN"),
+    Decimal("sNaN"),
+    True,
+    np.bool_(True),
+]
+MEASURED = [
+    NUMBER_MARK,
+    -NUMBER_MARK,
+    10**5000,
+    inf,
+    -inf,
+    float(NUMBER_MARK),
+    np.int64(NUMBER_MARK),
+    np.uint8(3),
+    np.float32(0.1),
+    np.float64(0.1),
+    np.array(7),
+    Decimal(NUMBER_MARK),
+    Decimal("1e400"),
+    Decimal("-Infinity"),
+    Fraction(NUMBER_MARK, 7),
+]
+
+
+def ident(value):
+    return type(value).__name__
+
+
+NUMERIC = Numeric("x", "0", "10", [0])
+NUMERIC_STRICT = Numeric("x", "0", "10", [0], "refuse")
+LISTED = Categorical("x", ["a", "b"])
+FEATURES = [
+    NUMERIC,
+    LISTED,
+    Categorical("x", ["a", "b"], "other"),
+    Categorical("x", ["a", "b"], "missing", 1),
+    Categorical("x", ["a", "b"], "other", 0),
+]
+
+
+@pytest.mark.parametrize("value", FOREIGN + MEASURED, ids=ident)
+def test_every_value_has_a_code_in_range(value):
+    for feature in FEATURES:
+        assert feature.code(value) in range(feature.size)
+        assert feature.known_code(value) in (None, *range(feature.size))
+    label = Label("y", ["e", "p"], 1)
+    assert label.code(value) == 1
+    assert label.known_code(value) is None
+
+
+@pytest.mark.parametrize("value", FOREIGN, ids=ident)
+def test_what_is_no_number_is_missing(value):
+    assert as_number(value) is None
+    assert NUMERIC.scaled(value) is None
+
+
+@pytest.mark.parametrize("value", MEASURED, ids=ident)
+def test_what_is_a_number_is_not_missing(value):
+    number = as_number(value)
+    assert type(number) in (int, float)
+    assert type(number) is int or not isnan(number)
+    assert NUMERIC_STRICT.code(value) in (0, 1)
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1))
+def test_an_integer_has_one_code_whatever_its_type(number):
+    feature = Numeric("x", str(-(1 << 62)), str((1 << 62) + 1), [0])
+    assert as_number(np.int64(number)) == number
+    assert feature.scaled(np.int64(number)) == feature.scaled(number)
+
+
+@pytest.mark.parametrize("value", FOREIGN + MEASURED, ids=ident)
+def test_a_refusal_names_the_feature_and_never_the_value(value):
+    label = Label("y", ["e", "p"], 0, "refuse")
+    strict = Categorical("odor", ["a"], "refuse")
+    schema = build_schema(label, [strict])
+    refusals = [
+        failure(strict.code, value),
+        failure(label.code, value),
+        failure(NUMERIC_STRICT.code, value),
+        failure(schema.codes, {"odor": value}),
+        failure(mechanisms.from_epsilon("direct", 1, 4).perturb, value, bytes(32)),
+        failure(mechanisms.from_epsilon("oue", 1, 4).perturb, value, bytes(32)),
+        failure(mechanisms.from_epsilon("direct", 1, 4).distribution, value),
+        failure(canonical.pack, Hostile()),
+    ]
+    reasons = [None if error is None else error.reason for error in refusals]
+    assert reasons[:2] == ["value_refused"] * 2
+    assert reasons[3:] == ["value_refused", *["value_out_of_domain"] * 3, "not_canonical"]
+    for error in refusals:
+        if error is not None:
+            said = everything_said(error).replace(__file__, "")
+            assert MARK not in said.replace(f'MARK = "{MARK}"', "")
+            assert str(NUMBER_MARK) not in said
+            assert error.__context__ is None
+    assert "odor" in str(refusals[0])
+
+
+@pytest.mark.parametrize("record", [None, 3, "odor", ["odor"], {"odor"}, object()], ids=ident)
+def test_a_record_is_a_mapping(record):
+    schema = build_schema(Label("y", ["e", "p"]), [LISTED])
+    with pytest.raises(InputError, match="record_invalid"):
+        schema.codes(record)
+
+
+def test_a_record_may_lack_features_and_hold_others():
+    schema = build_schema(Label("y", ["e", "p"]), [LISTED, Numeric("w", "0", "10", [0])])
+    assert schema.codes({}) == (2, 1)
+    assert schema.codes({"x": "b", "w": 1, "z": 5, 7: 7}) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("a", "a"), (7, "7"), (-7, "-7"), (True, "true"), (False, "false"), (1.0, None), (None, None), (1 << 64, None)],
+)
+def test_text_of_a_value(value, text):
+    assert as_text(value) == text
+
+
+def test_text_of_another_string_type_is_its_characters():
+    assert as_text(Texty("a")) == "a"
+    assert type(as_text(Texty("a"))) is str
+    assert as_text(np.str_("a")) == "a"
+
+
+printable = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=12)
+
+
+@given(
+    st.lists(printable, min_size=2, max_size=8, unique=True),
+    st.lists(printable, min_size=2, max_size=4, unique=True),
+    st.sampled_from(["missing", "other", "refuse"]),
+    st.booleans(),
+    edge_lists,
+)
+def test_a_schema_comes_back_from_a_document(values, classes, unlisted, substituted, edges):
+    features = [
+        Categorical("cap", values, unlisted, len(values) - 1 if substituted else None),
+        Numeric("width", "-0.5", "1e3", edges, "refuse", edges[0]),
+    ]
+    schema = build_schema(Label("y", classes, 1), features)
+    body = {"label": schema.label.to_dict(), "features": [feature.to_dict() for feature in features]}
+    back = parse_schema(canonical.unpack(canonical.pack(body)))
+    assert back.label.to_dict() == schema.label.to_dict()
+    assert [feature.to_dict() for feature in back.features] == body["features"]
+    assert len(features[0].labels()) == features[0].size
+    assert [back.features[0].code(value) for value in values] == list(range(len(values)))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Label("y", ["a"]),
+        lambda: Label("y", ["a", "a"]),
+        lambda: Label("y", [str(n) for n in range(257)]),
+        lambda: Label("y", ["a", "b"], 2),
+        lambda: Label("y", ["a", "b"], True),
+        lambda: Label("y", ["a", "b"], 0, "other"),
+        lambda: build_schema(Label("y", ["a", "b"]), []),
+        lambda: build_schema(Label("y", ["a", "b"]), [LISTED, LISTED]),
+        lambda: build_schema(Label("y", ["a", "b"]), [Numeric("x", "0", "1", range(40_000))]),
+    ],
+)
+def test_schemas_that_do_not_fit_together(call):
+    with pytest.raises(InputError, match="schema_invalid"):
+        call()
+
+
+def test_a_label_that_is_a_feature_has_a_reason_of_its_own():
+    with pytest.raises(InputError, match="label_is_feature"):
+        build_schema(Label("x", ["a", "b"]), [LISTED])
+
+
+def test_a_document_with_a_feature_of_unknown_kind():
+    with pytest.raises(DocumentError, match="invalid_model"):
+        parse_feature({"kind": "text", "name": "x", "unlisted": "missing"}, "invalid_model")

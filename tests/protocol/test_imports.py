@@ -1,0 +1,80 @@
+"""Who may depend on whom: ``protocol`` on nothing of ours, the two sides on it and never on each other."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+OURS = ("protocol", "edge_sdk", "aggregator", "simulation", "benchmarks", "examples", "tests", "support")
+MAY_USE = {
+    "protocol": {"protocol"},
+    "edge_sdk": {"edge_sdk", "protocol"},
+    "aggregator": {"aggregator", "protocol"},
+    "simulation": {"simulation", "aggregator", "edge_sdk", "protocol"},
+}
+FOREIGN_OF_A_DEVICE = {"msgpack", "nacl"}
+
+
+def imported(source):
+    """Top-level names of the modules that a source text imports, wherever in it."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".", maxsplit=1)[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield (node.module or "").split(".", maxsplit=1)[0]
+
+
+def used_by(package):
+    return {
+        name: path.relative_to(ROOT)
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for name in imported(path.read_text(encoding="utf-8"))
+    }
+
+
+@pytest.mark.parametrize("package", MAY_USE)
+def test_a_package_imports_only_what_it_may(package):
+    found = {name: path for name, path in used_by(package).items() if name in OURS}
+    assert {name: path for name, path in found.items() if name not in MAY_USE[package]} == {}
+
+
+@pytest.mark.parametrize("package", ["protocol", "edge_sdk"])
+def test_a_device_needs_the_standard_library_msgpack_and_pynacl_alone(package):
+    foreign = {name: path for name, path in used_by(package).items() if name not in sys.stdlib_module_names}
+    assert {name: path for name, path in foreign.items() if name not in {*FOREIGN_OF_A_DEVICE, *OURS}} == {}
+
+
+@pytest.mark.parametrize("package", ["protocol", "edge_sdk"])
+def test_neither_protocol_nor_device_draws_from_a_generator_of_simulations(package):
+    assert "random" not in used_by(package)
+
+
+def test_the_walk_sees_an_import_inside_a_function():
+    assert set(imported("def f():\n    from aggregator.intake import x\n    import numpy as np\n")) == {
+        "aggregator",
+        "numpy",
+    }
+
+
+def test_importing_every_module_of_protocol_loads_nothing_else():
+    modules = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in sorted((ROOT / "protocol").rglob("*.py"))
+    ]
+    assert len(modules) > 15
+    program = f"""
+import importlib, sys
+for name in {modules!r}:
+    importlib.import_module(name)
+print(*sorted({{name.split('.')[0] for name in sys.modules}}))
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert {"protocol", "nacl", "msgpack"} <= loaded
+    assert loaded.isdisjoint({"edge_sdk", "aggregator", "simulation", "numpy", "pandas", "pyarrow", "click", "rich"})
