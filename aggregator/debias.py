@@ -16,6 +16,8 @@ import numpy as np
 
 from protocol.errors import InputError
 from protocol.mechanisms import BITS, FrequencyMechanism, Mechanism
+from protocol.mechanisms.noise import GRID
+from protocol.mechanisms.she import SummedHistogram
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,6 +88,26 @@ def _noise(p: Fraction, q: Fraction, n: int, share: Floats) -> Floats:
     return np.asarray(n * (other + share * (own - other)) / float(p - q) ** 2, np.float64)
 
 
+@debias.register(SummedHistogram)
+def debias_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]) -> Debiased:
+    """``she``: count i is the sum of component i over all answers.
+
+        Ê_i = Σ answers_i / M,   Var = m · 2q/((1 − q)² M²),  q = e^{−s/t};  about 8m/ε²
+
+    The noise of a component does not depend on the value, so the variance does not depend on f.
+    """
+    if n == 0:
+        return Debiased(np.zeros(len(counts)), np.full(len(counts), np.inf))
+    estimate = np.array([count / GRID for count in counts])
+    return Debiased(estimate, np.full(len(counts), n * noise_variance(mechanism)))
+
+
+def noise_variance(mechanism: SummedHistogram) -> float:
+    """Variance of one component's noise, in units of the value: 2q/((1 − q)² M²) with q = e^{−s/t}."""
+    leave = -np.expm1(-mechanism.s / mechanism.t)
+    return float(2 * (1 - leave) / (leave * GRID) ** 2)
+
+
 class Marginal(NamedTuple):
     """Estimates of how many of those asked hold a value of each group.
 
@@ -134,3 +156,12 @@ def marginal_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int], 
     totals = [sum(counts[group::groups]) for group in range(groups)]
     p, q = p + (members - 1) * q, members * q
     return Marginal(*_supports(p, q, n, totals), _noise(p, q, n, np.array([1 / groups])).item())
+
+
+@marginal.register(SummedHistogram)
+def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int], groups: int) -> Marginal:
+    """``she``: components are independent, so estimates and noise variances of a group add up."""
+    members = len(counts) // groups
+    totals = [sum(counts[group::groups]) / GRID for group in range(groups)]
+    variance = n * members * noise_variance(mechanism)
+    return Marginal(np.array(totals), np.full(groups, variance), variance)

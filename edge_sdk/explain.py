@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from protocol.epsilon import format_micro
 from protocol.errors import PolicyError
+from protocol.mechanisms import INTEGERS
 from protocol.words import to_words
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def _noise(question: Question) -> str:
     if mechanism.name == "direct":
         truth = mechanism.distribution(0)[0]
         return f"one of {size} values, the true one {float(truth):.0%} of the time, else another at random"
+    if mechanism.layout == INTEGERS:
+        return f"{size} numbers, each buried in random noise ({mechanism.name})"
     return f"{size} yes/no bits, each flipped at random ({mechanism.name})"
 
 

@@ -239,7 +239,7 @@ def _check_epsilon(questions: tuple[Question, ...], epsilon_micro: int, answers:
     problem = ""
     for stated in {question.mechanism for question in questions}:
         try:
-            derived = mechanisms.from_micro(stated.name, per_answer, stated.size)
+            derived = mechanisms.from_micro(stated.name, per_answer, stated.size, **stated.options())
         except InputError as error:
             problem = error.detail
             break

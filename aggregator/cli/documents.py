@@ -155,11 +155,11 @@ def print_sheet(sheet: PrivacySheet) -> None:
 
     per_answer = format_micro(sheet.declared_micro // sheet.answers)
     rows: list[list[object]] = [
-        [name, question.mechanism.name, question.size, question.stratum, ratio_text(loss.ratio), up(loss), per_answer]
+        [name, question.mechanism.name, question.size, question.stratum, ratio_text(loss), up(loss), per_answer]
         for name, question, loss in zip(sheet.names, sheet.questions, sheet.losses, strict=True)
     ]
     total = sheet.total
-    rows.append(["total", "", "", "", ratio_text(total.ratio), up(total), format_micro(sheet.declared_micro)])
+    rows.append(["total", "", "", "", ratio_text(total), up(total), format_micro(sheet.declared_micro)])
     columns = ["question", "mechanism", "size", "stratum", "worst ratio", "ε", "declared ε"]
     print_table(columns, rows, ["size", "stratum", "ε", "declared ε"])
     click.echo("the campaign spends no more than it declares" if sheet.holds else "IT SPENDS MORE THAN IT DECLARES")

@@ -128,7 +128,8 @@ def schema(
 @click.argument("schema_file", type=click.Path(path_type=Path), metavar="SCHEMA.toml")
 @workspace_option
 @click.option("--epsilon", required=True, help="Total privacy cost of a device in one period, for example 1.0.")
-@click.option("--mechanism", required=True, help="How answers are perturbed: direct or oue.")
+@click.option("--mechanism", required=True, help="How answers are perturbed: direct, oue, sue, the, she, or auto.")
+@click.option("--theta", help="Threshold of 'the', between 0 and 1; default 0.25.")
 @output_option
 @click.option("--answers", default="one", show_default=True, help="Answers per device and period: one, all, a number.")
 @click.option("--name", help="Default: the schema's name. Versions rise per name.")
@@ -151,6 +152,7 @@ def campaign(
     workspace: Path,
     epsilon: str,
     mechanism: str,
+    theta: str | None,
     output: Path,
     answers: str,
     name: str | None,
@@ -189,6 +191,7 @@ def campaign(
         lifetime_seconds=days * DAY_SECONDS,
         min_batch_size=min_batch_size,
         postprocess=postprocess,
+        options={} if theta is None else {"theta": theta},
     )
     raw = publish_campaign(open_workspace(workspace), loaded.schema, terms, int(time.time()))
     write_output(output, raw, force=force)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.models.postprocess import check_postprocess
-from protocol import campaign, mechanisms
+from aggregator.planning.choice import mechanism_for
+from protocol import campaign
 from protocol.document import DAY_SECONDS, Header
 from protocol.epsilon import MICRO, check_answer_micro
 from protocol.errors import InputError
 from protocol.questions import build_questions, discrete_subjects
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aggregator.publishing.workspace import Workspace
     from protocol.schema import Schema
 
@@ -28,13 +32,14 @@ class Terms(NamedTuple):
     Attributes:
         name: versions rise per name.
         epsilon_micro: total ε of a device in one period, in millionths.
-        mechanism: how answers are perturbed.
+        mechanism: how answers are perturbed, or ``auto``.
         answers: r, answers per device and period, each at ⌊ε/r⌋.
         purpose, contact: in words, for the owner of a device.
         period_seconds: a device answers at most once in it.
         lifetime_seconds: from ``now`` to ``expires``.
         min_batch_size: nothing is published from fewer reports.
         postprocess: how the estimates will become probabilities.
+        options: of the mechanism: ``theta`` for ``the``.
     """
 
     name: str
@@ -47,6 +52,7 @@ class Terms(NamedTuple):
     lifetime_seconds: int = 30 * DAY_SECONDS
     min_batch_size: int = 1
     postprocess: str = "simplex"
+    options: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def warning(self) -> str:
@@ -92,7 +98,9 @@ def build_campaign(schema: Schema, terms: Terms, version: int, now: int) -> byte
     per_answer = terms.epsilon_micro // terms.answers
     check_answer_micro(per_answer)
     questions = build_questions(
-        subjects, terms.answers, lambda subject: mechanisms.from_micro(terms.mechanism, per_answer, subject.size)
+        subjects,
+        terms.answers,
+        lambda subject: mechanism_for(terms.mechanism, per_answer, subject.size, **terms.options),
     )
     return campaign.build_payload(
         Header(terms.name, version, now, now, now + terms.lifetime_seconds),

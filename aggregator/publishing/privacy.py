@@ -11,8 +11,6 @@ from protocol.errors import DocumentError, InputError
 from protocol.questions import CELL, Question
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from protocol.campaign import Campaign
 
 _REASON = "invalid_campaign"
@@ -49,12 +47,12 @@ class PrivacySheet(NamedTuple):
                     "mechanism": question.mechanism.name,
                     "size": question.size,
                     "stratum": question.stratum,
-                    "worst_ratio": str(loss.ratio),
+                    "worst_ratio": ratio_text(loss, most=None),
                     "epsilon": float(loss),
                 }
                 for name, question, loss in zip(self.names, self.questions, self.losses, strict=True)
             ],
-            "total": {"worst_ratio": str(self.total.ratio), "epsilon": float(self.total)},
+            "total": {"worst_ratio": ratio_text(self.total, most=None), "epsilon": float(self.total)},
             "declared": {
                 "epsilon_total": format_micro(self.declared_micro),
                 "epsilon_per_answer": format_micro(self.declared_micro // self.answers),
@@ -125,7 +123,17 @@ def periods(found: Campaign) -> int:
     return last - first + 1
 
 
-def ratio_text(ratio: Fraction, most: int = 48) -> str:
-    """A ratio for a table: the fraction in lowest terms, or its first digits where that is long."""
-    exact = str(ratio)
-    return exact if len(exact) <= most else f"≈ {float(ratio):.12g}"
+def ratio_text(loss: PrivacyLoss, most: int | None = 48) -> str:
+    """A worst ratio, exact: a fraction in lowest terms, times e to a fraction where noise is Laplace's.
+
+    Args:
+        loss: of a question or in total.
+        most: characters; a longer fraction becomes its first digits. None keeps it whole.
+    """
+    exact = str(loss.ratio)
+    if most is not None and len(exact) > most:
+        exact = f"≈ {float(loss.ratio):.12g}"
+    if loss.exponent == 0:
+        return exact
+    power = f"e^({loss.exponent})"
+    return power if loss.ratio == 1 else f"{exact} · {power}"

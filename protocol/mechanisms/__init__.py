@@ -7,13 +7,16 @@ aggregator can debias with exactly the probabilities that the device used.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from protocol.epsilon import micro_epsilon
 from protocol.errors import InputError
-from protocol.mechanisms.base import BITS, INTEGERS, SINGLE, FrequencyMechanism, Mechanism
+from protocol.mechanisms.base import BITS, INTEGERS, SINGLE, FrequencyMechanism, Mechanism, ValueMechanism
 from protocol.mechanisms.direct import Direct
 from protocol.mechanisms.oue import OptimisedUnary
+from protocol.mechanisms.she import SummedHistogram
+from protocol.mechanisms.sue import SymmetricUnary
+from protocol.mechanisms.the import ThresholdedHistogram
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -24,13 +27,17 @@ __all__ = [
     "SINGLE",
     "FrequencyMechanism",
     "Mechanism",
+    "ValueMechanism",
     "from_dict",
     "from_epsilon",
     "from_micro",
     "names",
 ]
 
-_BY_NAME: dict[str, type[Mechanism]] = {kind.name: kind for kind in (Direct, OptimisedUnary)}
+_BY_NAME: dict[str, type[Mechanism]] = {
+    kind.name: kind for kind in (Direct, OptimisedUnary, SymmetricUnary, ThresholdedHistogram, SummedHistogram)
+}
+_OPTIONS = {ThresholdedHistogram.name: ("theta",)}
 
 
 def names() -> tuple[str, ...]:
@@ -45,7 +52,7 @@ def _kind(name: object) -> type[Mechanism]:
     return kind
 
 
-def from_epsilon(name: str, epsilon: str | float | Decimal, size: int) -> Mechanism:
+def from_epsilon(name: str, epsilon: str | float | Decimal, size: int, **options: Any) -> Mechanism:
     """The mechanism called ``name`` that spends at most ``epsilon`` on one answer.
 
     >>> from_epsilon("direct", epsilon="1.0", size=6).to_dict()["keep"]
@@ -55,19 +62,27 @@ def from_epsilon(name: str, epsilon: str | float | Decimal, size: int) -> Mechan
         name: one of :func:`names`.
         epsilon: 0.001 … 16, a multiple of 10⁻⁶.
         size: the number of values.
+        options: ``theta``, the threshold of ``the``.
 
     Raises:
         InputError: ``mechanism_unknown``, ``epsilon_invalid``, ``size_invalid``, ``parameters_invalid``.
     """
     if type(size) is not int:  # the cache below takes 6.0 for 6
         raise InputError("size_invalid", "the size is an integer")
-    return from_micro(_kind(name).name, micro_epsilon(epsilon), size)
+    return from_micro(_kind(name).name, micro_epsilon(epsilon), size, **options)
+
+
+def from_micro(name: str, epsilon_micro: int, size: int, **options: Any) -> Mechanism:
+    """As :func:`from_epsilon`, with ε in millionths."""
+    unknown = set(options) - set(_OPTIONS.get(name, ()))
+    if unknown:
+        raise InputError("option_unknown", f"the mechanism {name} has no option '{min(unknown)}'")
+    return _derived(name, epsilon_micro, size, **options)
 
 
 @lru_cache(maxsize=4096)
-def from_micro(name: str, epsilon_micro: int, size: int) -> Mechanism:
-    """As :func:`from_epsilon`, with ε in millionths."""
-    return _kind(name).from_micro(epsilon_micro, size)
+def _derived(name: str, epsilon_micro: int, size: int, **options: Any) -> Mechanism:
+    return _kind(name).from_micro(epsilon_micro, size, **options)
 
 
 def from_dict(parameters: object) -> Mechanism:

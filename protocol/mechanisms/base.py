@@ -73,6 +73,10 @@ class Mechanism(ABC):
     def answers(self) -> int:
         """Layout 1: number of possible answers. Layouts 2 and 3: bits or integers in an answer."""
 
+    def options(self) -> dict[str, Any]:
+        """What besides ε and size the integers follow from, as arguments of :meth:`from_micro`."""
+        return {}
+
     @property
     def epsilon(self) -> float:
         """Declared ε of one answer."""
@@ -88,11 +92,26 @@ class Mechanism(ABC):
         return f"{type(self).__name__}(epsilon={format_micro(self.epsilon_micro)}, size={self.size})"
 
 
-class FrequencyMechanism(Mechanism):
-    """A mechanism whose input is one value of {0 … size − 1}.
+class ValueMechanism(Mechanism):
+    """A mechanism whose input is one value of {0 … size − 1}."""
 
-    For the pure protocols an answer *supports* values: with probability ``p`` the true one, with
-    probability ``q`` any given other one (Wang et al., USENIX Security 2017, section 3).
+    __slots__ = ()
+
+    def check_value(self, value: object) -> None:
+        """Refuse an input outside the domain, before any randomness is read and without naming it.
+
+        Raises:
+            InputError: ``value_out_of_domain``.
+        """
+        if type(value) is not int or not 0 <= value < self.size:
+            raise out_of_domain(f"an integer from 0 to {self.size - 1}")
+
+
+class FrequencyMechanism(ValueMechanism):
+    """A pure protocol: an answer *supports* values.
+
+    With probability ``p`` it supports the true one, with probability ``q`` any given other one.
+    Source: Wang et al., USENIX Security 2017, section 3.
     """
 
     __slots__ = ()
@@ -106,15 +125,6 @@ class FrequencyMechanism(Mechanism):
     @abstractmethod
     def q(self) -> Fraction:
         """Probability that an answer supports one given other value."""
-
-    def check_value(self, value: object) -> None:
-        """Refuse an input outside the domain, before any randomness is read and without naming it.
-
-        Raises:
-            InputError: ``value_out_of_domain``.
-        """
-        if type(value) is not int or not 0 <= value < self.size:
-            raise out_of_domain(f"an integer from 0 to {self.size - 1}")
 
 
 def out_of_domain(domain: str) -> InputError:

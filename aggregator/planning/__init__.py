@@ -1,0 +1,1 @@
+"""What to expect of a campaign before any data is seen."""

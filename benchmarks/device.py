@@ -1,0 +1,163 @@
+"""What the device side costs: start, memory, answers, durable reports; and a file of reports to counts.
+
+    python benchmarks/device.py [--json]
+
+Every figure is a median; ratios are to plain ``import``, ``hashlib`` or ``numpy`` in the same run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from harness import Row, arguments, interleaved_seconds, median_seconds, show
+
+from aggregator.intake.store import create_store
+from edge_sdk import Device, Policy
+from edge_sdk.entropy import system_entropy
+from protocol import mechanisms
+from protocol.batch import Header, write_batch
+from protocol.campaign import parse_campaign
+from protocol.envelope import read_envelope
+from protocol.report import encode_answer, encode_report, layout_for, report_id
+from protocol.stream import SEED_BYTES
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from support.publisher import DAY, NOW, Publisher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ANSWERS = [("direct", 8), ("oue", 32), ("sue", 32), ("the", 32), ("she", 8)]
+BARE = "import msgpack, sqlite3, nacl.bindings"
+
+
+def start_and_memory(repeats: int = 21) -> list[Row]:
+    """Import time and resident memory over a bare interpreter, in fresh processes."""
+
+    def run(code: str) -> Callable[[], object]:
+        return lambda: subprocess.run([sys.executable, "-I", "-c", code], check=True)
+
+    bare, dependencies, sdk = interleaved_seconds([run("pass"), run(BARE), run("import edge_sdk")], repeats)
+    resident = [_resident(code) for code in ("pass", BARE, "import edge_sdk")]
+    return [
+        Row(
+            "import edge_sdk, over a bare interpreter",
+            (sdk - bare) * 1e3,
+            "ms",
+            BARE,
+            (sdk - bare) / (dependencies - bare),
+        ),
+        Row(
+            "resident memory it adds",
+            (resident[2] - resident[0]) / 2**20,
+            "MB",
+            BARE,
+            (resident[2] - resident[0]) / (resident[1] - resident[0]),
+        ),
+    ]
+
+
+def _resident(code: str) -> float:
+    """Median resident bytes at the end of a process that ran some code."""
+    probe = f"{code}\nfor line in open('/proc/self/status'):\n    if line.startswith('VmRSS'): print(line.split()[1])"
+    runs = [subprocess.run([sys.executable, "-I", "-c", probe], capture_output=True, check=True) for _ in range(5)]
+    return float(np.median([int(run.stdout) for run in runs])) * 1024
+
+
+def answers(repeats: int = 9) -> list[Row]:
+    """From a value and fresh entropy to report bytes, input checked, without the disk."""
+    secret, campaign_id = bytes(32), bytes(32)
+    floor = median_seconds(lambda: hashlib.sha256(os.urandom(SEED_BYTES)).digest(), number=20_000, repeats=repeats)
+    rows = []
+    for name, size in ANSWERS:
+        mechanism = mechanisms.from_epsilon(name, epsilon="1", size=size)
+        layout = layout_for([mechanism])
+
+        def answer(mechanism: mechanisms.Mechanism = mechanism, layout=layout, value: int = size - 1) -> bytes:  # noqa: ANN001
+            identifier = report_id(secret, campaign_id, 7, 0)
+            field = encode_answer(mechanism, mechanism.perturb(value, system_entropy(SEED_BYTES)), layout)
+            return encode_report(layout, identifier, 7, 0, field)
+
+        taken = median_seconds(answer, number=5000, repeats=repeats)
+        rows.append(Row(f"answer by {name} of {size}", taken * 1e6, "µs", "sha256 of fresh entropy", taken / floor))
+    return rows
+
+
+def durable_reports(count: int = 200) -> list[Row]:
+    """One report in a durable transaction on disk, and the flushed write of as many bytes beside it."""
+    publisher = Publisher()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        now = [NOW]
+        policy = Policy.of(epsilon_lifetime="100000")
+        with Device.open(folder / "state", trust=publisher.root(), clock=lambda: now[0], policy=policy) as device:
+            campaign = device.enrol(publisher.campaign(lifetime=3650 * DAY))
+
+            def report() -> None:
+                now[0] += DAY
+                device.report(campaign.id, {"odor": "n", "width": 3}, label="e")
+
+            taken = median_seconds(report, number=count // 5, repeats=5)
+        with (folder / "plain").open("wb") as plain:
+
+            def flushed() -> None:
+                plain.write(bytes(18))
+                plain.flush()
+                os.fsync(plain.fileno())
+
+            floor = median_seconds(flushed, number=count // 5, repeats=5)
+    return [Row("durable report on disk", taken * 1e6, "µs", "one flushed write", taken / floor)]
+
+
+def file_to_counts(reports: int = 200_000, repeats: int = 5) -> list[Row]:
+    """From a file of layout 1 to counts through decode, store and tally; beside bincount of bare codes."""
+    publisher = Publisher()
+    raw = publisher.campaign()
+    campaign = parse_campaign(read_envelope(raw, "campaign").payload)
+    now = NOW + DAY
+    records = []
+    for number in range(reports):
+        identifier = hashlib.sha256(b"%d" % number).digest()[:8]
+        question = campaign.assignment.question_for(identifier, 0)
+        records.append(encode_report(campaign.layout, identifier, campaign.period_at(NOW), question, bytes(2)))
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "reports.hsr"
+        path.write_bytes(write_batch(Header(campaign.id, 1, campaign.layout.record_length), records))
+        stores = iter(range(repeats + 1))
+
+        def ingest_and_tally() -> None:
+            store = create_store(Path(name) / f"store{next(stores)}", raw)
+            store.ingest([path], now=now)
+            assert store.tally_report().reports == reports
+
+        def plain() -> None:
+            data = path.read_bytes()
+            hashlib.sha256(data).digest()
+            matrix = np.frombuffer(data, np.uint8, 18 * reports, 44).reshape(-1, 18)
+            np.bincount(matrix[:, 15].astype(np.int64) * 256 + matrix[:, 17])
+
+        taken, floor = interleaved_seconds([ingest_and_tally, plain], repeats)
+    baseline = "time of sha256 and bincount"
+    return [Row("reports from file to counts", reports / taken, "reports/s", baseline, taken / floor)]
+
+
+def main() -> None:
+    """Measure and print."""
+    options = arguments(__doc__.splitlines()[0] if __doc__ else "").parse_args()
+    began = time.perf_counter()
+    rows = [*start_and_memory(), *answers(), *durable_reports(), *file_to_counts()]
+    show("Device side", rows, as_json=options.json)
+    if not options.json:
+        print(f"\n{time.perf_counter() - began:.0f} s in all")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What every benchmark shares: medians, the machine's name, a table or JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Row(NamedTuple):
+    """One figure, and the baseline of the same run that it is compared with."""
+
+    name: str
+    value: float
+    unit: str
+    baseline: str = ""
+    ratio: float | None = None
+
+
+def machine() -> str:
+    """Processor, cores, system and Python: what a figure means nothing without."""
+    model = platform.processor() or "unknown processor"
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    return (
+        f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    )
+
+
+def median_seconds(action: Callable[[], object], *, number: int, repeats: int = 7) -> float:
+    """Median over repeats of the mean time of one call."""
+    action()
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        for _ in range(number):
+            action()
+        times.append((time.perf_counter() - began) / number)
+    return statistics.median(times)
+
+
+def interleaved_seconds(actions: Sequence[Callable[[], object]], repeats: int) -> list[float]:
+    """Median time of each of several actions, run in turn so that a drifting machine is fair to all."""
+    times: list[list[float]] = [[] for _ in actions]
+    for _ in range(repeats):
+        for action, taken in zip(actions, times, strict=True):
+            began = time.perf_counter()
+            action()
+            taken.append(time.perf_counter() - began)
+    return [statistics.median(taken) for taken in times]
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    """A parser with ``--json``."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def show(title: str, rows: Sequence[Row], *, as_json: bool) -> None:
+    """Print all figures."""
+    if as_json:
+        json.dump({"title": title, "machine": machine(), "rows": [row._asdict() for row in rows]}, sys.stdout, indent=1)
+        print()
+        return
+    print(f"{title}\n{machine()}\n")
+    width = max(len(row.name) for row in rows)
+    for row in rows:
+        versus = f"   {row.ratio:6.2f} x {row.baseline}" if row.ratio is not None else ""
+        print(f"{row.name:<{width}}  {row.value:12,.2f} {row.unit:<18}{versus}".rstrip())

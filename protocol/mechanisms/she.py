@@ -1,0 +1,120 @@
+"""Summation with histogram encoding: a noisy count for every value."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+from protocol.epsilon import PrivacyLoss, check_answer_micro, exp_below
+from protocol.errors import InputError
+from protocol.mechanisms.base import INTEGERS, ValueMechanism, check_size, out_of_domain, read_integers
+from protocol.mechanisms.noise import GRID, clamp, discrete_laplace, rate
+from protocol.stream import Stream
+
+TAG = b"hearsay/1/histogram"
+SENSITIVITY = 2
+MAX_SIZE = 4096
+_MAX_TABLE = 100_000
+
+
+class ApproximateTable(dict[Any, Fraction]):
+    """A truncated table of rounded probabilities: of irrational ones, around the likeliest answer.
+
+    Attributes:
+        mass: the sum of the table; the rest of the answers lies outside it.
+    """
+
+    approximate = True
+
+    @property
+    def mass(self) -> Fraction:
+        """How much of the distribution the table holds."""
+        return sum(self.values(), Fraction(0))
+
+
+class SummedHistogram(ValueMechanism):
+    """Answer j is M·[j = v] plus discrete Laplace noise of rate s/t = ε/(2M) per step, M = 1024.
+
+    Changing the value moves two components by M each, so the loss is exactly ε; the probabilities are
+    irrational and :meth:`exponent` compares them by integers. Unlike a pure protocol an answer supports
+    no set of values: the unbiased count of value j is Σ answers_j / M.
+    Source: Wang et al., USENIX Security 2017, section 4.2; docs/math.md, section 1.
+    """
+
+    __slots__ = ("s", "t")
+    name = "she"
+    layout = INTEGERS
+
+    def __init__(self, epsilon_micro: int, size: int, s: int, t: int) -> None:
+        """``s``/``t`` is the rate of the noise per step."""
+        super().__init__(epsilon_micro, size)
+        self.s = s
+        self.t = t
+
+    @classmethod
+    def from_micro(cls, epsilon_micro: int, size: int) -> SummedHistogram:
+        """Derive s and t from ε; ``size`` is the number of values, 2 … 4096."""
+        check_answer_micro(epsilon_micro)
+        check_size(size, 2, MAX_SIZE)
+        return cls(epsilon_micro, size, *rate(epsilon_micro, SENSITIVITY))
+
+    @classmethod
+    def from_dict(cls, parameters: dict[str, Any]) -> SummedHistogram:
+        """Read s and t as a document states them."""
+        size, micro, s, t = read_integers(parameters, ("s", "t"))
+        check_size(size, 2, MAX_SIZE)
+        if s == 0 or t == 0:
+            raise InputError("parameters_invalid", "the rate of the noise is not positive")
+        return cls(micro, size, s, t)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The rate of the noise, s/t."""
+        return {"name": self.name, "size": self.size, "epsilon_micro": self.epsilon_micro, "s": self.s, "t": self.t}
+
+    @property
+    def answers(self) -> int:
+        """One integer per value."""
+        return self.size
+
+    def perturb(self, value: int, seed: bytes) -> tuple[int, ...]:
+        """Reads, for j = 0 … K − 1, one discrete Laplace noise.
+
+        Raises:
+            InputError: ``value_out_of_domain``, ``seed_invalid``.
+        """
+        if type(value) is not int or not 0 <= value < self.size:
+            raise out_of_domain(f"an integer from 0 to {self.size - 1}")
+        stream = Stream(seed, TAG)
+        s, t = self.s, self.t
+        return tuple(clamp(GRID * (j == value) + discrete_laplace(stream, s, t)) for j in range(self.size))
+
+    def exponent(self, value: int, answer: tuple[int, ...]) -> int:
+        """N with P(answer | value) ∝ q^n for q = e^{−s/t}, the same factor for every value.
+
+        Holds inside the range of 32-bit integers; a clamped component gathers the tail beyond it.
+        """
+        self.check_value(value)
+        return sum(abs(part - GRID * (j == value)) for j, part in enumerate(answer))
+
+    def distribution(self, value: int, radius: int = 2) -> ApproximateTable:
+        """Answers within ``radius`` steps of the noiseless one, to 49 digits: truncated, not exact.
+
+        Raises:
+            InputError: ``value_out_of_domain``; ``too_many_answers`` for more than 100,000 of them.
+        """
+        self.check_value(value)
+        if (2 * radius + 1) ** self.size > _MAX_TABLE:
+            raise InputError("too_many_answers", "a table of this size and radius has too many answers")
+        q = 1 / exp_below(self.s, self.t)
+        at_zero = (1 - q) / (1 + q)
+        centre = [GRID * (j == value) for j in range(self.size)]
+        table = ApproximateTable()
+        for offsets in product(range(-radius, radius + 1), repeat=self.size):
+            steps = sum(map(abs, offsets))
+            table[tuple(c + o for c, o in zip(centre, offsets, strict=True))] = at_zero**self.size * q**steps
+        return table
+
+    def privacy_loss(self) -> PrivacyLoss:
+        """Exactly 2·M·s/t: two components move by M."""
+        return PrivacyLoss(Fraction(1), Fraction(SENSITIVITY * GRID * self.s, self.t))

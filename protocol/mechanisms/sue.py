@@ -1,0 +1,27 @@
+"""Symmetric unary encoding: the unary encoding of basic RAPPOR, both flips equally likely."""
+
+from __future__ import annotations
+
+from protocol.epsilon import MICRO, check_answer_micro, exp_below
+from protocol.mechanisms.base import ONE, check_size
+from protocol.mechanisms.unary import UnaryMechanism
+
+
+class SymmetricUnary(UnaryMechanism):
+    """P = ⌊2^32 · √E / (1 + √E)⌋ with E = e^ε, and Q = 2^32 − P.
+
+    Source: Erlingsson et al., CCS 2014 (basic one-time RAPPOR); Wang et al., USENIX Security 2017,
+    section 4.2; docs/math.md, section 1.
+    """
+
+    __slots__ = ()
+    name = "sue"
+
+    @classmethod
+    def from_micro(cls, epsilon_micro: int, size: int) -> SymmetricUnary:
+        """Derive P and Q from ε; ``size`` is the number of values, 2 … 65536."""
+        check_answer_micro(epsilon_micro)
+        check_size(size, 2, 65536)
+        root = exp_below(epsilon_micro, 2 * MICRO)
+        one_if_true = ONE * root // (1 + root)
+        return cls._checked(epsilon_micro, size, one_if_true, ONE - one_if_true)

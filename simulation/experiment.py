@@ -1,0 +1,157 @@
+"""One trial: a fleet answers, the reports are ingested, a model is signed, a device verifies and uses it.
+
+Everything between the records and the accuracy is the real thing: real bytes in real files, the real
+store, a real signature. Only the ``vector`` engine stands in for the devices.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from aggregator.intake.store import create_store
+from aggregator.models.baselines import fit_majority, fit_plain
+from aggregator.models.encoding import label_codes, report_codes
+from aggregator.models.scoring import Model
+from aggregator.publishing.models import publish_model
+from edge_sdk import Device
+from edge_sdk.entropy import system_entropy
+from protocol.batch import Header, trailer
+from protocol.campaign import parse_campaign
+from protocol.envelope import read_envelope
+from simulation.fleet import device_reports, write_batches
+from simulation.vector import vector_reports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import numpy as np
+    import pandas as pd
+
+    from aggregator.publishing.workspace import Workspace
+    from protocol.campaign import Campaign
+    from simulation.splits import Split
+
+ENGINES = ("device", "vector")
+
+
+class Trial(NamedTuple):
+    """What one split came to. Accuracies are shares of the test records with a known label."""
+
+    accuracy: float
+    accuracy_nonprivate: float
+    accuracy_majority: float
+    devices: int
+    reports: int
+    rejected: Mapping[str, int]
+
+
+class Laboratory(NamedTuple):
+    """What all trials of one simulation share.
+
+    Attributes:
+        workspace: signs campaign and models.
+        campaign_bytes: the signed campaign.
+        engine: ``device`` runs every person through the real device code; ``vector`` draws the same bytes.
+        postprocess: how estimates become probabilities.
+        now: the one time of the simulation.
+        rng: splits, resampling and the vector engine's noise.
+        entropy: the devices' noise and secrets.
+    """
+
+    workspace: Workspace
+    campaign_bytes: bytes
+    engine: str
+    postprocess: str
+    now: int
+    rng: np.random.Generator
+    entropy: Callable[[int], bytes] = system_entropy
+
+    @property
+    def campaign(self) -> Campaign:
+        """The campaign, parsed."""
+        return parse_campaign(read_envelope(self.campaign_bytes, "campaign").payload)
+
+
+def run_trial(lab: Laboratory, split: Split, fleet: pd.DataFrame) -> Trial:
+    """Let a fleet answer once and try the model on the test part.
+
+    Args:
+        lab: campaign, keys, engine, randomness.
+        split: who takes part and who is kept for the test, as typed frames.
+        fleet: the records on devices: the split's people, or drawn from them.
+    """
+    campaign = lab.campaign
+    schema = campaign.schema
+    with tempfile.TemporaryDirectory(prefix="hearsay-") as name:
+        folder = Path(name)
+        inbox = _device_inbox(lab, fleet, folder) if lab.engine == "device" else _vector_inbox(lab, fleet, folder)
+        store = create_store(folder / "store", lab.campaign_bytes)
+        store.ingest(inbox, now=lab.now)
+        statistics = store.statistics()
+    model_bytes = publish_model(lab.workspace, statistics, lab.campaign_bytes, lab.now, postprocess=lab.postprocess)
+    return Trial(
+        accuracy=_accuracy(lab, model_bytes, split.test),
+        accuracy_nonprivate=fit_plain(split.people, schema).accuracy(split.test),
+        accuracy_majority=fit_majority(split.people, schema).accuracy(split.test),
+        devices=len(fleet),
+        reports=statistics.reports,
+        rejected=dict(statistics.rejected),
+    )
+
+
+def records_of(frame: pd.DataFrame, label: str) -> Iterator[tuple[dict[str, object], object]]:
+    """Record and label of every row, with the values that a device would hold."""
+    names = [str(name) for name in frame.columns if name != label]
+    columns = [frame[name].tolist() for name in names]
+    for label_value, *values in zip(frame[label].tolist(), *columns, strict=True):
+        yield dict(zip(names, values, strict=True)), label_value
+
+
+def _device_inbox(lab: Laboratory, fleet: pd.DataFrame, folder: Path) -> list[Path]:
+    people = records_of(fleet, lab.campaign.schema.label.name)
+    reports = device_reports(lab.workspace.root_bytes, lab.campaign_bytes, people, now=lab.now, entropy=lab.entropy)
+    return write_batches(folder, lab.campaign, reports)
+
+
+def _vector_inbox(lab: Laboratory, fleet: pd.DataFrame, folder: Path) -> list[Path]:
+    campaign = lab.campaign
+    codes = report_codes(fleet, campaign.schema)
+    labels = label_codes(fleet, campaign.schema.label, substitute=True)
+    rows = vector_reports(campaign, codes, labels, campaign.period_at(lab.now), lab.rng)
+    body = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length).to_bytes() + rows.tobytes()
+    path = folder / "fleet.hsr"
+    path.write_bytes(body + trailer(len(rows), hashlib.sha256(body).digest()))
+    return [path]
+
+
+def _accuracy(lab: Laboratory, model_bytes: bytes, test: pd.DataFrame) -> float:
+    """A new device verifies the model. With the device engine it also classifies every test record."""
+    root = lab.workspace.root_bytes
+    with Device.open(None, trust=root, clock=lambda: lab.now, entropy=lab.entropy) as device:
+        classifier = device.install(model_bytes)
+        if lab.engine == "vector":
+            return Model.of(classifier.model).accuracy(test)
+        label = classifier.model.schema.label
+        labelled = [
+            (record, truth) for record, truth in records_of(test, label.name) if label.known_code(truth) is not None
+        ]
+        right = sum(classifier.predict(record) == truth for record, truth in labelled)
+    return right / len(labelled)
+
+
+def seeded_entropy(seed: bytes) -> Callable[[int], bytes]:
+    """Repeatable bytes for simulated devices: SHA-256 of a seed and a counter. Never for a real one."""
+    counter = 0
+
+    def entropy(count: int) -> bytes:
+        nonlocal counter
+        out = b""
+        while len(out) < count:
+            out += hashlib.sha256(seed + counter.to_bytes(8, "big")).digest()
+            counter += 1
+        return out[:count]
+
+    return entropy

@@ -1,0 +1,199 @@
+"""``hearsay simulate``: what accuracy a schema, a mechanism and an ε would give, on records one has."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from aggregator.cli.output import print_facts, print_json, progress, warn
+from aggregator.models.postprocess import POSTPROCESSES
+from aggregator.publishing.campaigns import Terms, parse_answers, publish_campaign
+from aggregator.publishing.workspace import create_workspace
+from aggregator.schema_draft import draft_schema
+from aggregator.schema_file import load_schema, parse_schema_text
+from aggregator.tables import check_label, read_table, typed
+from edge_sdk.entropy import system_entropy
+from protocol.epsilon import MICRO, micro_epsilon
+from simulation.experiment import ENGINES, Laboratory, run_trial, seeded_entropy
+from simulation.splits import Division, resample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+
+    from protocol.schema import Schema
+    from simulation.experiment import Trial
+
+SIMULATED_NOW = 1_900_000_000
+"""The time of seeded simulations: everything that is signed says it, so it must not move."""
+
+file_option = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("data", type=file_option)
+@click.option("--label", required=True, help="Column to predict.")
+@click.option("--epsilon", required=True, help="Total that each device spends, summed over its answers.")
+@click.option("--mechanism", default="direct", show_default=True, help="direct, oue, sue, the, she, or auto.")
+@click.option("--answers", default="one", show_default=True, help="Answers per device: one, all, or a number.")
+@click.option("--schema", "schema_file", type=file_option, help="Schema; default: drafted from the data.")
+@click.option("--bins", type=int, default=4, show_default=True, help="Bins of a numeric feature in a drafted schema.")
+@click.option("--postprocess", default="simplex", show_default=True, help=f"One of {', '.join(POSTPROCESSES)}.")
+@click.option("--theta", help="Threshold of 'the'; default 0.25.")
+@click.option("--test", "test_file", type=file_option, help="File of test records; default: a part of the data.")
+@click.option("--test-share", type=click.FloatRange(0, 1), default=0.2, show_default=True)
+@click.option("--folds", type=click.IntRange(2), help="Cross-validation with so many parts.")
+@click.option("--devices", type=click.IntRange(1), help="Fleet drawn with replacement; default: everybody once.")
+@click.option("--engine", type=click.Choice(ENGINES), default="device", show_default=True)
+@click.option("--repeats", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--seed", type=click.IntRange(0), help="Fixes splits and, in the simulation only, all noise.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def simulate(
+    data: Path,
+    label: str,
+    epsilon: str,
+    mechanism: str,
+    answers: str,
+    schema_file: Path | None,
+    bins: int,
+    postprocess: str,
+    theta: str | None,
+    test_file: Path | None,
+    test_share: float,
+    folds: int | None,
+    devices: int | None,
+    engine: str,
+    repeats: int,
+    seed: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Try a campaign on records you have: people, devices, reports, counts, a signed model, its accuracy.
+
+    Every person of the learning part becomes a device that answers once; the signed model is verified
+    and used by another device on the test part.
+
+    \b
+    Example:
+      hearsay simulate mushroom.csv --label class --epsilon 1 --mechanism oue --repeats 5
+    """  # noqa: D301
+    frame = read_table(data)
+    check_label(frame, label)
+    schema = load_schema(schema_file).schema if schema_file else _draft(frame, label, data, bins)
+    test = None if test_file is None else typed(read_table(test_file), schema)
+    answers_per_device = parse_answers(answers, schema)
+    options = {} if theta is None else {"theta": theta}
+    terms = Terms("simulation", micro_epsilon(epsilon), mechanism, answers_per_device, options=options)
+    if terms.warning:
+        warn(terms.warning)
+    with progress("repetitions", repeats) as callback:
+        trials = run_simulation(
+            typed(frame, schema),
+            schema,
+            terms,
+            Division(test, folds, test_share),
+            postprocess=postprocess,
+            devices=devices,
+            engine=engine,
+            repeats=repeats,
+            seed=seed,
+            progress=callback,
+        )
+    result = summarise(trials, terms, engine, repeats)
+    if as_json:
+        print_json(result)
+    else:
+        _print(result)
+
+
+def _draft(frame: pd.DataFrame, label: str, data: Path, bins: int) -> Schema:
+    return parse_schema_text(draft_schema(frame, label, name=data.name.split(".")[0], bins=bins)).schema
+
+
+def run_simulation(
+    frame: pd.DataFrame,
+    schema: Schema,
+    terms: Terms,
+    division: Division,
+    *,
+    postprocess: str,
+    devices: int | None = None,
+    engine: str = "device",
+    repeats: int = 1,
+    seed: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Trial]:
+    """All trials: one per repetition and split.
+
+    Args:
+        frame: typed records with their label.
+        schema: theirs.
+        terms: of the campaign.
+        division: how people are kept for the test.
+        postprocess: how estimates become probabilities.
+        devices: size of a fleet drawn with replacement; None is everybody once.
+        engine: one of :data:`simulation.experiment.ENGINES`.
+        repeats: how often, with new splits and new noise.
+        seed: fixes everything; None takes the operating system's entropy.
+        progress: called with (repetitions done, repetitions).
+    """
+    now = int(time.time()) if seed is None else SIMULATED_NOW
+    rng = np.random.default_rng(seed)
+    entropy = system_entropy if seed is None else seeded_entropy(b"hearsay simulate %d" % seed)
+    trials: list[Trial] = []
+    with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
+        workspace = create_workspace(Path(folder) / "workspace", name="simulation", now=now, entropy=entropy)
+        campaign_bytes = publish_campaign(workspace, schema, terms, now)
+        lab = Laboratory(workspace, campaign_bytes, engine, postprocess, now, rng, entropy)
+        for repeat in range(repeats):
+            splits = division.splits(frame, rng)
+            trials.extend(run_trial(lab, split, resample(split.people, devices, rng)) for split in splits)
+            if progress is not None:
+                progress(repeat + 1, repeats)
+    return trials
+
+
+def summarise(trials: list[Trial], terms: Terms, engine: str, repeats: int) -> dict[str, Any]:
+    """Means over all trials, and what one device paid for them."""
+    accuracies = [trial.accuracy for trial in trials]
+    rejected: dict[str, int] = {}
+    for trial in trials:
+        for reason, count in trial.rejected.items():
+            rejected[reason] = rejected.get(reason, 0) + count
+    return {
+        "accuracy": fmean(accuracies),
+        "accuracy_sd": stdev(accuracies) if len(accuracies) > 1 else None,
+        "accuracy_nonprivate": fmean(trial.accuracy_nonprivate for trial in trials),
+        "accuracy_majority": fmean(trial.accuracy_majority for trial in trials),
+        "epsilon_total": terms.epsilon_micro / MICRO,
+        "epsilon_per_answer": (terms.epsilon_micro // terms.answers) / MICRO,
+        "devices": trials[0].devices,
+        "answers_per_device": terms.answers,
+        "mechanism": terms.mechanism,
+        "engine": engine,
+        "repeats": repeats,
+        "trials": len(trials),
+        "reports": sum(trial.reports for trial in trials),
+        "rejected": rejected,
+    }
+
+
+def _print(result: dict[str, Any]) -> None:
+    spread = "" if result["accuracy_sd"] is None else f" (sd of one trial {result['accuracy_sd']:.1%})"
+    print_facts(
+        {
+            "accuracy": f"{result['accuracy']:.1%}{spread}",
+            "not private": f"{result['accuracy_nonprivate']:.1%}",
+            "largest class": f"{result['accuracy_majority']:.1%}",
+            "ε": f"{result['epsilon_total']:g} per device, {result['epsilon_per_answer']:g} per answer",
+            "devices": f"{result['devices']}, {result['answers_per_device']} answers each by '{result['mechanism']}'",
+            "trials": f"{result['trials']}, {result['reports']} reports in all",
+        }
+    )
