@@ -132,7 +132,7 @@ def test_a_value_that_contains_itself_is_refused():
         {b"a": 1},
         {None: 1},
         {1, 2},
-        object(),
+        pytest.param(object(), id="object"),
         1 << 64,
         -(1 << 63) - 1,
         "\ud800",

@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.failures import everything_said, failure
 
-from protocol import canonical, mechanisms
+from protocol import SCALE, canonical, mechanisms
 from protocol.errors import DocumentError, InputError
-from protocol.features import SCALE, Categorical, Numeric, as_number, as_text, parse_feature
+from protocol.features import Categorical, Numeric, as_number, as_text, parse_feature
 from protocol.schema import Label, build_schema, parse_schema
 
 MARK = "Xk7-secret-Qz"

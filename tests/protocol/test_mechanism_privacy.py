@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import permutations
 from math import factorial, inf, log, nextafter
+from pathlib import Path
 
 import pytest
 
@@ -13,12 +14,12 @@ from protocol.epsilon import PrivacyLoss, composed, exp_below, micro_epsilon
 from protocol.mechanisms import BITS, from_dict, from_epsilon
 
 EPSILONS = ("0.001", "0.1", "0.5", "0.693147", "1", "1.098613", "2.5", "8", "16")
-LARGEST = {"direct": 6, "oue": 5}
+LARGEST = {"direct": 6, "oue": 5, "sue": 5, "the": 5}
 """Largest size enumerated, by mechanism: every mechanism whose probabilities are rational has a line here."""
-TESTED_ELSEWHERE: dict[str, str] = {}
+TESTED_ELSEWHERE = {"she": "test_mechanism_noise.py"}
 """Mechanisms with irrational probabilities, and the file with their exact test."""
-TIGHT = {"direct": [("keep", 1)], "oue": [("q", -1)]}
-"""The integers that are as bold as ε allows, and the direction in which the next one would be bolder."""
+TIGHT = {"direct": {"keep": 1}, "oue": {"q": -1}, "sue": {"p": 1, "q": -1}}
+"""The integers that are as bold as ε allows, and the smallest step that would be bolder."""
 
 CASES = [
     pytest.param(name, epsilon, size, id=f"{name}-{epsilon}-{size}")
@@ -35,6 +36,7 @@ def exponential_below(epsilon: Fraction) -> Fraction:
 
 def test_every_mechanism_is_enumerated():
     assert {*LARGEST, *TESTED_ELSEWHERE} == set(mechanisms.names())
+    assert all((Path(__file__).parent / file).exists() for file in TESTED_ELSEWHERE.values())
 
 
 @pytest.mark.parametrize(("name", "epsilon", "size"), CASES)
@@ -56,9 +58,8 @@ def test_no_answer_tells_two_inputs_apart_by_more_than_epsilon(name, epsilon, si
 def test_the_rounded_integer_is_the_boldest_that_epsilon_allows(name, epsilon):
     for size in (2, 3, 1000):
         stated = from_epsilon(name, epsilon, size).to_dict()
-        for parameter, step in TIGHT[name]:
-            bolder = from_dict({**stated, parameter: stated[parameter] + step})
-            assert bolder.privacy_loss().exceeds(micro_epsilon(epsilon))
+        step = {parameter: stated[parameter] + change for parameter, change in TIGHT[name].items()}
+        assert from_dict({**stated, **step}).privacy_loss().exceeds(micro_epsilon(epsilon))
 
 
 @pytest.mark.parametrize("name", LARGEST)

@@ -1,0 +1,189 @@
+"""Exact privacy of ``she``: its probabilities are irrational, so the proof compares integer exponents.
+
+P(answer | value) = c·q^N with q = e^{−s/t}, c the same for all values and N = ``exponent(value, answer)``.
+Hence ln of the ratio of two probabilities is the difference of two integers times s/t: a Fraction.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from itertools import permutations, product
+from math import gcd, log
+
+import pytest
+from support.failures import failure, reason
+
+from protocol.epsilon import MICRO, exp_below, micro_epsilon
+from protocol.mechanisms import INTEGERS, from_dict, from_epsilon
+from protocol.mechanisms.noise import GRID, clamp, rate
+from protocol.mechanisms.she import ApproximateTable
+
+EPSILONS = ("0.001", "0.123457", "0.693147", "1", "2.5", "8", "16")
+LEAST, MOST = -(1 << 31), (1 << 31) - 1
+STEPS = (LEAST, -GRID - 1, -1, 0, 1, GRID // 2, GRID - 1, GRID, GRID + 1, 7 * GRID, MOST)
+"""Components of the answers compared: around the two noiseless values, between them, and the extremes."""
+
+
+def log_ratios(mechanism):
+    """Exact ln of P(answer | one) / P(answer | other) over pairs of values and answers of all STEPS."""
+    step = Fraction(mechanism.s, mechanism.t)
+    for answer in product(STEPS, repeat=mechanism.size):
+        exponents = [mechanism.exponent(value, answer) for value in range(mechanism.size)]
+        for one, other in permutations(exponents, 2):
+            yield (other - one) * step
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("size", [2, 3])
+def test_no_answer_tells_two_values_apart_by_more_than_epsilon_and_some_do_by_all_of_it(epsilon, size):
+    mechanism = from_epsilon("she", epsilon, size)
+    declared = Fraction(micro_epsilon(epsilon), MICRO)
+    assert max(log_ratios(mechanism)) == declared
+    assert min(log_ratios(mechanism)) == -declared
+    loss = mechanism.privacy_loss()
+    assert (loss.ratio, loss.exponent) == (1, declared)
+    assert not loss.exceeds(micro_epsilon(epsilon))
+    assert loss.exceeds(micro_epsilon(epsilon) - 1)
+
+
+def test_a_rate_one_step_steeper_would_spend_too_much():
+    stated = from_epsilon("she", 1, 2).to_dict()
+    steeper = from_dict({**stated, "s": stated["s"] + 1})
+    assert max(log_ratios(steeper)) > 1
+    assert steeper.privacy_loss().exceeds(MICRO)
+
+
+def test_the_triangle_inequality_bounds_answers_that_were_not_enumerated():
+    """Per component |a − M| and |a| differ by at most M, so two components differ by 2M at most."""
+    mechanism = from_epsilon("she", 1, 5)
+    for answer in ((LEAST, MOST, 0, -17, 100_000), (1, 2, 3, 4, 5), (GRID,) * 5, (MOST,) * 5):
+        exponents = [mechanism.exponent(value, answer) for value in range(5)]
+        assert max(exponents) - min(exponents) <= 2 * GRID
+
+
+@pytest.mark.parametrize("end", [LEAST, MOST])
+def test_a_clamped_component_tells_no_more_than_those_it_stands_for(end):
+    """P(clamped) sums the tail beyond the end: whole tails are moved by the value as single steps are."""
+    for beyond in range(1, 4):
+        outward = end + beyond if end > 0 else end - beyond
+        assert clamp(outward) == end
+        for near in (0, GRID):
+            assert abs(abs(outward - near) - abs(outward)) == abs(abs(end - near) - abs(end))
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_the_rate_is_epsilon_over_2048_in_lowest_terms(epsilon):
+    mechanism = from_epsilon("she", epsilon, 4)
+    assert Fraction(mechanism.s, mechanism.t) == Fraction(epsilon) / 2048
+    assert gcd(mechanism.s, mechanism.t) == 1
+    assert rate(micro_epsilon(epsilon), 2) == (mechanism.s, mechanism.t)
+
+
+# --- the truncated table ---
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "16"])
+def test_the_table_is_marked_approximate_and_holds_less_than_everything(epsilon):
+    mechanism = from_epsilon("she", epsilon, 2)
+    masses = []
+    for radius in (0, 1, 3, 10):
+        table = mechanism.distribution(1, radius=radius)
+        assert isinstance(table, ApproximateTable)
+        assert table.approximate
+        assert len(table) == (2 * radius + 1) ** 2
+        assert all(probability > 0 for probability in table.values())
+        masses.append(table.mass)
+    assert masses == sorted(masses)
+    assert 0 < masses[0] < masses[-1] < 1
+
+
+def test_the_table_holds_the_probabilities_of_the_formula():
+    """With q = e^{−s/t} a component is n steps off with probability q^|n| (1 − q)/(1 + q)."""
+    mechanism = from_epsilon("she", 16, 2)
+    with localcontext(prec=70):
+        q = (-Decimal(mechanism.s) / Decimal(mechanism.t)).exp()
+        at_zero = (1 - q) / (1 + q)
+        for answer, probability in mechanism.distribution(0, radius=3).items():
+            exact = at_zero**2 * q ** mechanism.exponent(0, answer)
+            ours = Decimal(probability.numerator) / Decimal(probability.denominator)
+            assert abs(ours - exact) < exact * Decimal("1e-45")
+
+
+def test_almost_all_mass_is_within_the_radius_that_the_tail_asks_for():
+    """Outside ±R lies 2q^{R+1}/(1 + q) of one component: at ε = 16 and R = 140 a third, not nothing."""
+    mechanism = from_epsilon("she", 16, 2)
+    q = 1 / exp_below(mechanism.s, mechanism.t)
+    inside = (1 - 2 * q**141 / (1 + q)) ** 2
+    assert abs(mechanism.distribution(0, radius=140).mass - inside) < Fraction(1, 10**40)
+
+
+def test_ratios_in_the_table_follow_the_exponents():
+    mechanism = from_epsilon("she", 4, 3)
+    here = mechanism.distribution(2)
+    q = log(float(1 / exp_below(mechanism.s, mechanism.t)))
+    for (one, p), (other, r) in permutations(list(here.items())[:12], 2):
+        steps = mechanism.exponent(2, one) - mechanism.exponent(2, other)
+        assert log(p / r) == pytest.approx(steps * q, abs=1e-12)
+
+
+def test_a_table_too_large_to_list_is_refused():
+    assert reason(from_epsilon("she", 1, 8).distribution, 0) == "too_many_answers"
+    assert reason(from_epsilon("she", 1, 2).distribution, 0, 200) == "too_many_answers"
+
+
+# --- documents and domain ---
+
+
+@pytest.mark.parametrize("size", [2, 3, 4096])
+def test_a_document_says_all_there_is(size):
+    mechanism = from_epsilon("she", 2, size)
+    assert mechanism.to_dict() == {"name": "she", "size": size, "epsilon_micro": 2_000_000, "s": 1, "t": 1024}
+    assert from_dict(mechanism.to_dict()) == mechanism
+    assert hash(from_dict(mechanism.to_dict())) == hash(mechanism)
+    assert mechanism != from_epsilon("she", 1, size)
+    assert (mechanism.layout, mechanism.answers, mechanism.epsilon) == (INTEGERS, size, 2.0)
+    assert repr(mechanism).endswith(f"(epsilon=2, size={size})")
+
+
+@pytest.mark.parametrize("value", [-1, 3, 1.0, True, None, "1", (0,)], ids=repr)
+def test_a_value_outside_the_domain_is_refused_before_the_seed_is_read(value):
+    mechanism = from_epsilon("she", 1, 3)
+    for call in (
+        lambda: mechanism.perturb(value, b"no seed"),
+        lambda: mechanism.distribution(value),
+        lambda: mechanism.exponent(value, (0, 0, 0)),
+    ):
+        refused = failure(call)
+        assert refused.reason == "value_out_of_domain"
+        assert refused.detail == "the input of this mechanism is an integer from 0 to 2"
+    assert reason(mechanism.perturb, 0, b"no seed") == "seed_invalid"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"s": 0}, "parameters_invalid"),
+        ({"t": 0}, "parameters_invalid"),
+        ({"s": -1}, "parameters_invalid"),
+        ({"t": (1 << 32) + 1}, "parameters_invalid"),
+        ({"s": True}, "parameters_invalid"),
+        ({"keep": 1}, "parameters_invalid"),
+        ({"size": 1}, "size_invalid"),
+        ({"size": 4097}, "size_invalid"),
+    ],
+)
+def test_documents_that_state_nonsense_are_refused(changes, expected):
+    stated = from_epsilon("she", 1, 3).to_dict()
+    assert reason(from_dict, {**stated, **changes}) == expected
+
+
+def test_sizes_and_options_are_checked():
+    for size in (0, 1, 4097, 65536):
+        assert reason(from_epsilon, "she", 1, size) == "size_invalid"
+    assert reason(lambda: from_epsilon("she", 1, 2, theta="0.25")) == "option_unknown"
+    assert reason(from_epsilon, "she", "0.000999", 2) == "epsilon_invalid"
+
+
+def test_the_sum_of_value_and_noise_is_clamped_to_32_bits():
+    assert [clamp(value) for value in (LEAST - 1, LEAST, -1, 0, MOST, MOST + 1)] == [LEAST, LEAST, -1, 0, MOST, MOST]
