@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from edge_sdk.device import Device
 from protocol.envelope import SIZE_LIMITS
@@ -19,8 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from protocol.campaign import Campaign
+    from protocol.schema import Schema
 
 MAX_RECORD_BYTES = 1 << 20
+RECORD_HELP = "holds one JSON object; - is standard input"
 
 EXAMPLES = """examples:
   hearsay-edge --state /var/lib/hearsay provision root.hst
@@ -35,6 +39,9 @@ EXAMPLES = """examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0 done, 1 refused (reason on standard error), 2 usage."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # an old terminal's encoding may lack ε
+            stream.reconfigure(errors="replace")
     options = _parser().parse_args(arguments)
     refusal = ""
     try:
@@ -67,8 +74,24 @@ def _where(error: Exception) -> str:
     return f"{type(error).__name__} at {place}"
 
 
+_RAW: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter}
+
+
+def _example(lines: Sequence[str]) -> str:
+    return "\n".join(["example:", *(lines or ["  hearsay-edge --state /var/lib/hearsay status --json"])])
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong without quoting the arguments: one of them may be a record."""
+
+    def error(self, message: str) -> NoReturn:
+        quoted = message.startswith(("unrecognized", "argument"))
+        detail = "there is an argument that this command does not take" if quoted else message
+        self.exit(2, f"usage: {detail}; see {self.prog} --help\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="hearsay-edge",
         description="Answer questions about records privately, keep the reports, classify with signed models.",
         epilog=EXAMPLES,
@@ -78,25 +101,38 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[[argparse.Namespace], Any], help_text: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=help_text, description=help_text)
+        examples = [line for line in EXAMPLES.splitlines() if f" {name}" in line]
+        sub = commands.add_parser(name, help=help_text, description=help_text, epilog=_example(examples), **_RAW)
         sub.add_argument("--json", action="store_true", help="print one JSON object")
         sub.set_defaults(run=run)
         return sub
 
-    command("provision", _provision, "pin the trust root that this device obeys").add_argument("root", type=Path)
-    command("explain", _explain, "say in words what a campaign asks and costs").add_argument("campaign", type=Path)
+    command("provision", _provision, "pin the trust root that this device obeys").add_argument(
+        "root", type=Path, metavar="ROOT.hst", help="the file that the owner trusts"
+    )
+    command("explain", _explain, "say in words what a campaign asks and costs").add_argument(
+        "campaign", type=Path, metavar="CAMPAIGN.hsc", help="a signed campaign"
+    )
     command("enrol", _enrol, "accept a campaign, if it is signed and the policy allows it").add_argument(
-        "campaign", type=Path
+        "campaign", type=Path, metavar="CAMPAIGN.hsc", help="a signed campaign"
     )
     report = command("report", _report, "answer about one record, at most once per period")
     report.add_argument("--campaign", required=True, metavar="ID", help="name, or first digits of the id")
     report.add_argument("--label", help="class of the record; default: the record's own label field")
-    report.add_argument("record", nargs="?", default="-", help="a JSON object; - is standard input")
-    command("drain", _drain, "seal unsent reports into a new batch file").add_argument("out", type=Path)
-    command("install", _install, "verify a model and keep it").add_argument("model", type=Path)
+    report.add_argument(
+        "record", nargs="?", default="-", metavar="FILE", help="holds one JSON object; - is standard input"
+    )
+    command("drain", _drain, "seal unsent reports into a new batch file").add_argument(
+        "out", type=Path, metavar="OUT.hsr", help="a file that does not exist yet"
+    )
+    command("install", _install, "verify a model and keep it").add_argument(
+        "model", type=Path, metavar="MODEL.hsm", help="a signed model"
+    )
     predict = command("predict", _predict, "classify one record with the installed model")
     predict.add_argument("--model", help="name, if several are installed")
-    predict.add_argument("record", nargs="?", default="-", help="a JSON object; - is standard input")
+    predict.add_argument(
+        "record", nargs="?", default="-", metavar="FILE", help="holds one JSON object; - is standard input"
+    )
     command("status", _status, "what was spent, what waits, what is installed")
     return parser
 
@@ -132,8 +168,20 @@ def _report(options: argparse.Namespace) -> dict[str, Any]:
         campaign = _find(device.campaigns(), options.campaign)
         record = _read_record(options.record)
         label = options.label if options.label is not None else record.get(campaign.schema.label.name)
+        _note_strangers(record, {*_names(campaign.schema), campaign.schema.label.name})
         report = device.report(campaign.id, record, label=label)
     return {"report": report.hex(), "campaign": campaign.header.name}
+
+
+def _names(schema: Schema) -> list[str]:
+    return [feature.name for feature in schema.features]
+
+
+def _note_strangers(record: dict[str, Any], known: set[str]) -> None:
+    """Say that keys were ignored, without naming them: a typing error should not go unseen."""
+    strangers = len(set(record) - known)
+    if strangers:
+        print(f"note: {strangers} of the record's keys are no features here and were ignored", file=sys.stderr)  # noqa: T201
 
 
 def _find(campaigns: Sequence[Campaign], wanted: str) -> Campaign:
@@ -146,7 +194,8 @@ def _find(campaigns: Sequence[Campaign], wanted: str) -> Campaign:
 
 def _drain(options: argparse.Namespace) -> dict[str, Any]:
     with _open(options) as device:
-        return {"reports": device.drain(options.out), "file": str(options.out)}
+        count = device.drain(options.out)
+    return {"reports": count, "file": str(options.out) if count else None}
 
 
 def _install(options: argparse.Namespace) -> dict[str, Any]:
@@ -159,6 +208,7 @@ def _predict(options: argparse.Namespace) -> dict[str, Any]:
     with _open(options) as device:
         model = device.model(options.model)
         record = _read_record(options.record)
+        _note_strangers(record, {*_names(model.model.schema), model.model.schema.label.name})
         return {
             "class": model.predict(record),
             "probabilities": {name: round(p, 6) for name, p in model.predict_proba(record).items()},
@@ -188,12 +238,16 @@ def _read(path: Path, limit: int) -> bytes:
             return file.read(limit + 1)
     except OSError as error:
         problem = error.strerror or "it can not be read"
-    raise InputError("file_unreadable", f"{path.name}: {problem}")
+    raise InputError("file_unreadable", f"'{path}' can not be read: {problem}")
 
 
 def _read_record(source: str) -> dict[str, Any]:
     """A JSON object from a file or standard input. Error texts never quote it."""
-    raw = sys.stdin.buffer.read(MAX_RECORD_BYTES + 1) if source == "-" else _read(Path(source), MAX_RECORD_BYTES)
+    raw = None
+    with contextlib.suppress(InputError):  # its text names the file, which may be a record meant for standard input
+        raw = sys.stdin.buffer.read(MAX_RECORD_BYTES + 1) if source == "-" else _read(Path(source), MAX_RECORD_BYTES)
+    if raw is None:
+        raise InputError("file_unreadable", "the record file can not be read; use - to give a record on standard input")
     record: Any = None
     try:
         if len(raw) <= MAX_RECORD_BYTES:
@@ -218,6 +272,10 @@ def _show(result: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "none"
     if isinstance(value, dict):
         return "  ".join(f"{key} {_plain(item)}" for key, item in value.items())
     if isinstance(value, list):

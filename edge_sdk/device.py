@@ -101,8 +101,10 @@ class Device:
             StorageError, DocumentError, InputError: see ``docs/reasons.md``.
         """
         path = None
+        if trust is not None:
+            _check_bytes(trust, "trust")
         if state_dir is not None:
-            path = os.fspath(state_dir)
+            path = _path_of(state_dir, "state_dir")
             if trust is None and not os.path.exists(os.path.join(path, STATE_FILE)):
                 raise _not_provisioned()
             _make_folder(path)
@@ -139,7 +141,8 @@ class Device:
         return stored
 
     def _judge_campaign(self, raw: bytes) -> tuple[Verdict, Campaign]:
-        """Signature, dates and value limits, in FORMATS' order, before the owner's policy."""
+        """Signature, dates and value limits, in the order of docs/formats.md, before the owner's policy."""
+        _check_bytes(raw, "a campaign")
         verdict = trust.verify(self._trust(), raw, "campaign", self._clock(), campaigns.UNDERSTOOD)
         return verdict, campaigns.parse_campaign(verdict.payload)
 
@@ -172,6 +175,7 @@ class Device:
         Raises:
             DocumentError: it is not acceptable; the state is unchanged.
         """
+        _check_bytes(raw, "a model")
         with self._state.transaction():
             verdict = trust.verify(self._trust(), raw, "model", self._clock(), models.UNDERSTOOD)
             model = models.parse_model(verdict.payload)
@@ -207,7 +211,8 @@ class Device:
         return max(self._clock(), self._state.time_floor())
 
     def _campaign(self, campaign_id: bytes) -> Campaign:
-        payload = self._state.document_by_digest("campaign", bytes(campaign_id))
+        _check_bytes(campaign_id, "a campaign's id")
+        payload = self._state.document_by_digest("campaign", campaign_id)
         if payload is None:
             raise InputError(
                 "campaign_unknown", "this device is not enrolled in that campaign, or a newer version ended it"
@@ -272,13 +277,14 @@ class Device:
         Raises:
             StorageError: ``file_exists``, ``io_failed``, ``disk_full``; the spool is kept.
         """
+        place = _path_of(path, "the path")
         with self._state.transaction():
             batches = []
             for campaign_id, records in self._state.spooled().items():
                 kind = _layout_of(records[0])
                 batches.append((BatchHeader(campaign_id, kind, len(records[0])), records))
             if batches:
-                write_outbox(os.fspath(path), batches)
+                write_outbox(place, batches)
                 self._state.clear_spool()
         return sum(len(records) for _, records in batches)
 
@@ -298,6 +304,23 @@ class Device:
             root_version=self._trust().root.header.version,
             root_expired=now >= self._trust().root.header.expires,
         )
+
+
+def _check_bytes(value: object, what: str) -> None:
+    """Refuse a path or text where a file's bytes are wanted: the natural mistake.
+
+    Raises:
+        InputError: ``argument_invalid``.
+    """
+    if not isinstance(value, bytes):
+        raise InputError("argument_invalid", f"{what} is given as bytes, not as {type(value).__name__}")
+
+
+def _path_of(value: object, what: str) -> str:
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(path, str) or "\0" in path:
+        raise InputError("argument_invalid", f"{what} is the path of a file or folder")
+    return path
 
 
 def _layout_of(record: bytes) -> int:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from math import exp
 from typing import TYPE_CHECKING
 
-from protocol.epsilon import format_micro
+from protocol.epsilon import MICRO, format_micro
 from protocol.errors import PolicyError
 from protocol.mechanisms import INTEGERS
 from protocol.words import to_words
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _MAX_LISTED = 12
+HIGH_EPSILON_MICRO = 20 * MICRO
 
 
 def explain(campaign: Campaign, policy: Policy, spent_micro: int, now: int) -> str:
@@ -51,8 +52,9 @@ def _asked(campaign: Campaign) -> list[str]:
     """The questions, and what an answer can reveal."""
     count = len(campaign.questions)
     often = f"Once per {_duration(campaign.time_precision)}"
-    answers = "one of these questions" if campaign.answers == 1 else f"{campaign.answers} of these questions"
-    lines = [f"{often} the device answers {answers}, picked by chance and not by the record:"]
+    picked = ", picked by chance and not by the record" if campaign.answers < count else ""
+    which = "all of" if campaign.answers == count else "one of" if campaign.answers == 1 else f"{campaign.answers} of"
+    lines = [f"{often} the device answers {which} these questions{picked}:"]
     lines.extend(
         f"  - {_subject(campaign, question)}: {_noise(question)}" for question in campaign.questions[:_MAX_LISTED]
     )
@@ -85,9 +87,11 @@ def _cost(campaign: Campaign, policy: Policy, spent_micro: int, now: int) -> lis
     periods = max(0, -(-campaign.header.expires // campaign.time_precision) - campaign.period_at(now))
     odds = exp(float(campaign.privacy_loss()))
     per_answer, lifetime = format_micro(campaign.epsilon_per_answer_micro), format_micro(policy.lifetime_micro)
+    warning = ["  Warning: above ε = 20 an answer hides next to nothing."] if total > HIGH_EPSILON_MICRO else []
     return [
         f"Cost: ε = {format_micro(total)} per {_duration(campaign.time_precision)} (ε = {per_answer} per answer).",
-        f"  Whoever sees the reports of one period can multiply the odds of any guess by at most {odds:.2f}.",
+        f"  Whoever sees the reports of one period can multiply the odds of any guess by at most {odds:.4g}.",
+        *warning,
         f"  Answering in all {periods} remaining periods would cost ε = {format_micro(total * periods)}.",
         f"  The owner allows ε = {lifetime} for the device's life; {format_micro(spent_micro)} of it is spent.",
     ]

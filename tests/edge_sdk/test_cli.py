@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -91,3 +92,58 @@ def test_wrong_usage_is_status_two(files, arguments):
 
 def test_help_has_examples(files):
     assert "hearsay-edge --state /var/lib/hearsay enrol mushrooms.hsc" in edge(files, "--help").stdout
+
+
+MARK = "Zq7secretMarkZq7"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["report", "--campaign", "mushrooms", f'{{"odor":"{MARK}"}}'],
+        ["report", "--campaign", "mushrooms", "-", f'{{"odor":"{MARK}"}}'],
+        ["report", "--campaign", "mushrooms", f"--odor={MARK}"],
+        ["predict", f'{{"odor":"{MARK * 40}"}}'],
+        ["report", "--campaign", "mushrooms", f"{MARK}\0"[:-1] * 400],
+    ],
+)
+def test_a_record_in_the_place_of_a_file_name_is_not_quoted(files, arguments):
+    edge(files, "provision", "root.hst")
+    edge(files, "enrol", "c.hsc")
+    edge(files, "install", "m.hsm")
+    result = edge(files, *arguments)
+    assert result.returncode in (1, 2)
+    assert MARK not in result.stdout + result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_keys_that_are_no_features_are_told_of_but_not_named(files):
+    edge(files, "provision", "root.hst")
+    edge(files, "enrol", "c.hsc")
+    result = edge(files, "report", "--campaign", "mushrooms", text=json.dumps({"odor": "n", MARK: 1, "label": "e"}))
+    assert result.returncode == 0
+    assert result.stderr == "note: 1 of the record's keys are no features here and were ignored\n"
+
+
+def test_nothing_to_drain_claims_no_file(files):
+    edge(files, "provision", "root.hst")
+    assert json.loads(edge(files, "drain", "out.hsr", "--json").stdout) == {"reports": 0, "file": None}
+
+
+def test_a_terminal_without_epsilon_still_explains(files):
+    edge(files, "provision", "root.hst")
+    command = [sys.executable, "-m", "edge_sdk.cli", "--state", "state", "explain", "c.hsc"]
+    result = subprocess.run(
+        command, cwd=files, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False
+    )
+    assert result.returncode == 0
+    assert b"? = 1 per day" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "command", ["provision", "explain", "enrol", "report", "drain", "install", "predict", "status"]
+)
+def test_every_command_shows_an_example(files, command):
+    shown = edge(files, command, "--help").stdout
+    assert "example:" in shown
+    assert f"/var/lib/hearsay {command}" in shown

@@ -366,3 +366,22 @@ def test_classifier_follows_the_formula_and_leaves_missing_features_out(device, 
 def test_policy_error_is_not_a_document_error():
     assert not issubclass(PolicyError, DocumentError)
     assert issubclass(InputError, ValueError)
+
+
+@pytest.mark.parametrize("wrong", ["root.hst", None, 7, bytearray(b"x")])
+def test_a_path_or_anything_else_in_the_place_of_bytes_is_named(device, tmp_path, wrong):
+    for action in (device.enrol, device.install, device.explain, lambda value: device.report(value, {})):
+        assert reason_of(action, wrong) == "argument_invalid"
+    if wrong is not None:
+        assert reason_of(Device.open, tmp_path / "other", trust=wrong) == "argument_invalid"
+
+
+@pytest.mark.parametrize("wrong", [None, 7, b"x", "a\0b"])
+def test_a_path_that_is_none_is_named(device, wrong):
+    assert reason_of(device.drain, wrong) == "argument_invalid"
+
+
+def test_explain_warns_of_a_high_epsilon_and_says_when_everything_is_asked(device, publisher):
+    text = device.explain(publisher.campaign(epsilon_micro=30_000_000, answers=3))
+    assert "above ε = 20" in text
+    assert "answers all of these questions:" in text
