@@ -8,5 +8,8 @@ One report's way through it: record → ``schema`` (codes) → ``questions`` (on
 ``mechanisms`` (one answer) → ``report`` (bytes) → ``batch`` (a file).
 """
 
+SCALE = 1 << 16
+"""S: a number scaled to [−1, 1] travels as an integer of [−S, S]."""
+
 SPEC = "1.0"
 """Version of the formats that this package reads and writes, carried by every signed document."""

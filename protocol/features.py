@@ -13,14 +13,12 @@ from math import isnan
 from operator import index
 from typing import TYPE_CHECKING, Any
 
+from protocol import SCALE
 from protocol.document import read_field, read_integer, read_text
 from protocol.errors import DocumentError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-SCALE = 1 << 16
-"""S: a number scaled to [−1, 1] travels as an integer of [−S, S]."""
 
 UNLISTED_RULES = ("missing", "other", "refuse")
 MAX_VALUES = 65536

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from protocol import SCALE
 from protocol.errors import InputError
-from protocol.features import SCALE, Feature, Numeric
+from protocol.features import Feature, Numeric
 
 if TYPE_CHECKING:
     import pandas as pd

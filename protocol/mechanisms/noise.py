@@ -6,8 +6,9 @@ Algorithm 2; docs/math.md, section 1, which fixes the order of reads.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import gcd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from protocol.epsilon import MICRO
 
@@ -54,3 +55,18 @@ def _bernoulli_exp(stream: Stream, a: int, b: int) -> bool:
 def clamp(value: int) -> int:
     """The nearest 32-bit signed integer."""
     return min(max(value, _LEAST), _MOST)
+
+
+class ApproximateTable(dict[Any, Fraction]):
+    """A truncated table of rounded probabilities: of irrational ones, around the likeliest answer.
+
+    Attributes:
+        mass: the sum of the table; the rest of the answers lies outside it.
+    """
+
+    approximate = True
+
+    @property
+    def mass(self) -> Fraction:
+        """How much of the distribution the table holds."""
+        return sum(self.values(), Fraction(0))

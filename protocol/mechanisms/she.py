@@ -9,28 +9,13 @@ from typing import Any
 from protocol.epsilon import PrivacyLoss, check_answer_micro, exp_below
 from protocol.errors import InputError
 from protocol.mechanisms.base import INTEGERS, ValueMechanism, check_size, out_of_domain, read_integers
-from protocol.mechanisms.noise import GRID, clamp, discrete_laplace, rate
+from protocol.mechanisms.noise import GRID, ApproximateTable, clamp, discrete_laplace, rate
 from protocol.stream import Stream
 
 TAG = b"hearsay/1/histogram"
 SENSITIVITY = 2
 MAX_SIZE = 4096
 _MAX_TABLE = 100_000
-
-
-class ApproximateTable(dict[Any, Fraction]):
-    """A truncated table of rounded probabilities: of irrational ones, around the likeliest answer.
-
-    Attributes:
-        mass: the sum of the table; the rest of the answers lies outside it.
-    """
-
-    approximate = True
-
-    @property
-    def mass(self) -> Fraction:
-        """How much of the distribution the table holds."""
-        return sum(self.values(), Fraction(0))
 
 
 class SummedHistogram(ValueMechanism):

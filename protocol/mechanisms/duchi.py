@@ -1,0 +1,154 @@
+"""Duchi's mechanism for a vector: one bit per dimension, all of them bent together."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import comb
+from typing import TYPE_CHECKING, Any
+
+from protocol import SCALE
+from protocol.epsilon import PrivacyLoss, check_answer_micro
+from protocol.errors import InputError
+from protocol.mechanisms.base import BITS, ONE, check_size, read_integers
+from protocol.mechanisms.numeric import HALF, NumericMechanism, check_threshold, check_vector, coin_threshold
+from protocol.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from fractions import Fraction
+
+TAG = b"hearsay/1/duchi"
+MAX_SIZE = 4096
+_MAX_ENUMERATED = 9
+
+
+class Duchi(NumericMechanism):
+    """A corner of the cube, in the half-space of the input's corner with probability T/2^32.
+
+    The input x is first rounded at random to a corner v of {−1, 1}^D; then a uniformly drawn corner t
+    with ⟨t, v⟩ > 0, or with ⟨t, v⟩ < 0, is answered. D = d if d is odd, else d + 1 with x_D = 0, so that
+    ⟨t, v⟩ is never 0: ties would belong to both sides, or to one of them, and break the guarantee.
+    Source: Duchi, Jordan, Wainwright 2018, section 4.2.3; docs/math.md, sections 2 and 8.4.
+    """
+
+    __slots__ = ("threshold",)
+    name = "duchi"
+    layout = BITS
+
+    def __init__(self, epsilon_micro: int, size: int, threshold: int) -> None:
+        """``threshold`` is T, out of 2^32."""
+        super().__init__(epsilon_micro, size)
+        self.threshold = threshold
+
+    @classmethod
+    def from_micro(cls, epsilon_micro: int, size: int) -> Duchi:
+        """Derive T from ε; ``size`` is d, the number of dimensions."""
+        check_answer_micro(epsilon_micro)
+        check_size(size, 1, MAX_SIZE)
+        threshold = coin_threshold(epsilon_micro)
+        check_threshold(threshold)
+        return cls(epsilon_micro, size, threshold)
+
+    @classmethod
+    def from_dict(cls, parameters: dict[str, Any]) -> Duchi:
+        """Read T as a document states it."""
+        size, micro, threshold = read_integers(parameters, ("threshold",))
+        check_size(size, 1, MAX_SIZE)
+        check_threshold(threshold)
+        return cls(micro, size, threshold)
+
+    def to_dict(self) -> dict[str, Any]:
+        """``threshold`` is T."""
+        return {
+            "name": self.name,
+            "size": self.size,
+            "epsilon_micro": self.epsilon_micro,
+            "threshold": self.threshold,
+        }
+
+    @property
+    def answers(self) -> int:
+        """One bit per dimension."""
+        return self.size
+
+    @property
+    def dimensions(self) -> int:
+        """D: the size, made odd."""
+        return self.size | 1
+
+    def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
+        """Reads below(2S) per dimension, coin(T), then fair coins until their corner is on the right side.
+
+        Raises:
+            InputError: ``value_out_of_domain``, ``seed_invalid``.
+        """
+        check_vector(value, self.size)
+        stream = Stream(seed, TAG)
+        padded = (*value, 0) if self.dimensions > self.size else value
+        corner = [stream.below(2 * SCALE) < x + SCALE for x in padded]
+        side = stream.coin(self.threshold)
+        while True:
+            answer = [word < HALF for word in stream.words(self.dimensions)]
+            agreeing = sum(a == v for a, v in zip(answer, corner, strict=True))
+            if (2 * agreeing > self.dimensions) == side:
+                return tuple(map(int, answer[: self.size]))
+
+    def distribution(self, value: Sequence[int]) -> dict[tuple[int, ...], Fraction]:
+        """Exact probability of every row of bits.
+
+        P(t) = [p·h + (1 − p)(1 − h)]/2^{D−1} with h = P(⟨t, v⟩ > 0) over the random corner v; for even d
+        the two values of the last coordinate are added up.
+
+        Raises:
+            InputError: ``value_out_of_domain``; ``too_many_answers`` above 9 dimensions.
+        """
+        from fractions import Fraction
+
+        check_vector(value, self.size)
+        if self.size > _MAX_ENUMERATED:
+            raise InputError("too_many_answers", f"2^{self.size} answers are too many to list")
+        ups = [Fraction(x + SCALE, 2 * SCALE) for x in value]
+        p, corners = Fraction(self.threshold, ONE), 2 ** (self.dimensions - 1)
+        table = {}
+        for bits in product((0, 1), repeat=self.size):
+            agrees = [up if bit else 1 - up for bit, up in zip(bits, ups, strict=True)]
+            chance = Fraction(0)
+            for last in ([Fraction(1, 2)], [Fraction(1, 2)]) if self.dimensions > self.size else ([],):
+                positive = _majority([*agrees, *last])
+                chance += (p * positive + (1 - p) * (1 - positive)) / corners
+            table[bits] = chance
+        return table
+
+    def privacy_loss(self) -> PrivacyLoss:
+        """Ln of T/(2^32 − T): a corner and its opposite, for odd and even d alike."""
+        from fractions import Fraction
+
+        return PrivacyLoss(Fraction(self.threshold, ONE - self.threshold))
+
+    @property
+    def gain(self) -> Fraction:
+        """B/S with estimate = ±B: 2^{D−1}/C(D − 1, (D − 1)/2)/(2T/2^32 − 1)."""
+        from fractions import Fraction
+
+        d = self.dimensions
+        return Fraction(2 ** (d - 1), comb(d - 1, (d - 1) // 2)) * Fraction(HALF, self.threshold - HALF)
+
+    def estimate(self, answer: Sequence[int]) -> tuple[Fraction, ...]:
+        """±B per dimension."""
+        size = self.gain * SCALE
+        return tuple(size if bit else -size for bit in answer)
+
+    def variance(self, x: int) -> Fraction:
+        """B² − x² per dimension."""
+        return (self.gain * SCALE) ** 2 - x**2
+
+
+def _majority(chances: Sequence[Fraction]) -> Fraction:
+    """Probability that more than half of these independent events happen."""
+    from fractions import Fraction
+
+    counts = [Fraction(1)]
+    for chance in chances:
+        shifted = [Fraction(0), *(chance * count for count in counts)]
+        counts = [a + (1 - chance) * b for a, b in zip(shifted, [*counts, Fraction(0)], strict=True)]
+    return sum(counts[len(chances) // 2 + 1 :], Fraction(0))

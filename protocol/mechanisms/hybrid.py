@@ -1,0 +1,120 @@
+"""The hybrid mechanism: piecewise or one bit, whichever a coin says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from protocol.epsilon import MICRO, PrivacyLoss, check_answer_micro, exp_below
+from protocol.mechanisms.base import ONE, SINGLE, check_size, read_integers
+from protocol.mechanisms.bit import Bit
+from protocol.mechanisms.numeric import NumericMechanism, bent, check_number
+from protocol.mechanisms.piecewise import CELLS, Piecewise
+from protocol.stream import Stream
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+TAG = b"hearsay/1/hybrid"
+PIECEWISE_ABOVE_MICRO = 610_000
+
+
+class Hybrid(NumericMechanism):
+    """With probability A/2^32 an answer as ``piecewise`` gives it, else N plus the bit of ``bit``.
+
+    A = ⌊2^32(1 − e^{−ε/2})⌋ above ε = 0.61, else 0: the mixture with the smallest worst variance.
+    Source: Wang et al., ICDE 2019, section III-C (HM); docs/math.md, section 2.
+    """
+
+    __slots__ = ("bit", "piecewise", "share")
+    name = "hybrid"
+    layout = SINGLE
+
+    def __init__(self, epsilon_micro: int, share: int, piecewise: Piecewise, bit: Bit) -> None:
+        """``share`` is A, out of 2^32; the two parts have the full ε."""
+        super().__init__(epsilon_micro, 1)
+        self.share = share
+        self.piecewise = piecewise
+        self.bit = bit
+
+    @classmethod
+    def from_micro(cls, epsilon_micro: int, size: int = 1) -> Hybrid:
+        """Derive A and the integers of both parts from ε; the size is 1."""
+        check_answer_micro(epsilon_micro)
+        check_size(size, 1, 1)
+        share = 0
+        if epsilon_micro > PIECEWISE_ABOVE_MICRO:
+            share = int(ONE * (1 - 1 / exp_below(epsilon_micro, 2 * MICRO)) // 1)
+        return cls(epsilon_micro, share, Piecewise.from_micro(epsilon_micro), Bit.from_micro(epsilon_micro))
+
+    @classmethod
+    def from_dict(cls, parameters: dict[str, Any]) -> Hybrid:
+        """Read A, w and both T as a document states them."""
+        names = ("share", "window", "piecewise_threshold", "bit_threshold")
+        size, micro, share, window, inside, coin = read_integers(parameters, names)
+        check_size(size, 1, 1)
+        common = {"size": 1, "epsilon_micro": micro}
+        piecewise = Piecewise.from_dict({"name": Piecewise.name, "window": window, "threshold": inside, **common})
+        return cls(micro, share, piecewise, Bit.from_dict({"name": Bit.name, "threshold": coin, **common}))
+
+    def to_dict(self) -> dict[str, Any]:
+        """``share`` is A; the rest are the integers of the two parts."""
+        return {
+            "name": self.name,
+            "size": 1,
+            "epsilon_micro": self.epsilon_micro,
+            "share": self.share,
+            "window": self.piecewise.window,
+            "piecewise_threshold": self.piecewise.threshold,
+            "bit_threshold": self.bit.threshold,
+        }
+
+    @property
+    def answers(self) -> int:
+        """The cells, and two more for the bit."""
+        return CELLS + 2
+
+    def perturb(self, value: int, seed: bytes) -> int:
+        """Reads coin(A), then what the chosen part reads, from the same stream.
+
+        Raises:
+            InputError: ``value_out_of_domain``, ``seed_invalid``.
+        """
+        check_number(value)
+        stream = Stream(seed, TAG)
+        if stream.coin(self.share):
+            return self.piecewise.answer(value, stream)
+        return CELLS + stream.coin(bent(value, self.bit.threshold))
+
+    def distribution(self, value: int) -> dict[int, Fraction]:
+        """Both parts' tables, weighted."""
+        from fractions import Fraction
+
+        chosen = Fraction(self.share, ONE)
+        table = {cell: chosen * chance for cell, chance in self.piecewise.distribution(value).items()}
+        table.update({CELLS + bit: (1 - chosen) * chance for bit, chance in self.bit.distribution(value).items()})
+        return table
+
+    def privacy_loss(self) -> PrivacyLoss:
+        """The larger loss of the parts that are used: an answer shows which part made it."""
+        losses = []
+        if self.share > 0:
+            losses.append(self.piecewise.privacy_loss())
+        if self.share < ONE:
+            losses.append(self.bit.privacy_loss())
+        return max(losses, key=lambda loss: loss.ratio)
+
+    def estimate(self, answer: int) -> Fraction:
+        """By the part that made the answer."""
+        if answer < CELLS:
+            return self.piecewise.estimate(answer)
+        return self.bit.estimate(answer - CELLS)
+
+    def variance(self, x: int) -> Fraction:
+        """Both parts are unbiased but for the coin's floor, so their second moments mix."""
+        from fractions import Fraction
+
+        chosen = Fraction(self.share, ONE)
+        bit_mean = self.bit.estimate(1) * (2 * self.bit.distribution(x)[1] - 1)
+        mean = chosen * x + (1 - chosen) * bit_mean
+        second = chosen * (self.piecewise.variance(x) + x**2) + (1 - chosen) * (self.bit.variance(x) + bit_mean**2)
+        return second - mean**2

@@ -1,0 +1,158 @@
+"""Exact discrete Laplace noise on a vector of numbers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from protocol import SCALE
+from protocol.epsilon import PrivacyLoss, check_answer_micro, exp_below
+from protocol.errors import InputError
+from protocol.mechanisms.base import INTEGERS, check_size, read_integers
+from protocol.mechanisms.noise import GRID, ApproximateTable, clamp, discrete_laplace, rate
+from protocol.mechanisms.numeric import NumericMechanism, check_vector
+from protocol.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TAG = b"hearsay/1/laplace"
+MAX_SIZE = 4096
+_MAX_TABLE = 100_000
+
+
+class Laplace(NumericMechanism):
+    """Each coordinate: x·M/S rounded at random to an integer, plus noise with P(n) ∝ e^{−|n|s/t}.
+
+    s/t = ε/(ΔM) and M = 1024. At most Δ/2 coordinates are not 0, or any of them if Δ = 2·size: two such
+    inputs differ by at most ΔM on the grid, so the loss is exactly ε.
+    Source: Yilmaz, Al-Rubaie, Chang 2019, section 3.2, approaches 1 and 3, with the noise of Canonne,
+    Kamath, Steinke 2020; docs/math.md, section 2.
+
+    Attributes:
+        delta: Δ, an even number from 2 to 2·size.
+    """
+
+    __slots__ = ("delta", "s", "t")
+    name = "laplace"
+    layout = INTEGERS
+
+    def __init__(self, epsilon_micro: int, size: int, delta: int, s: int, t: int) -> None:
+        """``s``/``t`` is the rate of the noise per step."""
+        super().__init__(epsilon_micro, size)
+        self.delta = delta
+        self.s = s
+        self.t = t
+
+    @classmethod
+    def from_micro(cls, epsilon_micro: int, size: int, *, delta: int | None = None) -> Laplace:
+        """Derive s and t from ε and Δ; Δ is 2·size unless given, so that every coordinate may be used."""
+        check_answer_micro(epsilon_micro)
+        check_size(size, 1, MAX_SIZE)
+        delta = 2 * size if delta is None else delta
+        _check_delta(delta, size)
+        return cls(epsilon_micro, size, delta, *rate(epsilon_micro, delta))
+
+    @classmethod
+    def from_dict(cls, parameters: dict[str, Any]) -> Laplace:
+        """Read Δ, s and t as a document states them."""
+        size, micro, delta, s, t = read_integers(parameters, ("delta", "s", "t"), most=1 << 50)
+        check_size(size, 1, MAX_SIZE)
+        _check_delta(delta, size)
+        if s == 0 or t == 0:
+            raise InputError("parameters_invalid", "the rate of the noise is not positive")
+        return cls(micro, size, delta, s, t)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Δ and the rate of the noise, s/t."""
+        return {
+            "name": self.name,
+            "size": self.size,
+            "epsilon_micro": self.epsilon_micro,
+            "delta": self.delta,
+            "s": self.s,
+            "t": self.t,
+        }
+
+    def options(self) -> dict[str, Any]:
+        """Δ."""
+        return {"delta": self.delta}
+
+    @property
+    def answers(self) -> int:
+        """One integer per coordinate."""
+        return self.size
+
+    @property
+    def most_nonzero(self) -> int:
+        """How many coordinates of an input may differ from 0."""
+        return self.delta // 2
+
+    def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
+        """Reads, per coordinate, below(S) to round and then one discrete Laplace noise.
+
+        Raises:
+            InputError: ``value_out_of_domain``, ``seed_invalid``.
+        """
+        check_vector(value, self.size, self.most_nonzero)
+        stream = Stream(seed, TAG)
+        answer = []
+        for x in value:
+            step, rest = divmod(x * GRID, SCALE)
+            step += stream.below(SCALE) < rest
+            answer.append(clamp(step + discrete_laplace(stream, self.s, self.t)))
+        return tuple(answer)
+
+    def exponent(self, value: Sequence[int], answer: Sequence[int]) -> int:
+        """N with P(answer | value) ∝ q^n, q = e^{−s/t}, for inputs that lie on the grid (x·M/S whole).
+
+        Raises:
+            InputError: ``value_out_of_domain``.
+        """
+        check_vector(value, self.size, self.most_nonzero)
+        return sum(abs(part - x * GRID // SCALE) for part, x in zip(answer, value, strict=True))
+
+    def distribution(self, value: Sequence[int], radius: int = 2) -> ApproximateTable:
+        """Answers within ``radius`` steps of the rounded input, to 49 digits: truncated, not exact.
+
+        Raises:
+            InputError: ``value_out_of_domain``; ``too_many_answers`` for more than 100,000 of them.
+        """
+        check_vector(value, self.size, self.most_nonzero)
+        if (2 * radius + 2) ** self.size > _MAX_TABLE:
+            raise InputError("too_many_answers", "a table of this size and radius has too many answers")
+        q = 1 / exp_below(self.s, self.t)
+        at_zero = (1 - q) / (1 + q)
+        columns = []
+        for x in value:
+            step, rest = divmod(x * GRID, SCALE)
+            up = Fraction(rest, SCALE)
+            near = range(step - radius, step + radius + 2)
+            columns.append({n: at_zero * ((1 - up) * q ** abs(n - step) + up * q ** abs(n - step - 1)) for n in near})
+        table = ApproximateTable()
+        for answer in product(*columns):
+            probability = Fraction(1)
+            for part, column in zip(answer, columns, strict=True):
+                probability *= column[part]
+            table[answer] = probability
+        return table
+
+    def privacy_loss(self) -> PrivacyLoss:
+        """Exactly ΔM·s/t."""
+        return PrivacyLoss(Fraction(1), Fraction(self.delta * GRID * self.s, self.t))
+
+    def estimate(self, answer: Sequence[int]) -> tuple[Fraction, ...]:
+        """Each coordinate's answer/M·S."""
+        return tuple(Fraction(part * SCALE, GRID) for part in answer)
+
+    def variance(self, x: int) -> Fraction:
+        """Of the noise, 2q/((1 − q)²M²), to 49 digits, and of the rounding, f(1 − f)/M², in units of 1/S²."""
+        q = 1 / exp_below(self.s, self.t)
+        fraction = Fraction(x * GRID % SCALE, SCALE)
+        return (2 * q / (1 - q) ** 2 + fraction * (1 - fraction)) * Fraction(SCALE, GRID) ** 2
+
+
+def _check_delta(delta: object, size: int) -> None:
+    if type(delta) is not int or not 2 <= delta <= 2 * size or delta % 2:
+        raise InputError("delta_invalid", f"Δ is an even number from 2 to {2 * size}")

@@ -1,0 +1,97 @@
+"""What the numeric mechanisms share: fixed-point inputs, and estimates with a variance.
+
+A real x in [−1, 1] is an integer of [−S, S], S = 65536. Source: docs/math.md, section 2.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from protocol import SCALE
+from protocol.epsilon import exp_below
+from protocol.mechanisms.base import ONE, Mechanism, out_of_domain, unbounded, uninformative
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+HALF = ONE // 2
+
+
+class NumericMechanism(Mechanism):
+    """A mechanism whose input is a number, or a vector of numbers, in [−S, S].
+
+    :meth:`estimate` undoes the noise on average: the mean over answers is the input. Estimates and
+    variances are in units of 1/S and 1/S².
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def estimate(self, answer: Any) -> Any:
+        """Unbiased estimate of the input from one answer, as a Fraction (or a tuple of them)."""
+
+    @abstractmethod
+    def variance(self, x: int) -> Fraction:
+        """Exact variance of the estimate of one coordinate whose input is x."""
+
+
+def check_number(value: object) -> None:
+    """Refuse what is no integer of [−S, S], without naming it.
+
+    Raises:
+        InputError: ``value_out_of_domain``.
+    """
+    if type(value) is not int or not -SCALE <= value <= SCALE:
+        raise out_of_domain(f"an integer from −{SCALE} to {SCALE}")
+
+
+def check_vector(value: object, size: int, most_nonzero: int | None = None) -> None:
+    """Refuse what is no sequence of ``size`` integers of [−S, S], or has too many that are not 0.
+
+    Raises:
+        InputError: ``value_out_of_domain``.
+    """
+    numbers = value if isinstance(value, tuple | list) else ()
+    if len(numbers) != size or not all(type(x) is int and -SCALE <= x <= SCALE for x in numbers):
+        raise out_of_domain(f"{size} integers from −{SCALE} to {SCALE}")
+    if most_nonzero is not None and sum(x != 0 for x in numbers) > most_nonzero:
+        raise out_of_domain(f"{size} integers of which at most {most_nonzero} are not 0")
+
+
+def coin_threshold(epsilon_micro: int) -> int:
+    """T = ⌊2^32 · E/(1 + E)⌋: how often a fair coin is bent towards the truth at most."""
+    power = exp_below(epsilon_micro)
+    return int(ONE * power // (1 + power))
+
+
+def check_threshold(threshold: int) -> None:
+    """Refuse a T that says nothing, or everything.
+
+    Raises:
+        InputError: ``parameters_invalid``.
+    """
+    if threshold <= HALF:
+        raise uninformative()
+    if threshold >= ONE:
+        raise unbounded()
+
+
+def bent(x: int, threshold: int) -> int:
+    """2^31 + ⌊x(T − 2^31)/S⌋: the coin, out of 2^32, that shows one for input x."""
+    return HALF + x * (threshold - HALF) // SCALE
+
+
+def bit_estimate(bit: int, threshold: int) -> Fraction:
+    """S(2u − 1)/(2T/2^32 − 1) for an answer u."""
+    from fractions import Fraction
+
+    return Fraction(SCALE * (2 * bit - 1) * HALF, threshold - HALF)
+
+
+def bit_variance(x: int, threshold: int) -> Fraction:
+    """Exact variance of :func:`bit_estimate` for input x: B²·4p(1 − p) with p the coin and B its size."""
+    from fractions import Fraction
+
+    p = Fraction(bent(x, threshold), ONE)
+    return bit_estimate(1, threshold) ** 2 * 4 * p * (1 - p)

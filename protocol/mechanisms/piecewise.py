@@ -1,0 +1,158 @@
+"""The piecewise mechanism on a grid of cells: near the input often, anywhere else seldom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from protocol import SCALE
+from protocol.epsilon import MICRO, PrivacyLoss, check_answer_micro, exp_below
+from protocol.mechanisms.base import ONE, SINGLE, check_size, read_integers, unbounded, uninformative
+from protocol.mechanisms.numeric import NumericMechanism, check_number
+from protocol.stream import Stream
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+TAG = b"hearsay/1/piecewise"
+CELLS = 4096
+
+
+class Piecewise(NumericMechanism):
+    """The answer is one of N = 4096 cells: with probability T/2^32 in a window of w cells around x.
+
+    The window starts at cell s = (x + S)(N − w)/2S, rounded at random so that its mean is exact.
+
+        w = round(N(C − 1)/2C) with C = (e^{ε/2} + 1)/(e^{ε/2} − 1),  that is N/(e^{ε/2} + 1)
+        T = ⌊2^32 · Ew/(Ew + N − w)⌋
+
+    Cells inside have probability T/(2^32 w), outside (2^32 − T)/(2^32 (N − w)), on both sides alike: a
+    left and a right tail of probability ½ each, as once printed, would not be ε-private.
+    Source: Wang et al., ICDE 2019, Algorithm 2 (PM), on a grid; docs/math.md, sections 2 and 8.3.
+    """
+
+    __slots__ = ("threshold", "window")
+    name = "piecewise"
+    layout = SINGLE
+
+    def __init__(self, epsilon_micro: int, window: int, threshold: int) -> None:
+        """``window`` is w in cells, ``threshold`` is T out of 2^32."""
+        super().__init__(epsilon_micro, 1)
+        self.window = window
+        self.threshold = threshold
+
+    @classmethod
+    def from_micro(cls, epsilon_micro: int, size: int = 1) -> Piecewise:
+        """Derive w and T from ε; the size is 1."""
+        check_answer_micro(epsilon_micro)
+        check_size(size, 1, 1)
+        window = round(CELLS / (exp_below(epsilon_micro, 2 * MICRO) + 1))
+        inside = exp_below(epsilon_micro) * window
+        return cls._checked(epsilon_micro, window, int(ONE * inside // (inside + CELLS - window)))
+
+    @classmethod
+    def from_dict(cls, parameters: dict[str, Any]) -> Piecewise:
+        """Read w and T as a document states them."""
+        size, micro, window, threshold = read_integers(parameters, ("window", "threshold"))
+        check_size(size, 1, 1)
+        return cls._checked(micro, window, threshold)
+
+    @classmethod
+    def _checked(cls, epsilon_micro: int, window: int, threshold: int) -> Piecewise:
+        if not 1 <= window < CELLS or threshold * (CELLS - window) <= (ONE - threshold) * window:
+            raise uninformative()
+        if threshold >= ONE:
+            raise unbounded()
+        return cls(epsilon_micro, window, threshold)
+
+    def to_dict(self) -> dict[str, Any]:
+        """``window`` is w, ``threshold`` is T."""
+        return {
+            "name": self.name,
+            "size": 1,
+            "epsilon_micro": self.epsilon_micro,
+            "window": self.window,
+            "threshold": self.threshold,
+        }
+
+    @property
+    def answers(self) -> int:
+        """The cells."""
+        return CELLS
+
+    def perturb(self, value: int, seed: bytes) -> int:
+        """Reads below(2S) for the window's start, coin(T), then below(w) inside or below(N − w) outside.
+
+        Raises:
+            InputError: ``value_out_of_domain``, ``seed_invalid``.
+        """
+        check_number(value)
+        return self.answer(value, Stream(seed, TAG))
+
+    def answer(self, value: int, stream: Stream) -> int:
+        """The answer from a stream that may have been read before (``hybrid``)."""
+        start, rest = self._start(value)
+        start += stream.below(2 * SCALE) < rest
+        if stream.coin(self.threshold):
+            return start + stream.below(self.window)
+        outside = stream.below(CELLS - self.window)
+        return outside if outside < start else outside + self.window
+
+    def _start(self, value: int) -> tuple[int, int]:
+        """First cell of the window, and the chance out of 2S that it is the next one."""
+        return divmod((value + SCALE) * (CELLS - self.window), 2 * SCALE)
+
+    def distribution(self, value: int) -> dict[int, Fraction]:
+        """Probability of every cell: the mixture over the two places where the window may start."""
+        from fractions import Fraction
+
+        check_number(value)
+        start, rest = self._start(value)
+        later = Fraction(rest, 2 * SCALE)
+        inside, outside = self._heights()
+        table = dict.fromkeys(range(CELLS), outside)
+        for cell in range(start, start + self.window + 1):
+            share = (1 - later) * (cell < start + self.window) + later * (cell > start)
+            if share:
+                table[cell] = outside + share * (inside - outside)
+        return table
+
+    def _heights(self) -> tuple[Fraction, Fraction]:
+        """Probability of one cell inside, and of one outside."""
+        from fractions import Fraction
+
+        rest = CELLS - self.window
+        return Fraction(self.threshold, ONE * self.window), Fraction(ONE - self.threshold, ONE * rest)
+
+    def privacy_loss(self) -> PrivacyLoss:
+        """Ln of T(N − w)/((2^32 − T)w): a cell inside for one input and outside for another."""
+        inside, outside = self._heights()
+        return PrivacyLoss(inside / outside)
+
+    @property
+    def gain(self) -> Fraction:
+        """κ with estimate = κ(2c + 1 − N)S: 1/κ = (p − (1 − p)w/(N − w))(N − w), p = T/2^32."""
+        from fractions import Fraction
+
+        p = Fraction(self.threshold, ONE)
+        return 1 / (p * (CELLS - self.window) - (1 - p) * self.window)
+
+    def estimate(self, answer: int) -> Fraction:
+        """κ(2c + 1 − N)S for cell c."""
+        return self.gain * (2 * answer + 1 - CELLS) * SCALE
+
+    def variance(self, x: int) -> Fraction:
+        """From the second moments of the cells inside, outside, and in all."""
+        from fractions import Fraction
+
+        start, rest = self._start(x)
+        later = Fraction(rest, 2 * SCALE)
+        square = (1 - later) * self._square(start) + later * self._square(start + 1)
+        return (self.gain * SCALE) ** 2 * square - x**2
+
+    def _square(self, start: int) -> Fraction:
+        """Mean of (2c + 1 − N)² if the window starts here."""
+        inside, outside = self._heights()
+        w = self.window
+        within = w * (2 * start + w - CELLS) ** 2 + w * (w**2 - 1) // 3
+        everywhere = CELLS * (CELLS**2 - 1) // 3
+        return inside * within + outside * (everywhere - within)
