@@ -9,19 +9,22 @@ sums of several values, with :data:`marginal`); nothing else needs to know it.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import singledispatch
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from protocol import SCALE
 from protocol.errors import InputError
-from protocol.mechanisms import BITS, FrequencyMechanism, Mechanism
+from protocol.mechanisms import BITS, FrequencyMechanism, Laplace, Mechanism, NumericMechanism
+from protocol.mechanisms.bits import Bits
+from protocol.mechanisms.duchi import Duchi
 from protocol.mechanisms.noise import GRID
 from protocol.mechanisms.she import SummedHistogram
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from fractions import Fraction
 
     from numpy.typing import NDArray
 
@@ -34,10 +37,12 @@ class Debiased(NamedTuple):
     Attributes:
         estimate: shape (K,), unbiased, in reports; may be negative or exceed the number asked.
         noise_variance: shape (K,), of the mechanism's noise alone, given who was asked.
+        holds_sampling: the variance is that of noise and sampling together (numeric mechanisms).
     """
 
     estimate: Floats
     noise_variance: Floats
+    holds_sampling: bool = False
 
 
 @singledispatch
@@ -155,7 +160,8 @@ def marginal_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int], 
         )
     totals = [sum(counts[group::groups]) for group in range(groups)]
     p, q = p + (members - 1) * q, members * q
-    return Marginal(*_supports(p, q, n, totals), _noise(p, q, n, np.array([1 / groups])).item())
+    found = _supports(p, q, n, totals)
+    return Marginal(found.estimate, found.noise_variance, _noise(p, q, n, np.array([1 / groups])).item())
 
 
 @marginal.register(SummedHistogram)
@@ -165,3 +171,54 @@ def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]
     totals = [sum(counts[group::groups]) / GRID for group in range(groups)]
     variance = n * members * noise_variance(mechanism)
     return Marginal(np.array(totals), np.full(groups, variance), variance)
+
+
+@debias.register(NumericMechanism)
+def debias_single_number(mechanism: NumericMechanism, n: int, counts: Sequence[int]) -> Debiased:
+    """``bit``, ``piecewise``, ``hybrid``: count i is the number of answers i; the estimate is Σ x̂/S.
+
+        Σ_i c_i x̂_i / S,   Var = Σ_i c_i x̂_i²/S² − (Σ_i c_i x̂_i/S)²/n
+
+    where x̂_i is the unbiased estimate that answer i stands for: the empirical variance of the answers,
+    which holds noise and sampling together.
+    """
+    if n == 0:
+        return Debiased(np.zeros(1), np.full(1, np.inf), holds_sampling=True)
+    values = [mechanism.estimate(answer) / SCALE for answer in range(mechanism.answers)]
+    total = sum((count * value for count, value in zip(counts, values, strict=True)), Fraction(0))
+    squares = sum((count * value**2 for count, value in zip(counts, values, strict=True)), Fraction(0))
+    return Debiased(np.array([float(total)]), np.array([float(squares - total**2 / n)]), holds_sampling=True)
+
+
+@debias.register(Bits)
+@debias.register(Duchi)
+def debias_signs(mechanism: Bits | Duchi, n: int, counts: Sequence[int]) -> Debiased:
+    """``bits`` and ``duchi``: count i is how often coordinate i was answered 1; the estimate is Σ x̂/S.
+
+        B(2c_i − n),   Var = nB² − (B(2c_i − n))²/n
+
+    where ±B is the estimate that one answer stands for, in units of S.
+    """
+    if n == 0:
+        return Debiased(np.zeros(len(counts)), np.full(len(counts), np.inf), holds_sampling=True)
+    size = mechanism.estimate((1,))[0] / SCALE
+    totals = [size * (2 * count - n) for count in counts]
+    variances = [n * size**2 - total**2 / n for total in totals]
+    return Debiased(np.array(list(map(float, totals))), np.array(list(map(float, variances))), holds_sampling=True)
+
+
+@debias.register(Laplace)
+def debias_laplace(mechanism: Laplace, n: int, counts: Sequence[int]) -> Debiased:
+    """``laplace``: count i is the sum of coordinate i over all answers; the estimate is Σ/M.
+
+        Var ≤ n·[2q/((1 − q)²M²) + 1/(4M²)] + n(1 − x̄²)
+
+    noise, rounding, and at most so much sampling, since the answers' squares are not counted and a
+    number in [−1, 1] with mean x̄ has at most that variance.
+    """
+    if n == 0:
+        return Debiased(np.zeros(len(counts)), np.full(len(counts), np.inf), holds_sampling=True)
+    totals = np.array([count / GRID for count in counts])
+    leave = -np.expm1(-mechanism.s / mechanism.t)
+    noise = 2 * (1 - leave) / (leave * GRID) ** 2 + 0.25 / GRID**2
+    return Debiased(totals, n * (noise + 1 - np.clip(totals / n, -1, 1) ** 2), holds_sampling=True)

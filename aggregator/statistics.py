@@ -15,6 +15,7 @@ import numpy as np
 
 from aggregator.debias import debias, marginal
 from protocol.errors import InputError, PolicyError
+from protocol.questions import CELL, MOMENT, MOMENTS, OUTCOME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+SQUARE = 2
+_POWERS = {1: "", 2: "²"}
 Z95 = 1.959963984540054
 """Half the width of a 95 % interval in standard deviations: the 0.975 quantile of the normal law."""
 
@@ -153,7 +156,8 @@ class Statistics:
         feature = found.question.feature
         return {
             "kind": found.question.kind,
-            "feature": None if feature is None else schema.features[feature].name,
+            "feature": None if feature is None else schema.observed[feature].name,
+            "power": found.question.subject.power,
             "cells": cell_names(found.question, schema),
             "n": found.n,
             "counts": list(found.counts),
@@ -167,20 +171,35 @@ def _finite(values: Floats) -> list[float | None]:
 
 
 def question_name(question: Question, schema: Schema) -> str:
-    """``class``, or ``cell odor`` for the feature odor."""
-    if question.feature is None:
-        return question.kind
-    return f"{question.kind} {schema.features[question.feature].name}"
+    """``class``, ``cell odor``, ``moment 1 of width`` or ``moments 2``."""
+    kind, feature, _, power, of_class = question.subject
+    name = "" if feature is None else f" {schema.observed[feature].name}"
+    if kind == MOMENT:
+        where = "" if of_class is None else f", {schema.label.name}={schema.label.classes[of_class]}"
+        return f"{kind} {power} of{name}{where}"
+    return f"{kind}{name}" if power is None else f"{kind} {power}"
 
 
 def cell_names(question: Question, schema: Schema) -> list[str]:
-    """A name for every value of a question: ``label=e``, or ``odor=n, label=e``; index a·k + c."""
+    """A name for every number of an estimate: ``label=e``, ``odor=n, label=e``, ``width, label=e``."""
     label = schema.label
+    kind, feature, _, power, of_class = question.subject
     classes = [f"{label.name}={name}" for name in label.classes]
-    if question.feature is None:
+    if kind == OUTCOME:
+        return [f"{true}, predicted {name}" for true in classes for name in label.classes]
+    if kind == MOMENTS:
+        names = [schema.observed[index].name for index in schema.numeric]
+        return [f"{name}{_POWERS[power or 1]}, {one}" for name in names for one in classes]
+    if feature is None:
         return classes
-    feature = schema.features[question.feature]
-    return [f"{feature.name}={value}, {one}" for value in feature.labels() for one in classes]
+    observed = schema.observed[feature]
+    if kind == MOMENT:
+        asked = classes if of_class is None else [classes[of_class]]
+        return [f"{observed.name}{_POWERS[power or 1]}, {one}" for one in asked]
+    values = [f"no {observed.name}", f"{observed.name} is there"]
+    if kind == CELL:
+        values = [f"{observed.name}={value}" for value in observed.labels()]
+    return [f"{value}, {one}" for value in values for one in classes]
 
 
 def estimate(
@@ -209,9 +228,11 @@ def estimate(
 
 def _estimate_question(question: Question, n: int, counts: tuple[int, ...]) -> QuestionEstimate:
     result = debias(question.mechanism, n, counts)
-    return QuestionEstimate(
-        question, n, counts, result.estimate, result.noise_variance, _sampling_variance(result.estimate, n)
-    )
+    estimates, noise = result.estimate, result.noise_variance
+    if question.subject.of_class is not None and question.subject.power == SQUARE:
+        estimates, noise = (estimates + n) / 2, noise / 4  # the answer was about 2v − S
+    sampling = np.zeros_like(noise) if result.holds_sampling else _sampling_variance(estimates, n)
+    return QuestionEstimate(question, n, counts, estimates, noise, sampling)
 
 
 def _sampling_variance(estimates: Floats, n: int) -> Floats:

@@ -5,15 +5,16 @@ score(c) = log P(c) + Σ log P(x_i | c) over the features that are present; the 
 
 from __future__ import annotations
 
-from math import exp
+from math import exp, log, pi
 from typing import TYPE_CHECKING
 
-from protocol.schema import check_record
+from protocol import SCALE
+from protocol.model import DiscreteModel, Normal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from protocol.model import DiscreteModel
+    from protocol.model import Model
 
 
 class Classifier:
@@ -25,18 +26,16 @@ class Classifier:
         model: the document's contents.
     """
 
-    __slots__ = ("_clock", "_features", "classes", "model", "name", "version")
+    __slots__ = ("_clock", "_terms", "classes", "model", "name", "version")
 
-    def __init__(self, model: DiscreteModel, clock: Callable[[], int]) -> None:
+    def __init__(self, model: Model, clock: Callable[[], int]) -> None:
         self.model = model
         self.name = model.header.name
         self.version = model.header.version
         self.classes = model.schema.label.classes
         self._clock = clock
-        self._features = tuple(
-            (feature.name, feature.known_code, table)
-            for feature, table in zip(model.schema.features, model.log_likelihood, strict=True)
-        )
+        terms = model.log_likelihood if isinstance(model, DiscreteModel) else model.terms
+        self._terms = tuple(_quadratic(term) if isinstance(term, Normal) else (term, None) for term in terms)
 
     @property
     def expired(self) -> bool:
@@ -49,12 +48,16 @@ class Classifier:
         Raises:
             InputError: ``record_invalid`` if the record is not a mapping.
         """
-        check_record(record)
         scores = list(self.model.log_prior)
-        for name, known_code, table in self._features:
-            code = known_code(record.get(name))
-            if code is not None:
-                scores = [score + term for score, term in zip(scores, table[code], strict=True)]
+        for reading, (table, curves) in zip(self.model.schema.recognise(record), self._terms, strict=True):
+            if reading is None:
+                continue
+            if curves is None:
+                row = table[reading[0]]
+                scores = [score + term for score, term in zip(scores, row, strict=True)]
+            elif reading[1] is not None:
+                x = reading[1] / SCALE
+                scores = [score + a + b * (x - m) * (x - m) for score, (a, b, m) in zip(scores, curves, strict=True)]
         return scores
 
     def predict(self, record: Mapping[str, object]) -> str:
@@ -72,3 +75,9 @@ class Classifier:
 
     def __repr__(self) -> str:
         return f"<Classifier {self.name!r} version {self.version}>"
+
+
+def _quadratic(normal: Normal) -> tuple[tuple[()], list[tuple[float, float, float]]]:
+    """Per class (a, b, m) with log density a + b(x − m)²: a = −½ log(2πσ²), b = −1/(2σ²)."""
+    curves = [(-0.5 * log(2 * pi * v), -0.5 / v, m) for m, v in zip(normal.mean, normal.variance, strict=True)]
+    return (), curves

@@ -250,13 +250,29 @@ class Device:
             spent = self._state.spent_micro()
             self._policy.check_campaign(campaign)
             self._policy.check_budget(spent, campaign.epsilon_micro)
-            codes = campaign.schema.codes(record)
+            observation = campaign.schema.observe(record)
             label_code = campaign.schema.label.code(label)
+            predicted = 0 if campaign.model is None else self._predicted(campaign, record)
             seeds = [self._entropy(SEED_BYTES) for _ in range(campaign.answers)]
-            records = answer(campaign, codes, label_code, self._secret, period, seeds)
+            records = answer(campaign, observation, label_code, self._secret, period, seeds, predicted)
             reports = b"".join(records)
             self._state.write_answers(campaign.id, Entry(period, campaign.epsilon_micro, reports), now, records)
         return reports
+
+    def _predicted(self, campaign: Campaign, record: Mapping[str, object]) -> int:
+        """Code of the class that the evaluated model predicts for a record.
+
+        Raises:
+            InputError: ``model_unknown``, the very model that the campaign names is not installed;
+            DocumentError: ``invalid_campaign``, its classes are not the campaign's.
+        """
+        payload = self._state.document_by_digest("model", campaign.model or b"")
+        if payload is None:
+            raise InputError("model_unknown", "the campaign evaluates a model that is not installed here")
+        classifier = Classifier(models.parse_model(payload), self._now)
+        if classifier.classes != campaign.schema.label.classes:
+            raise DocumentError("invalid_campaign", "its classes are not those of the model that it evaluates")
+        return classifier.classes.index(classifier.predict(record))
 
     @staticmethod
     def _check_open(campaign: Campaign, now: int, period: int) -> None:

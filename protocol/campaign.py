@@ -12,15 +12,22 @@ from typing import Any, NamedTuple
 
 from protocol import canonical, mechanisms
 from protocol.document import HEADER_KEYS, Header, read_field, read_integer, read_payload, read_text
-from protocol.epsilon import MAX_ANSWER_MICRO, MIN_ANSWER_MICRO, PrivacyLoss, composed
+from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, MIN_ANSWER_MICRO, PrivacyLoss, composed
 from protocol.errors import DocumentError, InputError
-from protocol.questions import CELL, CLASS, Assignment, Question
+from protocol.questions import CELL, CLASS, MOMENT, MOMENTS, OUTCOME, PRESENT, Assignment, Question, Subject
 from protocol.report import Layout, layout_for
 from protocol.schema import Schema, parse_schema
 
 _REASON = "invalid_campaign"
+DISCRETE, GAUSSIAN, EVALUATION = "discrete", "gaussian", "outcome"
 _WORD = 1 << 32
 MAX_PERIOD_SECONDS = 1 << 31
+_KINDS = {
+    DISCRETE: (CLASS, CELL),
+    GAUSSIAN: (CLASS, CELL, PRESENT, MOMENT, MOMENTS),
+    EVALUATION: (OUTCOME,),
+}
+"""Family → the kinds of question that it asks."""
 
 UNDERSTOOD = frozenset(
     (
@@ -33,6 +40,7 @@ UNDERSTOOD = frozenset(
         "label",
         "layout",
         "min_batch_size",
+        "model",
         "projection",
         "purpose",
         "questions",
@@ -41,6 +49,27 @@ UNDERSTOOD = frozenset(
     )
 )
 """Payload keys that this reader understands."""
+
+
+class Fit(NamedTuple):
+    """How the model will be made.
+
+    Attributes:
+        family: ``discrete``, ``gaussian``, or ``outcome`` for an evaluation, which makes none.
+        postprocess: how estimates become probabilities: a name.
+        variance_floor_micro: smallest variance of a scaled number, in millionths; Gaussian only.
+    """
+
+    family: str
+    postprocess: str
+    variance_floor_micro: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a campaign carries it."""
+        entry: dict[str, Any] = {"family": self.family, "postprocess": self.postprocess}
+        if self.family == GAUSSIAN:
+            entry["variance_floor_micro"] = self.variance_floor_micro
+        return entry
 
 
 class Campaign(NamedTuple):
@@ -58,7 +87,8 @@ class Campaign(NamedTuple):
         layout: the shape of its reports.
         answers: r, answers per device and period.
         epsilon_micro: total ε per device and period, in millionths.
-        fit: how the model will be made: ``family`` and ``postprocess``.
+        fit: how the model will be made.
+        model: digest of the published model that an ``outcome`` campaign evaluates, else None.
     """
 
     id: bytes
@@ -73,7 +103,8 @@ class Campaign(NamedTuple):
     layout: Layout
     answers: int
     epsilon_micro: int
-    fit: dict[str, str]
+    fit: Fit
+    model: bytes | None = None
 
     @property
     def epsilon_per_answer_micro(self) -> int:
@@ -114,7 +145,8 @@ def build_payload(
     contact: str,
     time_precision: int,
     min_batch_size: int,
-    fit: dict[str, str],
+    fit: Fit,
+    model: bytes | None = None,
 ) -> bytes:
     """The payload of a new campaign, already checked as a device will check it. Run by the aggregator.
 
@@ -122,22 +154,24 @@ def build_payload(
         InputError, DocumentError: as :func:`parse_campaign`.
     """
     layout = layout_for([question.mechanism for question in questions])
+    evaluated = {} if model is None else {"model": model}
     payload = canonical.pack(
         {
             **header.to_dict(),
+            **evaluated,
             "purpose": purpose,
             "contact": contact,
             "time_precision": time_precision,
             "min_batch_size": min_batch_size,
             "label": schema.label.to_dict(),
             "features": [feature.to_dict() for feature in schema.features],
-            "projection": None,
+            "projection": None if schema.projection is None else schema.projection.to_dict(),
             "questions": [question.to_dict() for question in questions],
             "layout": layout.kind,
             "record_length": layout.record_length,
             "answers": questions[-1].stratum + 1,
             "epsilon_micro": epsilon_micro,
-            "fit": fit,
+            "fit": fit.to_dict(),
         }
     )
     parse_campaign(payload)
@@ -154,11 +188,10 @@ def parse_campaign(payload: bytes) -> Campaign:
     """
     body, header = read_payload(payload)
     schema = parse_schema(body, _REASON)
-    if body.get("projection", b"") is not None:
-        raise DocumentError(_REASON, "its projection is not one that this software knows")
+    fit = _parse_fit(body)
     answers = read_integer(body, "answers", 1, 65535, _REASON)
     epsilon_micro = read_integer(body, "epsilon_micro", 1, 65535 * MAX_ANSWER_MICRO, _REASON)
-    questions = _parse_questions(body, schema)
+    questions = _parse_questions(body, schema, fit.family)
     _check_strata(questions, answers)
     _check_epsilon(questions, epsilon_micro, answers)
     time_precision = read_integer(body, "time_precision", 1, MAX_PERIOD_SECONDS, _REASON)
@@ -177,39 +210,78 @@ def parse_campaign(payload: bytes) -> Campaign:
         layout=_check_layout(body, questions),
         answers=answers,
         epsilon_micro=epsilon_micro,
-        fit=_parse_fit(body),
+        fit=fit,
+        model=_parse_evaluated(body, fit.family),
     )
 
 
-def _parse_questions(body: dict[str, Any], schema: Schema) -> tuple[Question, ...]:
+def _parse_questions(body: dict[str, Any], schema: Schema, family: str) -> tuple[Question, ...]:
     entries = read_field(body, "questions", list, _REASON)
     if not 1 <= len(entries) <= 65535 or not all(isinstance(entry, dict) for entry in entries):
         raise DocumentError(_REASON, "it has no questions, too many, or one that is not a map")
-    return tuple(_parse_question(entry, schema) for entry in entries)
+    return tuple(_parse_question(entry, schema, family) for entry in entries)
 
 
-def _parse_question(entry: dict[str, Any], schema: Schema) -> Question:
-    kind = read_text(entry, "kind", _REASON)
-    classes = len(schema.label.classes)
-    feature = None
-    expected = classes
-    if kind == CELL:
-        feature = read_integer(entry, "feature", 0, len(schema.features) - 1, _REASON)
-        expected = classes * schema.features[feature].size
-    elif kind != CLASS:
-        raise DocumentError(_REASON, "a question is of an unknown kind")
-    size = read_integer(entry, "size", expected, expected, _REASON)
+def _parse_question(entry: dict[str, Any], schema: Schema, family: str) -> Question:
+    subject = _parse_subject(entry, schema, family)
     stratum = read_integer(entry, "stratum", 0, 65534, _REASON)
     bound = read_integer(entry, "bound", 1, _WORD, _REASON)
     problem = ""
     try:
         mechanism = mechanisms.from_dict(entry.get("mechanism"))
-        if mechanism.size == size:
-            return Question(kind, feature, size, stratum, bound, mechanism)
-        problem = "a mechanism is of another size than its question"
+        problem = unfit(subject, mechanism, len(schema.numeric))
     except InputError as error:
         problem = error.detail
-    raise DocumentError(_REASON, problem)
+    if problem:
+        raise DocumentError(_REASON, problem)
+    return Question(subject, stratum, bound, mechanism)
+
+
+def _parse_subject(entry: dict[str, Any], schema: Schema, family: str) -> Subject:
+    kind = read_text(entry, "kind", _REASON)
+    if kind not in _KINDS[family]:
+        raise DocumentError(_REASON, "a question is of a kind that its family does not ask")
+    classes = len(schema.label.classes)
+    feature = power = of_class = None
+    size = classes
+    if kind in (CELL, PRESENT, MOMENT):
+        feature = read_integer(entry, "feature", 0, len(schema.observed) - 1, _REASON)
+        if (feature in schema.numeric) == (kind == CELL and family == GAUSSIAN):
+            raise DocumentError(_REASON, "a question is about a feature of another kind")
+    if kind in (MOMENT, MOMENTS):
+        power = read_integer(entry, "power", 1, 2, _REASON)
+    if kind == CELL and feature is not None:
+        size = classes * schema.observed[feature].size
+    elif kind == PRESENT:
+        size = 2 * classes
+    elif kind == OUTCOME:
+        size = classes**2
+    elif kind == MOMENTS:
+        size = classes * len(schema.numeric)
+    elif kind == MOMENT and "class" in entry:
+        of_class = read_integer(entry, "class", 0, classes - 1, _REASON)
+        size = 1
+    return Subject(kind, feature, read_integer(entry, "size", size, size, _REASON), power, of_class)
+
+
+def unfit(subject: Subject, mechanism: mechanisms.Mechanism, numbers: int) -> str:
+    """Why a mechanism can not take every input of a subject; empty if it can.
+
+    A device must never find that its record lies outside a mechanism's domain: then whether it reports
+    would depend on the record.
+    """
+    if mechanism.size != subject.size:
+        return "a mechanism is of another size than its question"
+    if subject.kind not in (MOMENT, MOMENTS):
+        return "" if isinstance(mechanism, mechanisms.ValueMechanism) else "a mechanism of numbers is asked for a value"
+    nonzero = numbers if subject.kind == MOMENTS else 1
+    if subject.of_class is not None:
+        fits = mechanism.name in ("bit", "piecewise", "hybrid")
+    elif isinstance(mechanism, mechanisms.Laplace):
+        fits = mechanism.most_nonzero >= nonzero
+    else:
+        fits = mechanism.name == ("bits" if subject.kind == MOMENT else "duchi")
+    return "" if fits else "a mechanism can not take every input of its question"
 
 
 def _check_strata(questions: tuple[Question, ...], answers: int) -> None:
@@ -263,8 +335,22 @@ def _check_layout(body: dict[str, Any], questions: tuple[Question, ...]) -> Layo
     return layout
 
 
-def _parse_fit(body: dict[str, Any]) -> dict[str, str]:
-    fit = read_field(body, "fit", dict, _REASON)
-    if not all(isinstance(value, str) for value in fit.values()) or fit.get("family") != "discrete":
+def _parse_fit(body: dict[str, Any]) -> Fit:
+    entry = read_field(body, "fit", dict, _REASON)
+    family = read_text(entry, "family", _REASON)
+    if family not in _KINDS:
         raise DocumentError(_REASON, "its model family is not one that this software knows")
-    return dict(fit)
+    floor = read_integer(entry, "variance_floor_micro", 1, MICRO, _REASON) if family == GAUSSIAN else 0
+    return Fit(family, read_text(entry, "postprocess", _REASON), floor)
+
+
+def _parse_evaluated(body: dict[str, Any], family: str) -> bytes | None:
+    """The model that is evaluated: stated just by campaigns that evaluate one."""
+    if family != EVALUATION:
+        if "model" in body:
+            raise DocumentError(_REASON, "it names a model but does not evaluate one")
+        return None
+    digest: bytes = read_field(body, "model", bytes, _REASON)
+    if len(digest) != 32:
+        raise DocumentError(_REASON, "'model' is not a SHA-256 digest")
+    return digest

@@ -36,6 +36,13 @@ UNDERSTOOD = frozenset(
 )
 
 
+class Normal(NamedTuple):
+    """A number's distribution in every class: mean and variance of u/S, each of shape (k,)."""
+
+    mean: tuple[float, ...]
+    variance: tuple[float, ...]
+
+
 class DiscreteModel(NamedTuple):
     """A discrete Naive Bayes model whose values were checked.
 
@@ -44,7 +51,7 @@ class DiscreteModel(NamedTuple):
         campaign: id of the campaign whose reports made it.
         schema: label and features, as in that campaign.
         log_prior: shape (k,), log P(class).
-        log_likelihood: per feature, rows by value code, each of shape (k,): log P(code | class).
+        log_likelihood: per observed feature, rows by value code, each of shape (k,): log P(code | class).
         statistics_id: SHA-256 of the tally's bytes.
         previous: digest of the model it replaces, or None.
         card: facts about how it was made.
@@ -58,6 +65,28 @@ class DiscreteModel(NamedTuple):
     statistics_id: bytes
     previous: bytes | None
     card: dict[str, Any]
+
+
+class GaussianModel(NamedTuple):
+    """A Naive Bayes model with normal distributions for numbers and tables for categories.
+
+    Attributes:
+        terms: per observed feature, a :class:`Normal`, or rows by value code as in a discrete model.
+
+    The others are those of :class:`DiscreteModel`.
+    """
+
+    header: Header
+    campaign: bytes
+    schema: Schema
+    log_prior: tuple[float, ...]
+    terms: tuple[Normal | tuple[tuple[float, ...], ...], ...]
+    statistics_id: bytes
+    previous: bytes | None
+    card: dict[str, Any]
+
+
+Model = DiscreteModel | GaussianModel
 
 
 def float_array(values: Sequence[float], shape: Sequence[int]) -> dict[str, Any]:
@@ -95,28 +124,23 @@ def read_float_array(entry: object, shape: Sequence[int]) -> tuple[float, ...]:
     return tuple(values)
 
 
-def build_payload(model: DiscreteModel) -> bytes:
+def build_payload(model: Model) -> bytes:
     """The payload of a model. Run by the aggregator.
 
     Raises:
         DocumentError: ``invalid_model``, as a device would refuse it.
     """
-    classes = len(model.log_prior)
+    family, parameters = _parameters(model)
+    schema = model.schema
     payload = canonical.pack(
         {
             **model.header.to_dict(),
             "campaign": model.campaign,
-            "family": "discrete",
-            "label": model.schema.label.to_dict(),
-            "features": [feature.to_dict() for feature in model.schema.features],
-            "projection": None,
-            "parameters": {
-                "log_prior": float_array(model.log_prior, [classes]),
-                "log_likelihood": [
-                    float_array([value for row in table for value in row], [len(table), classes])
-                    for table in model.log_likelihood
-                ],
-            },
+            "family": family,
+            "label": schema.label.to_dict(),
+            "features": [feature.to_dict() for feature in schema.features],
+            "projection": None if schema.projection is None else schema.projection.to_dict(),
+            "parameters": {"log_prior": float_array(model.log_prior, [len(model.log_prior)]), **parameters},
             "statistics_id": model.statistics_id,
             "previous": model.previous,
             "card": model.card,
@@ -126,7 +150,24 @@ def build_payload(model: DiscreteModel) -> bytes:
     return payload
 
 
-def parse_model(payload: bytes) -> DiscreteModel:
+def _parameters(model: Model) -> tuple[str, dict[str, Any]]:
+    """Family and parameters as a payload carries them."""
+    classes = len(model.log_prior)
+    if isinstance(model, DiscreteModel):
+        return "discrete", {"log_likelihood": [_table(rows, classes) for rows in model.log_likelihood]}
+    normals = [term if isinstance(term, Normal) else None for term in model.terms]
+    return "gaussian", {
+        "log_likelihood": [None if isinstance(term, Normal) else _table(term, classes) for term in model.terms],
+        "mean": [None if normal is None else float_array(normal.mean, [classes]) for normal in normals],
+        "variance": [None if normal is None else float_array(normal.variance, [classes]) for normal in normals],
+    }
+
+
+def _table(rows: Sequence[Sequence[float]], classes: int) -> dict[str, Any]:
+    return float_array([value for row in rows for value in row], [len(rows), classes])
+
+
+def parse_model(payload: bytes) -> Model:
     """Parse a verified payload and check all its values.
 
     Raises:
@@ -134,26 +175,54 @@ def parse_model(payload: bytes) -> DiscreteModel:
     """
     body, header = read_payload(payload)
     schema = parse_schema(body, _REASON)
-    if read_text(body, "family", _REASON) != "discrete" or body.get("projection", b"") is not None:
-        raise DocumentError(_REASON, "its family or projection is not one that this software knows")
+    family = read_text(body, "family", _REASON)
+    if family not in ("discrete", "gaussian"):
+        raise DocumentError(_REASON, "its family is not one that this software knows")
     parameters = read_field(body, "parameters", dict, _REASON)
-    tables = read_field(parameters, "log_likelihood", list, _REASON)
+    prior = read_float_array(parameters.get("log_prior"), [len(schema.label.classes)])
+    common = {
+        "header": header,
+        "campaign": _digest(body, "campaign"),
+        "schema": schema,
+        "log_prior": prior,
+        "statistics_id": _digest(body, "statistics_id"),
+        "previous": None if body.get("previous", b"") is None else _digest(body, "previous"),
+        "card": read_field(body, "card", dict, _REASON),
+    }
+    if family == "discrete":
+        return DiscreteModel(log_likelihood=_read_tables(parameters, schema), **common)
+    return GaussianModel(terms=_read_terms(parameters, schema), **common)
+
+
+def _entries(parameters: dict[str, Any], key: str, schema: Schema) -> list[Any]:
+    entries: list[Any] = read_field(parameters, key, list, _REASON)
+    if len(entries) != len(schema.observed):
+        raise DocumentError(_REASON, f"it has not one '{key}' per observed feature")
+    return entries
+
+
+def _read_tables(parameters: dict[str, Any], schema: Schema) -> tuple[tuple[tuple[float, ...], ...], ...]:
     classes = len(schema.label.classes)
-    if len(tables) != len(schema.features):
-        raise DocumentError(_REASON, "it has not one table per feature")
-    return DiscreteModel(
-        header=header,
-        campaign=_digest(body, "campaign"),
-        schema=schema,
-        log_prior=read_float_array(parameters.get("log_prior"), [classes]),
-        log_likelihood=tuple(
-            _rows(read_float_array(table, [feature.size, classes]), classes)
-            for table, feature in zip(tables, schema.features, strict=True)
-        ),
-        statistics_id=_digest(body, "statistics_id"),
-        previous=None if body.get("previous", b"") is None else _digest(body, "previous"),
-        card=read_field(body, "card", dict, _REASON),
-    )
+    tables = zip(_entries(parameters, "log_likelihood", schema), schema.observed, strict=True)
+    return tuple(_rows(read_float_array(table, [feature.size, classes]), classes) for table, feature in tables)
+
+
+def _read_terms(parameters: dict[str, Any], schema: Schema) -> tuple[Normal | tuple[tuple[float, ...], ...], ...]:
+    """Normal distributions for numbers, tables for categories."""
+    classes = len(schema.label.classes)
+    tables, means, variances = (_entries(parameters, key, schema) for key in ("log_likelihood", "mean", "variance"))
+    terms: list[Normal | tuple[tuple[float, ...], ...]] = []
+    for index, feature in enumerate(schema.observed):
+        if index in schema.numeric:
+            normal = Normal(read_float_array(means[index], [classes]), read_float_array(variances[index], [classes]))
+            if tables[index] is not None or min(normal.variance) <= 0:
+                raise DocumentError(_REASON, "a number has a table, or a variance that is not positive")
+            terms.append(normal)
+        else:
+            if means[index] is not None or variances[index] is not None:
+                raise DocumentError(_REASON, "a category has a mean or a variance")
+            terms.append(_rows(read_float_array(tables[index], [feature.size, classes]), classes))
+    return tuple(terms)
 
 
 def _rows(values: tuple[float, ...], width: int) -> tuple[tuple[float, ...], ...]:

@@ -8,44 +8,110 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from protocol import SCALE
 from protocol.errors import InputError
+from protocol.schema import may_be_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from protocol.mechanisms import Mechanism
-    from protocol.schema import Schema
+    from protocol.schema import Observation, Schema
 
 MAX_QUESTIONS = 65535
 _WORD = 1 << 32
 
-CLASS, CELL = "class", "cell"
+CLASS, CELL, PRESENT, MOMENT, MOMENTS, OUTCOME = "class", "cell", "present", "moment", "moments", "outcome"
+
+SINGLE_NUMBER, ONE_PER_CLASS, ALL_AT_ONCE = "single", "vector", "joint"
+"""How moments are asked: one number of one class, one feature's number for every class, or all numbers."""
+
+
+class Subject(NamedTuple):
+    """What a question is about.
+
+    Attributes:
+        kind: ``class`` (which class am I?), ``cell`` (which pair of value and class?), ``present`` (is
+            the number there, and which class?), ``moment`` (a number or its square, in its class),
+            ``moments`` (those of all numeric features), ``outcome`` (true and predicted class).
+        feature: index of the observed feature, if it is about one.
+        size: number of possible inputs, or of coordinates of the input.
+        power: 1 for the number, 2 for its square; moments only.
+        of_class: the one class that a single-number moment is about.
+    """
+
+    kind: str
+    feature: int | None
+    size: int
+    power: int | None = None
+    of_class: int | None = None
 
 
 class Question(NamedTuple):
     """One thing that a device can be asked.
 
     Attributes:
-        kind: ``class`` (which class am I?) or ``cell`` (which pair of class and value?).
-        feature: index of the feature, None for ``class``.
-        size: number of possible inputs, K.
+        subject: what it is about.
         stratum: which answer of a period this question belongs to.
         bound: B_j: ids with B_{j−1} ≤ first four bytes < B_j are asked this, within the stratum.
         mechanism: how the answer is perturbed.
     """
 
-    kind: str
-    feature: int | None
-    size: int
+    subject: Subject
     stratum: int
     bound: int
     mechanism: Mechanism
 
-    def input_of(self, codes: Sequence[int], label_code: int, classes: int) -> int:
-        """The input for one record: the class c, or a·k + c for value code a and k classes."""
-        if self.feature is None:
+    @property
+    def kind(self) -> str:
+        """Kind of its subject."""
+        return self.subject.kind
+
+    @property
+    def feature(self) -> int | None:
+        """Observed feature of its subject."""
+        return self.subject.feature
+
+    @property
+    def size(self) -> int:
+        """Size of its subject."""
+        return self.subject.size
+
+    def input_of(self, observation: Observation, label_code: int, classes: int, predicted: int = 0) -> Any:
+        """The mechanism's input for one record with class c of k.
+
+        ``class``: c. ``cell``: a·k + c for value code a. ``present``: (is it there)·k + c. ``outcome``:
+        c·k + predicted. Moments: v = u, or ⌊u²/S⌋ for power 2, where the number's class is, else 0; a
+        missing number is 0 everywhere. A single-number second moment is stretched to 2v − S.
+
+        Args:
+            observation: what the schema saw of the record.
+            label_code: c.
+            classes: k.
+            predicted: the class that a model predicts; ``outcome`` only.
+        """
+        kind, feature, size, power, of_class = self.subject
+        if kind == CLASS:
             return label_code
-        return codes[self.feature] * classes + label_code
+        if kind == OUTCOME:
+            return label_code * classes + predicted
+        if kind == MOMENTS:
+            vector = [0] * size
+            numbers = observation.numeric
+            for place, number in enumerate(numbers):
+                vector[place * classes + label_code] = _moment(number, power)
+            return tuple(vector)
+        assert feature is not None
+        if kind == CELL:
+            return observation.codes[feature] * classes + label_code
+        number = observation.numbers[feature]
+        if kind == PRESENT:
+            return (number is not None) * classes + label_code
+        value = _moment(number, power)
+        if of_class is None:
+            return tuple(value if c == label_code else 0 for c in range(size))
+        value = value if of_class == label_code else 0
+        return 2 * value - SCALE if power == 2 else value
 
     def to_dict(self) -> dict[str, Any]:
         """As a campaign carries it."""
@@ -56,24 +122,62 @@ class Question(NamedTuple):
             "bound": self.bound,
             "mechanism": self.mechanism.to_dict(),
         }
-        if self.feature is not None:
-            entry["feature"] = self.feature
+        named = {"feature": self.feature, "power": self.subject.power, "class": self.subject.of_class}
+        entry.update({key: value for key, value in named.items() if value is not None})
         return entry
 
 
-class Subject(NamedTuple):
-    """What a question is about, before it has a mechanism and a place: kind, feature index, size."""
-
-    kind: str
-    feature: int | None
-    size: int
+def _moment(number: int | None, power: int | None) -> int:
+    """u, or ⌊u²/S⌋; 0 for a missing number."""
+    if number is None:
+        return 0
+    return number if power == 1 else number * number // SCALE
 
 
 def discrete_subjects(schema: Schema) -> list[Subject]:
-    """The questions of a discrete campaign: the class, then class × value of every feature."""
+    """The questions of a discrete campaign: the class, then class × value of every observed feature."""
     classes = len(schema.label.classes)
-    cells = [Subject(CELL, index, classes * feature.size) for index, feature in enumerate(schema.features)]
+    cells = [Subject(CELL, index, classes * feature.size) for index, feature in enumerate(schema.observed)]
     return [Subject(CLASS, None, classes), *cells]
+
+
+def gaussian_subjects(schema: Schema, form: str) -> list[Subject]:
+    """The questions of a Gaussian campaign.
+
+    The class; the cells of categorical features; whether a number is there, where it may be missing;
+    then all first and all second moments, asked in the given form.
+
+    Args:
+        schema: at least one observed feature is a number.
+        form: :data:`SINGLE_NUMBER` (n·k questions per power), :data:`ONE_PER_CLASS` (n) or
+            :data:`ALL_AT_ONCE` (one).
+
+    Raises:
+        InputError: ``no_numbers``.
+    """
+    classes = len(schema.label.classes)
+    observed = schema.observed
+    numeric = schema.numeric
+    if not numeric:
+        raise InputError("no_numbers", "a Gaussian model needs a numeric feature; this schema has none")
+    subjects = [Subject(CLASS, None, classes)]
+    subjects += [
+        Subject(CELL, index, classes * feature.size) for index, feature in enumerate(observed) if index not in numeric
+    ]
+    subjects += [Subject(PRESENT, index, 2 * classes) for index in numeric if may_be_missing(observed[index])]
+    for power in (1, 2):
+        if form == ALL_AT_ONCE:
+            subjects.append(Subject(MOMENTS, None, len(numeric) * classes, power))
+        elif form == ONE_PER_CLASS:
+            subjects += [Subject(MOMENT, index, classes, power) for index in numeric]
+        else:
+            subjects += [Subject(MOMENT, index, 1, power, c) for index in numeric for c in range(classes)]
+    return subjects
+
+
+def outcome_subjects(schema: Schema) -> list[Subject]:
+    """The one question of an evaluation: true and predicted class."""
+    return [Subject(OUTCOME, None, len(schema.label.classes) ** 2)]
 
 
 def build_questions(
@@ -105,7 +209,7 @@ def build_questions(
         bounds = interval_bounds([weights[index] for index in members])
         for index, bound in zip(members, bounds, strict=True):
             subject = subjects[index]
-            questions.append(Question(*subject, stratum, bound, mechanism_for(subject)))
+            questions.append(Question(subject, stratum, bound, mechanism_for(subject)))
     return tuple(questions)
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol.document import read_field, read_text
 from protocol.errors import DocumentError, InputError
-from protocol.features import MAX_VALUES, Feature, as_text, parse_feature, read_texts
+from protocol.features import MAX_VALUES, Categorical, Feature, Numeric, as_text, parse_feature, read_texts
+from protocol.projection import Component, Projection, parse_projection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,20 +76,107 @@ class Label:
         }
 
 
+class Observation(NamedTuple):
+    """What the questions see of a record, one entry per observed feature.
+
+    Attributes:
+        codes: the value codes.
+        numbers: u of a number; None for a category, and for a missing number without a substitute.
+        numeric_places: indices of the numeric features.
+    """
+
+    codes: tuple[int, ...]
+    numbers: tuple[int | None, ...]
+    numeric_places: tuple[int, ...]
+
+    @property
+    def numeric(self) -> list[int | None]:
+        """The numbers of the numeric features alone."""
+        return [self.numbers[place] for place in self.numeric_places]
+
+
 class Schema(NamedTuple):
-    """Label and features of a campaign. ``codes`` is all that the questions ever see of a record."""
+    """Label and features of a campaign, and the projection that some of them go through.
+
+    Questions and models speak of the *observed* features: those that are not projected, in order, and
+    then the components of the projection.
+    """
 
     label: Label
     features: tuple[Feature, ...]
+    projection: Projection | None = None
 
-    def codes(self, record: Mapping[str, object]) -> tuple[int, ...]:
-        """One code per feature. Keys that are no feature are ignored; absent ones are missing.
+    @property
+    def observed(self) -> tuple[Feature | Component, ...]:
+        """The features that are not projected, then the components."""
+        if self.projection is None:
+            return self.features
+        return (*(self.features[index] for index in self.kept), *self.projection.components)
+
+    @property
+    def numeric(self) -> tuple[int, ...]:
+        """Indices of the observed features that are numbers."""
+        return tuple(index for index, feature in enumerate(self.observed) if not isinstance(feature, Categorical))
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Indices of the features that are not projected."""
+        inputs = () if self.projection is None else self.projection.inputs
+        return tuple(index for index in range(len(self.features)) if index not in inputs)
+
+    def observe(self, record: Mapping[str, object]) -> Observation:
+        """What a report uses. Keys that are no feature are ignored; absent ones are missing.
 
         Raises:
             InputError: ``record_invalid`` if the record is not a mapping; ``value_refused``.
         """
         check_record(record)
-        return tuple(feature.code(record.get(feature.name)) for feature in self.features)
+        readings = [feature.reading(record.get(feature.name)) for feature in self.features]
+        if self.projection is not None:
+            readings = self._project(readings)
+        codes, numbers = zip(*readings, strict=True)
+        return Observation(codes, numbers, self.numeric)
+
+    def _project(self, readings: Sequence[tuple[int, int | None]]) -> list[tuple[int, int | None]]:
+        """Readings of the observed features from those of all features."""
+        projection = self.projection
+        assert projection is not None
+        numbers = [readings[index][1] for index in projection.inputs]
+        present = [number for number in numbers if number is not None]
+        outputs: Sequence[int | None] = [None] * len(projection.components)
+        if len(present) == len(numbers):
+            outputs = projection.apply(present)
+        parts = [
+            (component.code_of(output), output)
+            for component, output in zip(projection.components, outputs, strict=True)
+        ]
+        return [*(readings[index] for index in self.kept), *parts]
+
+    def recognise(self, record: Mapping[str, object]) -> list[tuple[int, int | None] | None]:
+        """What scoring uses: code and u of every observed feature, None where it is missing.
+
+        Raises:
+            InputError: ``record_invalid``.
+        """
+        check_record(record)
+        known: list[tuple[int, int | None] | None] = [
+            feature.known(record.get(feature.name)) for feature in self.features
+        ]
+        projection = self.projection
+        if projection is None:
+            return known
+        found = [known[index] for index in projection.inputs]
+        numbers = [reading[1] for reading in found if reading is not None and reading[1] is not None]
+        parts: list[tuple[int, int | None] | None] = [None] * len(projection.components)
+        if len(numbers) == len(found):
+            outputs = projection.apply(numbers)
+            parts = [(part.code_of(n), n) for part, n in zip(projection.components, outputs, strict=True)]
+        return [*(known[index] for index in self.kept), *parts]
+
+
+def may_be_missing(feature: Feature | Component) -> bool:
+    """Whether a number may be missing without a substitute."""
+    return feature.has_missing if isinstance(feature, Component) else feature.substitute is None
 
 
 def check_record(record: object) -> None:
@@ -101,25 +189,43 @@ def check_record(record: object) -> None:
         raise InputError("record_invalid", "a record is a mapping from feature names to values")
 
 
-def build_schema(label: Label, features: Sequence[Feature]) -> Schema:
-    """A schema whose names fit together.
+def build_schema(label: Label, features: Sequence[Feature], projection: Projection | None = None) -> Schema:
+    """A schema whose parts fit together.
 
     Raises:
-        InputError: ``schema_invalid``, ``label_is_feature``.
+        InputError: ``schema_invalid``, ``label_is_feature``, ``projection_invalid``.
     """
     names = [feature.name for feature in features]
     if label.name in names:
         raise InputError("label_is_feature", f"'{label.name}' is both the label and a feature")
     if len(set(names)) != len(names) or not 1 <= len(names) <= MAX_FEATURES:
         raise InputError("schema_invalid", f"a schema has 1 to {MAX_FEATURES} features with distinct names")
-    for feature in features:
+    if projection is not None:
+        _check_projection(projection, features)
+    schema = Schema(label, tuple(features), projection)
+    for feature in schema.observed:
         if feature.size * len(label.classes) > MAX_VALUES:
             raise InputError("schema_invalid", f"feature '{feature.name}' has too many values for one question")
-    return Schema(label, tuple(features))
+    return schema
+
+
+def _check_projection(projection: Projection, features: Sequence[Feature]) -> None:
+    """The inputs are numeric features, and a component may be missing just if one of them may."""
+    if projection.inputs[0] < 0 or projection.inputs[-1] >= len(features):
+        raise InputError("projection_invalid", "an input of the projection is not a feature")
+    inputs = [features[index] for index in projection.inputs]
+    if not all(isinstance(feature, Numeric) for feature in inputs):
+        raise InputError("projection_invalid", "an input of the projection is not a number")
+    may_miss = any(feature.substitute is None for feature in inputs)
+    if any(component.has_missing != may_miss for component in projection.components):
+        raise InputError("projection_invalid", "a component may be missing just if one of its inputs may")
+    names = {feature.name for index, feature in enumerate(features) if index not in projection.inputs}
+    if not names.isdisjoint(component.name for component in projection.components):
+        raise InputError("projection_invalid", "a component has the name of a feature")
 
 
 def parse_schema(body: dict[str, Any], reason: str = _REASON) -> Schema:
-    """The schema of a campaign or model payload.
+    """The schema of a campaign or model payload, its projection included.
 
     Raises:
         DocumentError: with the given reason.
@@ -128,6 +234,8 @@ def parse_schema(body: dict[str, Any], reason: str = _REASON) -> Schema:
     features = read_field(body, "features", list, reason)
     if not all(isinstance(feature, dict) for feature in features):
         raise DocumentError(reason, "a feature is not a map")
+    if "projection" not in body:
+        raise DocumentError(reason, "'projection' is missing")
     problem = ""
     try:
         label = Label(
@@ -136,7 +244,12 @@ def parse_schema(body: dict[str, Any], reason: str = _REASON) -> Schema:
             read_field(entry, "substitute", int, reason),
             read_text(entry, "unlisted", reason),
         )
-        return build_schema(label, [parse_feature(feature, reason) for feature in features])
+        parsed = [parse_feature(feature, reason) for feature in features]
+        projection = None
+        if body["projection"] is not None:
+            missing = frozenset(index for index, feature in enumerate(parsed) if feature.substitute is None)
+            projection = parse_projection(read_field(body, "projection", dict, reason), reason, missing)
+        return build_schema(label, parsed, projection)
     except InputError as error:
         problem = error.detail
     raise DocumentError(reason, problem)

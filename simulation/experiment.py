@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.intake.store import create_store
-from aggregator.models.baselines import fit_majority, fit_plain
-from aggregator.models.encoding import label_codes, report_codes
+from aggregator.models.baselines import fit_majority, fit_plain, fit_plain_gaussian
+from aggregator.models.encoding import label_codes, observe
 from aggregator.models.scoring import Model
+from aggregator.publishing.campaigns import publish_campaign
 from aggregator.publishing.models import publish_model
 from edge_sdk import Device
 from edge_sdk.entropy import system_entropy
 from protocol.batch import Header, trailer
-from protocol.campaign import parse_campaign
+from protocol.campaign import GAUSSIAN, parse_campaign
 from protocol.envelope import read_envelope
+from protocol.epsilon import MICRO
 from simulation.fleet import device_reports, write_batches
 from simulation.vector import vector_reports
 
@@ -30,8 +32,11 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
+    from aggregator.publishing.campaigns import Terms
     from aggregator.publishing.workspace import Workspace
+    from aggregator.statistics import Statistics
     from protocol.campaign import Campaign
+    from protocol.schema import Schema
     from simulation.splits import Split
 
 ENGINES = ("device", "vector")
@@ -52,8 +57,8 @@ class Laboratory(NamedTuple):
     """What all trials of one simulation share.
 
     Attributes:
-        workspace: signs campaign and models.
-        campaign_bytes: the signed campaign.
+        workspace: signs campaigns and models.
+        terms: of the campaigns.
         engine: ``device`` runs every person through the real device code; ``vector`` draws the same bytes.
         postprocess: how estimates become probabilities.
         now: the one time of the simulation.
@@ -62,44 +67,60 @@ class Laboratory(NamedTuple):
     """
 
     workspace: Workspace
-    campaign_bytes: bytes
+    terms: Terms
     engine: str
     postprocess: str
     now: int
     rng: np.random.Generator
     entropy: Callable[[int], bytes] = system_entropy
 
-    @property
-    def campaign(self) -> Campaign:
-        """The campaign, parsed."""
-        return parse_campaign(read_envelope(self.campaign_bytes, "campaign").payload)
+
+class Task(NamedTuple):
+    """A signed campaign, parsed."""
+
+    campaign_bytes: bytes
+    campaign: Campaign
 
 
-def run_trial(lab: Laboratory, split: Split, fleet: pd.DataFrame) -> Trial:
+def make_task(lab: Laboratory, schema: Schema) -> Task:
+    """Sign the next version of the simulation's campaign."""
+    raw = publish_campaign(lab.workspace, schema, lab.terms, lab.now)
+    return Task(raw, parse_campaign(read_envelope(raw, "campaign").payload))
+
+
+def run_trial(lab: Laboratory, task: Task, split: Split, fleet: pd.DataFrame) -> Trial:
     """Let a fleet answer once and try the model on the test part.
 
     Args:
-        lab: campaign, keys, engine, randomness.
-        split: who takes part and who is kept for the test, as typed frames.
+        lab: keys, engine, randomness.
+        task: the campaign.
+        split: who could take part and who is kept for the test, as typed frames.
         fleet: the records on devices: the split's people, or drawn from them.
     """
-    campaign = lab.campaign
-    schema = campaign.schema
-    with tempfile.TemporaryDirectory(prefix="hearsay-") as name:
-        folder = Path(name)
-        inbox = _device_inbox(lab, fleet, folder) if lab.engine == "device" else _vector_inbox(lab, fleet, folder)
-        store = create_store(folder / "store", lab.campaign_bytes)
-        store.ingest(inbox, now=lab.now)
-        statistics = store.statistics()
-    model_bytes = publish_model(lab.workspace, statistics, lab.campaign_bytes, lab.now, postprocess=lab.postprocess)
+    schema = task.campaign.schema
+    statistics = gather(lab, task, fleet)
+    model_bytes = publish_model(lab.workspace, statistics, task.campaign_bytes, lab.now, postprocess=lab.postprocess)
+    plain = fit_plain(split.people, schema)
+    if task.campaign.fit.family == GAUSSIAN:
+        plain = fit_plain_gaussian(split.people, schema, task.campaign.fit.variance_floor_micro / MICRO)
     return Trial(
         accuracy=_accuracy(lab, model_bytes, split.test),
-        accuracy_nonprivate=fit_plain(split.people, schema).accuracy(split.test),
+        accuracy_nonprivate=plain.accuracy(split.test),
         accuracy_majority=fit_majority(split.people, schema).accuracy(split.test),
         devices=len(fleet),
         reports=statistics.reports,
         rejected=dict(statistics.rejected),
     )
+
+
+def gather(lab: Laboratory, task: Task, fleet: pd.DataFrame) -> Statistics:
+    """Everybody's reports through real files and a real store to statistics."""
+    with tempfile.TemporaryDirectory(prefix="hearsay-") as name:
+        folder = Path(name)
+        inbox = _device_inbox if lab.engine == "device" else _vector_inbox
+        store = create_store(folder / "store", task.campaign_bytes)
+        store.ingest(inbox(lab, task, fleet, folder), now=lab.now)
+        return store.statistics()
 
 
 def records_of(frame: pd.DataFrame, label: str) -> Iterator[tuple[dict[str, object], object]]:
@@ -110,17 +131,18 @@ def records_of(frame: pd.DataFrame, label: str) -> Iterator[tuple[dict[str, obje
         yield dict(zip(names, values, strict=True)), label_value
 
 
-def _device_inbox(lab: Laboratory, fleet: pd.DataFrame, folder: Path) -> list[Path]:
-    people = records_of(fleet, lab.campaign.schema.label.name)
-    reports = device_reports(lab.workspace.root_bytes, lab.campaign_bytes, people, now=lab.now, entropy=lab.entropy)
-    return write_batches(folder, lab.campaign, reports)
+def _device_inbox(lab: Laboratory, task: Task, fleet: pd.DataFrame, folder: Path) -> list[Path]:
+    people = records_of(fleet, task.campaign.schema.label.name)
+    root = lab.workspace.root_bytes
+    reports = device_reports(root, task.campaign_bytes, people, now=lab.now, entropy=lab.entropy)
+    return write_batches(folder, task.campaign, reports)
 
 
-def _vector_inbox(lab: Laboratory, fleet: pd.DataFrame, folder: Path) -> list[Path]:
-    campaign = lab.campaign
-    codes = report_codes(fleet, campaign.schema)
+def _vector_inbox(lab: Laboratory, task: Task, fleet: pd.DataFrame, folder: Path) -> list[Path]:
+    campaign = task.campaign
+    sight = observe(fleet, campaign.schema)
     labels = label_codes(fleet, campaign.schema.label, substitute=True)
-    rows = vector_reports(campaign, codes, labels, campaign.period_at(lab.now), lab.rng)
+    rows = vector_reports(campaign, sight, labels, campaign.period_at(lab.now), lab.rng)
     body = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length).to_bytes() + rows.tobytes()
     path = folder / "fleet.hsr"
     path.write_bytes(body + trailer(len(rows), hashlib.sha256(body).digest()))

@@ -13,14 +13,19 @@ import numpy as np
 
 from aggregator.cli.output import print_facts, print_json, progress, warn
 from aggregator.models.postprocess import POSTPROCESSES
-from aggregator.publishing.campaigns import Terms, parse_answers, publish_campaign
+from aggregator.planning.choice import form_of
+from aggregator.publishing.campaigns import Terms, parse_answers
 from aggregator.publishing.workspace import create_workspace
 from aggregator.schema_draft import draft_schema
 from aggregator.schema_file import load_schema, parse_schema_text
 from aggregator.tables import check_label, read_table, typed
 from edge_sdk.entropy import system_entropy
+from protocol.campaign import GAUSSIAN
 from protocol.epsilon import MICRO, micro_epsilon
-from simulation.experiment import ENGINES, Laboratory, run_trial, seeded_entropy
+from protocol.features import Numeric
+from protocol.questions import ALL_AT_ONCE, ONE_PER_CLASS, SINGLE_NUMBER
+from simulation.design import Design, parse_reduction
+from simulation.experiment import ENGINES, Laboratory, make_task, run_trial, seeded_entropy
 from simulation.splits import Division, resample
 
 if TYPE_CHECKING:
@@ -45,6 +50,12 @@ file_option = click.Path(path_type=Path)
 @click.option("--answers", default="one", show_default=True, help="Answers per device: one, all, or a number.")
 @click.option("--schema", "schema_file", type=file_option, help="Schema; default: drafted from the data.")
 @click.option("--bins", type=int, default=4, show_default=True, help="Bins of a numeric feature in a drafted schema.")
+@click.option("--max-values", type=int, default=12, show_default=True, help="Whole numbers with more become numeric.")
+@click.option("--family", default="discrete", show_default=True, help="discrete or gaussian.")
+@click.option("--approach", type=click.IntRange(1, 3), help="How laplace asks for moments: 1 all at once, 3 one.")
+@click.option("--reduce", "reduction", default="none", show_default=True, help="none, pca:K or dca:K.")
+@click.option("--reduce-fit", type=click.Choice(["pilot", "train"]), default="pilot", show_default=True)
+@click.option("--rho", type=click.FloatRange(0), default=1e-3, show_default=True, help="Ridge of DCA.")
 @click.option("--postprocess", default="simplex", show_default=True, help=f"One of {', '.join(POSTPROCESSES)}.")
 @click.option("--theta", help="Threshold of 'the'; default 0.25.")
 @click.option("--test", "test_file", type=file_option, help="File of test records; default: a part of the data.")
@@ -63,6 +74,12 @@ def simulate(
     answers: str,
     schema_file: Path | None,
     bins: int,
+    max_values: int,
+    family: str,
+    approach: int | None,
+    reduction: str,
+    reduce_fit: str,
+    rho: float,
     postprocess: str,
     theta: str | None,
     test_file: Path | None,
@@ -86,17 +103,21 @@ def simulate(
     """  # noqa: D301
     frame = read_table(data)
     check_label(frame, label)
-    schema = load_schema(schema_file).schema if schema_file else _draft(frame, label, data, bins)
+    schema = load_schema(schema_file).schema if schema_file else _draft(frame, label, data, bins, max_values)
+    method, components = parse_reduction(reduction)
+    design = Design(schema, bins, schema_file is None, method, components, rho, reduce_fit)
     test = None if test_file is None else typed(read_table(test_file), schema)
-    answers_per_device = parse_answers(answers, schema)
     options = {} if theta is None else {"theta": theta}
-    terms = Terms("simulation", micro_epsilon(epsilon), mechanism, answers_per_device, options=options)
+    terms = Terms("simulation", micro_epsilon(epsilon), mechanism, options=options, family=family, approach=approach)
+    terms = terms._replace(answers=_answers(answers, design, terms))
+    if design.needs_pilot and reduce_fit == "train":
+        warn("bounds and projection are fitted on the very people who take part: that is outside the guarantee")
     if terms.warning:
         warn(terms.warning)
     with progress("repetitions", repeats) as callback:
         trials = run_simulation(
             typed(frame, schema),
-            schema,
+            design,
             terms,
             Division(test, folds, test_share),
             postprocess=postprocess,
@@ -113,13 +134,27 @@ def simulate(
         _print(result)
 
 
-def _draft(frame: pd.DataFrame, label: str, data: Path, bins: int) -> Schema:
-    return parse_schema_text(draft_schema(frame, label, name=data.name.split(".")[0], bins=bins)).schema
+def _draft(frame: pd.DataFrame, label: str, data: Path, bins: int, max_values: int) -> Schema:
+    name = data.name.split(".")[0]
+    return parse_schema_text(draft_schema(frame, label, name=name, bins=bins, max_values=max_values)).schema
+
+
+def _answers(text: str, design: Design, terms: Terms) -> int:
+    """The number of answers, r, known before any data is seen: a projection replaces its inputs by K components."""
+    schema = design.schema
+    inputs = sum(isinstance(feature, Numeric) for feature in schema.features) if design.components else 0
+    observed = len(schema.features) - inputs + design.components
+    numbers = observed if design.components else sum(isinstance(feature, Numeric) for feature in schema.features)
+    questions = observed + 1
+    if terms.family == GAUSSIAN:
+        per_power = {SINGLE_NUMBER: numbers * len(schema.label.classes), ONE_PER_CLASS: numbers, ALL_AT_ONCE: 1}
+        questions = 1 + observed - numbers + 2 * per_power[form_of(terms.mechanism, terms.approach)]
+    return parse_answers(text, questions, terms.epsilon_micro)
 
 
 def run_simulation(
     frame: pd.DataFrame,
-    schema: Schema,
+    design: Design,
     terms: Terms,
     division: Division,
     *,
@@ -134,7 +169,7 @@ def run_simulation(
 
     Args:
         frame: typed records with their label.
-        schema: theirs.
+        design: how their schema is made.
         terms: of the campaign.
         division: how people are kept for the test.
         postprocess: how estimates become probabilities.
@@ -150,11 +185,13 @@ def run_simulation(
     trials: list[Trial] = []
     with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
         workspace = create_workspace(Path(folder) / "workspace", name="simulation", now=now, entropy=entropy)
-        campaign_bytes = publish_campaign(workspace, schema, terms, now)
-        lab = Laboratory(workspace, campaign_bytes, engine, postprocess, now, rng, entropy)
+        lab = Laboratory(workspace, terms, engine, postprocess, now, rng, entropy)
+        task = None if design.needs_pilot else make_task(lab, design.schema)
         for repeat in range(repeats):
-            splits = division.splits(frame, rng)
-            trials.extend(run_trial(lab, split, resample(split.people, devices, rng)) for split in splits)
+            for split in division.splits(frame, rng):
+                schema, people = design.for_people(split.people, rng)
+                current = task or make_task(lab, schema)
+                trials.append(run_trial(lab, current, split, resample(people, devices, rng)))
             if progress is not None:
                 progress(repeat + 1, repeats)
     return trials

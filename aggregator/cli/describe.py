@@ -128,11 +128,11 @@ def _campaign(found: campaign.Campaign) -> dict[str, object]:
         "mechanisms": ", ".join(sorted({question.mechanism.name for question in found.questions})),
         "report": f"{found.layout.record_length} bytes, layout {found.layout.kind}",
         "least batch": found.min_batch_size,
-        "fit": ", ".join(f"{key} {value}" for key, value in sorted(found.fit.items())),
+        "fit": ", ".join(f"{key} {value}" for key, value in sorted(found.fit.to_dict().items())),
     }
 
 
-def _model(found: model.DiscreteModel) -> dict[str, object]:
+def _model(found: model.Model) -> dict[str, object]:
     card = {f"card: {key}": _short(value) for key, value in found.card.items()}
     return {
         "label": f"{found.schema.label.name}: {', '.join(found.schema.label.classes)}",

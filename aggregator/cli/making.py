@@ -184,7 +184,7 @@ def campaign(
         name=name or loaded.name,
         epsilon_micro=micro_epsilon(epsilon),
         mechanism=mechanism,
-        answers=parse_answers(answers, loaded.schema),
+        answers=parse_answers(answers, len(loaded.schema.features) + 1, micro_epsilon(epsilon)),
         purpose=purpose,
         contact=contact,
         period_seconds=parse_duration(period),

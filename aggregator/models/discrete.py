@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.models.postprocess import POSTPROCESSES, Tables, check_postprocess
+from aggregator.models.postprocess import POSTPROCESSES, Tables, check_postprocess, table_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +43,10 @@ def fit(statistics: Statistics, postprocess: str = "simplex") -> Parameters:
         InputError: ``postprocess_unknown``; ``not_fittable``, the campaign does not ask for all it needs.
     """
     check_postprocess(postprocess)
-    return parameters_of(POSTPROCESSES[postprocess](statistics))
+    named = POSTPROCESSES[postprocess]
+    features = range(len(statistics.campaign.schema.observed))
+    tables = Tables(named.prior(statistics), tuple(table_of(named, statistics, index) for index in features))
+    return parameters_of(tables)
 
 
 def parameters_of(tables: Tables) -> Parameters:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import inf, nextafter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from protocol import SCALE
 from protocol.errors import InputError
-from protocol.features import Feature, Numeric
+from protocol.features import TIE, Feature, Numeric
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 MISSING = -1
 """Stands for a missing value, which scoring leaves out."""
+
+NO_NUMBER = -(1 << 40)
+"""Stands for u where there is none."""
+
+HALF = 0.5
 
 _EXACT_INTEGERS = 1 << 53
 
@@ -60,6 +65,99 @@ def report_codes(frame: pd.DataFrame, schema: Schema) -> Codes:
             _check_listed(frame[feature.name], missing, f"feature '{feature.name}'")
         codes[missing, index] = feature.missing_code
     return codes
+
+
+class Sight(NamedTuple):
+    """What the observed features of a whole frame look like.
+
+    Attributes:
+        codes: shape (rows, observed): value codes, :data:`MISSING` where missing (scoring only).
+        numbers: shape (rows, observed): u of numbers, :data:`NO_NUMBER` of categories and missing numbers.
+    """
+
+    codes: Codes
+    numbers: Codes
+
+
+def recognise(frame: pd.DataFrame, schema: Schema) -> Sight:
+    """What scoring uses: :meth:`protocol.schema.Schema.recognise` of every row.
+
+    Raises:
+        InputError: ``columns_missing``.
+    """
+    codes = known_codes(frame, schema)
+    numbers = _numbers(frame, schema)
+    return _project(schema, codes, numbers, MISSING)
+
+
+def observe(frame: pd.DataFrame, schema: Schema) -> Sight:
+    """What reports use: :meth:`protocol.schema.Schema.observe` of every row.
+
+    Raises:
+        InputError: ``columns_missing``; ``value_refused``.
+    """
+    codes = report_codes(frame, schema)
+    numbers = _numbers(frame, schema)
+    for index, feature in enumerate(schema.features):
+        if isinstance(feature, Numeric) and feature.substitute is not None:
+            column = numbers[:, index]
+            column[column == NO_NUMBER] = feature.substitute
+    return _project(schema, codes, numbers, None)
+
+
+def _numbers(frame: pd.DataFrame, schema: Schema) -> Codes:
+    """Shape (rows, features): u of every number that is there."""
+    numbers = np.full((len(frame), len(schema.features)), NO_NUMBER, dtype=np.int64)
+    for index, feature in enumerate(schema.features):
+        if isinstance(feature, Numeric) and feature.name in frame.columns:
+            numbers[:, index] = feature_numbers(frame[feature.name], feature)
+    return numbers
+
+
+def _project(schema: Schema, codes: Codes, numbers: Codes, missing: int | None) -> Sight:
+    """The observed features: what is not projected, then the components in 64-bit integers.
+
+    Args:
+        missing: the code of a missing component; None takes the component's own.
+    """
+    projection = schema.projection
+    if projection is None:
+        return Sight(codes, numbers)
+    inputs = numbers[:, projection.inputs]
+    there = (inputs != NO_NUMBER).all(axis=1)
+    sums = np.where(there[:, None], inputs, 0) @ np.array(projection.matrix, np.int64).T
+    outputs = (sums + np.array(projection.offsets, np.int64)) >> projection.shift
+    part_codes = np.empty_like(outputs)
+    for index, part in enumerate(projection.components):
+        outputs[:, index] = np.clip(outputs[:, index], part.low, part.high)
+        part_codes[:, index] = np.searchsorted(np.array(part.edges), outputs[:, index], side="right")
+        part_codes[~there, index] = part.size - 1 if missing is None else missing
+    outputs[~there] = NO_NUMBER
+    kept = list(schema.kept)
+    return Sight(np.hstack([codes[:, kept], part_codes]), np.hstack([numbers[:, kept], outputs]))
+
+
+def feature_numbers(column: pd.Series, feature: Numeric) -> Codes:
+    """Shape (rows,): ``scaled`` of every cell of one column, :data:`NO_NUMBER` where it is None.
+
+    Floats place most cells; those near a rounding tie are scaled exactly, as a device scales all.
+    """
+    found = np.full(len(column), NO_NUMBER, dtype=np.int64)
+    rest = np.ones(len(column), dtype=bool)
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "f" and column.dtype.itemsize <= 8:
+        values = column.to_numpy().astype(np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            near = (values - feature.float_low) * feature.float_scale
+            floor = np.floor(near)
+            sure = (near > 0) & (near < 2 * SCALE) & (np.abs(near - floor - 0.5) > TIE)
+        found[sure] = (floor[sure] + (near[sure] - floor[sure] > HALF) - SCALE).astype(np.int64)
+        rest = ~sure & ~np.isnan(values)
+    cells = column.astype(object).to_numpy()
+    for index in np.flatnonzero(rest & column.notna().to_numpy()):
+        scaled = feature.scaled(cells[index])
+        if scaled is not None:
+            found[index] = scaled
+    return found
 
 
 def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) -> Codes:

@@ -42,41 +42,89 @@ class Tables(NamedTuple):
     likelihood: tuple[Floats, ...]
 
 
-def paper(statistics: Statistics) -> Tables:
-    """As printed: estimates that are not positive become 1, then each table is normalised.
+class Postprocess(NamedTuple):
+    """How estimates become probabilities.
 
-        P(C_j) = Ê_j / Σ_l Ê_l,   P(F = a | C_j) = Ê_{a,j} / Σ_h Ê_{h,j}
+    Attributes:
+        prior: statistics → P(class), shape (k,).
+        table: estimated joint table, shape (values, k), and the number asked → P(value | class).
+    """
 
-    where Ê_j is the class question's estimate and Ê_{a,j} the feature's, in reports asked.
+    prior: Callable[[Statistics], Floats]
+    table: Callable[[Floats, int], Floats]
+
+
+def paper_prior(statistics: Statistics) -> Floats:
+    """As printed, of the class question alone: P(C_j) = Ê_j / Σ_l Ê_l, estimates ≤ 0 become 1.
 
     Raises:
         InputError: ``not_fittable``.
     """
     prior = _at_least_one(_estimate(statistics, CLASS, None))
-    joints = [_at_least_one(joint) for joint in _joints(statistics)]
-    return Tables(prior / prior.sum(), tuple(joint / joint.sum(axis=0) for joint in joints))
+    return np.asarray(prior / prior.sum(), np.float64)
 
 
-def simplex(statistics: Statistics) -> Tables:
-    """Each joint table becomes the nearest one that is possible, then every cell gets half a report.
+def paper_table(joint: Floats, _asked: int) -> Floats:
+    """As printed: P(F = a | C_j) = Ê_{a,j} / Σ_h Ê_{h,j}, estimates ≤ 0 become 1."""
+    positive = _at_least_one(joint)
+    return np.asarray(positive / positive.sum(axis=0), np.float64)
 
-    The nearest (Euclidean) table with cells ≥ 0 that sum to the reports asked. The classes are estimated
-    by all questions that tell of them together: :func:`aggregator.statistics.class_shares`.
+
+def simplex_prior(statistics: Statistics) -> Floats:
+    """The classes by all questions that tell of them (:func:`aggregator.statistics.class_shares`).
+
+    Made possible by the nearest point of the simplex, then every class gets half a report.
+    """
+    reports = statistics.reports
+    prior = project_to_simplex(class_shares(statistics).share * reports, reports) + HALF
+    return np.asarray(prior / prior.sum(), np.float64)
+
+
+def simplex_table(joint: Floats, asked: int) -> Floats:
+    """The nearest (Euclidean) table with cells ≥ 0 that sum to the reports asked, plus half a report each."""
+    smooth = project_to_simplex(joint.ravel(), asked).reshape(joint.shape) + HALF
+    return np.asarray(smooth / smooth.sum(axis=0), np.float64)
+
+
+def paper(statistics: Statistics) -> Tables:
+    """:func:`paper_prior` and :func:`paper_table` for every feature of a discrete campaign.
 
     Raises:
         InputError: ``not_fittable``.
     """
-    joints = []
-    for index, joint in enumerate(_joints(statistics)):
-        asked = _asked(statistics, CELL, index)
-        smooth = project_to_simplex(joint.ravel(), asked).reshape(joint.shape) + HALF
-        joints.append(smooth / smooth.sum(axis=0))
-    reports = statistics.reports
-    prior = project_to_simplex(class_shares(statistics).share * reports, reports) + HALF
-    return Tables(prior / prior.sum(), tuple(joints))
+    return _tables(POSTPROCESSES["paper"], statistics)
 
 
-POSTPROCESSES: Mapping[str, Callable[[Statistics], Tables]] = {"paper": paper, "simplex": simplex}
+def simplex(statistics: Statistics) -> Tables:
+    """:func:`simplex_prior` and :func:`simplex_table` for every feature of a discrete campaign.
+
+    Raises:
+        InputError: ``not_fittable``.
+    """
+    return _tables(POSTPROCESSES["simplex"], statistics)
+
+
+def _tables(postprocess: Postprocess, statistics: Statistics) -> Tables:
+    features = range(len(statistics.campaign.schema.observed))
+    likelihood = tuple(table_of(postprocess, statistics, index) for index in features)
+    return Tables(postprocess.prior(statistics), likelihood)
+
+
+def table_of(postprocess: Postprocess, statistics: Statistics, feature: int) -> Floats:
+    """P(value | class) of one observed feature, shape (values, k): input a·k + c of its question is row a.
+
+    Raises:
+        InputError: ``not_fittable``.
+    """
+    classes = len(statistics.campaign.schema.label.classes)
+    joint = _estimate(statistics, CELL, feature).reshape(-1, classes)
+    return postprocess.table(joint, _asked(statistics, CELL, feature))
+
+
+POSTPROCESSES: Mapping[str, Postprocess] = {
+    "paper": Postprocess(paper_prior, paper_table),
+    "simplex": Postprocess(simplex_prior, simplex_table),
+}
 
 
 def check_postprocess(name: str) -> None:
@@ -105,13 +153,6 @@ def project_to_simplex(values: Floats, total: float) -> Floats:
     taus = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
     tau = taus[np.flatnonzero(falling > taus)[-1]]
     return np.asarray(np.maximum(values - tau, 0.0))
-
-
-def _joints(statistics: Statistics) -> list[Floats]:
-    """Per feature the estimated joint table of value and class, shape (values, k): input a·k + c is row a."""
-    classes = len(statistics.campaign.schema.label.classes)
-    features = range(len(statistics.campaign.schema.features))
-    return [_estimate(statistics, CELL, index).reshape(-1, classes) for index in features]
 
 
 def _estimate(statistics: Statistics, kind: str, feature: int | None) -> Floats:

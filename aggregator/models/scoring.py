@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from aggregator.models.encoding import MISSING, known_codes, label_codes
+from aggregator.models.encoding import MISSING, label_codes, recognise
 from aggregator.publishing.files import read_file
+from protocol import SCALE
 from protocol.envelope import SIZE_LIMITS
 from protocol.errors import InputError
-from protocol.model import UNDERSTOOD, DiscreteModel, parse_model
+from protocol.model import UNDERSTOOD, DiscreteModel, Normal, parse_model
+from protocol.model import Model as ModelDocument
 from protocol.trust import pin, verify
 
 if TYPE_CHECKING:
@@ -33,12 +35,13 @@ if TYPE_CHECKING:
 
 
 class Model:
-    """A discrete Naive Bayes model over a schema.
+    """A Naive Bayes model over a schema, discrete or Gaussian.
 
     Attributes:
         schema: label and features; columns of a frame are found by their names.
         log_prior: shape (k,).
-        log_likelihood: per feature, shape (values, k).
+        terms: per observed feature, shape (values, k): log P(value | class); or mean and variance of
+            x = u/S, of shape (k,) each.
         document: the signed document it was loaded from; None for one that was fitted in memory.
     """
 
@@ -46,16 +49,21 @@ class Model:
         self,
         schema: Schema,
         log_prior: Sequence[float] | Floats,
-        log_likelihood: Sequence[Floats],
-        document: DiscreteModel | None = None,
+        terms: Sequence[Floats | tuple[Floats, Floats]],
+        document: ModelDocument | None = None,
     ) -> None:
         self.schema = schema
         self.log_prior = np.asarray(log_prior, dtype=np.float64)
-        self.log_likelihood = tuple(np.asarray(table, dtype=np.float64) for table in log_likelihood)
+        self.terms = tuple(
+            tuple(np.asarray(part, dtype=np.float64) for part in term)
+            if isinstance(term, tuple)
+            else np.asarray(term, dtype=np.float64)
+            for term in terms
+        )
         self.document = document
 
     def __repr__(self) -> str:
-        return f"Model(label {self.schema.label.name!r}, {len(self.schema.features)} features)"
+        return f"Model(label {self.schema.label.name!r}, {len(self.schema.observed)} features)"
 
     @classmethod
     def load(cls, path: str | Path, trust: str | Path | bytes, *, clock: Callable[[], float] = time.time) -> Model:
@@ -78,10 +86,14 @@ class Model:
         return cls.of(parse_model(verdict.payload))
 
     @classmethod
-    def of(cls, document: DiscreteModel) -> Model:
+    def of(cls, document: ModelDocument) -> Model:
         """The model that a parsed document holds."""
-        tables = [np.array(table, dtype=np.float64) for table in document.log_likelihood]
-        return cls(document.schema, document.log_prior, tables, document)
+        terms = document.log_likelihood if isinstance(document, DiscreteModel) else document.terms
+        parts = [
+            (np.array(term.mean), np.array(term.variance)) if isinstance(term, Normal) else np.array(term, np.float64)
+            for term in terms
+        ]
+        return cls(document.schema, document.log_prior, parts, document)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -97,12 +109,16 @@ class Model:
         Raises:
             InputError: ``columns_missing``.
         """
-        codes = known_codes(frame, self.schema)
+        sight = recognise(frame, self.schema)
         total = np.tile(self.log_prior, (len(frame), 1))
-        for index, table in enumerate(self.log_likelihood):
-            column = codes[:, index]
-            present = column != MISSING
-            total[present] += table[column[present]]
+        for index, term in enumerate(self.terms):
+            present = sight.codes[:, index] != MISSING
+            if isinstance(term, tuple):
+                mean, variance = term
+                x = (sight.numbers[present, index] / SCALE)[:, None] - mean
+                total[present] = total[present] + -0.5 * np.log(2 * np.pi * variance) + -0.5 / variance * x * x
+            else:
+                total[present] += term[sight.codes[present, index]]
         return total
 
     def predict(self, frame: pd.DataFrame) -> pd.Series:

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from protocol import mechanisms
 from protocol.epsilon import exp_below
+from protocol.errors import InputError
+from protocol.questions import ALL_AT_ONCE, MOMENT, MOMENTS, ONE_PER_CLASS, SINGLE_NUMBER
 
 if TYPE_CHECKING:
     from protocol.mechanisms import Mechanism
+    from protocol.questions import Subject
 
 AUTO = "auto"
 
@@ -32,3 +35,50 @@ def mechanism_for(name: str, epsilon_micro: int, size: int, **options: Any) -> M
     if name == AUTO:
         name = "direct" if size - 2 < 3 * exp_below(epsilon_micro) else "oue"
     return mechanisms.from_micro(name, epsilon_micro, size, **options)
+
+
+FORMS = {
+    "bit": SINGLE_NUMBER,
+    "piecewise": SINGLE_NUMBER,
+    "hybrid": SINGLE_NUMBER,
+    "bits": ONE_PER_CLASS,
+    "laplace": ONE_PER_CLASS,
+    "duchi": ALL_AT_ONCE,
+}
+"""Numeric mechanism → how it asks for moments. ``laplace`` can also ask for all numbers at once."""
+
+
+def form_of(name: str, approach: int | None = None) -> str:
+    """How a mechanism asks for moments.
+
+    Args:
+        name: a numeric mechanism.
+        approach: for ``laplace``: 1 all numbers at once, 3 one feature's number (the papers' numbering).
+
+    Raises:
+        InputError: ``mechanism_unknown``, it is none for numbers; ``approach_invalid``.
+    """
+    if name not in FORMS:
+        raise InputError("mechanism_unknown", f"a Gaussian campaign takes {', '.join(FORMS)}")
+    if approach is None or (name, approach) == ("laplace", 3):
+        return FORMS[name]
+    if (name, approach) == ("laplace", 1):
+        return ALL_AT_ONCE
+    raise InputError("approach_invalid", "an approach is 1 or 3, and of laplace alone")
+
+
+def moment_mechanism(name: str, epsilon_micro: int, subject: Subject, numbers: int) -> Mechanism:
+    """The mechanism of one question of a Gaussian campaign: numeric for moments, ``direct`` for the rest.
+
+    Args:
+        name: a numeric mechanism.
+        epsilon_micro: ε of one answer, in millionths.
+        subject: what the question is about.
+        numbers: how many observed features are numbers.
+    """
+    if subject.kind not in (MOMENT, MOMENTS):
+        return mechanism_for("direct", epsilon_micro, subject.size)
+    options = {}
+    if name == "laplace":
+        options = {"delta": 2 * (numbers if subject.kind == MOMENTS else 1)}
+    return mechanism_for(name, epsilon_micro, subject.size, **options)

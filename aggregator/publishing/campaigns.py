@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from math import lcm
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.models.postprocess import check_postprocess
-from aggregator.planning.choice import mechanism_for
+from aggregator.planning.choice import form_of, mechanism_for, moment_mechanism
 from protocol import campaign
+from protocol.campaign import DISCRETE, GAUSSIAN
 from protocol.document import DAY_SECONDS, Header
 from protocol.epsilon import MICRO, check_answer_micro
 from protocol.errors import InputError
-from protocol.questions import build_questions, discrete_subjects
+from protocol.questions import build_questions, discrete_subjects, gaussian_subjects
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from aggregator.publishing.workspace import Workspace
+    from protocol.mechanisms import Mechanism
+    from protocol.questions import Subject
     from protocol.schema import Schema
 
 HIGH_EPSILON_MICRO = 20 * MICRO
@@ -40,6 +44,11 @@ class Terms(NamedTuple):
         min_batch_size: nothing is published from fewer reports.
         postprocess: how the estimates will become probabilities.
         options: of the mechanism: ``theta`` for ``the``.
+        family: ``discrete`` or ``gaussian``.
+        approach: how ``laplace`` asks for moments: 1 or 3.
+        variance_floor_micro: smallest variance of a scaled number, in millionths.
+        split: weights of three groups of questions of a Gaussian campaign: classes and categories, first
+            moments, second moments. None asks every question alike.
     """
 
     name: str
@@ -53,6 +62,10 @@ class Terms(NamedTuple):
     min_batch_size: int = 1
     postprocess: str = "simplex"
     options: Mapping[str, Any] = MappingProxyType({})
+    family: str = DISCRETE
+    approach: int | None = None
+    variance_floor_micro: int = 10_000
+    split: tuple[int, int, int] | None = None
 
     @property
     def warning(self) -> str:
@@ -92,16 +105,19 @@ def build_campaign(schema: Schema, terms: Terms, version: int, now: int) -> byte
         raise InputError("terms_invalid", f"a campaign lives for at most {MAX_LIFETIME_DAYS} days")
     if not 1 <= terms.period_seconds <= campaign.MAX_PERIOD_SECONDS:
         raise InputError("terms_invalid", f"a period has 1 to {campaign.MAX_PERIOD_SECONDS} seconds")
-    subjects = discrete_subjects(schema)
+    subjects = campaign_subjects(schema, terms.family, terms.mechanism, terms.approach)
     if type(terms.answers) is not int or not 1 <= terms.answers <= len(subjects):
         raise InputError("answers_invalid", f"a device gives 1 to {len(subjects)} answers, one per question at most")
     per_answer = terms.epsilon_micro // terms.answers
     check_answer_micro(per_answer)
-    questions = build_questions(
-        subjects,
-        terms.answers,
-        lambda subject: mechanism_for(terms.mechanism, per_answer, subject.size, **terms.options),
-    )
+
+    def mechanism(subject: Subject) -> Mechanism:
+        if terms.family == GAUSSIAN:
+            return moment_mechanism(terms.mechanism, per_answer, subject, len(schema.numeric))
+        return mechanism_for(terms.mechanism, per_answer, subject.size, **terms.options)
+
+    weights = None if terms.split is None else group_weights(subjects, terms.split)
+    questions = build_questions(subjects, terms.answers, mechanism, weights)
     return campaign.build_payload(
         Header(terms.name, version, now, now, now + terms.lifetime_seconds),
         schema,
@@ -111,22 +127,61 @@ def build_campaign(schema: Schema, terms: Terms, version: int, now: int) -> byte
         contact=terms.contact,
         time_precision=terms.period_seconds,
         min_batch_size=terms.min_batch_size,
-        fit={"family": "discrete", "postprocess": terms.postprocess},
+        fit=campaign.Fit(terms.family, terms.postprocess, terms.variance_floor_micro),
     )
 
 
-def parse_answers(text: str, schema: Schema) -> int:
-    """``one``, ``all`` or a number as the number of answers, r.
+def campaign_subjects(schema: Schema, family: str, mechanism: str, approach: int | None = None) -> list[Subject]:
+    """What a campaign of a family asks, in order.
+
+    Raises:
+        InputError: ``family_unknown``, ``mechanism_unknown``, ``approach_invalid``, ``no_numbers``.
+    """
+    if family == GAUSSIAN:
+        return gaussian_subjects(schema, form_of(mechanism, approach))
+    if family != DISCRETE:
+        raise InputError("family_unknown", "a family is discrete or gaussian")
+    return discrete_subjects(schema)
+
+
+def group_weights(subjects: Sequence[Subject], split: tuple[int, int, int]) -> list[int]:
+    """Weights of questions so that three groups are asked in the proportion of ``split``.
+
+    The groups are what has no power (classes, categories), first moments and second moments; within one
+    all questions are asked alike.
+
+    Raises:
+        InputError: ``weights_invalid``: not three positive whole numbers.
+    """
+    if len(split) != 3 or not all(type(part) is int and 0 < part <= 10**6 for part in split):
+        raise InputError("weights_invalid", "a split is three positive whole numbers, for example 1:2:2")
+    groups = [subject.power or 0 for subject in subjects]
+    sizes = [groups.count(group) for group in range(3)]
+    common = lcm(*(size for size in sizes if size))
+    return [split[group] * common // sizes[group] for group in groups]
+
+
+def parse_answers(text: str, questions: int, epsilon_micro: int) -> int:
+    """``one``, ``all``, ``auto`` or a number as the number of answers, r.
+
+    ``auto`` is the multi-dimensional rule of the piecewise mechanism: r = max(1, min(d, ⌊ε/2.5⌋)) for d
+    questions and a total of ε (Wang et al., ICDE 2019, section IV-A).
+
+    Args:
+        text: what the user said.
+        questions: d.
+        epsilon_micro: the total, in millionths.
 
     Raises:
         InputError: ``answers_invalid``.
     """
-    most = len(schema.features) + 1
     if text in ("one", "all"):
-        return 1 if text == "one" else most
-    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and 1 <= int(text) <= most):
+        return 1 if text == "one" else questions
+    if text == "auto":
+        return max(1, min(questions, epsilon_micro * 2 // (5 * MICRO)))
+    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and 1 <= int(text) <= questions):
         raise InputError(
-            "answers_invalid", f"answers is one, all, or a number from 1 to {most}, the questions there are"
+            "answers_invalid", f"answers is one, all, auto, or a number from 1 to {questions}, the questions there are"
         )
     return int(text)
 

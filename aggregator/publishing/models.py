@@ -9,11 +9,18 @@ from importlib.metadata import version as installed_version
 from typing import TYPE_CHECKING, Any
 
 from aggregator.models.discrete import fit
+from aggregator.models.gaussian import NormalParameters
+from aggregator.models.gaussian import fit as fit_gaussian
+from protocol.campaign import EVALUATION, GAUSSIAN
 from protocol.document import DAY_SECONDS, Header
 from protocol.epsilon import format_micro
-from protocol.model import DiscreteModel, build_payload
+from protocol.errors import InputError
+from protocol.model import DiscreteModel, GaussianModel, Model, Normal, build_payload
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from aggregator.publishing.workspace import Workspace
     from aggregator.statistics import Statistics
     from protocol.campaign import Campaign
@@ -57,25 +64,47 @@ def publish_model(
     workspace.check_signed(campaign_bytes)
     statistics.check_publishable()
     campaign = statistics.campaign
-    postprocess = postprocess or campaign.fit.get("postprocess", "simplex")
-    log_prior, log_likelihood = fit(statistics, postprocess)
+    if campaign.fit.family == EVALUATION:
+        raise InputError("not_fittable", "the campaign evaluates a model and makes none; see hearsay evaluate")
+    postprocess = postprocess or campaign.fit.postprocess
     name = name or campaign.header.name
 
     def payload_for(version: int, before: bytes | None) -> bytes:
-        return build_payload(
-            DiscreteModel(
-                header=Header(name, version, now, now, now + lifetime_seconds),
-                campaign=campaign.id,
-                schema=campaign.schema,
-                log_prior=tuple(log_prior.tolist()),
-                log_likelihood=tuple(tuple(map(tuple, table.tolist())) for table in log_likelihood),
-                statistics_id=statistics.tally.statistics_id,
-                previous=before,
-                card=model_card(statistics, postprocess),
-            )
-        )
+        common = {
+            "header": Header(name, version, now, now, now + lifetime_seconds),
+            "campaign": campaign.id,
+            "schema": campaign.schema,
+            "statistics_id": statistics.tally.statistics_id,
+            "previous": before,
+            "card": model_card(statistics, postprocess),
+        }
+        return build_payload(fitted_model(statistics, postprocess, common))
 
     return workspace.publish("model", name, now, payload_for)
+
+
+def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any]) -> Model:
+    """The campaign's family, fitted, with the fields that all models have.
+
+    Raises:
+        InputError: ``postprocess_unknown``, ``not_fittable``.
+    """
+    if statistics.campaign.fit.family == GAUSSIAN:
+        gaussian = fit_gaussian(statistics, postprocess)
+        terms = tuple(
+            Normal(tuple(term.mean.tolist()), tuple(term.variance.tolist()))
+            if isinstance(term, NormalParameters)
+            else _rows(term)
+            for term in gaussian.terms
+        )
+        return GaussianModel(log_prior=tuple(gaussian.log_prior.tolist()), terms=terms, **common)
+    log_prior, log_likelihood = fit(statistics, postprocess)
+    tables = tuple(_rows(table) for table in log_likelihood)
+    return DiscreteModel(log_prior=tuple(log_prior.tolist()), log_likelihood=tables, **common)
+
+
+def _rows(table: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:
+    return tuple(map(tuple, table.tolist()))
 
 
 def model_card(statistics: Statistics, postprocess: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from protocol import mechanisms
 from protocol.campaign import privacy_loss
 from protocol.epsilon import PrivacyLoss, format_micro
 from protocol.errors import DocumentError, InputError
-from protocol.questions import CELL, Question
+from protocol.questions import Question, Subject
 
 if TYPE_CHECKING:
     from protocol.campaign import Campaign
@@ -77,9 +77,10 @@ def privacy_sheet(body: dict[str, Any]) -> PrivacySheet:
     if type(declared) is not int or type(answers) is not int or answers < 1:
         raise DocumentError(_REASON, "it declares no ε or no number of answers")
     questions = tuple(_question(entry) for entry in entries)
+    names = _observed_names(body)
     return PrivacySheet(
         questions=questions,
-        names=tuple(_name(question, features) for question in questions),
+        names=tuple(_name(question, names) for question in questions),
         losses=tuple(question.mechanism.privacy_loss() for question in questions),
         total=privacy_loss(questions),
         declared_micro=declared,
@@ -92,9 +93,7 @@ def _question(entry: Any) -> Question:
     try:
         mechanism = mechanisms.from_dict(entry["mechanism"])
         return Question(
-            str(entry["kind"]),
-            entry.get("feature"),
-            mechanism.size,
+            Subject(str(entry["kind"]), entry.get("feature"), mechanism.size, entry.get("power"), entry.get("class")),
             int(entry["stratum"]),
             int(entry["bound"]),
             mechanism,
@@ -106,12 +105,23 @@ def _question(entry: Any) -> Question:
     raise DocumentError(_REASON, problem)
 
 
-def _name(question: Question, features: list[Any]) -> str:
-    if question.kind != CELL:
-        return question.kind
-    index = question.feature
-    known = type(index) is int and 0 <= index < len(features) and isinstance(features[index], dict)
-    return f"{CELL} {features[index].get('name')}" if known and index is not None else CELL
+def _name(question: Question, names: list[str]) -> str:
+    """The kind of a question, and what it is about."""
+    kind, index, _, power, of_class = question.subject
+    about = f" {names[index]}" if type(index) is int and 0 <= index < len(names) else ""
+    which = "" if power is None else f" power {power}"
+    return f"{kind}{about}{which}{'' if of_class is None else f' class {of_class}'}"
+
+
+def _observed_names(body: dict[str, Any]) -> list[str]:
+    """Names of the features that are not projected, then of the components, as far as they can be read."""
+    features = [entry.get("name") if isinstance(entry, dict) else "?" for entry in body.get("features", [])]
+    projection = body.get("projection")
+    if not isinstance(projection, dict):
+        return [str(name) for name in features]
+    inputs, parts = projection.get("inputs", []), projection.get("components", [])
+    kept = [name for index, name in enumerate(features) if index not in inputs]
+    return [str(name) for name in (*kept, *(part.get("name") for part in parts if isinstance(part, dict)))]
 
 
 def periods(found: Campaign) -> int:

@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 from protocol.epsilon import micro_epsilon
 from protocol.errors import InputError
 from protocol.mechanisms.base import BITS, INTEGERS, SINGLE, FrequencyMechanism, Mechanism, ValueMechanism
+from protocol.mechanisms.bit import Bit
+from protocol.mechanisms.bits import Bits
 from protocol.mechanisms.direct import Direct
+from protocol.mechanisms.duchi import Duchi
+from protocol.mechanisms.hybrid import Hybrid
+from protocol.mechanisms.laplace import Laplace
+from protocol.mechanisms.numeric import NumericMechanism
 from protocol.mechanisms.oue import OptimisedUnary
+from protocol.mechanisms.piecewise import Piecewise
 from protocol.mechanisms.she import SummedHistogram
 from protocol.mechanisms.sue import SymmetricUnary
 from protocol.mechanisms.the import ThresholdedHistogram
@@ -26,7 +33,9 @@ __all__ = [
     "INTEGERS",
     "SINGLE",
     "FrequencyMechanism",
+    "Laplace",
     "Mechanism",
+    "NumericMechanism",
     "ValueMechanism",
     "from_dict",
     "from_epsilon",
@@ -34,10 +43,21 @@ __all__ = [
     "names",
 ]
 
-_BY_NAME: dict[str, type[Mechanism]] = {
-    kind.name: kind for kind in (Direct, OptimisedUnary, SymmetricUnary, ThresholdedHistogram, SummedHistogram)
-}
-_OPTIONS = {ThresholdedHistogram.name: ("theta",)}
+_KINDS: tuple[type[Mechanism], ...] = (
+    Direct,
+    OptimisedUnary,
+    SymmetricUnary,
+    ThresholdedHistogram,
+    SummedHistogram,
+    Bit,
+    Bits,
+    Piecewise,
+    Hybrid,
+    Laplace,
+    Duchi,
+)
+_BY_NAME = {kind.name: kind for kind in _KINDS}
+_OPTIONS = {ThresholdedHistogram.name: ("theta",), Laplace.name: ("delta",)}
 
 
 def names() -> tuple[str, ...]:
@@ -52,7 +72,7 @@ def _kind(name: object) -> type[Mechanism]:
     return kind
 
 
-def from_epsilon(name: str, epsilon: str | float | Decimal, size: int, **options: Any) -> Mechanism:
+def from_epsilon(name: str, epsilon: str | float | Decimal, size: int = 1, **options: Any) -> Mechanism:
     """The mechanism called ``name`` that spends at most ``epsilon`` on one answer.
 
     >>> from_epsilon("direct", epsilon="1.0", size=6).to_dict()["keep"]

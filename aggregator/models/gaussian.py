@@ -1,0 +1,114 @@
+"""The Gaussian fit: a normal distribution per number and class, from first and second moments.
+
+    m1 = E[x·[y = c]],  m2 = E[x²·[y = c]],  mean = m1/P(c),  variance = m2/P(c) − mean²
+
+x = u/S in [−1, 1]. Where a number may be missing, P(number is there, c) replaces P(c). Moments are
+clipped to what a number in [−1, 1] can have, the variance to the campaign's floor.
+Source: Yilmaz, Al-Rubaie, Chang 2019, section 3.2; docs/math.md, section 4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.models.postprocess import POSTPROCESSES, check_postprocess, table_of
+from protocol.epsilon import MICRO
+from protocol.questions import MOMENT, MOMENTS, PRESENT
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aggregator.statistics import Statistics
+
+    Floats = NDArray[np.float64]
+
+_UNIFORM_VARIANCE = 1 / 3
+"""Of a number that nothing is known of: uniform on [−1, 1]."""
+
+
+class NormalParameters(NamedTuple):
+    """Shape (k,) each: mean and variance of x in every class."""
+
+    mean: Floats
+    variance: Floats
+
+
+class GaussianParameters(NamedTuple):
+    """What scoring uses.
+
+    Attributes:
+        log_prior: shape (k,).
+        terms: per observed feature, a :class:`NormalParameters`, or shape (values, k): log P(value | class).
+    """
+
+    log_prior: Floats
+    terms: tuple[NormalParameters | Floats, ...]
+
+
+def fit(statistics: Statistics, postprocess: str) -> GaussianParameters:
+    """Gaussian Naive Bayes from statistics. Run by the aggregator; a pure function.
+
+    Args:
+        statistics: of a Gaussian campaign.
+        postprocess: how class and category estimates become probabilities.
+
+    Raises:
+        InputError: ``postprocess_unknown``; ``not_fittable``.
+    """
+    check_postprocess(postprocess)
+    named = POSTPROCESSES[postprocess]
+    prior = named.prior(statistics)
+    schema = statistics.campaign.schema
+    floor = statistics.campaign.fit.variance_floor_micro / MICRO
+    first, second = (_moments(statistics, power) for power in (1, 2))
+    terms: list[NormalParameters | Floats] = []
+    for index in range(len(schema.observed)):
+        if index in schema.numeric:
+            place = schema.numeric.index(index)
+            share = _share(statistics, index, prior)
+            terms.append(_normal(first[place], second[place], share, floor))
+        else:
+            terms.append(np.log(table_of(named, statistics, index)))
+    return GaussianParameters(np.log(prior), tuple(terms))
+
+
+def _moments(statistics: Statistics, power: int) -> Floats:
+    """Shape (numbers, k): the estimated moment x^power·[y = c] of the fleet; NaN where nobody was asked."""
+    schema = statistics.campaign.schema
+    classes = len(schema.label.classes)
+    totals = np.zeros((len(schema.numeric), classes))
+    asked = np.zeros((len(schema.numeric), classes))
+    for found in statistics.questions:
+        kind, feature, _, of_power, of_class = found.question.subject
+        if of_power != power or found.n == 0:
+            continue
+        if kind == MOMENTS:
+            totals += found.estimate.reshape(-1, classes)
+            asked += found.n
+        elif kind == MOMENT and feature is not None:
+            place = schema.numeric.index(feature)
+            columns = slice(None) if of_class is None else of_class
+            totals[place, columns] += found.estimate if of_class is None else found.estimate[0]
+            asked[place, columns] += found.n
+    with np.errstate(invalid="ignore"):
+        return totals / asked
+
+
+def _share(statistics: Statistics, feature: int, prior: Floats) -> Floats:
+    """Shape (k,): P(the number is there, class); P(class) where it always is."""
+    for found in statistics.questions:
+        if found.question.kind == PRESENT and found.question.feature == feature and found.n:
+            there = found.estimate[len(prior) :] / found.n
+            return np.clip(there, 1 / found.n, 1.0)
+    return prior
+
+
+def _normal(first: Floats, second: Floats, share: Floats, floor: float) -> NormalParameters:
+    """Mean and variance from moments, brought into the range of numbers in [−1, 1]."""
+    mean = np.clip(first / share, -1, 1)
+    square = np.clip(second / share, 0, 1)
+    mean, known = np.nan_to_num(mean), ~(np.isnan(first) | np.isnan(second))
+    variance = np.where(known, square - mean**2, _UNIFORM_VARIANCE)
+    return NormalParameters(mean, np.maximum(np.nan_to_num(variance), floor))

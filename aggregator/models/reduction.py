@@ -1,0 +1,265 @@
+"""PCA and DCA on a pilot, and their integer form for devices. Run by the analyst.
+
+The pilot's people agreed to be seen; the devices' own data are never used here.
+Source: docs/math.md, section 4; DCA: S. Y. Kung, "Discriminant component analysis for privacy protection and
+visualization of big data", Multimedia Tools and Applications 76 (2017).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.models.encoding import NO_NUMBER, label_codes, observe
+from protocol import SCALE
+from protocol.errors import InputError
+from protocol.features import Numeric
+from protocol.projection import MAX_COMPONENTS, MAX_SHIFT, Component, Projection
+from protocol.schema import build_schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from protocol.schema import Schema
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
+METHODS = ("pca", "dca")
+DEFAULT_RIDGE = 1e-3
+_WEIGHT_LIMIT = (1 << 31) - 1
+_SUM_LIMIT = (1 << 62) - 1
+_LEAST_PRECISION = 1 / 4096
+
+
+class Directions(NamedTuple):
+    """What a fit found.
+
+    Attributes:
+        weights: shape (n, K): one direction per column.
+        mean: shape (n,): of the pilot's inputs.
+        explained: shape (K,): share of the pilot's variance along each direction.
+        discriminant: shape (K,): wᵀS_B w / wᵀS̄ w, how much of the spread is between the classes.
+    """
+
+    weights: Floats
+    mean: Floats
+    explained: Floats
+    discriminant: Floats
+
+
+class Reduction(NamedTuple):
+    """A projection that was fitted, and how good it is.
+
+    Attributes:
+        schema: the pilot's, with the projection.
+        directions: before they became integers.
+        clipped: shape (K,): share of the pilot's rows whose output is clipped.
+        worst_error: largest difference between integer and real outputs on the pilot, in output ranges.
+    """
+
+    schema: Schema
+    directions: Directions
+    clipped: Floats
+    worst_error: float
+
+
+def pilot_inputs(frame: pd.DataFrame, schema: Schema) -> tuple[tuple[int, ...], Integers]:
+    """Indices of the numeric features, and their scaled integers, shape (rows, n).
+
+    Raises:
+        InputError: ``no_numbers``; ``pilot_incomplete``: a number without a substitute is missing.
+    """
+    inputs = tuple(index for index, feature in enumerate(schema.features) if isinstance(feature, Numeric))
+    if not inputs:
+        raise InputError("no_numbers", "a projection needs numeric features; this schema has none")
+    numbers = observe(frame, schema._replace(projection=None)).numbers[:, list(inputs)]
+    rows = (numbers != NO_NUMBER).all(axis=1)
+    if not rows.any():
+        raise InputError("pilot_incomplete", "every row of the pilot lacks a number")
+    return inputs, numbers
+
+
+def fit_directions(x: Floats, labels: Integers, method: str, components: int, ridge: float) -> Directions:
+    """PCA: eigenvectors of the covariance S̄. DCA: W maximising tr(WᵀS_B W) with Wᵀ(S̄ + ρI)W = I.
+
+    Args:
+        x: shape (rows, n), inputs in [−1, 1].
+        labels: shape (rows,), class codes; DCA only.
+        method: ``pca`` or ``dca``.
+        components: K. DCA finds at most k − 1 that tell the classes apart; more are allowed.
+        ridge: ρ ≥ 0, in units of variance; DCA only.
+
+    Raises:
+        InputError: ``method_unknown``, ``components_invalid``, ``pilot_too_small``, ``one_class``,
+            ``scatter_singular``, ``ridge_invalid``.
+    """
+    rows, n = x.shape
+    if method not in METHODS:
+        raise InputError("method_unknown", f"a method is {' or '.join(METHODS)}")
+    if type(components) is not int or not 1 <= components <= min(n, MAX_COMPONENTS):
+        raise InputError("components_invalid", f"there are 1 to {min(n, MAX_COMPONENTS)} components of {n} numbers")
+    if rows <= n:
+        raise InputError("pilot_too_small", f"a pilot of {rows} rows can not tell {n} dimensions apart; it needs more")
+    if not 0 <= ridge < np.inf:
+        raise InputError("ridge_invalid", "ρ is a number that is not negative")
+    mean = x.mean(axis=0)
+    total = np.cov(x, rowvar=False, bias=True).reshape(n, n)
+    between = _between(x, labels, mean)
+    weights = _principal(total, components)
+    if method == "dca":
+        if len(np.unique(labels)) < 2:
+            raise InputError("one_class", "the pilot has one class, so nothing tells classes apart")
+        weights = _discriminant(total, between, components, ridge)
+    spread = np.einsum("ik,ij,jk->k", weights, total, weights)
+    apart = np.einsum("ik,ij,jk->k", weights, between, weights)
+    lengths = (weights**2).sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        explained = np.nan_to_num(spread / lengths / np.trace(total))
+        discriminant = np.nan_to_num(apart / spread)
+    return Directions(weights, mean, explained, discriminant)
+
+
+def _between(x: Floats, labels: Integers, mean: Floats) -> Floats:
+    """S_B: the scatter of the class means, per row."""
+    scatter = np.zeros((x.shape[1], x.shape[1]))
+    for label in np.unique(labels):
+        members = x[labels == label]
+        away = members.mean(axis=0) - mean
+        scatter += len(members) / len(x) * np.outer(away, away)
+    return scatter
+
+
+def _principal(total: Floats, components: int) -> Floats:
+    _, vectors = np.linalg.eigh(total)
+    return _oriented(vectors[:, ::-1][:, :components])
+
+
+def _discriminant(total: Floats, between: Floats, components: int, ridge: float) -> Floats:
+    """Whiten by S̄ + ρI, then take the directions in which the class means spread most."""
+    values, vectors = np.linalg.eigh(total + ridge * np.eye(len(total)))
+    if values[0] <= 1e-12 * max(values[-1], 1e-300):
+        raise InputError("scatter_singular", "some numbers follow from others, or never vary; give a larger --rho")
+    whitening = vectors / np.sqrt(values)
+    _, found = np.linalg.eigh(whitening.T @ between @ whitening)
+    return _oriented(whitening @ found[:, ::-1][:, :components])
+
+
+def _oriented(weights: Floats) -> Floats:
+    """Each direction with its largest weight positive: a sign that does not depend on the machine."""
+    largest = np.abs(weights).argmax(axis=0)
+    signs = np.sign(weights[largest, np.arange(weights.shape[1])])
+    return weights * np.where(signs == 0, 1, signs)
+
+
+def fit_projection(
+    frame: pd.DataFrame,
+    schema: Schema,
+    method: str,
+    components: int,
+    *,
+    bins: int = 4,
+    ridge: float = DEFAULT_RIDGE,
+    bounds: str = "pilot",
+    quantile: float = 0.0,
+    equal_frequency: bool = False,
+) -> Reduction:
+    """Fit on a pilot and write the integer form.
+
+    Args:
+        frame: the pilot, typed, with its label.
+        schema: its schema, without a projection; every numeric feature is projected.
+        method: ``pca`` or ``dca``.
+        components: K.
+        bins: of every component, of equal width or of equal frequency in the pilot.
+        ridge: ρ of DCA.
+        bounds: ``inputs`` (no output of possible inputs is clipped) or ``pilot`` (its quantiles).
+        quantile: of the pilot that may be clipped on each side, with ``bounds="pilot"``.
+        equal_frequency: edges at the pilot's quantiles.
+
+    Raises:
+        InputError: as :func:`fit_directions`; ``bins_invalid``, ``bounds_invalid``, ``quantile_invalid``,
+            ``projection_invalid``, ``projection_overflow``.
+    """
+    inputs, numbers = pilot_inputs(frame, schema)
+    rows = (numbers != NO_NUMBER).all(axis=1)
+    if not 2 <= bins <= 65536:
+        raise InputError("bins_invalid", "a component has 2 to 65536 bins")
+    labels = label_codes(frame, schema.label, substitute=True)
+    x = numbers[rows] / SCALE
+    directions = fit_directions(x, labels[rows], method, components, ridge)
+    outputs = (x - directions.mean) @ directions.weights
+    low, high = _bounds(directions, outputs, bounds, quantile)
+    matrix, offsets, shift = _integers(directions, low, high)
+    has_missing = any(_misses(schema, index) for index in inputs)
+    real = 2 * SCALE * (outputs - low) / (high - low) - SCALE
+    parts = [
+        Component(f"{method}{index + 1}", -SCALE, SCALE, edges, has_missing=has_missing)
+        for index, edges in enumerate(_edges(real, bins, equal_frequency=equal_frequency))
+    ]
+    projection = Projection(inputs, matrix, offsets, shift, parts)
+    exact = np.array([projection.apply(row) for row in numbers[rows].tolist()])
+    worst = float(np.abs(exact - np.clip(real, -SCALE, SCALE)).max()) / (2 * SCALE)
+    clipped = ((real < -SCALE) | (real > SCALE)).mean(axis=0)
+    return Reduction(build_schema(schema.label, schema.features, projection), directions, clipped, worst)
+
+
+def _misses(schema: Schema, index: int) -> bool:
+    feature = schema.features[index]
+    return feature.substitute is None
+
+
+def _bounds(directions: Directions, outputs: Floats, bounds: str, quantile: float) -> tuple[Floats, Floats]:
+    """Shape (K,) each: what becomes −S and S."""
+    if bounds == "inputs":
+        reach = np.abs(directions.weights).sum(axis=0)
+        centre = directions.mean @ directions.weights
+        return -reach - centre, reach - centre
+    if bounds != "pilot":
+        raise InputError("bounds_invalid", "bounds come from inputs or from pilot")
+    if not 0 <= quantile < 0.5:
+        raise InputError("quantile_invalid", "the quantile on each side is from 0 to below 0.5")
+    low, high = np.quantile(outputs, [quantile, 1 - quantile], axis=0)
+    if (high <= low).any():
+        raise InputError("scatter_singular", "the pilot does not vary along a component; ask for fewer")
+    return low, high
+
+
+def _integers(directions: Directions, low: Floats, high: Floats) -> tuple[list[list[int]], list[int], int]:
+    """Matrix, offsets and shift: as fine as 32-bit weights and 62-bit sums allow.
+
+    u_out = Σ g_i u_i + c with g = 2w/(high − low) and c = S(−2(mean·w + low)/(high − low) − 1); half of
+    2^shift in the offset turns the floor into rounding.
+
+    Raises:
+        InputError: ``projection_overflow``: the weights are so large that the outputs would be too coarse.
+    """
+    gains = 2 * directions.weights / (high - low)
+    constants = SCALE * (-2 * (directions.mean @ directions.weights + low) / (high - low) - 1)
+    largest = max(float(np.abs(gains).max()), 1e-300)
+    reach = float((np.abs(gains).sum(axis=0) * SCALE + np.abs(constants)).max()) + 1
+    shift = MAX_SHIFT
+    while shift and (largest * 2**shift >= _WEIGHT_LIMIT or reach * 2**shift >= _SUM_LIMIT):
+        shift -= 1
+    coarseness = len(gains) * SCALE / 2 ** (shift + 1) / (2 * SCALE)
+    if largest * 2**shift >= _WEIGHT_LIMIT or coarseness > _LEAST_PRECISION:
+        raise InputError("projection_overflow", "the outputs' bounds are too narrow for integer weights; widen them")
+    matrix = [[round(float(gain) * 2**shift) for gain in column] for column in gains.T]
+    offsets = [round(float(constant) * 2**shift) + (1 << shift >> 1) for constant in constants]
+    return matrix, offsets, shift
+
+
+def _edges(real: Floats, bins: int, *, equal_frequency: bool) -> list[list[int]]:
+    """Integer edges of every component: of equal width, or at the pilot's quantiles."""
+    if not equal_frequency:
+        return [[round(-SCALE + 2 * SCALE * j / bins) for j in range(1, bins)]] * real.shape[1]
+    found = []
+    for column in np.clip(real, -SCALE, SCALE).T:
+        cuts = np.unique(np.ceil(np.quantile(column, np.arange(1, bins) / bins)).astype(np.int64))
+        inside = [int(cut) for cut in cuts if -SCALE < cut <= SCALE]
+        if not inside:
+            raise InputError("bins_invalid", "the pilot's outputs are too alike for bins of equal frequency")
+        found.append(inside)
+    return found

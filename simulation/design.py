@@ -1,0 +1,100 @@
+"""From records to a schema with bounds and a projection, fitted on a pilot or, as the papers did, on everybody."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.models.reduction import DEFAULT_RIDGE, METHODS, fit_projection
+from aggregator.schema_file import equal_width_edges
+from protocol.errors import InputError
+from protocol.features import Feature, Numeric
+from protocol.schema import Schema, build_schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PILOT_SHARE = 0.1
+
+
+class Design(NamedTuple):
+    """How a schema is made for the people of one split.
+
+    Attributes:
+        schema: drafted or given.
+        bins: of numeric features and components.
+        fit_bounds: numeric bounds come from the pilot instead of the schema.
+        method: ``none``, ``pca`` or ``dca``.
+        components: K.
+        ridge: ρ of DCA.
+        fit_on: ``pilot``: 10 % of the people, who then give no reports; ``train``: all of them, which is
+            outside the guarantee.
+    """
+
+    schema: Schema
+    bins: int = 4
+    fit_bounds: bool = False
+    method: str = "none"
+    components: int = 0
+    ridge: float = DEFAULT_RIDGE
+    fit_on: str = "pilot"
+
+    @property
+    def needs_pilot(self) -> bool:
+        """Whether the schema depends on who takes part."""
+        numbers = any(isinstance(feature, Numeric) for feature in self.schema.features)
+        return self.method != "none" or (self.fit_bounds and numbers)
+
+    def for_people(self, people: pd.DataFrame, rng: np.random.Generator) -> tuple[Schema, pd.DataFrame]:
+        """The schema for one split, and the people whose devices report.
+
+        Raises:
+            InputError: as :func:`aggregator.models.reduction.fit_projection`.
+        """
+        if not self.needs_pilot:
+            return self.schema, people
+        pilot, fleet = people, people
+        if self.fit_on == "pilot":
+            order = rng.permutation(len(people))
+            count = max(1, round(PILOT_SHARE * len(people)))
+            pilot, fleet = people.iloc[order[:count]], people.iloc[order[count:]]
+        schema = _with_bounds(self.schema, pilot, self.bins) if self.fit_bounds else self.schema
+        if self.method != "none":
+            schema = fit_projection(
+                pilot, schema, self.method, self.components, bins=self.bins, ridge=self.ridge
+            ).schema
+        return schema, fleet
+
+
+def parse_reduction(text: str) -> tuple[str, int]:
+    """``none``, ``pca:6`` or ``dca:1`` as method and number of components.
+
+    Raises:
+        InputError: ``reduce_invalid``.
+    """
+    method, _, count = text.partition(":")
+    if text == "none":
+        return text, 0
+    if method not in METHODS or not (count.isascii() and count.isdecimal() and 1 <= int(count[:6]) <= 10**5):
+        raise InputError("reduce_invalid", "a reduction is none, pca:K or dca:K with K components")
+    return method, int(count)
+
+
+def _with_bounds(schema: Schema, pilot: pd.DataFrame, bins: int) -> Schema:
+    """Every numeric feature with the pilot's smallest and largest number as bounds, and bins of equal width."""
+    features: list[Feature] = []
+    for feature in schema.features:
+        if not isinstance(feature, Numeric):
+            features.append(feature)
+            continue
+        numbers = pilot[feature.name].to_numpy(dtype=float)
+        numbers = numbers[np.isfinite(numbers)]
+        low, high = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 1.0)
+        if low == high:
+            high = low + 1.0
+        bounds = str(Decimal(repr(low))), str(Decimal(repr(high)))
+        edges = equal_width_edges(feature.name, *bounds, bins)
+        features.append(Numeric(feature.name, *bounds, edges, feature.unlisted, feature.substitute))
+    return build_schema(schema.label, features)
