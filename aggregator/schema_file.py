@@ -59,7 +59,7 @@ def load_schema(path: str | Path) -> SchemaFile:
         InputError: ``file_not_found``, ``unreadable``, ``not_utf8``, ``schema_invalid``, ``label_is_feature``.
     """
     path = Path(path)
-    problem = ("unreadable", f"'{path.name}' is not a file that can be read")
+    problem = ("unreadable", f"'{path}' is not a file that can be read")
     try:
         raw = path.read_bytes()
         if len(raw) <= MAX_FILE_BYTES:
@@ -67,6 +67,8 @@ def load_schema(path: str | Path) -> SchemaFile:
         problem = ("schema_invalid", f"'{path.name}' is too large for a schema")
     except FileNotFoundError:
         problem = ("file_not_found", f"there is no file '{path}'")
+    except IsADirectoryError:
+        problem = ("unreadable", f"'{path}' is a folder; a schema file is needed")
     except UnicodeDecodeError as error:
         problem = ("not_utf8", f"'{path.name}' is not UTF-8 text (byte {error.start})")
     except OSError:
