@@ -85,6 +85,7 @@ class Statistics:
         rejected: records and stretches not counted, by reason.
         unproven: records counted although their batch was damaged.
         questions: one estimate per question, in the campaign's order.
+        superseded: records of damaged batches not counted because a whole batch has the same ids.
     """
 
     campaign: Campaign
@@ -92,6 +93,7 @@ class Statistics:
     rejected: Mapping[str, int]
     unproven: int
     questions: tuple[QuestionEstimate, ...]
+    superseded: int = 0
 
     @cached_property
     def reports(self) -> int:
@@ -144,6 +146,7 @@ class Statistics:
             "reports": self.reports,
             "rejected": dict(self.rejected),
             "unproven": self.unproven,
+            "superseded": self.superseded,
             "statistics_id": self.statistics_id.hex(),
             "questions": [self._question_json(found) for found in self.questions],
         }
@@ -184,7 +187,12 @@ def cell_names(question: Question, schema: Schema) -> list[str]:
 
 
 def estimate(
-    campaign: Campaign, tally: Tally, *, rejected: Mapping[str, int] | None = None, unproven: int = 0
+    campaign: Campaign,
+    tally: Tally,
+    *,
+    rejected: Mapping[str, int] | None = None,
+    unproven: int = 0,
+    superseded: int = 0,
 ) -> Statistics:
     """Unbiased estimates from a tally. Run by the aggregator.
 
@@ -192,7 +200,7 @@ def estimate(
         campaign: what was asked, with the integers that the devices used.
         tally: the counts.
         rejected: passed on, for whoever reads the statistics.
-        unproven: likewise.
+        unproven, superseded: likewise.
 
     Raises:
         InputError: ``other_campaign``: the tally counts answers to another campaign;
@@ -204,7 +212,7 @@ def estimate(
         _estimate_question(question, n, counts)
         for question, n, counts in zip(campaign.questions, tally.n, tally.counts, strict=True)
     )
-    return Statistics(campaign, tally, dict(rejected or {}), unproven, found)
+    return Statistics(campaign, tally, dict(rejected or {}), unproven, found, superseded)
 
 
 def _estimate_question(question: Question, n: int, counts: tuple[int, ...]) -> QuestionEstimate:
