@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import mechanisms
 from protocol.campaign import privacy_loss
-from protocol.epsilon import PrivacyLoss, format_micro
+from protocol.epsilon import MICRO, PrivacyLoss, format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.questions import CELL, Question
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from protocol.campaign import Campaign
 
 _REASON = "invalid_campaign"
+HIGH_EPSILON_MICRO = 20 * MICRO
+"""Above this total an answer hides next to nothing, so whoever makes, shows or verifies it is warned."""
 
 
 class PrivacySheet(NamedTuple):
@@ -40,6 +42,7 @@ class PrivacySheet(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """As ``hearsay verify --privacy --json`` prints it; ratios as exact fractions."""
+        per_answer = format_micro(self.declared_micro // self.answers)
         return {
             "questions": [
                 {
@@ -49,13 +52,14 @@ class PrivacySheet(NamedTuple):
                     "stratum": question.stratum,
                     "worst_ratio": ratio_text(loss, most=None),
                     "epsilon": float(loss),
+                    "declared_epsilon": per_answer,
                 }
                 for name, question, loss in zip(self.names, self.questions, self.losses, strict=True)
             ],
             "total": {"worst_ratio": ratio_text(self.total, most=None), "epsilon": float(self.total)},
             "declared": {
                 "epsilon_total": format_micro(self.declared_micro),
-                "epsilon_per_answer": format_micro(self.declared_micro // self.answers),
+                "epsilon_per_answer": per_answer,
             },
             "holds": self.holds,
         }
@@ -112,6 +116,13 @@ def _name(question: Question, features: list[Any]) -> str:
     index = question.feature
     known = type(index) is int and 0 <= index < len(features) and isinstance(features[index], dict)
     return f"{CELL} {features[index].get('name')}" if known and index is not None else CELL
+
+
+def epsilon_warning(epsilon_micro: int) -> str:
+    """A sentence about a total ε so high that little is hidden; empty for any other."""
+    if epsilon_micro <= HIGH_EPSILON_MICRO:
+        return ""
+    return "a total ε above 20 hides next to nothing: an answer is then almost surely the truth"
 
 
 def periods(found: Campaign) -> int:
