@@ -95,4 +95,3 @@ def test_only_the_knows_a_threshold():
     assert reason(from_dict, {key: value for key, value in stated.items() if key != "theta_micro"}) == (
         "parameters_invalid"
     )
-
