@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal, localcontext
-from fractions import Fraction
 from itertools import permutations
 from math import nan
 

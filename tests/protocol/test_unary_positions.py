@@ -30,12 +30,10 @@ def ones(fields, size):
     """Per bit how many fields have it set, and per bit how many have it and the one APART before it set."""
     single, joint = [0] * size, [0] * size
     for field in fields:
-        bits = int.from_bytes(field, "big") >> (8 * len(field) - size)
-        for counts, row in ((single, bits), (joint, bits & (bits >> APART))):
-            while row:
-                lowest = row & -row
-                counts[size - lowest.bit_length()] += 1
-                row ^= lowest
+        row = int.from_bytes(field, "big") >> (8 * len(field) - size)
+        for counts, bits in ((single, row), (joint, row & (row >> APART))):
+            for j, digit in enumerate(f"{bits:0{size}b}"):
+                counts[j] += digit == "1"
     return single, joint
 
 
