@@ -10,17 +10,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import InputError
-from protocol.report import Layout
+from protocol.report import FIXED_BYTES, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 MARK = b"\x96\xa4hsyb"
-END = b"\x93\xa3end\xce"
+END = b"\x93\xa3end"
 FILE_VERSION = 1
 MAX_RECORDS = (1 << 32) - 1
 MAX_RECORD_LENGTH = (1 << 16) + 4
 TRAILER_BYTES = 44
+_COUNT_HEAD = b"\xce"
 _DIGEST_HEAD = b"\xc4\x20"
 _UNKNOWN: Mapping[bytes, Layout] = MappingProxyType({})
 
@@ -79,7 +80,7 @@ def read_header(data: bytes, position: int) -> tuple[Header, int] | None:
 
 def trailer(count: int, digest: bytes) -> bytes:
     """``93 "end" N digest``: N reports, SHA-256 of all bytes of the batch before the trailer."""
-    return END + count.to_bytes(4, "big") + _DIGEST_HEAD + digest
+    return END + _COUNT_HEAD + count.to_bytes(4, "big") + _DIGEST_HEAD + digest
 
 
 def write_batch(header: Header, records: Iterable[bytes]) -> bytes:
@@ -164,8 +165,10 @@ def _next_mark(data: bytes, position: int, within: int | None = None) -> int:
 
 
 def _is_cut_header(data: bytes, position: int) -> bool:
+    """Whether the file ends in something that more bytes would make a readable header."""
     rest = data[position : position + 64]
-    return len(rest) < 49 and (rest.startswith(MARK) or MARK.startswith(rest))
+    examples = (Header(bytes(32), 1, length).to_bytes() for length in (1, 1 << 7, 1 << 8, 1 << 16))
+    return any(len(rest) < len(whole) and read_header(rest + whole[len(rest) :], 0) is not None for whole in examples)
 
 
 def _prefix(header: Header, known: Layout | None, first: bytes) -> bytes:
@@ -175,10 +178,9 @@ def _prefix(header: Header, known: Layout | None, first: bytes) -> bytes:
     """
     if known is not None and (known.kind, known.record_length) == (header.layout, header.record_length):
         return known.prefix
-    layouts = (Layout(header.layout, header.record_length - width - 14) for width in (2, 3, 4))
-    fitting = [
-        layout.prefix for layout in layouts if layout.answer_bytes > 0 and layout.record_length == header.record_length
-    ]
+    widths = (header.record_length - head - FIXED_BYTES for head in (2, 3, 4))
+    layouts = [Layout(header.layout, width) for width in widths if 0 < width < (1 << 16) - FIXED_BYTES]
+    fitting = [layout.prefix for layout in layouts if layout.record_length == header.record_length]
     return next((prefix for prefix in fitting if first.startswith(prefix)), fitting[0] if fitting else b"")
 
 

@@ -150,7 +150,7 @@ def parse_campaign(payload: bytes) -> Campaign:
 
     Raises:
         DocumentError: ``malformed``; ``epsilon_understated``, the exact privacy loss of the stated
-            integers is above the declared ε; ``invalid_campaign``, anything else that does not fit.
+            integers is above the declared ε, or infinite; ``invalid_campaign``, anything else that does not fit.
     """
     body, header = read_payload(payload)
     schema = parse_schema(body, _REASON)
@@ -201,15 +201,15 @@ def _parse_question(entry: dict[str, Any], schema: Schema) -> Question:
     size = read_integer(entry, "size", expected, expected, _REASON)
     stratum = read_integer(entry, "stratum", 0, 65534, _REASON)
     bound = read_integer(entry, "bound", 1, _WORD, _REASON)
-    problem = ""
+    reason, problem = _REASON, "a mechanism is of another size than its question"
     try:
         mechanism = mechanisms.from_dict(entry.get("mechanism"))
         if mechanism.size == size:
             return Question(kind, feature, size, stratum, bound, mechanism)
-        problem = "a mechanism is of another size than its question"
     except InputError as error:
+        reason = "epsilon_understated" if error.reason == "loss_unbounded" else _REASON
         problem = error.detail
-    raise DocumentError(_REASON, problem)
+    raise DocumentError(reason, problem)
 
 
 def _check_strata(questions: tuple[Question, ...], answers: int) -> None:
@@ -264,7 +264,8 @@ def _check_layout(body: dict[str, Any], questions: tuple[Question, ...]) -> Layo
 
 
 def _parse_fit(body: dict[str, Any]) -> dict[str, str]:
-    fit = read_field(body, "fit", dict, _REASON)
-    if not all(isinstance(value, str) for value in fit.values()) or fit.get("family") != "discrete":
+    entry = read_field(body, "fit", dict, _REASON)
+    fit = {key: read_text(entry, key, _REASON) for key in ("family", "postprocess")}
+    if fit["family"] != "discrete":
         raise DocumentError(_REASON, "its model family is not one that this software knows")
-    return dict(fit)
+    return fit
