@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aggregator.debias import debias, marginal
+from aggregator.intervals import Interval, count_interval, normal_interval
 from protocol.errors import InputError, PolicyError
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from protocol.schema import Schema
 
     Floats = NDArray[np.float64]
-
-Z95 = 1.959963984540054
-"""Half the width of a 95 % interval in standard deviations: the 0.975 quantile of the normal law."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +54,7 @@ class QuestionEstimate:
 
     @property
     def variance(self) -> Floats:
-        """Shape (K,): noise and sampling together; intervals use this."""
+        """Shape (K,): noise and sampling together."""
         return self.noise_variance + self.sampling_variance
 
     @property
@@ -64,15 +62,25 @@ class QuestionEstimate:
         """Shape (K,): standard deviation."""
         return np.sqrt(self.variance)
 
+    @cached_property
+    def interval(self) -> Interval:
+        """95 % intervals for n times the fleet's shares; without ends if n = 0.
+
+        From the law of the counts where that is known (``aggregator.intervals``), so they reach further
+        towards the middle than away from it; else the estimate and 1.96 standard deviations either side.
+        """
+        exact = count_interval(self.question.mechanism, self.n, self.counts) if self.n else None
+        return normal_interval(self.estimate, self.sd) if exact is None else exact
+
     @property
     def low(self) -> Floats:
-        """Shape (K,): lower ends of 95 % intervals for n times the fleet's share."""
-        return self.estimate - Z95 * self.sd
+        """Shape (K,): lower ends of the intervals."""
+        return self.interval.low
 
     @property
     def high(self) -> Floats:
         """Shape (K,): upper ends of the same intervals."""
-        return self.estimate + Z95 * self.sd
+        return self.interval.high
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +123,7 @@ class Statistics:
         if self.reports < needed:
             raise PolicyError(
                 "batch_too_small",
-                f"there are {self.reports} usable reports and the campaign promises to wait for {needed}",
+                f"usable reports so far: {self.reports}; the campaign promises to wait for {needed}",
             )
 
     def frame(self) -> pd.DataFrame:

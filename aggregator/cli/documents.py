@@ -173,18 +173,23 @@ def _sheet(payload: bytes) -> PrivacySheet:
 
 def print_sheet(sheet: PrivacySheet) -> None:
     """The privacy sheet as a table; ε is rounded up in its last digit."""
-    from aggregator.publishing.privacy import ratio_text
-
     per_answer = format_micro(sheet.declared_micro // sheet.answers)
     rows: list[list[object]] = [
-        [name, question.mechanism.name, question.size, question.stratum, ratio_text(loss), up(loss), per_answer]
+        [name, question.mechanism.name, question.size, question.stratum, _foldable(loss), up(loss), per_answer]
         for name, question, loss in zip(sheet.names, sheet.questions, sheet.losses, strict=True)
     ]
     total = sheet.total
-    rows.append(["total", "", "", "", ratio_text(total), up(total), format_micro(sheet.declared_micro)])
+    rows.append(["total", "", "", "", _foldable(total), up(total), format_micro(sheet.declared_micro)])
     columns = ["question", "mechanism", "size", "stratum", "worst ratio", "ε", "declared ε"]
     print_table(columns, rows, ["size", "stratum", "ε", "declared ε"])
     click.echo("the campaign spends no more than it declares" if sheet.holds else "IT SPENDS MORE THAN IT DECLARES")
+
+
+def _foldable(loss: PrivacyLoss) -> str:
+    """A worst ratio with spaces where a narrow table may break it: beside the bar, never in a number."""
+    from aggregator.publishing.privacy import ratio_text
+
+    return ratio_text(loss).replace("/", " / ")
 
 
 def up(loss: float) -> str:

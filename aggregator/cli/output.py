@@ -56,10 +56,11 @@ def _plain(value: Any) -> Any:
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
-    """Names and values, aligned."""
-    width = max(map(len, facts), default=0)
-    for name, value in facts.items():
-        _echo(f"{name:<{width}}  {printable(str(value))}")
+    """Names and values, aligned. Both may come from a file: neither can forge a line."""
+    shown = [(printable(name), printable(str(value))) for name, value in facts.items()]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        _echo(f"{name:<{width}}  {value}")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeric: Iterable[str] = ()) -> None:
@@ -76,7 +77,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeri
     from rich.text import Text
 
     terminal = sys.stdout.isatty()
-    table = Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=False, header_style="bold" if terminal else "")
+    table = Table(
+        box=box.SIMPLE_HEAD if terminal else None,
+        padding=(0, 1, 0, 0) if terminal else (0, 1),  # the box has a gap of its own
+        pad_edge=False,
+        header_style="bold" if terminal else "",
+    )
     right = set(numeric)
     for column in columns:
         number = column in right
