@@ -21,6 +21,7 @@ from protocol.errors import DocumentError, InputError
 if TYPE_CHECKING:
     from aggregator.publishing.privacy import PrivacySheet
     from protocol.document import Header
+    from protocol.epsilon import PrivacyLoss
 
 MAX_BATCH_BYTES = 1 << 30
 
