@@ -11,11 +11,18 @@ from protocol.errors import DocumentError, InputError
 from protocol.questions import CELL, Question
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from protocol.campaign import Campaign
 
 _REASON = "invalid_campaign"
 HIGH_EPSILON_MICRO = 20 * MICRO
 """Above this total an answer hides next to nothing, so whoever makes, shows or verifies it is warned."""
+
+MAX_DIGITS = 4000
+"""A ratio whose numerator or denominator has more digits is told as a power of e."""
+_BITS_PER_DIGIT = 3.32  # a little below log2(10)
+_FLOAT_BITS = 1000  # 2^1000 is a float, 2^1024 is none
 
 
 class PrivacySheet(NamedTuple):
@@ -137,14 +144,31 @@ def periods(found: Campaign) -> int:
 def ratio_text(loss: PrivacyLoss, most: int | None = 48) -> str:
     """A worst ratio, exact: a fraction in lowest terms, times e to a fraction where noise is Laplace's.
 
+    Many answers make numbers of thousands of digits, which nobody reads and Python does not print: of
+    those the loss is told, as a power of e.
+
     Args:
         loss: of a question or in total.
-        most: characters; a longer fraction becomes its first digits. None keeps it whole.
+        most: characters; a longer fraction becomes its first digits. None keeps it whole, up to
+            :data:`MAX_DIGITS`.
     """
+    if max(map(_bits, (loss.ratio, loss.exponent))) > MAX_DIGITS * _BITS_PER_DIGIT:
+        return f"≈ e^{float(loss):.12g}"
     exact = str(loss.ratio)
     if most is not None and len(exact) > most:
-        exact = f"≈ {float(loss.ratio):.12g}"
+        exact = f"≈ {_leading(loss)}"
     if loss.exponent == 0:
         return exact
     power = f"e^({loss.exponent})"
     return power if loss.ratio == 1 else f"{exact} · {power}"
+
+
+def _bits(fraction: Fraction) -> int:
+    return max(fraction.numerator.bit_length(), fraction.denominator.bit_length())
+
+
+def _leading(loss: PrivacyLoss) -> str:
+    """The ratio's first digits; as a power of e where it is beyond a float."""
+    if loss.ratio.numerator.bit_length() - loss.ratio.denominator.bit_length() < _FLOAT_BITS:
+        return f"{float(loss.ratio):.12g}"
+    return f"e^{float(loss) - float(loss.exponent):.12g}"
