@@ -7,12 +7,13 @@ the comments in the draft say so.
 from __future__ import annotations
 
 import json
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, InvalidOperation, localcontext
 from math import isfinite
 from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.schema_file import MISSING_HAS_CODE, parse_schema_text
 from aggregator.tables import MISSING_TOKENS, check_label, shorten
+from protocol.document import is_text
 from protocol.errors import InputError
 from protocol.features import MAX_BOUND_CHARACTERS, MAX_VALUES, parse_bound
 from protocol.schema import MAX_CLASSES
@@ -164,10 +165,11 @@ def _plain(number: Decimal) -> str:
 
 
 def _number(value: str) -> Decimal | None:
-    """A cell as a finite number, or None."""
+    """A cell as a finite number, or None. Tables spell numbers more freely than schemas: +1, .5 and 5. too."""
     try:
-        return None if "_" in value else parse_bound(value)  # Python alone reads 1_000 as a number
-    except InputError:
+        # Python alone reads 1_000 as a number.
+        return parse_bound(str(Decimal(value))) if value.isascii() and "_" not in value else None
+    except (InputError, InvalidOperation):
         return None
 
 
@@ -232,8 +234,8 @@ def _most_common(column: pd.Series, missing: Collection[str]) -> str:
 
 
 def _check_printable(values: list[str], column: str) -> None:
-    if not all(value.isprintable() for value in values):
-        raise InputError("schema_invalid", f"column '{column}' holds text with characters that do not print")
+    if not all(is_text(value, least=0) for value in values):
+        raise InputError("schema_invalid", f"column '{column}' holds text that does not print or is over 1024 bytes")
 
 
 def _quote(text: str) -> str:

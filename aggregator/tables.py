@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from protocol.document import is_text
 from protocol.errors import InputError
 from protocol.features import Numeric
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 MISSING_TOKENS = ("", "?")
 """Cells that stand for a missing value unless the caller says otherwise."""
-
-MAX_NAME_BYTES = 1024
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -101,7 +100,7 @@ def _rows(text: str, path: Path) -> list[tuple[int, list[str]]]:
 
 def _check_names(names: Sequence[str], path: Path) -> None:
     for position, name in enumerate(names, start=1):
-        if not name or not name.isprintable() or len(name.encode()) > MAX_NAME_BYTES:
+        if not is_text(name):
             raise InputError(
                 "csv_invalid", f"column {position} of '{path.name}' has no name, or one that can not be printed"
             )
