@@ -540,7 +540,7 @@ def test_estimates_wait_for_the_smallest_batch(tmp_path):
     made_store = create_store(tmp_path / "s", raw)
     made_store.ingest([write(tmp_path, "a", batch(campaign, reports(range(49), campaign)))], now=NOW)
     assert made_store.statistics().reports == 49
-    with pytest.raises(PolicyError, match=r"^batch_too_small: there are 49 .* 50"):
+    with pytest.raises(PolicyError, match=r"^batch_too_small: usable reports so far: 49; .* 50"):
         made_store.estimates()
     made_store.ingest([write(tmp_path, "b", batch(campaign, reports([49], campaign)))], now=NOW)
     frame = made_store.estimates()
