@@ -19,7 +19,7 @@ from protocol.errors import InputError, PolicyError
 
 MECHANISMS = [
     mechanisms.from_epsilon(name, epsilon, size)
-    for name, sizes in (("direct", (2, 4, 6, 12)), ("oue", (2, 4, 6)))
+    for name, sizes in (("direct", (2, 4, 6, 12)), ("oue", (2, 4, 6)), ("sue", (2, 4)), ("the", (2, 4)))
     for epsilon in ("0.1", "1", "4")
     for size in sizes
 ]
