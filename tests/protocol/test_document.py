@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -31,6 +32,14 @@ def test_the_table_is_that_of_the_categories():
             assert not printable, hex(point)
         elif not printable:
             assert unicodedata.category(chr(point)) in {"Cn", *REFUSED}, hex(point)
+
+
+def test_the_table_is_that_of_the_formats():
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+    (line,) = [line for line in page.splitlines() if line.startswith("0–1f, ")]
+    stated = [tuple(int(end, 16) for end in part.split("–")) for part in line.rstrip(".").split(", ")]
+    for point in range(sys.maxunicode + 1):
+        assert is_printable(chr(point)) != any(ends[0] <= point <= ends[-1] for ends in stated)
 
 
 @pytest.mark.parametrize("point", [0x13439, 0x1343F, 0x110CD, 0x890, 0x8E2])
