@@ -7,11 +7,13 @@ the comments in the draft say so.
 from __future__ import annotations
 
 import json
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
-from typing import TYPE_CHECKING
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, InvalidOperation, localcontext
+from math import isfinite
+from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.schema_file import MISSING_HAS_CODE, parse_schema_text
 from aggregator.tables import MISSING_TOKENS, check_label, shorten
+from protocol.document import is_text
 from protocol.errors import InputError
 from protocol.features import MAX_BOUND_CHARACTERS, MAX_VALUES, parse_bound
 from protocol.schema import MAX_CLASSES
@@ -50,6 +52,9 @@ def draft_schema(
     categorical feature that is never missing takes its most common value as substitute, which saves a
     code; one that is missing somewhere gets a code for it.
 
+    A column of numbers with a few cells that are none, or none that a computer can hold, is refused by
+    line: most likely they mean "missing", and as a category they would teach devices nothing.
+
     Args:
         frame: as :func:`aggregator.tables.read_table` returns it.
         label: the column to predict.
@@ -61,7 +66,8 @@ def draft_schema(
 
     Raises:
         InputError: ``label_missing``, ``one_class``, ``too_many_classes``, ``column_unknown``,
-            ``constant_column``, ``too_many_values``, ``no_features``, ``bins_invalid``, ``schema_invalid``.
+            ``constant_column``, ``value_invalid``, ``too_many_values``, ``no_features``, ``bins_invalid``,
+            ``schema_invalid``.
     """
     if not 2 <= bins <= MAX_VALUES:
         raise InputError("bins_invalid", f"a numeric feature has 2 to {MAX_VALUES} bins")
@@ -98,9 +104,13 @@ def _feature_table(column: pd.Series, bins: int, max_values: int, missing: set[s
     has_missing = bool(column.isin(missing).any())
     if len(values) + has_missing < 2:
         raise InputError("constant_column", f"column '{name}' is the same in every record; leave it out: --drop {name}")
-    numbers = _numbers(values)
-    if numbers is not None and min(numbers) < max(numbers) and (len(set(numbers)) > max_values or not _whole(values)):
-        return _numeric_table(name, min(numbers), max(numbers), bins, has_missing=has_missing)
+    numbers = {value: number for value in values if (number := _number(value)) is not None}
+    numeric = _is_numeric(numbers, max_values)
+    if len(numbers) < len(values):
+        _check_others(column[~column.isin(missing)], set(numbers), numeric=numeric)
+    elif numeric:
+        least, most = min(numbers.values()), max(numbers.values())
+        return _numeric_table(name, least, most, bins, has_missing=has_missing)
     if len(values) > MAX_LISTED_VALUES:
         raise InputError(
             "too_many_values", f"column '{name}' has {len(values)} different texts; leave it out: --drop {name}"
@@ -154,12 +164,57 @@ def _plain(number: Decimal) -> str:
     return f"{number:f}" if abs(number.adjusted()) < 20 else str(number)
 
 
-def _numbers(values: list[str]) -> list[Decimal] | None:
-    """All the values as numbers, or None if one of them is not."""
+def _number(value: str) -> Decimal | None:
+    """A cell as a finite number, or None. Tables spell numbers more freely than schemas: +1, .5 and 5. too."""
     try:
-        return [parse_bound(value) for value in values]
-    except InputError:
+        # Python alone reads 1_000 as a number.
+        return parse_bound(str(Decimal(value))) if value.isascii() and "_" not in value else None
+    except (InputError, InvalidOperation):
         return None
+
+
+def _is_numeric(numbers: dict[str, Decimal], max_values: int) -> bool:
+    """Whether a column whose cells are these numbers becomes a numeric feature."""
+    distinct = set(numbers.values())
+    return len(distinct) > 1 and (len(distinct) > max_values or not _whole(list(numbers)))
+
+
+def _check_others(present: pd.Series, numbers: set[str], *, numeric: bool) -> None:
+    """Refuse cells that are no finite numbers in a column of numbers.
+
+    Args:
+        present: the cells that are not missing.
+        numbers: the texts among them that are finite numbers.
+        numeric: whether these alone would make a numeric feature. If not (2, 4, more), other texts are
+            categories like them.
+    """
+    others = present[~present.isin(numbers)]
+    known = len(present) - len(others)
+    extreme = others[[_is_extreme(value) for value in others]]
+    if len(extreme) and 2 * known > len(present) - len(extreme):
+        what = "a number too large or too long" if isfinite(float(extreme.iloc[0])) else "not a finite number"
+        _refuse_cell(extreme, what)
+    if numeric and 2 * known > len(present):
+        _refuse_cell(others, "not a number, though most are")
+
+
+def _is_extreme(value: str) -> bool:
+    """Whether a text that is no number of a schema is one for a computer: nan, inf, 1e400."""
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return value.isascii() and "_" not in value
+
+
+def _refuse_cell(cells: pd.Series, what: str) -> NoReturn:
+    """Name the place of the first of some cells, and never what it holds."""
+    place = f"line {cells.index[0]}" if cells.index.name == "line" else f"record {cells.index[0]}"
+    raise InputError(
+        "value_invalid",
+        f"column '{cells.name}', {place}: {what}; if it means missing, say hearsay schema --missing TOKEN, "
+        f"else correct it, or leave the column out: --drop {cells.name}",
+    )
 
 
 def _whole(values: list[str]) -> bool:
@@ -179,8 +234,8 @@ def _most_common(column: pd.Series, missing: Collection[str]) -> str:
 
 
 def _check_printable(values: list[str], column: str) -> None:
-    if not all(value.isprintable() for value in values):
-        raise InputError("schema_invalid", f"column '{column}' holds text with characters that do not print")
+    if not all(is_text(value, least=0) for value in values):
+        raise InputError("schema_invalid", f"column '{column}' holds text that does not print or is over 1024 bytes")
 
 
 def _quote(text: str) -> str:

@@ -34,6 +34,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from protocol.document import is_text
 from protocol.errors import InputError
 from protocol.features import MAX_VALUES, Categorical, Feature, Numeric, as_text, parse_bound
 from protocol.schema import Label, Schema, build_schema
@@ -59,7 +60,7 @@ def load_schema(path: str | Path) -> SchemaFile:
         InputError: ``file_not_found``, ``unreadable``, ``not_utf8``, ``schema_invalid``, ``label_is_feature``.
     """
     path = Path(path)
-    problem = ("unreadable", f"'{path.name}' is not a file that can be read")
+    problem = ("unreadable", f"'{path}' is not a file that can be read")
     try:
         raw = path.read_bytes()
         if len(raw) <= MAX_FILE_BYTES:
@@ -67,6 +68,8 @@ def load_schema(path: str | Path) -> SchemaFile:
         problem = ("schema_invalid", f"'{path.name}' is too large for a schema")
     except FileNotFoundError:
         problem = ("file_not_found", f"there is no file '{path}'")
+    except IsADirectoryError:
+        problem = ("unreadable", f"'{path}' is a folder; a schema file is needed")
     except UnicodeDecodeError as error:
         problem = ("not_utf8", f"'{path.name}' is not UTF-8 text (byte {error.start})")
     except OSError:
@@ -198,15 +201,17 @@ def _texts(entry: dict[str, Any], key: str, where: str) -> list[str]:
     texts = []
     for item in _field(entry, key, list, where):
         text = as_text(item)
-        if text is None or not text.isprintable():
-            raise InputError("schema_invalid", f"{where}: '{key}' is not a list of printable texts")
+        if text is None or not is_text(text, least=0):
+            raise InputError(
+                "schema_invalid", f"{where}: '{key}' is not a list of printable texts of at most 1024 bytes"
+            )
         texts.append(text)
     return texts
 
 
 def _name(entry: dict[str, Any], where: str) -> str:
     name: str = _field(entry, "name", str, where)
-    if not name.isprintable() or not 1 <= len(name.encode()) <= 1024:
+    if not is_text(name):
         raise InputError("schema_invalid", f"{where}: the name is empty, too long, or does not print")
     return name
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aggregator.debias import debias, marginal
+from aggregator.intervals import Interval, count_interval, normal_interval
 from protocol.errors import InputError, PolicyError
 from protocol.questions import CELL, MOMENT, MOMENTS, OUTCOME
 
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 SQUARE = 2
 _POWERS = {1: "", 2: "²"}
-Z95 = 1.959963984540054
-"""Half the width of a 95 % interval in standard deviations: the 0.975 quantile of the normal law."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +58,7 @@ class QuestionEstimate:
 
     @property
     def variance(self) -> Floats:
-        """Shape (K,): noise and sampling together; intervals use this."""
+        """Shape (K,): noise and sampling together."""
         return self.noise_variance + self.sampling_variance
 
     @property
@@ -67,15 +66,25 @@ class QuestionEstimate:
         """Shape (K,): standard deviation."""
         return np.sqrt(self.variance)
 
+    @cached_property
+    def interval(self) -> Interval:
+        """95 % intervals for n times the fleet's shares; without ends if n = 0.
+
+        From the law of the counts where that is known (``aggregator.intervals``), so they reach further
+        towards the middle than away from it; else the estimate and 1.96 standard deviations either side.
+        """
+        exact = count_interval(self.question.mechanism, self.n, self.counts) if self.n else None
+        return normal_interval(self.estimate, self.sd) if exact is None else exact
+
     @property
     def low(self) -> Floats:
-        """Shape (K,): lower ends of 95 % intervals for n times the fleet's share."""
-        return self.estimate - Z95 * self.sd
+        """Shape (K,): lower ends of the intervals."""
+        return self.interval.low
 
     @property
     def high(self) -> Floats:
         """Shape (K,): upper ends of the same intervals."""
-        return self.estimate + Z95 * self.sd
+        return self.interval.high
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +97,7 @@ class Statistics:
         rejected: records and stretches not counted, by reason.
         unproven: records counted although their batch was damaged.
         questions: one estimate per question, in the campaign's order.
+        superseded: records of damaged batches not counted because a whole batch has the same ids.
     """
 
     campaign: Campaign
@@ -95,6 +105,7 @@ class Statistics:
     rejected: Mapping[str, int]
     unproven: int
     questions: tuple[QuestionEstimate, ...]
+    superseded: int = 0
 
     @cached_property
     def reports(self) -> int:
@@ -116,7 +127,7 @@ class Statistics:
         if self.reports < needed:
             raise PolicyError(
                 "batch_too_small",
-                f"there are {self.reports} usable reports and the campaign promises to wait for {needed}",
+                f"usable reports so far: {self.reports}; the campaign promises to wait for {needed}",
             )
 
     def frame(self) -> pd.DataFrame:
@@ -147,6 +158,7 @@ class Statistics:
             "reports": self.reports,
             "rejected": dict(self.rejected),
             "unproven": self.unproven,
+            "superseded": self.superseded,
             "statistics_id": self.statistics_id.hex(),
             "questions": [self._question_json(found) for found in self.questions],
         }
@@ -203,7 +215,12 @@ def cell_names(question: Question, schema: Schema) -> list[str]:
 
 
 def estimate(
-    campaign: Campaign, tally: Tally, *, rejected: Mapping[str, int] | None = None, unproven: int = 0
+    campaign: Campaign,
+    tally: Tally,
+    *,
+    rejected: Mapping[str, int] | None = None,
+    unproven: int = 0,
+    superseded: int = 0,
 ) -> Statistics:
     """Unbiased estimates from a tally. Run by the aggregator.
 
@@ -211,7 +228,7 @@ def estimate(
         campaign: what was asked, with the integers that the devices used.
         tally: the counts.
         rejected: passed on, for whoever reads the statistics.
-        unproven: likewise.
+        unproven, superseded: likewise.
 
     Raises:
         InputError: ``other_campaign``: the tally counts answers to another campaign;
@@ -223,7 +240,7 @@ def estimate(
         _estimate_question(question, n, counts)
         for question, n, counts in zip(campaign.questions, tally.n, tally.counts, strict=True)
     )
-    return Statistics(campaign, tally, dict(rejected or {}), unproven, found)
+    return Statistics(campaign, tally, dict(rejected or {}), unproven, found, superseded)
 
 
 def _estimate_question(question: Question, n: int, counts: tuple[int, ...]) -> QuestionEstimate:

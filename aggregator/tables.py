@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from protocol.document import is_text
 from protocol.errors import InputError
 from protocol.features import Numeric
 
@@ -27,14 +28,13 @@ if TYPE_CHECKING:
 MISSING_TOKENS = ("", "?")
 """Cells that stand for a missing value unless the caller says otherwise."""
 
-MAX_NAME_BYTES = 1024
-
 
 def read_table(path: str | Path) -> pd.DataFrame:
     """A CSV file, plain or ``.gz``, as a frame of text. Spaces around cells and names are dropped.
 
     Returns:
-        One column of text per column of the file, one row per line; at least one row.
+        One column of text per column of the file, at least one row; the index ``line`` says on which line
+        of the file each row (or its end, where a cell has several lines) stands.
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``not_utf8``, ``empty_file``, ``csv_invalid``
@@ -51,16 +51,19 @@ def read_table(path: str | Path) -> pd.DataFrame:
             raise InputError(
                 "csv_invalid", f"line {line} of '{path.name}' has {len(cells)} cells where the header has {len(names)}"
             )
-    return pd.DataFrame([cells for _, cells in records], columns=names, dtype=object)
+    lines = pd.Index([line for line, _ in records], name="line")
+    return pd.DataFrame([cells for _, cells in records], index=lines, columns=names, dtype=object)
 
 
 def _read_bytes(path: Path) -> bytes:
-    problem = ("unreadable", f"'{path.name}' is not a file that can be read")
+    problem = ("unreadable", f"'{path}' is not a file that can be read")
     try:
         raw = path.read_bytes()
         return gzip.decompress(raw) if path.suffix == ".gz" else raw
     except FileNotFoundError:
         problem = ("file_not_found", f"there is no file '{path}'")
+    except IsADirectoryError:
+        problem = ("unreadable", f"'{path}' is a folder; a CSV file is needed")
     except (gzip.BadGzipFile, EOFError, zlib.error):
         problem = ("unreadable", f"'{path.name}' is damaged or not compressed by gzip")
     except OSError:
@@ -97,7 +100,7 @@ def _rows(text: str, path: Path) -> list[tuple[int, list[str]]]:
 
 def _check_names(names: Sequence[str], path: Path) -> None:
     for position, name in enumerate(names, start=1):
-        if not name or not name.isprintable() or len(name.encode()) > MAX_NAME_BYTES:
+        if not is_text(name):
             raise InputError(
                 "csv_invalid", f"column {position} of '{path.name}' has no name, or one that can not be printed"
             )
@@ -118,6 +121,11 @@ def check_label(frame: pd.DataFrame, label: str, missing: Collection[str] = MISS
     if len(classes) < 2:
         raise InputError("one_class", f"column '{label}' holds fewer than two classes, so there is nothing to learn")
     return classes
+
+
+def unlabelled(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSING_TOKENS) -> int:
+    """How many records of a frame of text have no label."""
+    return int(frame[label].isin(set(missing)).sum())
 
 
 def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSING_TOKENS) -> pd.DataFrame:

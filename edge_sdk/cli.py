@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from edge_sdk.device import Device
+from edge_sdk.records import read_record
 from protocol.envelope import SIZE_LIMITS
 from protocol.epsilon import format_micro
 from protocol.errors import HearsayError, InputError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from protocol.campaign import Campaign
     from protocol.schema import Schema
 
-MAX_RECORD_BYTES = 1 << 20
+MAX_RECORD_BYTES = 16 << 20
 RECORD_HELP = "holds one JSON object; - is standard input"
 
 EXAMPLES = """examples:
@@ -168,8 +169,8 @@ def _report(options: argparse.Namespace) -> dict[str, Any]:
         campaign = _find(device.campaigns(), options.campaign)
         record = _read_record(options.record)
         label = options.label if options.label is not None else record.get(campaign.schema.label.name)
-        _note_strangers(record, {*_names(campaign.schema), campaign.schema.label.name})
         report = device.report(campaign.id, record, label=label)
+        _note_strangers(record, {*_names(campaign.schema), campaign.schema.label.name})
     return {"report": report.hex(), "campaign": campaign.header.name}
 
 
@@ -242,7 +243,10 @@ def _read(path: Path, limit: int) -> bytes:
 
 
 def _read_record(source: str) -> dict[str, Any]:
-    """A JSON object from a file or standard input. Error texts never quote it."""
+    """A JSON object from a file or standard input. Error texts never quote it.
+
+    What is no JSON object at all, or above 16 MiB, is refused: there the calling program is at fault.
+    """
     raw = None
     with contextlib.suppress(InputError):  # its text names the file, which may be a record meant for standard input
         raw = sys.stdin.buffer.read(MAX_RECORD_BYTES + 1) if source == "-" else _read(Path(source), MAX_RECORD_BYTES)
@@ -251,8 +255,8 @@ def _read_record(source: str) -> dict[str, Any]:
     record: Any = None
     try:
         if len(raw) <= MAX_RECORD_BYTES:
-            record = json.loads(raw)
-    except (ValueError, RecursionError):
+            record = read_record(raw)
+    except ValueError:
         record = None
     if not isinstance(record, dict):
         raise InputError("record_invalid", 'the record is not one JSON object of features, for example {"odor": "n"}')

@@ -129,7 +129,10 @@ class Device:
         self.close()
 
     def __repr__(self) -> str:
-        enrolled, waiting = len(self._state.documents("campaign")), self._state.spool_count()
+        try:
+            enrolled, waiting = len(self._state.documents("campaign")), self._state.spool_count()
+        except StorageError:
+            return "<Device whose state is closed or can not be read>"
         return f"<Device with {enrolled} campaigns, {waiting} unsent reports>"
 
     # Documents ------------------------------------------------------------------------------------
@@ -284,25 +287,41 @@ class Device:
     def drain(self, path: str | os.PathLike[str]) -> int:
         """Seal all unsent reports into a batch file, atomically, and empty the spool.
 
-        The file holds one batch per campaign, one after another. If the process dies between the file
-        and the emptying, the same reports are sealed again next time; repeats are harmless.
+        The file holds one batch per campaign, one after another; only the device's user can read it. If the
+        process dies between the file and the emptying, or the emptying fails, the same reports are sealed
+        again next time; repeats are harmless.
 
         Returns:
             the number of reports in the file; no file is written for none.
 
         Raises:
-            StorageError: ``file_exists``, ``io_failed``, ``disk_full``; the spool is kept.
+            StorageError: ``file_exists``, ``io_failed``, ``disk_full``, ``state_busy``, ``state_damaged``; the
+            spool is kept. The text says so if the file is there all the same.
         """
         place = _path_of(path, "the path")
-        with self._state.transaction():
-            batches = []
-            for campaign_id, records in self._state.spooled().items():
-                kind = _layout_of(records[0])
-                batches.append((BatchHeader(campaign_id, kind, len(records[0])), records))
-            if batches:
-                write_outbox(place, batches)
-                self._state.clear_spool()
-        return sum(len(records) for _, records in batches)
+        sealed = 0
+        unemptied = None
+        try:
+            with self._state.transaction():
+                batches = [
+                    (BatchHeader(campaign_id, _layout_of(records[0]), len(records[0])), records)
+                    for campaign_id, records in self._state.spooled().items()
+                ]
+                if batches:
+                    write_outbox(place, batches)
+                    sealed = sum(len(records) for _, records in batches)
+                    self._state.clear_spool()
+        except StorageError as error:
+            if not sealed:
+                raise
+            unemptied = error
+        if unemptied is not None:
+            raise StorageError(
+                unemptied.reason,
+                f"{unemptied.detail}; the batch file is whole and holds the reports, send it; "
+                "they stay in the spool too and will be sealed once more, which is harmless",
+            )
+        return sealed
 
     def status(self) -> Status:
         """What was spent, what is left, what waits to be sent, which documents are installed."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from math import exp
-from typing import TYPE_CHECKING
+from decimal import ROUND_CEILING, Context, Decimal
+from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import PolicyError
 from protocol.mechanisms import INTEGERS
+from protocol.schema import refusing
 from protocol.words import to_words
 
 if TYPE_CHECKING:
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from protocol.questions import Question
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
-_MAX_LISTED = 12
+_WORD = 1 << 32
+_ALWAYS_LISTED = _WORD // 100
+"""Chance, out of 2^32, above which a question has a line of its own: 1 %."""
+_MAX_RARE_LISTED = 12
 HIGH_EPSILON_MICRO = 20 * MICRO
 
 
@@ -40,6 +44,7 @@ def explain(campaign: Campaign, policy: Policy, spent_micro: int, now: int) -> s
         f"  from       {_date(header.not_before)} to {_date(header.expires)}",
         "",
         *_asked(campaign),
+        *_refusals(campaign),
         "",
         *_cost(campaign, policy, spent_micro, now),
         "",
@@ -48,19 +53,91 @@ def explain(campaign: Campaign, policy: Policy, spent_micro: int, now: int) -> s
     return "\n".join(lines)
 
 
+class Asked(NamedTuple):
+    """A subject that one answer of a period may be about.
+
+    Attributes:
+        subject: in words.
+        width: chance of being asked about it, out of 2^32, over all questions that ask about it.
+        noises: how those answers are perturbed, in words.
+    """
+
+    subject: str
+    width: int
+    noises: tuple[str, ...]
+
+    def line(self) -> str:
+        """Chance, subject and noise."""
+        return f"{_percent(self.width)}  {self.subject}: {'; or '.join(self.noises)}"
+
+
 def _asked(campaign: Campaign) -> list[str]:
-    """The questions, and what an answer can reveal."""
+    """The questions by how likely they are, and what an answer can reveal. Every subject is named."""
     count = len(campaign.questions)
-    often = f"Once per {_duration(campaign.time_precision)}"
-    picked = ", picked by chance and not by the record" if campaign.answers < count else ""
-    which = "all of" if campaign.answers == count else "one of" if campaign.answers == 1 else f"{campaign.answers} of"
-    lines = [f"{often} the device answers {which} these questions{picked}:"]
-    lines.extend(
-        f"  - {_subject(campaign, question)}: {_noise(question)}" for question in campaign.questions[:_MAX_LISTED]
-    )
-    if count > _MAX_LISTED:
-        lines.append(f"  - and {count - _MAX_LISTED} more like these")
+    often = f"Once per {_duration(campaign.time_precision)} the device answers"
+    if campaign.answers == count:
+        lines = [f"{often} all of these questions:"]
+        return lines + [f"  - {part.line()}" for stratum in _strata(campaign) for part in stratum]
+    if campaign.answers == 1:
+        lines = [f"{often} one of these questions, picked by chance and not by the record:"]
+        return lines + _listed(_strata(campaign)[0])
+    lines = [f"{often} {campaign.answers} questions, each picked by chance and not by the record:"]
+    for number, stratum in enumerate(_strata(campaign), 1):
+        lines += [f"  answer {number}, one of", *_listed(stratum)]
     return lines
+
+
+def _strata(campaign: Campaign) -> list[list[Asked]]:
+    """What each answer may be about, the likeliest first.
+
+    Questions about one subject are added up: none can be made to look rare by being asked in pieces.
+    """
+    found: list[dict[str, tuple[int, list[str]]]] = [{} for _ in range(campaign.answers)]
+    for number, question in enumerate(campaign.questions):
+        low, high = campaign.assignment.interval(number, question.stratum)
+        width, noises = found[question.stratum].get(_subject(campaign, question), (0, []))
+        noise = _noise(question)
+        merged = noises if noise in noises else [*noises, noise]
+        found[question.stratum][_subject(campaign, question)] = width + high - low, merged
+    parts = [[Asked(subject, width, tuple(noises)) for subject, (width, noises) in each.items()] for each in found]
+    return [sorted(stratum, key=lambda part: -_permille(part.width)) for stratum in parts]
+
+
+def _listed(stratum: list[Asked]) -> list[str]:
+    """A line for each subject that is likely, or among the first; the others by name in one line."""
+    shown = [part for place, part in enumerate(stratum) if part.width > _ALWAYS_LISTED or place < _MAX_RARE_LISTED]
+    rest = [part for part in stratum if part not in shown]
+    lines = [f"  - {part.line()}" for part in shown]
+    if rest:
+        together = _percent(sum(part.width for part in rest))
+        names = ", ".join(part.subject for part in rest)
+        lines.append(f"  - {together}  together, {_percent(max(part.width for part in rest))} at most each: {names}")
+    return lines
+
+
+def _permille(width: int) -> int:
+    return (2000 * width + _WORD) // (2 * _WORD)
+
+
+def _percent(width: int) -> str:
+    """A chance out of 2^32; what may be asked is never 0 %.
+
+    >>> _percent(1), _percent(1 << 31), _percent(1431655766)
+    ('under 0.1%', '50%', '33.3%')
+    """
+    tenths = _permille(width)
+    return f"{tenths / 10:g}%" if tenths else "under 0.1%"
+
+
+def _refusals(campaign: Campaign) -> list[str]:
+    """A warning of what ε does not cover: reports whose existence depends on the record."""
+    names = ", ".join(f"'{name}'" for name in refusing(campaign.schema))
+    if not names:
+        return []
+    return [
+        f"  Warning: a record gets no report if a value is not listed ({names}), so whoever sees that there",
+        "  is one learns from it, whatever ε is. This is for development only.",
+    ]
 
 
 def _subject(campaign: Campaign, question: Question) -> str:
@@ -85,16 +162,27 @@ def _cost(campaign: Campaign, policy: Policy, spent_micro: int, now: int) -> lis
     """ε per answer, per period and over the campaign's life, and what the odds in it mean."""
     total = campaign.epsilon_micro
     periods = max(0, -(-campaign.header.expires // campaign.time_precision) - campaign.period_at(now))
-    odds = exp(float(campaign.privacy_loss()))
+    odds = _odds(campaign.privacy_loss())
     per_answer, lifetime = format_micro(campaign.epsilon_per_answer_micro), format_micro(policy.lifetime_micro)
     warning = ["  Warning: above ε = 20 an answer hides next to nothing."] if total > HIGH_EPSILON_MICRO else []
     return [
         f"Cost: ε = {format_micro(total)} per {_duration(campaign.time_precision)} (ε = {per_answer} per answer).",
-        f"  Whoever sees the reports of one period can multiply the odds of any guess by at most {odds:.4g}.",
+        f"  Whoever sees the reports of one period can multiply the odds of any guess by at most {odds}.",
         *warning,
         f"  Answering in all {periods} remaining periods would cost ε = {format_micro(total * periods)}.",
         f"  The owner allows ε = {lifetime} for the device's life; {format_micro(spent_micro)} of it is spent.",
     ]
+
+
+def _odds(loss: float) -> str:
+    """e^loss, rounded up to four digits after the one that says nothing. No loss is too large.
+
+    >>> _odds(0.001), _odds(1.0), _odds(900.0)
+    ('1.001001', '2.719', '7.329e+390')
+    """
+    power = Context(prec=50).exp(Decimal(loss))
+    up = Context(prec=4, rounding=ROUND_CEILING)
+    return f"{up.plus(power):g}" if power > 1000 else f"{1 + up.plus(power - 1):f}"
 
 
 def _verdict(campaign: Campaign, policy: Policy, spent_micro: int) -> str:

@@ -1,12 +1,13 @@
-"""Batch files that appear whole or not at all: written beside, flushed, then renamed."""
+"""Batch files of reports that wait to be sent."""
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import os
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
+from edge_sdk.durable import write_new
 from protocol.batch import Header, trailer
 from protocol.errors import StorageError
 
@@ -15,43 +16,27 @@ if TYPE_CHECKING:
 
 
 def write_outbox(path: str, batches: Sequence[tuple[Header, Sequence[bytes]]]) -> None:
-    """Write one batch after another into a new file at ``path``; file and folder are flushed to disk.
+    """Write one batch after another into a new file at ``path``, whole or not at all, and flush it to disk.
+
+    Only the device's user can read the file: it says that this device takes part, and in what.
 
     Raises:
         StorageError: ``file_exists``: a batch that may not have been sent is never overwritten;
             ``disk_full``, ``io_failed``. No file is left behind at ``path``.
     """
-    if os.path.exists(path):
-        raise StorageError("file_exists", "there is already a file of that name; send it, or choose another name")
-    folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.tmp")
+
+    def write(file: IO[bytes]) -> None:
+        for header, records in batches:
+            body = header.to_bytes() + b"".join(records)
+            file.write(body + trailer(len(records), sha256(body).digest()))
+
     problem = 0
     try:
-        with open(temporary, "wb") as file:
-            for header, records in batches:
-                body = header.to_bytes() + b"".join(records)
-                file.write(body + trailer(len(records), sha256(body).digest()))
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(temporary, path)
-        flush_folder(folder or ".")
+        write_new(path, write)
     except OSError as error:
-        problem = error.errno or 5
-        _remove(temporary)
+        problem = error.errno or errno.EIO
+    if problem == errno.EEXIST:
+        raise StorageError("file_exists", "there is already a file of that name; send it, or choose another name")
     if problem:
-        reason = "disk_full" if problem in (28, 122) else "io_failed"
+        reason = "disk_full" if problem in (errno.ENOSPC, errno.EDQUOT) else "io_failed"
         raise StorageError(reason, f"the batch file can not be written: {os.strerror(problem)}")
-
-
-def _remove(path: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(path)
-
-
-def flush_folder(folder: str) -> None:
-    """Make a rename in this folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -5,22 +5,27 @@ Source: docs/formats.md, section 4. The writer runs on the device, the reader at
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import InputError
-from protocol.report import Layout
+from protocol.report import FIXED_BYTES, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 MARK = b"\x96\xa4hsyb"
-END = b"\x93\xa3end\xce"
+END = b"\x93\xa3end"
 FILE_VERSION = 1
 MAX_RECORDS = (1 << 32) - 1
 MAX_RECORD_LENGTH = (1 << 16) + 4
 TRAILER_BYTES = 44
+MAX_WASTED = 4
+"""Digests that turn out wrong may cost a reader this many times the bytes that it has read so far."""
+_MAX_RUNS = 1 << 17
+_COUNT_HEAD = b"\xce"
 _DIGEST_HEAD = b"\xc4\x20"
 _UNKNOWN: Mapping[bytes, Layout] = MappingProxyType({})
 
@@ -79,7 +84,7 @@ def read_header(data: bytes, position: int) -> tuple[Header, int] | None:
 
 def trailer(count: int, digest: bytes) -> bytes:
     """``93 "end" N digest``: N reports, SHA-256 of all bytes of the batch before the trailer."""
-    return END + count.to_bytes(4, "big") + _DIGEST_HEAD + digest
+    return END + _COUNT_HEAD + count.to_bytes(4, "big") + _DIGEST_HEAD + digest
 
 
 def write_batch(header: Header, records: Iterable[bytes]) -> bytes:
@@ -126,7 +131,8 @@ class Damage(NamedTuple):
 def read_batches(data: bytes, layouts: Mapping[bytes, Layout] = _UNKNOWN) -> Iterator[Batch | Damage]:
     """Everything in a file of concatenated batches, in order. Never raises, whatever the bytes.
 
-    The spans and stretches cover all bytes besides headers and trailers, each byte once.
+    The spans and stretches cover all bytes besides headers and trailers, each byte once. Time and memory
+    are proportional to the file, also where its author means harm.
 
     Args:
         data: the whole file.
@@ -134,38 +140,106 @@ def read_batches(data: bytes, layouts: Mapping[bytes, Layout] = _UNKNOWN) -> Ite
             apart that share the length 18 (one byte of bits after ``c7 0f 02``, two after ``d8 02``);
             for other campaigns the first record of each batch decides.
     """
+    scan = _Scan(data)
     position = 0
     while position < len(data):
         found = read_header(data, position)
         if found is None:
-            start, position = position, _next_mark(data, position + 1)
+            start, position = position, scan.next_header(position + 1)
             yield Damage("truncated" if _is_cut_header(data, start) else "invalid_message", start, position - start)
             continue
         header, records = found
         prefix = _prefix(header, layouts.get(header.campaign), data[records : records + 4])
-        whole = _read_whole(data, position, records, header, prefix)
+        whole = _read_whole(scan, position, records, header, prefix)
         if whole is not None:
             batch, position = whole
             yield batch
         else:
-            batch, damage, position = _salvage(data, records, header, prefix)
+            batch, damage, position = _salvage(scan, records, header, prefix)
             yield batch
             yield from damage
 
 
-def _next_mark(data: bytes, position: int, within: int | None = None) -> int:
-    """Where the next readable header starts: in all that follows, or ``within`` so many bytes; else the end."""
-    stop = len(data) if within is None else position + within
-    while (position := data.find(MARK, position, stop + len(MARK) - 1)) >= 0:
-        if read_header(data, position) is not None:
-            return position
-        position += 1
-    return len(data)
+class _Scan:
+    """What one pass over a file has learnt, so that nothing is looked for or hashed again and again.
+
+    A record may hold a whole header, and that one records with headers in them: without this memory each
+    would be the reason to read the rest of the file once more. Positions are asked for in rising order.
+    """
+
+    __slots__ = ("_ends", "_header", "_marks", "_runs", "_wasted", "data")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._marks = self._ends = self._header = -1  # the next of each, as far as it was looked for
+        self._runs: dict[tuple[bytes, int], int] = {}
+        self._wasted = 0
+
+    def next_mark(self, position: int) -> int:
+        """Where the next header begins, readable or not; the end of the file if nowhere."""
+        if self._marks < position:
+            self._marks = _find(self.data, MARK, position)
+        return self._marks
+
+    def next_end(self, position: int) -> int:
+        """Where the next trailer begins; the end of the file if nowhere."""
+        if self._ends < position:
+            self._ends = _find(self.data, END, position)
+        return self._ends
+
+    def next_header(self, position: int) -> int:
+        """Where the next readable header begins; the end of the file if nowhere."""
+        if self._header < position:
+            at = self.next_mark(position)
+            while at < len(self.data) and read_header(self.data, at) is None:
+                at = _find(self.data, MARK, at + 1)
+            self._header = at
+        return self._header
+
+    def run_end(self, position: int, length: int, prefix: bytes) -> int:
+        """Where adjacent records of one prefix and length, the first one here, end."""
+        key = prefix, position % length  # the prefix states the length
+        known = self._runs.get(key, -1)
+        if known >= position:
+            return known
+        end = position
+        while prefix and self.data.startswith(prefix, end) and end + length <= len(self.data):
+            end += length
+        if end > position:
+            if len(self._runs) >= _MAX_RUNS:  # those that end further on have a prefix near here: not so many
+                self._runs = {each: stop for each, stop in self._runs.items() if stop >= position}
+            self._runs[key] = end
+        return end
+
+    def is_proven(self, start: int, end: int, count: int) -> bool:
+        """Whether a trailer stands at ``end`` with this count and the digest of all bytes from ``start``.
+
+        The digest is taken last, and not at all once wrong ones have cost :data:`MAX_WASTED` times what
+        was read: overlapping batches could otherwise make a reader hash everything thousands of times.
+        """
+        head = END + _COUNT_HEAD + count.to_bytes(4, "big") + _DIGEST_HEAD if count <= MAX_RECORDS else None
+        if head is None or not self.data.startswith(head, end) or end + TRAILER_BYTES > len(self.data):
+            return False
+        if self._wasted + end - start > MAX_WASTED * end:
+            return False
+        digest = sha256(memoryview(self.data)[start:end]).digest()
+        proven = self.data.startswith(digest, end + len(head))
+        self._wasted += 0 if proven else end - start
+        return proven
+
+
+def _find(data: bytes, what: bytes, position: int) -> int:
+    place = data.find(what, position)
+    return len(data) if place < 0 else place
 
 
 def _is_cut_header(data: bytes, position: int) -> bool:
+    """Whether the file ends in something that more bytes would make a readable header."""
     rest = data[position : position + 64]
-    return len(rest) < 49 and (rest.startswith(MARK) or MARK.startswith(rest))
+    if len(rest) == 64:
+        return False
+    examples = (Header(bytes(32), 1, length).to_bytes() for length in (1, 1 << 7, 1 << 8, 1 << 16))
+    return any(len(rest) < len(whole) and read_header(rest + whole[len(rest) :], 0) is not None for whole in examples)
 
 
 def _prefix(header: Header, known: Layout | None, first: bytes) -> bytes:
@@ -175,29 +249,31 @@ def _prefix(header: Header, known: Layout | None, first: bytes) -> bytes:
     """
     if known is not None and (known.kind, known.record_length) == (header.layout, header.record_length):
         return known.prefix
-    layouts = (Layout(header.layout, header.record_length - width - 14) for width in (2, 3, 4))
-    fitting = [
-        layout.prefix for layout in layouts if layout.answer_bytes > 0 and layout.record_length == header.record_length
-    ]
+    fitting = _prefixes(header.layout, header.record_length)
     return next((prefix for prefix in fitting if first.startswith(prefix)), fitting[0] if fitting else b"")
 
 
-def _read_whole(data: bytes, start: int, records: int, header: Header, prefix: bytes) -> tuple[Batch, int] | None:
+@lru_cache(maxsize=4096)
+def _prefixes(kind: int, record_length: int) -> tuple[bytes, ...]:
+    """How records of this layout and length may begin."""
+    widths = (record_length - head - FIXED_BYTES for head in (2, 3, 4))
+    layouts = [Layout(kind, width) for width in widths if 0 < width < (1 << 16) - FIXED_BYTES]
+    return tuple(layout.prefix for layout in layouts if layout.record_length == record_length)
+
+
+def _read_whole(scan: _Scan, start: int, records: int, header: Header, prefix: bytes) -> tuple[Batch, int] | None:
     """The batch if its digest and count are right, and where it ends."""
-    length, position = header.record_length, records
-    while prefix and data.startswith(prefix, position) and position + length <= len(data):
-        position += length
-    count = (position - records) // length
-    digest = sha256(memoryview(data)[start:position]).digest()
-    if data[position : position + TRAILER_BYTES] != trailer(count, digest):
+    end = scan.run_end(records, header.record_length, prefix)
+    count = (end - records) // header.record_length
+    if not scan.is_proven(start, end, count):
         return None
     spans = ((records, count),) if count else ()
-    return Batch(header, spans, proven=True, truncated=False), position + TRAILER_BYTES
+    return Batch(header, spans, proven=True, truncated=False), end + TRAILER_BYTES
 
 
-def _salvage(data: bytes, position: int, header: Header, prefix: bytes) -> tuple[Batch, list[Damage], int]:
+def _salvage(scan: _Scan, position: int, header: Header, prefix: bytes) -> tuple[Batch, list[Damage], int]:
     """Records of a damaged batch that are followed by something plausible; the rest byte by byte."""
-    length, end = header.record_length, len(data)
+    data, length, end = scan.data, header.record_length, len(scan.data)
     spans: list[tuple[int, int]] = []
     damage: list[Damage] = []
     lost_from = -1  # start of the current undecodable stretch
@@ -213,16 +289,16 @@ def _salvage(data: bytes, position: int, header: Header, prefix: bytes) -> tuple
             lost_from = -1
 
     while position < end:
-        if prefix and data.startswith(prefix, position) and _is_record(data, position, length, prefix):
+        if prefix and data.startswith(prefix, position) and _is_record(scan, position, length, prefix):
             close(position, cut=False)
             if spans and spans[-1][0] + spans[-1][1] * length == position:
                 spans[-1] = (spans[-1][0], spans[-1][1] + 1)
             else:
                 spans.append((position, 1))
             position += length
-        elif data.startswith(MARK, position):
+        elif position == scan.next_mark(position):
             break  # also where the header is not understood: what follows belongs to another campaign
-        elif data.startswith(END, position) and position + TRAILER_BYTES <= _next_mark(data, position, TRAILER_BYTES):
+        elif position == scan.next_end(position) and position + TRAILER_BYTES <= scan.next_header(position):
             close(position, cut=False)
             position += TRAILER_BYTES
             truncated = False
@@ -230,14 +306,21 @@ def _salvage(data: bytes, position: int, header: Header, prefix: bytes) -> tuple
         else:
             if lost_from < 0:
                 lost_from = position
-            position += 1
+            position = _next_sign(scan, position + 1, prefix)
     close(position, cut=True)
     return Batch(header, tuple(spans), proven=False, truncated=truncated), damage, position
 
 
-def _is_record(data: bytes, position: int, length: int, prefix: bytes) -> bool:
+def _next_sign(scan: _Scan, position: int, prefix: bytes) -> int:
+    """Where the next record, header or trailer may begin; the end of the file if nowhere."""
+    stop = min(scan.next_mark(position), scan.next_end(position))
+    place = scan.data.find(prefix, position, stop + len(prefix)) if prefix else -1
+    return stop if place < 0 else place
+
+
+def _is_record(scan: _Scan, position: int, length: int, prefix: bytes) -> bool:
     """Whether a whole record stands here: it may end where it would, and no batch begins inside it."""
-    return _plausible(data, position + length, prefix) and _next_mark(data, position, length) >= position + length
+    return _plausible(scan.data, position + length, prefix) and scan.next_header(position) >= position + length
 
 
 def _plausible(data: bytes, position: int, prefix: bytes) -> bool:

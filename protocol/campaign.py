@@ -184,7 +184,7 @@ def parse_campaign(payload: bytes) -> Campaign:
 
     Raises:
         DocumentError: ``malformed``; ``epsilon_understated``, the exact privacy loss of the stated
-            integers is above the declared ε; ``invalid_campaign``, anything else that does not fit.
+            integers is above the declared ε, or infinite; ``invalid_campaign``, anything else that does not fit.
     """
     body, header = read_payload(payload)
     schema = parse_schema(body, _REASON)
@@ -226,15 +226,16 @@ def _parse_question(entry: dict[str, Any], schema: Schema, family: str) -> Quest
     subject = _parse_subject(entry, schema, family)
     stratum = read_integer(entry, "stratum", 0, 65534, _REASON)
     bound = read_integer(entry, "bound", 1, _WORD, _REASON)
-    problem = ""
+    reason, problem = _REASON, ""
     try:
         mechanism = mechanisms.from_dict(entry.get("mechanism"))
         problem = unfit(subject, mechanism, len(schema.numeric))
+        if not problem:
+            return Question(subject, stratum, bound, mechanism)
     except InputError as error:
+        reason = "epsilon_understated" if error.reason == "loss_unbounded" else _REASON
         problem = error.detail
-    if problem:
-        raise DocumentError(_REASON, problem)
-    return Question(subject, stratum, bound, mechanism)
+    raise DocumentError(reason, problem)
 
 
 def _parse_subject(entry: dict[str, Any], schema: Schema, family: str) -> Subject:

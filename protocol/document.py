@@ -5,6 +5,7 @@ Source: docs/formats.md, section 5, "Common".
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -14,6 +15,15 @@ from protocol.errors import DocumentError
 DAY_SECONDS = 86_400
 MAX_TIME = 1 << 40
 MAX_TEXT_BYTES = 1024
+_UNPRINTABLE = (
+    (0x00, 0x1F), (0x7F, 0xA0), (0xAD, 0xAD), (0x600, 0x605), (0x61C, 0x61C), (0x6DD, 0x6DD), (0x70F, 0x70F),
+    (0x890, 0x891), (0x8E2, 0x8E2), (0x1680, 0x1680), (0x180E, 0x180E), (0x2000, 0x200F), (0x2028, 0x202F),
+    (0x205F, 0x2064), (0x2066, 0x206F), (0x3000, 0x3000), (0xD800, 0xF8FF), (0xFEFF, 0xFEFF), (0xFFF9, 0xFFFB),
+    (0x110BD, 0x110BD), (0x110CD, 0x110CD), (0x13430, 0x1343F), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A),
+    (0xE0001, 0xE0001), (0xE0020, 0xE007F), (0xF0000, 0xFFFFD), (0x100000, 0x10FFFD),
+)  # fmt: skip
+"""First and last code points: categories Cc, Cf, Cs, Co, Zl, Zp and Zs (but the space) of Unicode 16."""
+_UNPRINTABLE_EDGES = tuple(edge for first, last in _UNPRINTABLE for edge in (first, last + 1))
 HEADER_KEYS = ("crit", "expires", "issued_at", "name", "not_before", "spec", "version")
 
 
@@ -92,9 +102,26 @@ def read_integer(body: dict[str, Any], key: str, least: int, most: int, reason: 
     return value
 
 
+def is_printable(text: str) -> bool:
+    """Whether a text holds no control, format or private character, surrogate, or space but U+0020.
+
+    By a table that is part of the formats: ``str.isprintable`` asks the interpreter's version of Unicode, so
+    a device and an aggregator of different age would disagree on a document. Code points that Unicode
+    has not assigned are allowed, since a later version may.
+    """
+    if text.isascii():
+        return text.isprintable()
+    return not any(bisect_right(_UNPRINTABLE_EDGES, ord(character)) & 1 for character in set(text))
+
+
+def is_text(value: object, least: int = 1) -> bool:
+    """Whether a value can be a text of a document: printable, ``least`` … 1024 bytes of UTF-8."""
+    return isinstance(value, str) and is_printable(value) and least <= len(value.encode()) <= MAX_TEXT_BYTES
+
+
 def read_text(body: dict[str, Any], key: str, reason: str = "malformed") -> str:
     """A text field: 1 … 1024 bytes, printable, so that no document can forge lines on a terminal."""
     value: str = read_field(body, key, str, reason)
-    if not value.isprintable() or not 1 <= len(value.encode()) <= MAX_TEXT_BYTES:
+    if not is_text(value):
         raise DocumentError(reason, f"'{key}' is empty, too long, or has characters that do not print")
     return value

@@ -253,3 +253,13 @@ def parse_schema(body: dict[str, Any], reason: str = _REASON) -> Schema:
     except InputError as error:
         problem = error.detail
     raise DocumentError(reason, problem)
+
+
+def refusing(schema: Schema) -> tuple[str, ...]:
+    """Names of the label and features whose unlisted values are refused, in order.
+
+    Of any there are, the mere existence of a report tells something about the record, and no ε covers
+    it: makers of campaigns are warned, and devices refuse unless their owner allows it.
+    """
+    parts = (schema.label, *schema.features)
+    return tuple(part.name for part in parts if part.unlisted == "refuse")

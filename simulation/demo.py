@@ -6,7 +6,9 @@ tumours, measured. Each simulated device holds one of the training records.
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
 
 BINS = 4
 TEST_SHARE = 0.25
+CUT_BYTES = 30
+"""Bytes that are missing at the end of the file cut short: most of the trailer's 44."""
+
 BOUNDS = {
     "worst radius": ("5", "40"),
     "worst texture": ("10", "50"),
@@ -74,7 +79,7 @@ class Outcome(NamedTuple):
 def demo(output: Path, devices: int, epsilon: str, mechanism: str, *, as_json: bool) -> None:
     """Learn to tell malignant from benign tumours from one private answer per device.
 
-    Makes keys, a signed campaign, a fleet of real devices, report files (one of them sent twice, one cut
+    Makes keys, a signed campaign, a fleet of real devices, report files (two of them sent twice, one cut
     short), a store, a signed model, and a device that verifies the model and classifies with it. The
     records come with scikit-learn. Everything stays in the output folder, which is made anew each time.
 
@@ -196,7 +201,11 @@ def _collect(
     people: Iterator[tuple[dict[str, object], object]],
     now: int,
 ) -> list[Path]:
-    """What arrives: every batch, the first one a second time inside a longer file, and one cut short."""
+    """What arrives: every batch; the first and the last again, in one file; and the last again, cut short.
+
+    The cut is in the middle of the batch's trailer, so that what is left of it is too short for a report
+    and is counted as ``truncated``, whatever the mechanism and the size of the fleet.
+    """
     inbox.mkdir()
     campaign = parse_campaign(read_envelope(campaign_bytes, "campaign").payload)
     files = write_batches(inbox, campaign, device_reports(workspace.root_bytes, campaign_bytes, people, now=now))
@@ -204,7 +213,7 @@ def _collect(
     again.write_bytes(files[0].read_bytes() + files[-1].read_bytes())
     whole = files[-1].read_bytes()
     cut = inbox / "cut-short.hsr"
-    cut.write_bytes(whole[: len(whole) * 2 // 3])
+    cut.write_bytes(whole[:-CUT_BYTES])
     return [*files, again, cut]
 
 
@@ -238,6 +247,21 @@ def _replace(staging: Path, output: Path) -> None:
     staging.rename(output)
 
 
+def hearsay_command() -> str:
+    """What to type for ``hearsay``: its path if it is not on the shell's, as in a virtual environment."""
+    if shutil.which("hearsay") is not None:
+        return "hearsay"
+    for place in (sys.argv[0], sys.executable):
+        beside = Path(place).with_name("hearsay") if Path(place).name else Path("hearsay")
+        if beside.is_file():
+            return _quoted(beside)
+    return f"{_quoted(Path(sys.executable))} -m aggregator.entry"
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
+
+
 def _print(outcome: Outcome) -> None:
     """The story in the order in which it happened."""
     total = sum(outcome.rejected.values())
@@ -267,7 +291,9 @@ def _print(outcome: Outcome) -> None:
         f" ({outcome.example['probabilities'][outcome.example['predicted']]:.0%})."
     )
     click.echo(f"Campaign, reports, store, model and keys are in {outcome.folder}; for example:")
-    click.echo(f"  hearsay show {outcome.folder}/tumours.hsm")
-    click.echo(f"  hearsay verify {outcome.folder}/tumours.hsc --trust {outcome.folder}/workspace/root.hst --privacy")
+    command, folder = hearsay_command(), outcome.folder
+    click.echo(f"  {command} show {_quoted(folder / 'tumours.hsm')}")
+    trust = _quoted(folder / "workspace" / "root.hst")
+    click.echo(f"  {command} verify {_quoted(folder / 'tumours.hsc')} --trust {trust} --privacy")
     if outcome.devices > outcome.people:
         note(f"{outcome.devices} devices share {outcome.people} people's records, drawn with replacement")

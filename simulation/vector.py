@@ -118,10 +118,10 @@ def _inputs(campaign: Campaign, question: Question, fleet: _Fleet) -> NDArray[np
             vectors[np.arange(len(labels)), place * classes + labels] = _moment(fleet.sight.numbers[:, index], power)
         return vectors
     if kind == CELL:
-        return fleet.sight.codes[:, feature] * classes + labels
+        return np.asarray(fleet.sight.codes[:, feature] * classes + labels, np.int64)
     numbers = fleet.sight.numbers[:, feature]
     if kind == PRESENT:
-        return (numbers != NO_NUMBER) * classes + labels
+        return np.asarray((numbers != NO_NUMBER) * classes + labels, np.int64)
     values = _moment(numbers, power)
     if of_class is None:
         vectors = np.zeros((len(labels), classes), np.int64)

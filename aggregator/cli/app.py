@@ -43,6 +43,13 @@ class Commands(click.Group):
         plugin = _plugins().get(cmd_name)
         return None if plugin is None else _load(plugin)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click's own; without any argument the whole help, on standard error, and status 2."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
     def main(
         self,
         args: Sequence[str] | None = None,

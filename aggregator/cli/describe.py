@@ -5,8 +5,8 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.cli.output import when
-from aggregator.publishing.privacy import periods
+from aggregator.cli.output import counted, lasting, when
+from aggregator.publishing.privacy import epsilon_warning, periods
 from protocol import batch, campaign, model, trust
 from protocol.document import read_payload
 from protocol.epsilon import format_micro
@@ -29,6 +29,7 @@ class Shown(NamedTuple):
         facts: for people.
         columns, rows: a table for people; no rows, no table.
         content: for programs.
+        warning: a sentence about what it asks for; empty for most.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class Shown(NamedTuple):
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
     content: dict[str, Any]
+    warning: str = ""
 
 
 def document(envelope: Envelope, role: str) -> Shown:
@@ -47,10 +49,11 @@ def document(envelope: Envelope, role: str) -> Shown:
     body, header = read_payload(envelope.payload)
     digest = sha256(envelope.payload).digest()
     signers = [hint.hex() for hint, _ in envelope.signatures]
-    facts = {**_header(header), "signed by": ", ".join(signers), "payload SHA-256": digest.hex()}
+    facts = {**_header(header), "signed by": ", ".join(signers), "id": digest.hex()}
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[object]] = ()
     refused = None
+    warning = ""
     try:
         if role == "root":
             facts.update(_root(trust.parse_root(body, header)))
@@ -58,6 +61,7 @@ def document(envelope: Envelope, role: str) -> Shown:
             found = campaign.parse_campaign(envelope.payload)
             facts.update(_campaign(found))
             columns, rows = _features(found.schema)
+            warning = epsilon_warning(found.epsilon_micro)
         else:
             fitted = model.parse_model(envelope.payload)
             facts.update(_model(fitted))
@@ -65,8 +69,8 @@ def document(envelope: Envelope, role: str) -> Shown:
     except DocumentError as error:
         refused = str(error)
         facts["REFUSED BY DEVICES"] = refused
-    content = {"payload_sha256": digest, "signed_by": signers, "refused": refused, "payload": body}
-    return Shown(role, facts, columns, rows, content)
+    content = {"id": digest, "signed_by": signers, "refused": refused, "payload": body}
+    return Shown(role, facts, columns, rows, content, warning)
 
 
 def batches(raw: bytes) -> Shown | None:
@@ -77,13 +81,13 @@ def batches(raw: bytes) -> Shown | None:
     for piece in batch.read_batches(raw):
         if isinstance(piece, batch.Damage):
             damaged += piece.length
-            rows.append(["damage", piece.reason, f"{piece.length} bytes at {piece.position}"])
+            rows.append(["damage", piece.reason, f"{counted(piece.length, 'byte')} at {piece.position}"])
             entries.append({"damage": piece.reason, "position": piece.position, "length": piece.length})
             continue
         count = sum(number for _, number in piece.spans)
         records += count
         standing = "proven" if piece.proven else "cut" if piece.truncated else "wrong digest or count"
-        rows.append([piece.header.campaign.hex(), standing, f"{count} reports"])
+        rows.append([piece.header.campaign.hex(), standing, counted(count, "report")])
         entries.append({**piece.header._asdict(), "proven": piece.proven, "reports": count})
     if not any("proven" in entry for entry in entries):
         return None
@@ -121,10 +125,10 @@ def _campaign(found: campaign.Campaign) -> dict[str, object]:
         "contact": found.contact,
         "label": f"{found.schema.label.name}: {', '.join(found.schema.label.classes)}",
         "questions": f"{len(found.questions)}, of which a device answers {found.answers} in a period",
-        "period": f"{found.time_precision} s",
+        "period": lasting(found.time_precision),
         "ε total": f"{format_micro(found.epsilon_micro)} per device and period",
         "ε per answer": format_micro(found.epsilon_per_answer_micro),
-        "ε over its life": f"{format_micro(found.epsilon_micro * lived)} in {lived} periods",
+        "ε over its life": f"{format_micro(found.epsilon_micro * lived)} in {counted(lived, 'period')}",
         "mechanisms": ", ".join(sorted({question.mechanism.name for question in found.questions})),
         "report": f"{found.layout.record_length} bytes, layout {found.layout.kind}",
         "least batch": found.min_batch_size,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from aggregator.cli import describe
 from aggregator.cli.making import json_option
-from aggregator.cli.output import print_facts, print_json, print_table, when
-from protocol import campaign, model, trust
+from aggregator.cli.output import print_facts, print_json, print_table, warn, when
+from protocol import batch, campaign, model, trust
 from protocol.document import read_payload
 from protocol.envelope import SIZE_LIMITS, read_envelope, role_of
 from protocol.epsilon import format_micro
@@ -21,6 +21,7 @@ from protocol.errors import DocumentError, InputError
 if TYPE_CHECKING:
     from aggregator.publishing.privacy import PrivacySheet
     from protocol.document import Header
+    from protocol.epsilon import PrivacyLoss
 
 MAX_BATCH_BYTES = 1 << 30
 
@@ -47,12 +48,14 @@ def show(file: Path, *, as_json: bool) -> None:
         shown = describe.document(read_envelope(raw, role), role)
     if as_json:
         print_json({"kind": shown.kind, "verified": False, **shown.content})
-        return
-    click.echo(f"UNVERIFIED {shown.kind}: what this file says, whoever wrote it")
-    print_facts(shown.facts)
-    if shown.rows:
-        click.echo()
-        print_table(shown.columns, shown.rows)
+    else:
+        click.echo(f"UNVERIFIED {shown.kind}: what this file says, whoever wrote it")
+        print_facts(shown.facts)
+        if shown.rows:
+            click.echo()
+            print_table(shown.columns, shown.rows)
+    if shown.warning:
+        warn(shown.warning)
 
 
 @click.command()
@@ -72,10 +75,10 @@ def verify(file: Path, trust_file: Path, *, privacy: bool, as_json: bool) -> Non
     """  # noqa: D301
     from aggregator.publishing.files import read_file
 
-    raw = read_file(file, max(SIZE_LIMITS.values()))
+    raw = read_file(file, MAX_BATCH_BYTES)
     role = role_of(raw)
     if role is None:
-        raise InputError("unknown_file", f"'{file}' is no trust root, campaign or model")
+        _refuse_unsigned(file, raw)
     if privacy and role != "campaign":
         raise InputError("not_a_campaign", f"'{file}' is a {role}; --privacy is about campaigns")
     now = int(time.time())
@@ -92,6 +95,18 @@ def verify(file: Path, trust_file: Path, *, privacy: bool, as_json: bool) -> Non
             result["privacy"] = _sheet(verdict.payload).to_json()
     result.update(_header_facts(header))
     _print_verdict(role, header, result, raw if privacy else None, as_json=as_json)
+    if role == "campaign":
+        _warn_of_epsilon(raw)
+
+
+def _refuse_unsigned(file: Path, raw: bytes) -> NoReturn:
+    if any(isinstance(piece, batch.Batch) for piece in batch.read_batches(raw)):
+        raise InputError(
+            "not_signed",
+            f"'{file}' is a report file; devices do not sign those, so that nobody knows whose they are. "
+            "hearsay show says what is in it",
+        )
+    raise InputError("unknown_file", f"'{file}' is no trust root, campaign or model")
 
 
 def _verified_root(state: trust.TrustState, raw: bytes, now: int) -> Header:
@@ -132,6 +147,14 @@ def _print_verdict(role: str, header: Header, result: dict[str, Any], raw: bytes
         print_sheet(_sheet(read_envelope(raw, role).payload))
 
 
+def _warn_of_epsilon(raw: bytes) -> None:
+    from aggregator.publishing.privacy import epsilon_warning
+
+    warning = epsilon_warning(campaign.parse_campaign(read_envelope(raw, "campaign").payload).epsilon_micro)
+    if warning:
+        warn(warning)
+
+
 def _header_facts(header: Header) -> dict[str, Any]:
     return {
         "name": header.name,
@@ -151,18 +174,23 @@ def _sheet(payload: bytes) -> PrivacySheet:
 
 def print_sheet(sheet: PrivacySheet) -> None:
     """The privacy sheet as a table; ε is rounded up in its last digit."""
-    from aggregator.publishing.privacy import ratio_text
-
     per_answer = format_micro(sheet.declared_micro // sheet.answers)
     rows: list[list[object]] = [
-        [name, question.mechanism.name, question.size, question.stratum, ratio_text(loss), up(loss), per_answer]
+        [name, question.mechanism.name, question.size, question.stratum, _foldable(loss), up(loss), per_answer]
         for name, question, loss in zip(sheet.names, sheet.questions, sheet.losses, strict=True)
     ]
     total = sheet.total
-    rows.append(["total", "", "", "", ratio_text(total), up(total), format_micro(sheet.declared_micro)])
+    rows.append(["total", "", "", "", _foldable(total), up(total), format_micro(sheet.declared_micro)])
     columns = ["question", "mechanism", "size", "stratum", "worst ratio", "ε", "declared ε"]
     print_table(columns, rows, ["size", "stratum", "ε", "declared ε"])
     click.echo("the campaign spends no more than it declares" if sheet.holds else "IT SPENDS MORE THAN IT DECLARES")
+
+
+def _foldable(loss: PrivacyLoss) -> str:
+    """A worst ratio with spaces where a narrow table may break it: beside the bar, never in a number."""
+    from aggregator.publishing.privacy import ratio_text
+
+    return ratio_text(loss).replace("/", " / ")
 
 
 def up(loss: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from aggregator.cli.output import note, print_facts, print_json, warn, when, working
+from aggregator.cli.output import counted, note, print_facts, print_json, warn, when, working
 from aggregator.publishing.files import check_output, write_output
 from protocol.document import DAY_SECONDS
 from protocol.envelope import keyid
@@ -95,12 +95,13 @@ def schema(
     """  # noqa: D301
     from aggregator.schema_draft import draft_schema
     from aggregator.schema_file import parse_schema_text
-    from aggregator.tables import MISSING_TOKENS, read_table
+    from aggregator.tables import MISSING_TOKENS, read_table, unlabelled
 
     check_output(output, force=force)
     with working("reading the pilot"):
+        pilot = read_table(data)
         text = draft_schema(
-            read_table(data),
+            pilot,
             label,
             name=name or data.name.split(".")[0] or "campaign",
             bins=bins,
@@ -120,6 +121,9 @@ def schema(
         "numeric": kinds.count("numeric"),
     }
     say(facts, as_json=as_json)
+    without = unlabelled(pilot, label, missing or MISSING_TOKENS)
+    if without:
+        note(f"{counted(without, 'record')} {'has' if without == 1 else 'have'} no label")
     if "numeric" in kinds:
         note("bounds of numeric features came from the pilot; replace them by bounds that are known without data")
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _NO_WRAP_WIDTH = 100_000
+_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
 def complain(reason: str, detail: str) -> None:
@@ -55,10 +56,11 @@ def _plain(value: Any) -> Any:
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
-    """Names and values, aligned."""
-    width = max(map(len, facts), default=0)
-    for name, value in facts.items():
-        _echo(f"{name:<{width}}  {printable(str(value))}")
+    """Names and values, aligned. Both may come from a file: neither can forge a line."""
+    shown = [(printable(name), printable(str(value))) for name, value in facts.items()]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        _echo(f"{name:<{width}}  {value}")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeric: Iterable[str] = ()) -> None:
@@ -67,7 +69,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeri
     Args:
         columns: their names.
         rows: cells; text and integers as they are, floats with six significant digits.
-        numeric: names of the columns to align on the right.
+        numeric: names of the columns to align on the right, and never to fold: half a number misleads.
     """
     from rich import box
     from rich.console import Console
@@ -75,10 +77,16 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeri
     from rich.text import Text
 
     terminal = sys.stdout.isatty()
-    table = Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=False, header_style="bold" if terminal else "")
+    table = Table(
+        box=box.SIMPLE_HEAD if terminal else None,
+        padding=(0, 1, 0, 0) if terminal else (0, 1),  # the box has a gap of its own
+        pad_edge=False,
+        header_style="bold" if terminal else "",
+    )
     right = set(numeric)
     for column in columns:
-        table.add_column(Text(column), justify="right" if column in right else "left", overflow="fold")
+        number = column in right
+        table.add_column(Text(column), justify="right" if number else "left", overflow="fold", no_wrap=number)
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row))  # Text: a bin like [0, 1) is no markup
     console = Console(file=sys.stdout, width=None if terminal else _NO_WRAP_WIDTH, highlight=False)
@@ -127,6 +135,19 @@ def working(what: str) -> Iterator[None]:
 
     with Console(file=sys.stderr).status(what):
         yield
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things: ``1 report``, ``2 reports``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def lasting(seconds: int) -> str:
+    """A duration as people say it, in the largest unit that divides it: ``1 day``, ``90 minutes``."""
+    for unit, name in _UNITS:
+        if seconds % unit == 0:
+            return counted(seconds // unit, name)
+    return counted(seconds, "second")
 
 
 def when(seconds: int) -> str:

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from aggregator.cli.making import json_option
-from aggregator.cli.output import note, print_facts, print_json, print_table, progress, working
+from aggregator.cli.output import counted, note, print_facts, print_json, print_table, progress, working
 from protocol.envelope import SIZE_LIMITS
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from aggregator.intake.store import IngestSummary
+
+WHY_NOT = {
+    "file_not_found": "there is no such file",
+    "is_folder": "it is a folder; name the files in it",
+    "empty_file": "it holds nothing: it was cut on its way, or never written",
+    "permission_denied": "this user may not read it",
+    "unreadable": "it is no file, or the disk failed",
+}
+"""Why a report file was not read, in words."""
 
 
 @click.command()
@@ -37,6 +46,7 @@ def ingest(
 
     Bad reports are set aside by reason, in the store's quarantine. With --trust or --workspace the
     campaign's signature is checked first; a model is never published from a campaign of someone else.
+    If a file can not be read the others are added all the same, and the status is 1.
 
     \b
     Example:
@@ -58,23 +68,29 @@ def ingest(
     _print_summary(summary, as_json=as_json)
     if root is None:
         note("the campaign's signature was not checked; --trust or --workspace does")
+    if summary.unreadable:
+        given = counted(summary.files, "file")
+        raise InputError("unreadable", f"{len(summary.unreadable)} of {given} could not be read")
 
 
 def _print_summary(summary: IngestSummary, *, as_json: bool) -> None:
-    facts: dict[str, Any] = {**summary._asdict(), "accepted": summary.accepted, "rejected": dict(summary.rejected)}
     if as_json:
-        print_json(facts)
+        unreadable = [found._asdict() for found in summary.unreadable]
+        print_json({**summary._asdict(), "unreadable": unreadable, "accepted": summary.accepted})
         return
     print_facts(
         {
             "files": summary.files,
             "files repeated": summary.files_repeated,
-            "files unreadable": ", ".join(summary.unreadable) or 0,
-            "reports added": summary.accepted,
-            "of damaged files": summary.unproven,
+            "files not read": len(summary.unreadable),
+            "reports read": summary.accepted,
+            "of them from damaged files": summary.unproven,
         }
         | {f"set aside: {reason}": count for reason, count in summary.rejected.items()}
     )
+    if summary.unreadable:
+        click.echo()
+        print_table(["not read", "reason", ""], [(*found, WHY_NOT[found.reason]) for found in summary.unreadable])
 
 
 @click.command()
@@ -105,7 +121,11 @@ def estimate(store: Path, *, as_json: bool, as_csv: bool) -> None:
     if as_csv:
         click.echo(frame.to_csv(index=False), nl=False)
         return
-    print_facts({"reports": statistics.reports} | {f"set aside: {k}": n for k, n in statistics.rejected.items()})
+    print_facts(
+        {"reports": statistics.reports, "of them from damaged files": statistics.unproven}
+        | {f"set aside: {reason}": count for reason, count in statistics.rejected.items()}
+        | ({"superseded by whole files": statistics.superseded} if statistics.superseded else {})
+    )
     numeric = ["n", "estimate", "sd", "low", "high"]
     rows = ([*row[:3], *(f"{number:.1f}" for number in row[3:])] for row in frame.itertuples(index=False, name=None))
     print_table(list(frame.columns), rows, numeric)

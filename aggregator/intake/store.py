@@ -53,13 +53,26 @@ LOCK_TIMEOUT_SECONDS = 60.0
 _FLUSH_RECORDS = 1 << 22
 
 
+class Unreadable(NamedTuple):
+    """A path given to :meth:`Store.ingest` that nothing was read from.
+
+    Attributes:
+        file: as it was given.
+        reason: ``file_not_found``, ``is_folder``, ``empty_file``, ``permission_denied``, or ``unreadable``
+            for a pipe, a device, a name that can not be one, and a disk that fails.
+    """
+
+    file: str
+    reason: str
+
+
 class IngestSummary(NamedTuple):
     """What one call of :meth:`Store.ingest` did.
 
     Attributes:
         files: paths given.
         files_repeated: of these, whose content the store had already.
-        unreadable: names of those that are a folder, empty, or can not be read; nothing is stored of them.
+        unreadable: those that could not be read, each with its reason; nothing is stored of them.
         proven: good records added from whole batches.
         unproven: good records added from damaged ones.
         rejected: records and stretches set aside, by reason.
@@ -67,7 +80,7 @@ class IngestSummary(NamedTuple):
 
     files: int
     files_repeated: int
-    unreadable: tuple[str, ...]
+    unreadable: tuple[Unreadable, ...]
     proven: int
     unproven: int
     rejected: Mapping[str, int]
@@ -245,7 +258,13 @@ class Store:
     def statistics(self) -> Statistics:
         """Unbiased estimates with variances, however few the reports; see ``check_publishable``."""
         found = self.tally_report()
-        return estimate(self.campaign, found.tally, rejected=found.rejected, unproven=found.unproven)
+        return estimate(
+            self.campaign,
+            found.tally,
+            rejected=found.rejected,
+            unproven=found.unproven,
+            superseded=found.superseded,
+        )
 
     def estimates(self) -> pd.DataFrame:
         """The estimates as a table: question, cell, n, estimate, sd, low, high.
@@ -274,7 +293,7 @@ class _Ingest:
         self._waiting_records = 0
         self._flushes = 0
         self.repeated = self.proven = self.unproven = 0
-        self.unreadable: list[str] = []
+        self.unreadable: list[Unreadable] = []
         self.rejected: Counter[str] = Counter()
         self._remove_orphans()
 
@@ -289,8 +308,8 @@ class _Ingest:
     def add(self, file: Path) -> None:
         """Read one file and keep what is new in it."""
         data = _read_file(file)
-        if not data:
-            self.unreadable.append(file.name)
+        if isinstance(data, Unreadable):
+            self.unreadable.append(data)
             return
         digest = sha256(data).hexdigest()
         known = self._files.get(digest)
@@ -342,12 +361,22 @@ class _Ingest:
             write_manifest(self._folder, Manifest(self._campaign.id, self._manifest.generation + 1, parts, self._files))
 
 
-def _read_file(path: Path) -> bytes:
-    """A file's content; nothing for a folder, a pipe, or what can not be opened."""
+def _read_file(path: Path) -> bytes | Unreadable:
+    """A file's content, or why there is none. Pipes and devices are not opened: they may never end."""
+    reason = "unreadable"
     try:
-        return path.read_bytes() if stat.S_ISREG(path.stat().st_mode) else b""
-    except (OSError, ValueError):
-        return b""
+        mode = path.stat().st_mode
+        data = path.read_bytes() if stat.S_ISREG(mode) else b""
+        if data:
+            return data
+        reason = "empty_file" if stat.S_ISREG(mode) else "is_folder" if stat.S_ISDIR(mode) else "unreadable"
+    except FileNotFoundError:
+        reason = "file_not_found"
+    except PermissionError:
+        reason = "permission_denied"
+    except (OSError, ValueError):  # ValueError: a name with a zero byte
+        pass
+    return Unreadable(str(path), reason)
 
 
 def _entry(name: str, size_bytes: int, present: int, decoded: Decoded) -> Ingested:

@@ -9,6 +9,7 @@ Source: docs/math.md, section 4: log P(c) + Σ log P(x_i | c), missing features 
 from __future__ import annotations
 
 import time
+from os import PathLike
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,10 +76,13 @@ class Model:
             clock: seconds since 1970.
 
         Raises:
-            InputError: ``file_not_found``, ``unreadable``, ``too_large``.
+            InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``argument_invalid``, an argument of
+                another type.
             DocumentError: ``bad_signature``, ``expired`` and the other reasons of
                 :func:`protocol.trust.verify`; ``invalid_model``.
         """
+        _check_type(path, (str, PathLike), "the model is given as the path of a file")
+        _check_type(trust, (str, PathLike, bytes), "trust is given as the path of the trust root or as its bytes")
         root = trust if isinstance(trust, bytes) else read_file(trust, SIZE_LIMITS["root"])
         now = int(clock())
         raw = read_file(path, SIZE_LIMITS["model"])
@@ -107,8 +111,9 @@ class Model:
         two agree to the last bit.
 
         Raises:
-            InputError: ``columns_missing``.
+            InputError: ``columns_missing``; ``argument_invalid``, ``frame`` is no DataFrame.
         """
+        _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         sight = recognise(frame, self.schema)
         total = np.tile(self.log_prior, (len(frame), 1))
         for index, term in enumerate(self.terms):
@@ -125,7 +130,7 @@ class Model:
         """The likeliest class of every row, with the frame's index; of equals the first.
 
         Raises:
-            InputError: ``columns_missing``.
+            InputError: ``columns_missing``, ``argument_invalid``.
         """
         codes = self.scores(frame).argmax(axis=1)
         return pd.Series(np.array(self.classes, dtype=object)[codes], index=frame.index, name=self.schema.label.name)
@@ -134,7 +139,7 @@ class Model:
         """P(class | record), one column per class, rows sum to 1.
 
         Raises:
-            InputError: ``columns_missing``.
+            InputError: ``columns_missing``, ``argument_invalid``.
         """
         scores = self.scores(frame)
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -144,11 +149,19 @@ class Model:
         """Share of right predictions among the rows whose label is one of the classes.
 
         Raises:
-            InputError: ``label_missing``, no such column; ``no_labels``, no row has one; ``columns_missing``.
+            InputError: ``label_missing``, no such column; ``no_labels``, no row has one;
+                ``columns_missing``, ``argument_invalid``.
         """
+        _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         truth = label_codes(frame, self.schema.label)
         labelled = truth != MISSING
         if not labelled.any():
             raise InputError("no_labels", "no row has one of the model's classes as its label")
         predicted = self.scores(frame).argmax(axis=1)
         return float((predicted == truth)[labelled].mean())
+
+
+def _check_type(value: object, kind: type | tuple[type, ...], sentence: str) -> None:
+    """Refuse an argument of another type by a sentence that names the type and not the value."""
+    if not isinstance(value, kind):
+        raise InputError("argument_invalid", f"{sentence}, not as {type(value).__name__}")

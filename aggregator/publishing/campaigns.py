@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.models.postprocess import check_postprocess
 from aggregator.planning.choice import form_of, mechanism_for, moment_mechanism
+from aggregator.publishing.privacy import epsilon_warning
 from protocol import campaign
 from protocol.campaign import DISCRETE, GAUSSIAN
 from protocol.document import DAY_SECONDS, Header
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from protocol.mechanisms import Mechanism
     from protocol.questions import Subject
     from protocol.schema import Schema
-
-HIGH_EPSILON_MICRO = 20 * MICRO
-"""Above this total an answer hides next to nothing, so whoever asks for it is warned."""
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY_SECONDS, "w": 7 * DAY_SECONDS}
 MAX_LIFETIME_DAYS = 36_500
@@ -70,9 +68,7 @@ class Terms(NamedTuple):
     @property
     def warning(self) -> str:
         """A sentence for whoever asks for so much that little is hidden; empty otherwise."""
-        if self.epsilon_micro <= HIGH_EPSILON_MICRO:
-            return ""
-        return "a total ε above 20 hides next to nothing: an answer is then almost surely the truth"
+        return epsilon_warning(self.epsilon_micro)
 
 
 def publish_campaign(workspace: Workspace, schema: Schema, terms: Terms, now: int) -> bytes:

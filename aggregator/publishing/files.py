@@ -103,6 +103,8 @@ def read_file(path: str | Path, most: int) -> bytes:
         problem = ("too_large", f"'{path}' has more than {most} bytes")
     except FileNotFoundError:
         problem = ("file_not_found", f"there is no file '{path}'")
+    except IsADirectoryError:
+        problem = ("unreadable", f"'{path}' is a folder; a file is needed")
     except OSError:
         pass
     raise InputError(*problem)

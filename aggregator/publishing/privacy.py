@@ -6,14 +6,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import mechanisms
 from protocol.campaign import privacy_loss
-from protocol.epsilon import PrivacyLoss, format_micro
+from protocol.epsilon import MICRO, PrivacyLoss, format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.questions import Question, Subject
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from protocol.campaign import Campaign
 
 _REASON = "invalid_campaign"
+HIGH_EPSILON_MICRO = 20 * MICRO
+"""Above this total an answer hides next to nothing, so whoever makes, shows or verifies it is warned."""
+
+MAX_DIGITS = 4000
+"""A ratio whose numerator or denominator has more digits is told as a power of e."""
+_BITS_PER_DIGIT = 3.32  # a little below log2(10)
+_FLOAT_BITS = 1000  # 2^1000 is a float, 2^1024 is none
 
 
 class PrivacySheet(NamedTuple):
@@ -40,6 +49,7 @@ class PrivacySheet(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """As ``hearsay verify --privacy --json`` prints it; ratios as exact fractions."""
+        per_answer = format_micro(self.declared_micro // self.answers)
         return {
             "questions": [
                 {
@@ -49,13 +59,14 @@ class PrivacySheet(NamedTuple):
                     "stratum": question.stratum,
                     "worst_ratio": ratio_text(loss, most=None),
                     "epsilon": float(loss),
+                    "declared_epsilon": per_answer,
                 }
                 for name, question, loss in zip(self.names, self.questions, self.losses, strict=True)
             ],
             "total": {"worst_ratio": ratio_text(self.total, most=None), "epsilon": float(self.total)},
             "declared": {
                 "epsilon_total": format_micro(self.declared_micro),
-                "epsilon_per_answer": format_micro(self.declared_micro // self.answers),
+                "epsilon_per_answer": per_answer,
             },
             "holds": self.holds,
         }
@@ -124,6 +135,13 @@ def _observed_names(body: dict[str, Any]) -> list[str]:
     return [str(name) for name in (*kept, *(part.get("name") for part in parts if isinstance(part, dict)))]
 
 
+def epsilon_warning(epsilon_micro: int) -> str:
+    """A sentence about a total ε so high that little is hidden; empty for any other."""
+    if epsilon_micro <= HIGH_EPSILON_MICRO:
+        return ""
+    return "a total ε above 20 hides next to nothing: an answer is then almost surely the truth"
+
+
 def periods(found: Campaign) -> int:
     """How many periods a campaign's life touches: ⌊(expires − 1)/T⌋ − ⌊not_before/T⌋ + 1, T seconds each.
 
@@ -136,14 +154,31 @@ def periods(found: Campaign) -> int:
 def ratio_text(loss: PrivacyLoss, most: int | None = 48) -> str:
     """A worst ratio, exact: a fraction in lowest terms, times e to a fraction where noise is Laplace's.
 
+    Many answers make numbers of thousands of digits, which nobody reads and Python does not print: of
+    those the loss is told, as a power of e.
+
     Args:
         loss: of a question or in total.
-        most: characters; a longer fraction becomes its first digits. None keeps it whole.
+        most: characters; a longer fraction becomes its first digits. None keeps it whole, up to
+            :data:`MAX_DIGITS`.
     """
+    if max(map(_bits, (loss.ratio, loss.exponent))) > MAX_DIGITS * _BITS_PER_DIGIT:
+        return f"≈ e^{float(loss):.12g}"
     exact = str(loss.ratio)
     if most is not None and len(exact) > most:
-        exact = f"≈ {float(loss.ratio):.12g}"
+        exact = f"≈ {_leading(loss)}"
     if loss.exponent == 0:
         return exact
     power = f"e^({loss.exponent})"
     return power if loss.ratio == 1 else f"{exact} · {power}"
+
+
+def _bits(fraction: Fraction) -> int:
+    return max(fraction.numerator.bit_length(), fraction.denominator.bit_length())
+
+
+def _leading(loss: PrivacyLoss) -> str:
+    """The ratio's first digits; as a power of e where it is beyond a float."""
+    if loss.ratio.numerator.bit_length() - loss.ratio.denominator.bit_length() < _FLOAT_BITS:
+        return f"{float(loss.ratio):.12g}"
+    return f"e^{float(loss) - float(loss.exponent):.12g}"

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.publishing.files import read_file, write_output
 from protocol import campaign, canonical, model, trust
-from protocol.document import DAY_SECONDS, Header, check_understood
+from protocol.document import DAY_SECONDS, Header, check_understood, is_text
 from protocol.envelope import KEY_BYTES, PAYLOAD_TYPES, SIZE_LIMITS, SigningKey, read_envelope, seal, verified_by
 from protocol.errors import DocumentError, InputError, StorageError
 
@@ -158,7 +158,7 @@ def create_workspace(
     path = Path(path).absolute()
     if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
         raise StorageError("workspace_exists", f"'{path}' exists and is not an empty folder; nothing was changed")
-    if not name.isprintable() or not 1 <= len(name.encode()) <= 1024:
+    if not is_text(name):
         raise InputError("name_invalid", "the name is empty, too long, or does not print")
     keys = {role: SigningKey.from_seed(entropy(KEY_BYTES)) for role in trust.ROLES}
     header = Header(name, 1, now, now, now + lifetime_seconds)

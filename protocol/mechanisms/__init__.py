@@ -97,19 +97,21 @@ def from_micro(name: str, epsilon_micro: int, size: int, **options: Any) -> Mech
     unknown = set(options) - set(_OPTIONS.get(name, ()))
     if unknown:
         raise InputError("option_unknown", f"the mechanism {name} has no option '{min(unknown)}'")
-    return _derived(name, epsilon_micro, size, **options)
+    if options:  # values of any type, so not for the cache: some have no hash
+        return _kind(name).from_micro(epsilon_micro, size, **options)
+    return _derived(name, epsilon_micro, size)
 
 
 @lru_cache(maxsize=4096)
-def _derived(name: str, epsilon_micro: int, size: int, **options: Any) -> Mechanism:
-    return _kind(name).from_micro(epsilon_micro, size, **options)
+def _derived(name: str, epsilon_micro: int, size: int) -> Mechanism:
+    return _kind(name).from_micro(epsilon_micro, size)
 
 
 def from_dict(parameters: object) -> Mechanism:
     """The mechanism with the integers that a document states. They may claim a wrong ε: compare.
 
     Raises:
-        InputError: ``mechanism_unknown``, ``parameters_invalid``, ``size_invalid``.
+        InputError: ``mechanism_unknown``, ``parameters_invalid``, ``loss_unbounded``, ``size_invalid``.
     """
     if not isinstance(parameters, dict):
         raise InputError("parameters_invalid", "a mechanism is a map of parameters")

@@ -138,8 +138,11 @@ def uninformative() -> InputError:
 
 
 def unbounded() -> InputError:
-    """The error for parameters under which some answer rules an input out."""
-    return InputError("parameters_invalid", "with these parameters an answer can give its input away")
+    """The error for parameters under which some answer rules an input out: an infinite privacy loss.
+
+    It has a reason of its own, since a campaign that states such integers lies about its ε.
+    """
+    return InputError("loss_unbounded", "with these parameters an answer can give its input away")
 
 
 def check_size(size: object, least: int, most: int) -> None:

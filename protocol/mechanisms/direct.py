@@ -57,10 +57,10 @@ class Direct(FrequencyMechanism):
 
     @classmethod
     def _checked(cls, epsilon_micro: int, size: int, keep: int) -> Direct:
+        if keep in (0, ONE):
+            raise unbounded()
         if keep * size <= ONE:
             raise uninformative()
-        if keep >= ONE:
-            raise unbounded()
         return cls(epsilon_micro, size, keep)
 
     def to_dict(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from protocol import SCALE
 from protocol.epsilon import PrivacyLoss, check_answer_micro, exp_below
 from protocol.errors import InputError
-from protocol.mechanisms.base import INTEGERS, check_size, read_integers
+from protocol.mechanisms.base import INTEGERS, check_size, read_integers, unbounded
 from protocol.mechanisms.noise import GRID, ApproximateTable, clamp, discrete_laplace, rate
 from protocol.mechanisms.numeric import NumericMechanism, check_vector
 from protocol.stream import Stream
@@ -60,8 +60,10 @@ class Laplace(NumericMechanism):
         size, micro, delta, s, t = read_integers(parameters, ("delta", "s", "t"), most=1 << 50)
         check_size(size, 1, MAX_SIZE)
         _check_delta(delta, size)
-        if s == 0 or t == 0:
+        if s == 0:
             raise InputError("parameters_invalid", "the rate of the noise is not positive")
+        if t == 0:
+            raise unbounded()
         return cls(micro, size, delta, s, t)
 
     def to_dict(self) -> dict[str, Any]:

@@ -69,12 +69,12 @@ def check_threshold(threshold: int) -> None:
     """Refuse a T that says nothing, or everything.
 
     Raises:
-        InputError: ``parameters_invalid``.
+        InputError: ``parameters_invalid``, ``loss_unbounded``.
     """
+    if threshold in (0, ONE):
+        raise unbounded()
     if threshold <= HALF:
         raise uninformative()
-    if threshold >= ONE:
-        raise unbounded()
 
 
 def bent(x: int, threshold: int) -> int:

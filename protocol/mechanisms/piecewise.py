@@ -58,10 +58,10 @@ class Piecewise(NumericMechanism):
 
     @classmethod
     def _checked(cls, epsilon_micro: int, window: int, threshold: int) -> Piecewise:
+        if 1 <= window < CELLS and threshold in (0, ONE):
+            raise unbounded()
         if not 1 <= window < CELLS or threshold * (CELLS - window) <= (ONE - threshold) * window:
             raise uninformative()
-        if threshold >= ONE:
-            raise unbounded()
         return cls(epsilon_micro, window, threshold)
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from protocol.epsilon import PrivacyLoss, check_answer_micro, exp_below
 from protocol.errors import InputError
-from protocol.mechanisms.base import INTEGERS, ValueMechanism, check_size, out_of_domain, read_integers
+from protocol.mechanisms.base import INTEGERS, ValueMechanism, check_size, out_of_domain, read_integers, unbounded
 from protocol.mechanisms.noise import GRID, ApproximateTable, clamp, discrete_laplace, rate
 from protocol.stream import Stream
 
@@ -49,8 +49,10 @@ class SummedHistogram(ValueMechanism):
         """Read s and t as a document states them."""
         size, micro, s, t = read_integers(parameters, ("s", "t"))
         check_size(size, 2, MAX_SIZE)
-        if s == 0 or t == 0:
+        if s == 0:
             raise InputError("parameters_invalid", "the rate of the noise is not positive")
+        if t == 0:
+            raise unbounded()
         return cls(micro, size, s, t)
 
     def to_dict(self) -> dict[str, Any]:

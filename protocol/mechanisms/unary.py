@@ -54,10 +54,10 @@ class UnaryMechanism(FrequencyMechanism):
     @classmethod
     def _checked(cls, epsilon_micro: int, size: int, one_if_true: int, one_if_other: int) -> Self:
         check_size(size, 2, 65536)
+        if one_if_true != one_if_other and not {0, ONE}.isdisjoint((one_if_true, one_if_other)):
+            raise unbounded()
         if one_if_true <= one_if_other:
             raise uninformative()
-        if one_if_other == 0 or one_if_true >= ONE:
-            raise unbounded()
         return cls(epsilon_micro, size, one_if_true, one_if_other)
 
     def to_dict(self) -> dict[str, Any]:

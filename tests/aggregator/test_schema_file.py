@@ -1,8 +1,10 @@
 """Schema files: what they say is what devices code, and a draft can be read back."""
 
+import re
 import tomllib
 from decimal import Decimal
 from fractions import Fraction
+from math import isfinite
 
 import pandas as pd
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from aggregator.schema_draft import draft_schema, outward
 from aggregator.schema_file import equal_width_edges, parse_schema_text
 from protocol.errors import InputError
-from protocol.features import Numeric
+from protocol.features import Numeric, parse_feature
 
 HEAD = 'name = "s"\n[label]\nname = "y"\nclasses = ["e", "p", 3, true]\nsubstitute = 3\nunlisted = "refuse"\n'
 
@@ -116,10 +118,18 @@ def test_options_of_a_draft():
     assert tomllib.loads(text)["label"]["substitute"] == "p"
 
 
+def overflows(text):
+    """Infinite or NaN to a computer: a draft refuses such a cell among numbers."""
+    try:
+        return not isfinite(float(text))
+    except ValueError:
+        return False
+
+
 texts = (
     st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
     .map(str.strip)
-    .filter(lambda text: text.isprintable() and text not in ("", "?"))
+    .filter(lambda text: text.isprintable() and text not in ("", "?") and not overflows(text))
 )
 
 
@@ -135,6 +145,44 @@ def test_a_draft_says_what_the_pilot_holds_in_any_script(rows, name):
             value = float(cell) if made.kind == "numeric" else cell
             assert made.known_code(value) is not None
         assert made.code(None) == made.missing_code
+
+
+def with_high(number):
+    return feature(f"kind = 'numeric'\nlow = 0\nhigh = {number}\nedges = [5]")
+
+
+@pytest.mark.parametrize("number", ["1_0", "+10", "1_0.0", "1e1", "1E+1", "+1_0.0e-0", "0x0a", "0b1010", '"1.0e1"'])
+def test_a_number_of_toml_becomes_a_text_that_every_reader_takes(number):
+    """TOML spells numbers in more ways than the formats do."""
+    made = with_high(number)
+    assert re.fullmatch(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", made.high)
+    assert Decimal(made.high) == 10
+    assert parse_feature(made.to_dict(), "invalid_campaign").to_dict() == made.to_dict()
+
+
+@pytest.mark.parametrize("number", ["inf", "nan", '"1_0"', '"+10"', '" 10"', '".5"', "1e301", '"1\\n"'])
+def test_a_bound_that_no_reader_would_take_is_refused(number):
+    with pytest.raises(InputError, match="schema_invalid"):
+        with_high(number)
+
+
+@pytest.mark.parametrize("bad", ["x" * 1025, "\u00a0", "\u200b"], ids=ascii)
+def test_texts_of_a_schema_are_those_that_a_document_may_hold(bad):
+    with pytest.raises(InputError, match="schema_invalid"):
+        feature(f"kind = 'categorical'\nvalues = ['a', '{bad}']")
+    with pytest.raises(InputError, match="schema_invalid"):
+        parse_schema_text(f"{HEAD}[[features]]\nname = '{bad}'\nkind = 'categorical'\nvalues = ['a']")
+
+
+def test_a_character_newer_than_the_interpreter_is_a_value():
+    made = feature("kind = 'categorical'\nvalues = ['a', '\U0001fae9']")
+    assert [made.code(value) for value in ("a", "\U0001fae9", "b")] == [0, 1, 2]
+
+
+def test_a_pilot_may_spell_its_numbers_freely():
+    cells = ["+1.5", ".5", "5.", "1E0", "-0.25"]
+    (feature,) = tomllib.loads(draft({"y": ["e", "p", "p", "e", "p"], "x": cells}, max_values=2))["features"]
+    assert (feature["kind"], Decimal(feature["low"]) <= Decimal("-0.25")) == ("numeric", True)
 
 
 def test_a_draft_that_no_campaign_would_take_is_refused():

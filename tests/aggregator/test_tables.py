@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.tables import check_label, read_table, typed
+from aggregator.tables import check_label, read_table, typed, unlabelled
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema
@@ -54,6 +54,18 @@ def test_no_trace_of_a_cell_in_a_failure(tmp_path, text):
 def test_lines_are_counted_as_an_editor_counts_them(tmp_path):
     with pytest.raises(InputError, match="line 5 "):
         read_table(write(tmp_path, 'a,b\n"1\n2",x\n\n3\n'))
+
+
+def test_every_row_knows_its_line(tmp_path):
+    frame = read_table(write(tmp_path, 'a,b\n1,x\n\n"2\n2",y\n3,z\n'))
+    assert frame.index.name == "line"
+    assert frame.index.tolist() == [2, 5, 6]
+
+
+def test_records_without_a_label_are_counted(tmp_path):
+    frame = read_table(write(tmp_path, "y,x\np,1\n?,2\ne,3\n,4\n"))
+    assert unlabelled(frame, "y") == 2
+    assert unlabelled(frame, "y", missing=("e",)) == 1
 
 
 def test_a_label_has_two_classes(tmp_path):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.publisher import NOW, Publisher
 
-import edge_sdk.outbox
+import edge_sdk.durable
 import edge_sdk.state
 from edge_sdk import Device
 from protocol import batch
@@ -53,7 +53,8 @@ def live(folder: Path, kill_at: int) -> int:
         return connection
 
     edge_sdk.state.State._connect = connect
-    for module, name in ((os, "fsync"), (os, "rename"), (edge_sdk.outbox, "flush_folder")):
+    steps = ((os, "fsync"), (os, "link"), (os, "unlink"), (os, "rename"), (edge_sdk.durable, "flush_folder"))
+    for module, name in steps:
         plain = getattr(module, name)
 
         def counted(*arguments, _plain=plain, **options):

@@ -218,7 +218,7 @@ def test_unlisted_values_are_refused_only_where_the_campaign_says_so(tmp_path, c
 
     schema = build_schema(Label("label", ["e", "p"]), [Categorical("odor", ["a", "n"], unlisted="refuse")])
     publisher = Publisher(schema=schema)
-    device = Device.open(tmp_path, trust=publisher.root(), clock=clock)
+    device = Device.open(tmp_path, trust=publisher.root(), clock=clock, policy=Policy(allow_refuse=True))
     campaign = device.enrol(publisher.campaign())
     assert reason_of(device.report, campaign.id, {"odor": "z"}) == "value_refused"
     assert device.status().spent_micro == 0

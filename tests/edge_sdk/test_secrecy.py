@@ -74,7 +74,8 @@ def test_refused_records_leave_no_trace(tmp_path, caplog, case):
     record, label = FAILURES[case]
     publisher = Publisher(schema=refuse_schema())
     caplog.set_level(logging.DEBUG)
-    with Device.open(tmp_path, trust=publisher.root(), clock=lambda: NOW) as device:
+    policy = Policy(allow_refuse=True)
+    with Device.open(tmp_path, trust=publisher.root(), clock=lambda: NOW, policy=policy) as device:
         campaign = device.enrol(publisher.campaign())
         with pytest.raises(HearsayError) as caught:
             device.report(campaign.id, record, label=label)
@@ -138,6 +139,7 @@ def test_the_command_line_never_quotes_a_record(tmp_path):
     for name, raw in (("r.hst", publisher.root(lifetime=1 << 33)), ("c.hsc", publisher.campaign(lifetime=1 << 33))):
         (tmp_path / name).write_bytes(raw)
     assert run(["--state", state, "provision", str(tmp_path / "r.hst")])[0] == 0
+    (tmp_path / "state" / "policy.toml").write_text("allow_refuse = true\n")
     assert run(["--state", state, "enrol", str(tmp_path / "c.hsc")])[0] == 0
     for text in (
         json.dumps({"odor": MARK, "label": "e"}),

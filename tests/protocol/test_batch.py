@@ -145,7 +145,7 @@ def plain_read(data):
             records.append(data[position : position + length])
             position += length
         digest = sha256(data[begun:position]).digest()
-        if data.startswith(END + len(records).to_bytes(4, "big") + b"\xc4\x20" + digest, position):
+        if data.startswith(END + b"\xce" + len(records).to_bytes(4, "big") + b"\xc4\x20" + digest, position):
             found.append(Found(shape, tuple(records), proven=True, truncated=False))
             position += TRAILER_BYTES
             continue
@@ -263,6 +263,50 @@ def test_a_file_cut_anywhere_keeps_what_is_surely_whole():
         if BODY.start <= length < len(WHOLE) - TRAILER_BYTES and (length - BODY.start) % 18:
             damage = [item for item in read_batches(WHOLE[:length]) if isinstance(item, Damage)]
             assert [item.position + item.length for item in damage] == [length]
+
+
+def test_a_damaged_trailer_costs_no_record_while_its_marker_stands():
+    """The marker is the five bytes of an array of three and "end", not the N or its type that follow."""
+    start = len(WHOLE) - TRAILER_BYTES
+    for length in range(start + len(END), len(WHOLE)):
+        (batch,) = check(WHOLE[:length])
+        assert (batch.records, batch.truncated) == (tuple(RECORDS), True)
+    for position in range(start + len(END), len(WHOLE)):
+        for bit in range(8):
+            data = WHOLE[:position] + bytes([WHOLE[position] ^ 1 << bit]) + WHOLE[position + 1 :]
+            (batch,) = check(data)
+            assert (batch.records, batch.truncated, batch.proven) == (tuple(RECORDS), False, False)
+    for length in range(start + 1, start + len(END)):
+        (batch,) = check(WHOLE[:length])
+        assert batch.records == tuple(RECORDS[:-1])
+
+
+def test_a_header_of_any_length_is_read_and_harms_nothing():
+    """Not every length that a header may state is that of a record: no record needs 65540 bytes."""
+    for layout in (1, 2, 3):
+        for length in (*range(1, 300), *range(65500, 65541)):
+            header = Header(CAMPAIGN, layout, length)
+            batch, *_ = read_batches(header.to_bytes() + bytes(100) + END)
+            assert isinstance(batch, Batch)
+            assert (batch.header, batch.spans) == (header, ())
+        for length in (0, 65541, 1 << 24, (1 << 32) - 1):
+            (damage,) = read_batches(Header(CAMPAIGN, layout, length).to_bytes())
+            assert damage.reason == "invalid_message"
+
+
+def test_the_longest_records_are_read():
+    header = Header(CAMPAIGN, 2, 65539)
+    records = [record(header, bytes([number])) for number in (1, 2)]
+    assert check(write_batch(header, records)) == [Found(header, tuple(records), proven=True, truncated=False)]
+
+
+def test_a_header_that_ends_with_the_file_is_cut_only_if_more_bytes_could_mend_it():
+    for length in (18, 127, 128, 300, 65536, 65540):
+        whole = Header(CAMPAIGN, 3, length).to_bytes()
+        for cut in range(1, len(whole)):
+            assert [item.reason for item in read_batches(whole[:cut])] == ["truncated"]
+    for changed in (b"\x96\xa4hsyc", DIRECT.to_bytes()[:9] + CAMPAIGN + b"\x04", b"\x96\xa4hsyb\x02", b"x\x96\xa4hsyb"):
+        assert [item.reason for item in read_batches(changed)] == ["invalid_message"]
 
 
 def test_records_of_a_batch_that_is_not_understood_are_not_given_to_the_one_before():

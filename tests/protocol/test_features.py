@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import tracemalloc
 from decimal import Decimal
+from enum import IntEnum
 from fractions import Fraction
 from math import inf, isnan, nan
 
@@ -14,7 +18,7 @@ from support.failures import everything_said, failure
 
 from protocol import SCALE, canonical, mechanisms
 from protocol.errors import DocumentError, InputError
-from protocol.features import Categorical, Numeric, as_number, as_text, parse_feature
+from protocol.features import Categorical, Numeric, as_number, as_text, parse_bound, parse_feature
 from protocol.schema import Label, build_schema, parse_schema
 
 MARK = "Xk7-secret-Qz"
@@ -107,6 +111,25 @@ class Texty(str):
         return "other"
 
 
+class Size(IntEnum):
+    """A firmware's names for numbers."""
+
+    LARGE = 3
+
+
+class Ratio:
+    """A number of another library, exact by its own ratio and wrong as a float."""
+
+    def __init__(self, *ratio):
+        self.ratio = ratio
+
+    def as_integer_ratio(self):
+        return self.ratio
+
+    def __float__(self):
+        return 7.0
+
+
 FOREIGN = [
     Hostile(),
     HostileFloat(),
@@ -189,8 +212,8 @@ def test_what_is_no_number_is_missing(value):
 @pytest.mark.parametrize("value", MEASURED, ids=ident)
 def test_what_is_a_number_is_not_missing(value):
     number = as_number(value)
-    assert type(number) in (int, float)
-    assert type(number) is int or not isnan(number)
+    assert type(number) in (int, float, Fraction)
+    assert type(number) is not float or not isnan(number)
     assert NUMERIC_STRICT.code(value) in (0, 1)
 
 
@@ -243,10 +266,139 @@ def test_a_record_may_lack_features_and_hold_others():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [("a", "a"), (7, "7"), (-7, "-7"), (True, "true"), (False, "false"), (1.0, None), (None, None), (1 << 64, None)],
+    [
+        ("a", "a"),
+        (7, "7"),
+        (-7, "-7"),
+        (True, "true"),
+        (False, "false"),
+        (1.0, None),
+        (None, None),
+        (1 << 64, "18446744073709551616"),
+        (-(1 << 63) - 1, "-9223372036854775809"),
+        (np.int64(-7), "-7"),
+        (np.uint8(7), "7"),
+        (Size.LARGE, "3"),
+        (np.True_, "true"),
+        (np.False_, "false"),
+        (np.float64(1), None),
+        (Decimal(1), None),
+        (Fraction(1), None),
+        (np.datetime64(1, "s"), None),
+        (b"a", None),
+    ],
 )
 def test_text_of_a_value(value, text):
     assert as_text(value) == text
+
+
+def test_an_integer_matches_up_to_4300_digits_whatever_the_interpreter_allows():
+    digits = "9" * 4300
+    number = 10**4300 - 1
+    limit = sys.get_int_max_str_digits()
+    try:
+        sys.set_int_max_str_digits(640)
+        texts = [as_text(number), as_text(-number), as_text(number + 1), as_text(-number - 1)]
+        assert Categorical("x", ["9" * 1000, "a"]).code(10**1000 - 1) == 0
+    finally:
+        sys.set_int_max_str_digits(limit)
+    assert texts == [digits, "-" + digits, None, None]
+
+
+def test_a_number_that_knows_its_ratio_is_scaled_by_it():
+    """On the way through float the first two would fall into the other bin, and the last be rounded."""
+    feature = Numeric("x", "0", "1", [1])
+    tie = Fraction(1, 2) + Fraction(1, 4 * SCALE)
+    assert feature.scaled(tie) == 0
+    assert feature.scaled(tie + Fraction(1, 10**30)) == 1
+    assert feature.scaled(Decimal("0.500003814697265625")) == 0
+    assert feature.scaled(Decimal("0.500003814697265625000000001")) == 1
+    assert feature.scaled(Ratio(1, 1)) == SCALE
+    assert feature.scaled(np.longdouble(1) / 2) == 0
+    assert as_number(Decimal("0.1")) == Fraction(1, 10) != as_number(0.1)
+
+
+@pytest.mark.parametrize("ratio", [(1, 0), (1,), (1.5, 1), ("1", "1"), ()])
+def test_a_ratio_that_is_none_is_not_used(ratio):
+    assert as_number(Ratio(*ratio)) == 7.0
+
+
+@given(bound_texts, bound_texts, st.decimals(allow_nan=False, allow_infinity=False))
+@example("0", "131072", Decimal("0.5"))
+@example("0", "131072", Decimal("0.5000000000000000000000000000000000000000000000000001"))
+@example("-1e-300", "1e-300", Decimal("1e-399"))
+@example("-65536", "65535", Decimal("1e-401"))
+@example("-65535", "65536", Decimal("-1e-401"))
+def test_a_decimal_is_scaled_exactly(one, other, number):
+    low, high = sorted((one, other), key=Decimal)
+    if Decimal(low) != Decimal(high):
+        exact = (Fraction(number) - Fraction(low)) / (Fraction(high) - Fraction(low)) * 2 * SCALE - SCALE
+        assert Numeric("x", low, high, [0]).scaled(number) == clipped(round(exact))
+
+
+@pytest.mark.parametrize("exponent", [400, 10**6, 999_999_999_999_999_999])
+def test_a_decimal_far_beyond_the_bounds_costs_nothing(exponent):
+    """0 is a tie here: u = −½. So the sign of a number that is almost 0 decides."""
+    feature = Numeric("x", "-65535.5", "65536.5", [0])
+    large, small, zero = (Decimal((0, (digit,), e)) for digit, e in ((3, exponent), (3, -exponent), (0, exponent)))
+    numbers = [sign(number) for number in (large, small, zero) for sign in (Decimal.copy_abs, Decimal.copy_negate)]
+    tracemalloc.start()
+    scaled = [feature.scaled(number) for number in numbers]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert scaled == [SCALE, -SCALE, 0, -1, 0, 0]
+    assert peak < 1 << 20
+
+
+def test_a_decimal_that_is_no_number_or_infinite():
+    feature = Numeric("x", "0", "1", [0], substitute=-SCALE)
+    texts = ("NaN", "sNaN", "-NaN", "Infinity", "-Infinity")
+    assert [feature.scaled(Decimal(text)) for text in texts] == [None, None, None, SCALE, -SCALE]
+
+
+GOOD_BOUNDS = ["0", "-0", "007", "-12.50", "1e5", "1E+5", "1.5e-300", "9.999e300", "0e300", "0.000e-300", "9" * 40]
+BAD_BOUNDS = [
+    *("", "-", ".", "1.", ".5", "+1", "--1", "1_0", "1__0", "_1", "1_", " 1", "1 ", "\t1", "1\n", "1,5", "0x10", "1e"),
+    *(
+        "1e+",
+        "1e1.5",
+        "1e1e1",
+        "e5",
+        "nan",
+        "NaN1",
+        "sNaN",
+        "inf",
+        "-Infinity",
+        "１",
+        "1\u00a0",
+        "٣",
+        "1e301",
+        "10e300",
+    ),
+    *("1e-301", "0.1e-300", "0e301", "0.001e302", "1e9999999999999999999", "9" * 41, b"1", 1, 1.0, None, Decimal(1)),
+]
+
+
+@pytest.mark.parametrize("text", GOOD_BOUNDS)
+def test_a_bound_is_the_number_it_spells(text):
+    assert Fraction(parse_bound(text)) == Fraction(text)
+
+
+@pytest.mark.parametrize("text", BAD_BOUNDS)
+def test_what_is_no_bound(text):
+    error = failure(parse_bound, text)
+    assert error is not None
+    assert error.reason == "schema_invalid"
+    assert error.__context__ is None
+
+
+@given(st.text(max_size=12) | st.text("0123456789.eE+-_ ", max_size=12))
+def test_a_bound_has_one_grammar(text):
+    spelled = re.fullmatch(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?", text) is not None
+    assert spelled <= (failure(parse_bound, text) is None)
+    if failure(parse_bound, text) is None:
+        assert set(text) <= set("0123456789.eE+-")
+        assert float(text) == float(parse_bound(text))
 
 
 def test_text_of_another_string_type_is_its_characters():

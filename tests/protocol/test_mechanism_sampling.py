@@ -27,7 +27,10 @@ CASES = [
     ("oue", "0.1", 2),
     ("oue", "4", 4),
     ("sue", "1", 3),
+    ("sue", "0.1", 2),
+    ("sue", "4", 3),
     ("the", "1", 3),
+    ("the", "4", 2),
 ]
 
 
@@ -70,7 +73,14 @@ def test_answers_follow_the_stated_distribution(name, epsilon, size):
     assert compare(mechanism.perturb, mechanism, f"{name}/{epsilon}/{size}") == []
 
 
+@pytest.mark.parametrize("theta", ["0.1", "0.5", "0.9"])
+def test_the_follows_its_distribution_at_other_thresholds(theta):
+    mechanism = from_epsilon("the", "2", 3, theta=theta)
+    assert compare(mechanism.perturb, mechanism, f"the/{theta}") == []
+
+
 DIRECT, UNARY = from_epsilon("direct", 1, 4), from_epsilon("oue", 1, 3)
+SYMMETRIC, THRESHOLDED = from_epsilon("sue", 1, 3), from_epsilon("the", "2", 3, theta="0.5")
 
 
 def never_reports_the_last_value(value, seed):
@@ -108,6 +118,14 @@ def unary_spends_a_tenth_more(value, seed):
     return from_epsilon("oue", "1.1", 3).perturb(value, seed)
 
 
+def symmetric_with_its_probabilities_exchanged(value, seed):
+    return tuple(1 - bit for bit in SYMMETRIC.perturb(value, seed))
+
+
+def threshold_at_the_default(value, seed):
+    return from_epsilon("the", "2", 3).perturb(value, seed)
+
+
 def one_coin_for_two_bits(value, seed):
     """Every bit has its own right probability, but the two bits that are not the value agree."""
     bits = list(UNARY.perturb(value, seed))
@@ -128,6 +146,8 @@ def one_coin_for_two_bits(value, seed):
         (last_bit_in_clear, UNARY),
         (unary_spends_a_tenth_more, UNARY),
         (one_coin_for_two_bits, UNARY),
+        (symmetric_with_its_probabilities_exchanged, SYMMETRIC),
+        (threshold_at_the_default, THRESHOLDED),
     ],
 )
 def test_the_comparison_rejects(broken, mechanism):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal, localcontext
-from fractions import Fraction
 from itertools import permutations
 from math import nan
 
@@ -95,4 +94,3 @@ def test_only_the_knows_a_threshold():
     assert reason(from_dict, {key: value for key, value in stated.items() if key != "theta_micro"}) == (
         "parameters_invalid"
     )
-

@@ -20,7 +20,8 @@ def test_every_kind_has_a_case_that_succeeds_and_most_have_one_that_fails():
     succeeding = {case["kind"] for case in CASES.values() if "expect" in case}
     failing = [case for case in CASES.values() if "reason" in case]
     assert succeeding == runner.kinds()
-    assert len(failing) >= 100
+    assert len(CASES) >= 800
+    assert 2 * len(failing) >= len(CASES)
 
 
 @pytest.mark.parametrize(
@@ -63,4 +64,7 @@ def test_the_loader_refuses_unknown_fields_documents_and_repeated_names():
 @pytest.mark.parametrize("name", generate.MAKERS)
 def test_generated_vectors_are_those_that_the_generator_makes(name):
     written = (runner.FOLDER / "generated" / f"{name}.json").read_text(encoding="utf-8")
-    assert generate.contents()[f"{name}.json"] == written, "run: PYTHONPATH=tests python -m vectors.generate"
+    same = (
+        generate.contents()[f"{name}.json"] == written
+    )  # apart: pytest would spend minutes on telling how they differ
+    assert same, "run: PYTHONPATH=tests python -m vectors.generate"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -10,7 +13,7 @@ from click.testing import CliRunner
 from aggregator import open_store
 from aggregator.cli.app import hearsay
 from aggregator.models.scoring import Model
-from simulation.demo import load_records
+from simulation.demo import hearsay_command, load_records
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +31,43 @@ def test_every_device_is_counted_once_though_files_arrive_twice_and_cut(demo):
     # nothing that whole batches have not proven already, so its records are passed over.
     assert outcome["rejected"] == {"report_replayed": 1200, "truncated": 1}
     assert open_store(folder / "store").statistics().reports == 1200
+
+
+@pytest.mark.parametrize(("mechanism", "devices"), [("direct", 10), ("oue", 37), ("she", 25)])
+def test_the_file_that_is_cut_short_is_always_noticed(tmp_path, mechanism, devices):
+    arguments = ["--mechanism", mechanism, "--devices", str(devices), "--output", str(tmp_path / "out")]
+    result = CliRunner().invoke(hearsay, ["demo", *arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    outcome = json.loads(result.stdout)
+    assert outcome["reports"] == devices
+    assert outcome["rejected"] == {"report_replayed": 2 * devices, "truncated": 1}
+
+
+def test_the_commands_it_ends_with_can_be_run_as_they_stand(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/bin")
+    script = Path(sys.executable).with_name("hearsay")
+    done = subprocess.run(
+        [script, "demo", "--devices", "10", "--output", "my folder"], capture_output=True, text=True, check=True
+    )
+    commands = [line.strip() for line in done.stdout.splitlines() if " show " in line or " verify " in line]
+    assert len(commands) == 2
+    for command in commands:
+        assert command.startswith(f"{script} ")
+        assert subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=False).returncode == 0
+
+
+def test_the_command_is_short_where_the_shell_knows_it(tmp_path, monkeypatch):
+    script = tmp_path / "hearsay"
+    script.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert hearsay_command() == "hearsay"
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    assert hearsay_command() == str(script)
+    monkeypatch.setattr(sys, "argv", ["-c"])
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "absent" / "python"))
+    assert hearsay_command() == f"{tmp_path / 'absent' / 'python'} -m aggregator.entry"
 
 
 def test_the_private_model_beats_the_majority(demo):

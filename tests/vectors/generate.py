@@ -11,13 +11,14 @@ import json
 from hashlib import sha256
 from typing import Any
 
-from vectors import made_campaigns, made_envelopes, made_models, made_roots
+from vectors import made_campaigns, made_envelopes, made_mixtures, made_models, made_roots
 from vectors.makers import Collection
 from vectors.runner import FOLDER
 
 MAKERS = {
     "campaigns": made_campaigns.make,
     "envelopes": made_envelopes.make,
+    "mixtures": made_mixtures.make,
     "models": made_models.make,
     "roots": made_roots.make,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 from protocol import mechanisms
@@ -64,6 +65,37 @@ def parameters(mechanism: str, epsilon: Any, size: Any) -> dict[str, int]:
     """The integers that follow from ε, by the names a campaign carries them under."""
     stated = mechanisms.from_epsilon(mechanism, epsilon, size).to_dict()
     return {key: value for key, value in stated.items() if key not in ("name", "size", "epsilon_micro")}
+
+
+@kind
+def parameters_with(mechanism: str, epsilon: Any, size: Any, options: dict[str, Any]) -> dict[str, int]:
+    """As ``parameters``, of a mechanism that takes options."""
+    stated = mechanisms.from_epsilon(mechanism, epsilon, size, **options).to_dict()
+    return {key: value for key, value in stated.items() if key not in ("name", "size", "epsilon_micro")}
+
+
+@kind
+def perturb_with(mechanism: str, epsilon: str, size: int, options: dict[str, Any], value: Any, seed: str) -> Any:
+    """One answer of a mechanism that takes options."""
+    chosen = mechanisms.from_epsilon(mechanism, epsilon, size, **options)
+    return _lists(chosen.perturb(_tuples(value), bytes.fromhex(seed)))
+
+
+@kind
+def accumulated(mechanism: str, epsilon: str, size: int, options: dict[str, Any], cases: int) -> str:
+    """Many cases in a digest: the first 16 bytes of SHA-256 over their answer fields, one after another.
+
+    Values and seeds come from one stream (seed 32 × 41, tag ``hearsay/1/accumulated``): per case the value
+    is below(size) and the seed the next 32 bytes. Fields are in the layout of the mechanism alone.
+    """
+    chosen = mechanisms.from_epsilon(mechanism, epsilon, size, **options)
+    own = layout_for([chosen])
+    inputs = Stream(b"\x41" * 32, b"hearsay/1/accumulated")
+    digest = sha256()
+    for _ in range(cases):
+        value = inputs.below(size)
+        digest.update(encode_answer(chosen, chosen.perturb(value, inputs.read(32)), own))
+    return digest.hexdigest()[:32]
 
 
 @kind

@@ -18,6 +18,7 @@ WORD = 1 << 32
 UNDERSTATED, INVALID = "epsilon_understated", "invalid_campaign"
 BODY = canonical.unpack(PUBLISHER.campaign_payload())
 ALL = canonical.unpack(PUBLISHER.campaign_payload(answers=3))
+KEEP = BODY["questions"][0]["mechanism"]["keep"]
 UNARY = canonical.unpack(PUBLISHER.campaign_payload(mechanism="oue"))
 
 
@@ -76,6 +77,8 @@ def _epsilon(cases: Collection) -> None:
     cases.add("unary_less_said", perturbed(UNARY, 0, q=1), reason=INVALID)
     doubled = mechanisms.from_micro("direct", 2_000_000, 2).to_dict()
     cases.add("a_question_of_twice_the_epsilon", perturbed(BODY, 0, **_added(doubled)), reason=UNDERSTATED)
+    later = mechanisms.from_micro("direct", 1_000_001, 8).to_dict()
+    cases.add("a_later_question_of_more_epsilon", asked(BODY, 1, lambda _: {"mechanism": later}), reason=UNDERSTATED)
     unsaid = {**doubled, "epsilon_micro": 1_000_000}
     cases.add(
         "a_question_of_twice_the_epsilon_that_claims_less", perturbed(BODY, 0, **_added(unsaid)), reason=UNDERSTATED
@@ -87,14 +90,30 @@ def _epsilon(cases: Collection) -> None:
     cases.add("epsilon_0", signed(BODY, epsilon_micro=0), reason=INVALID)
     cases.add("epsilon_is_text", signed(BODY, epsilon_micro="1000000"), reason=INVALID)
     for name, changes in {
-        "direct_gives_itself_away": {"keep": WORD},
-        "direct_keeps_nothing": {"keep": -BODY["questions"][0]["mechanism"]["keep"]},
+        "direct_keeps_more_than_everything": {"keep": WORD},
+        "direct_says_nothing": {"keep": WORD // 2 - KEEP},
         "unknown_parameter": {"zz": 1},
         "unknown_mechanism": {"name": "drect"},
         "mechanism_of_another_size": {"size": 1},
     }.items():
         cases.add(name, perturbed(BODY, 0, **changes), reason=INVALID)
+    _unbounded(cases)
     cases.add("mechanism_is_nil", asked(BODY, 0, lambda _: {"mechanism": None}), reason=INVALID)
+
+
+def _unbounded(cases: Collection) -> None:
+    """Integers under which an answer rules an input out: no ε covers that."""
+    p, q = (UNARY["questions"][0]["mechanism"][name] for name in ("p", "q"))
+    for name, body, changes in (
+        ("direct_gives_itself_away", BODY, {"keep": WORD - KEEP}),
+        ("direct_keeps_nothing", BODY, {"keep": -KEEP}),
+        ("unary_other_bits_never", UNARY, {"q": -q}),
+        ("unary_other_bits_always", UNARY, {"q": WORD - q}),
+        ("unary_true_bit_always", UNARY, {"p": WORD - p}),
+        ("unary_true_bit_never", UNARY, {"p": -p}),
+    ):
+        cases.add(name, perturbed(body, 0, **changes), reason=UNDERSTATED)
+    cases.add("unary_bits_never", perturbed(UNARY, 0, p=-p, q=-q), reason=INVALID)
 
 
 def _added(wanted: dict[str, Any]) -> dict[str, Any]:
@@ -149,6 +168,8 @@ def _schema(cases: Collection) -> None:
         "a_class_twice": {"label": {**label, "classes": ["e", "e"]}},
         "class_is_a_number": {"label": {**label, "classes": ["e", 1]}},
         "class_with_a_line_break": {"label": {**label, "classes": ["e", "p\n"]}},
+        "class_of_1025_bytes": {"label": {**label, "classes": ["e", "é" * 512 + "p"]}},
+        "label_name_empty": {"label": {**label, "name": ""}},
         "substitute_is_no_class": {"label": {**label, "substitute": 2}},
         "label_absent": {"label": None},
         "no_features": {"features": []},
@@ -156,6 +177,11 @@ def _schema(cases: Collection) -> None:
         "feature_twice": {"features": [odor, {**width, "name": "odor"}]},
         "feature_of_unknown_kind": {"features": [odor, {**width, "kind": "text"}]},
         "value_twice": {"features": [{**odor, "values": ["a", "a", "f"]}, width]},
+        "value_of_1025_bytes": {"features": [{**odor, "values": ["a", "x" * 1025, "f"]}, width]},
+        "value_with_a_format_character": {"features": [{**odor, "values": ["a", "n\u200b", "f"]}, width]},
+        "feature_name_empty": {"features": [{**odor, "name": ""}, width]},
+        "categorical_substitute_absent": {"features": [_without(odor, "substitute"), width]},
+        "numeric_substitute_absent": {"features": [odor, _without(width, "substitute")]},
         "value_is_nil": {"features": [{**odor, "values": ["a", None, "f"]}, width]},
         "unlisted_is_unknown": {"features": [{**odor, "unlisted": "keep"}, width]},
         "substitute_is_no_value": {"features": [{**odor, "values": ["a", "n", "f", "x"], "substitute": 4}, width]},
@@ -164,6 +190,10 @@ def _schema(cases: Collection) -> None:
         "bound_nan": {"features": [odor, {**width, "high": "nan"}]},
         "bound_infinite": {"features": [odor, {**width, "high": "Infinity"}]},
         "bound_is_a_number": {"features": [odor, {**width, "high": 10}]},
+        "bound_with_underscores": {"features": [odor, {**width, "high": "1__0"}]},
+        "bound_with_a_space": {"features": [odor, {**width, "high": "10 "}]},
+        "bound_with_a_plus": {"features": [odor, {**width, "high": "+10"}]},
+        "bound_exponent_301": {"features": [odor, {**width, "high": "0.1e301"}]},
         "edges_fall": {"features": [odor, {**width, "edges": [0, 0]}]},
         "edge_outside": {"features": [odor, {**width, "edges": [65537]}]},
         "edge_at_the_low_end": {"features": [odor, {**width, "edges": [-65536]}]},
@@ -172,6 +202,26 @@ def _schema(cases: Collection) -> None:
         "numeric_substitute_outside": {"features": [odor, {**width, "substitute": 65537}]},
     }.items():
         cases.add(name, signed(BODY, **changes), reason=INVALID)
+    for name, changes in {
+        "class_and_value_empty": {
+            "label": {**label, "classes": ["", "p"]},
+            "features": [{**odor, "values": ["a", "", "f"]}, width],
+        },
+        "class_and_value_of_1024_bytes": {
+            "label": {**label, "classes": ["e", "é" * 512]},
+            "features": [{**odor, "values": ["a", "x" * 1024, "f"]}, width],
+        },
+        "bounds_in_scientific_notation": {"features": [odor, {**width, "low": "-1.5E-3", "high": "9.99e+300"}]},
+        "unknown_keys_of_label_and_features": {
+            "label": {**label, "zz": 1},
+            "features": [{**odor, "zz": 1}, {**width, "zz": 1}],
+        },
+    }.items():
+        cases.add(name, signed(BODY, **changes))
+
+
+def _without(entry: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name != key}
 
 
 def _rest(cases: Collection) -> None:
@@ -182,19 +232,35 @@ def _rest(cases: Collection) -> None:
         "record_a_byte_longer": {"record_length": 19},
         "record_length_absent": {"record_length": None},
         "unknown_projection": {"projection": {"shift": 1}},
-        "unknown_family": {"fit": {"family": "gaussian"}},
+        "unknown_family": {"fit": {**BODY["fit"], "family": "unheard of"}},
         "fit_is_a_list": {"fit": []},
-        "fit_holds_a_number": {"fit": {"family": "discrete", "theta": 1}},
+        "fit_without_family": {"fit": {"postprocess": "simplex"}},
+        "fit_without_postprocess": {"fit": {"family": "discrete"}},
+        "postprocess_is_a_number": {"fit": {**BODY["fit"], "postprocess": 1}},
+        "postprocess_with_a_terminal_escape": {"fit": {**BODY["fit"], "postprocess": "a\x1b[31m"}},
+        "postprocess_of_1025_bytes": {"fit": {**BODY["fit"], "postprocess": "a" * 1025}},
         "purpose_empty": {"purpose": ""},
         "purpose_with_a_terminal_escape": {"purpose": "\x1b[31mfree"},
         "purpose_of_1025_bytes": {"purpose": "x" * 1025},
+        "purpose_with_a_no_break_space": {"purpose": "a\u00a0b"},
+        "purpose_with_a_private_character": {"purpose": "a\ue000"},
+        "purpose_with_a_format_character_of_unicode_15": {"purpose": "a\U0001343f"},
+        "contact_empty": {"contact": ""},
         "contact_absent": {"contact": None},
         "period_of_no_seconds": {"time_precision": 0},
         "period_of_68_years": {"time_precision": (1 << 31) + 1},
         "last_period_does_not_fit_into_a_report": {"time_precision": 1, "expires": 1 << 32},
         "minimum_batch_of_nothing": {"min_batch_size": 0},
+        "minimum_batch_of_2_to_the_32": {"min_batch_size": WORD},
     }.items():
         cases.add(name, signed(BODY, **changes), reason=INVALID)
+    # Whether a reader's tables know them or not: U+1FAE9 is of Unicode 16, U+0378 of none.
+    cases.add("purpose_with_characters_that_are_new_or_not_assigned", signed(BODY, purpose="a\U0001fae9\u0378"))
+    cases.add("largest_minimum_batch", signed(BODY, min_batch_size=WORD - 1))
+    cases.add("longest_period", signed(BODY, time_precision=1 << 31))
+    cases.add(
+        "unknown_keys_of_question_and_fit", asked({**BODY, "fit": {**BODY["fit"], "zz": 1}}, 0, lambda _: {"zz": 1})
+    )
     cases.add("last_period_just_fits", signed(BODY, time_precision=1, expires=(1 << 32) - 1))
     cases.add("unary_layout_of_single_values", signed(UNARY, layout=1), reason=INVALID)
     absent = {key: value for key, value in BODY.items() if key != "projection"}

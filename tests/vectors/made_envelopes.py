@@ -40,6 +40,13 @@ def _bytes(cases: Collection) -> None:
     cases.add("one_bit_of_the_type", flipped(GOOD, type_at + 5), reason="wrong_role")
     cases.add("one_bit_of_the_magic", flipped(GOOD, 3), reason="unsupported_version")
     cases.add("newer_envelope", GOOD.replace(b"hsy1", b"hsy2", 1), reason="unsupported_version")
+    cases.add(
+        "newer_envelope_with_a_trailing_byte", GOOD.replace(b"hsy1", b"hsy2", 1) + b"\0", reason="unsupported_version"
+    )
+    cases.add("newer_envelope_of_six_bytes", b"\x94\xa4hsy2", reason="unsupported_version")
+    cases.add("magic_of_five_bytes", GOOD.replace(b"\xa4hsy1", b"\xa5hsy10", 1), reason="malformed")
+    cases.add("magic_of_three_bytes", GOOD.replace(b"\xa4hsy1", b"\xa3hsy", 1), reason="malformed")
+    cases.add("array_length_not_shortest", b"\xdc\x00\x04" + GOOD[1:], reason="malformed")
     cases.add("trailing_byte", GOOD + b"\0", reason="malformed")
     cases.add("last_byte_missing", GOOD[:-1], reason="malformed")
     cases.add("empty", b"", reason="malformed")
@@ -137,6 +144,9 @@ def _header(cases: Collection) -> None:
         ("name_with_a_line_break", {"name": "a\nb"}, "malformed"),
         ("name_with_a_terminal_escape", {"name": "a\x1b[2J"}, "malformed"),
         ("name_of_1025_bytes", {"name": "é" * 512 + "e"}, "malformed"),
+        ("latest_time", {"expires": 1 << 40, "time_precision": 1 << 20}, None),
+        ("expires_above_2_to_the_40", {"expires": (1 << 40) + 1, "time_precision": 1 << 20}, "malformed"),
+        ("largest_version", {"version": (1 << 32) - 1}, None),
         ("issued_at_negative", {"issued_at": -1}, "malformed"),
         ("issued_at_is_nil", {"issued_at": None}, "malformed"),
         ("not_before_over_a_day_after_issue", {"not_before": NOW + DAY + 1}, "malformed"),

@@ -5,12 +5,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
+from support.publisher import Publisher
 
 from aggregator import entry
 from aggregator.cli import app, output
@@ -126,6 +128,28 @@ def test_help_loads_no_heavy_library():
     assert done.stderr == "[]\n"
 
 
+def test_without_a_command_the_whole_help_is_shown_with_status_2():
+    result = CliRunner().invoke(hearsay, [])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == CliRunner().invoke(hearsay, ["--help"]).stdout
+    assert len(result.stderr.splitlines()) > 15
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_an_old_locale_stops_no_command(tmp_path, encoding):
+    """Click writes UTF-8 where it takes ASCII for a mistake; tables and other encodings say ? for ε."""
+    (tmp_path / "c.hsc").write_bytes(Publisher(now=int(time.time())).campaign())
+    (tmp_path / "t.hst").write_bytes(Publisher(now=int(time.time())).root())
+    table = ["verify", "c.hsc", "--trust", "t.hst", "--privacy"]
+    for arguments in (["campaign", "--help"], ["show", "c.hsc"], table):
+        done = subprocess.run(
+            [sys.executable, "-m", "aggregator.entry", *arguments], check=False,
+            cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": f"{encoding}:strict"}, capture_output=True,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"?" in done.stdout or (encoding == "ascii" and "ε" in done.stdout.decode())
+
+
 class Terminal(io.StringIO):
     """Standard output that says it is a terminal."""
 
@@ -169,6 +193,12 @@ def test_progress_is_drawn_on_terminals_only(monkeypatch):
     with output.working("counting"):
         pass
     assert "counting" in screen.getvalue()
+
+
+def test_durations_are_said_in_the_largest_unit_that_fits():
+    said = {86_400: "1 day", 172_800: "2 days", 3600: "1 hour", 5400: "90 minutes", 60: "1 minute", 61: "61 seconds"}
+    assert {seconds: output.lasting(seconds) for seconds in said} == said
+    assert output.lasting(1) == "1 second"
 
 
 def test_times_beyond_the_calendar_are_numbers():

@@ -207,6 +207,60 @@ def test_files_that_are_not_there_or_not_gzip(tmp_path):
     refused(run("schema", tmp_path, "--label", "class", "-o", tmp_path / "s.toml"), "unreadable", tmp_path / "s.toml")
 
 
+def test_a_folder_is_named_even_if_it_has_no_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("schema", ".", "--label", "class", "-o", "s.toml")
+    assert result.stderr == "unreadable: '.' is a folder; a CSV file is needed\n"
+    result = run("campaign", ".", "--workspace", "w", "--epsilon", "1", "--mechanism", "direct", "-o", "c.hsc")
+    assert result.stderr == "unreadable: '.' is a folder; a schema file is needed\n"
+    assert run("show", ".").stderr == "unreadable: '.' is a folder; a file is needed\n"
+
+
+@pytest.mark.parametrize("cell", ["nan", "NaN", "inf", "-Infinity", "1e400"])
+def test_a_number_that_is_not_finite_is_refused_by_its_line(tmp_path, cell):
+    rows = [f"{'ep'[i % 2]},{i}.5" for i in range(20)]
+    rows[3] = f"e,{cell}"
+    line = refused(draft(tmp_path, "class,area\n" + "\n".join(rows)), "value_invalid", tmp_path / "s.toml")
+    assert line.startswith("value_invalid: column 'area', line 5: not a finite number; ")
+    assert cell not in line.removeprefix("value_invalid: ").replace("finite", "")
+    ending = ("--missing", cell)
+    assert draft(tmp_path, "class,area\n" + "\n".join(rows), *ending).exit_code == 0
+
+
+def test_a_number_too_large_or_long_for_a_bound_is_refused_too(tmp_path):
+    for cell in ("1e301", "0." + "1" * 60):
+        rows = "".join(f"{'ep'[i % 2]},{i}.5\n" for i in range(20))
+        line = refused(draft(tmp_path, f"class,area\n{rows}e,{cell}\n"), "value_invalid", tmp_path / "s.toml")
+        assert "column 'area', line 22: a number too large or too long" in line
+        assert cell not in line
+
+
+def test_a_few_words_among_numbers_are_refused_by_the_first_line(tmp_path):
+    rows = "".join(f"{'ep'[i % 2]},{'SECRET' if i in (7, 9) else i}\n" for i in range(30))
+    line = refused(draft(tmp_path, f"class,age\n{rows}"), "value_invalid", tmp_path / "s.toml")
+    assert line.startswith("value_invalid: column 'age', line 9: not a number, though most are; ")
+    assert "--missing TOKEN" in line
+    assert "SECRET" not in line
+    assert draft(tmp_path, f"class,age\n{rows}", "--missing", "SECRET").exit_code == 0
+
+
+@pytest.mark.parametrize("cells", [["2", "4", "more"], ["1", "x", "inf"], ["NaN", "Inf", "Ann"], ["0.5", "x", "y"]])
+def test_categories_that_look_a_little_like_numbers_stay_categories(tmp_path, cells):
+    rows = "".join(f"{'ep'[i % 2]},{cells[i % 3]}\n" for i in range(30))
+    assert draft(tmp_path, f"class,persons\n{rows}").exit_code == 0
+    assert 'kind = "categorical"' in (tmp_path / "s.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("labels", "note"),
+    [("eppe", ""), ("ep?e", "note: 1 record has no label\n"), ("ep??", "note: 2 records have no label\n")],
+)
+def test_records_without_a_label_are_counted(tmp_path, labels, note):
+    rows = "".join(f"{label},{'ab'[i % 2]}\n" for i, label in enumerate(labels))
+    result = draft(tmp_path, f"class,odor\n{rows}")
+    assert (result.exit_code, result.stderr) == (0, note)
+
+
 def test_an_existing_output_is_kept_unless_forced(tmp_path):
     (tmp_path / "s.toml").write_text("mine")
     result = draft(tmp_path, PILOT)

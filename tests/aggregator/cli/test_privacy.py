@@ -1,7 +1,15 @@
 """``verify --privacy``: the exact worst ratio from the file alone, beside what the campaign declares."""
 
+import fcntl
 import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
 import time
+from contextlib import suppress
 from fractions import Fraction
 
 import pytest
@@ -12,7 +20,7 @@ from aggregator.cli.app import hearsay
 from aggregator.cli.documents import up
 from protocol import canonical, mechanisms
 from protocol.envelope import read_envelope
-from protocol.epsilon import PrivacyLoss
+from protocol.epsilon import PrivacyLoss, format_micro
 
 
 def verify(tmp_path, raw, *options):
@@ -40,6 +48,7 @@ def test_ratios_are_exact_and_the_total_is_what_one_device_spends(tmp_path, mech
     for question, size in zip(sheet["questions"], sizes, strict=True):
         made = mechanisms.from_micro(mechanism, 1_500_000 // answers, size)
         assert Fraction(question["worst_ratio"]) == made.privacy_loss().ratio
+        assert question["declared_epsilon"] == format_micro(1_500_000 // answers)
         stratum = question["stratum"]
         total[stratum] = max(total.get(stratum, Fraction(1)), made.privacy_loss().ratio)
     product = Fraction(1)
@@ -65,9 +74,44 @@ def test_the_table_shows_declared_and_spent(tmp_path):
     lines = result.stdout.splitlines()
     assert lines[0].startswith("verified: campaign 'mushrooms', version 1")
     made = mechanisms.from_micro("direct", 1_000_000, 8)
-    assert any("cell odor" in line and str(made.privacy_loss().ratio) in line for line in lines)
+    ratio = made.privacy_loss().ratio
+    assert any("cell odor" in line and f"{ratio.numerator} / {ratio.denominator}" in line for line in lines)
     assert lines[-2].startswith("total")
     assert lines[-1] == "the campaign spends no more than it declares"
+
+
+def on_terminal(command, columns):
+    """What a command prints on a terminal of so many columns, as a terminal gets it."""
+    ours, theirs = pty.openpty()
+    size = struct.pack("HHHH", 24, columns, 0, 0)
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
+    environment = {**os.environ, "TERM": "dumb", "PYTHONIOENCODING": "utf-8"}
+    environment.pop("COLUMNS", None)
+    done = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    chunks = []
+    with suppress(OSError):  # the other end is closed: how a terminal says that all is read
+        while chunk := os.read(ours, 4096):
+            chunks.append(chunk)
+    os.close(ours)
+    assert done.wait() == 0
+    return b"".join(chunks).decode()
+
+
+def test_no_number_is_folded_on_a_terminal_of_80_columns(tmp_path):
+    verify(tmp_path, campaign(mechanism="oue", answers=3))
+    arguments = ["verify", tmp_path / "c.hsc", "--trust", tmp_path / "t.hst", "--privacy"]
+    text = on_terminal([sys.executable, "-m", "aggregator.entry", *arguments], 80)
+    lines = text.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    sheet = json.loads(verify(tmp_path, campaign(mechanism="oue", answers=3), "--privacy", "--json").stdout)["privacy"]
+    assert len(sheet["questions"]) == 3
+    for question in sheet["questions"]:
+        (row,) = [line for line in lines if question["question"] in line]
+        assert row.split()[-2:] == [up(question["epsilon"]), "0.333333"]
+        assert set(question["worst_ratio"].split("/")) <= set(text.split())
+    (total,) = [line for line in lines if line.strip().startswith("total")]
+    assert total.split()[-2:] == [up(sheet["total"]["epsilon"]), "1"]
 
 
 def lying(answers=1, factor=2):

@@ -1,6 +1,7 @@
 """The whole round by commands: a campaign, reports of honest devices, estimates, a signed model that scores."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -91,13 +92,46 @@ def test_a_device_computes_the_very_same_scores(round_trip):
 
 def test_ingest_is_idempotent_and_says_what_it_did(round_trip):
     before = run("estimate", "--store", round_trip / "store", "--json")
-    again = run("ingest", round_trip / "c.hsc", round_trip / "a.hsr", round_trip / "absent.hsr",
-                "--store", round_trip / "store", "--json")  # fmt: skip
+    again = run("ingest", round_trip / "c.hsc", round_trip / "a.hsr", "--store", round_trip / "store", "--json")
     summary = last_json(again)
-    assert (summary["files"], summary["files_repeated"], summary["accepted"]) == (2, 1, 0)
-    assert summary["unreadable"] == ["absent.hsr"]
+    assert (summary["files"], summary["files_repeated"], summary["accepted"]) == (1, 1, 0)
+    assert summary["unreadable"] == []
     assert again.stderr == "note: the campaign's signature was not checked; --trust or --workspace does\n"
     assert run("estimate", "--store", round_trip / "store", "--json").stdout == before.stdout
+
+
+def test_files_that_can_not_be_read_are_named_and_the_others_are_added(round_trip, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "empty.hsr").write_bytes(b"")
+    names = ["absent.hsr", "folder", "empty.hsr"]
+    files = [tmp_path / name for name in names]
+    trusted = ["--workspace", round_trip / "work"]
+    store = ["--store", tmp_path / "store"]
+    result = run("ingest", round_trip / "c.hsc", *files, round_trip / "a.hsr", *store, *trusted, status=1)
+    assert result.stderr == "unreadable: 3 of 4 files could not be read\n"
+    facts = dict(re.split(r"  +", line, maxsplit=1) for line in result.stdout.splitlines() if "  " in line)
+    assert (facts["files"], facts["files not read"], facts["reports read"]) == ("4", "3", "500")
+    assert facts["of them from damaged files"] == "0"
+    words = {name: next(line for line in result.stdout.splitlines() if name in line) for name in names}
+    assert "file_not_found  there is no such file" in words["absent.hsr"]
+    assert "is_folder" in words["folder"]
+    assert "empty_file" in words["empty.hsr"]
+    again = run("ingest", round_trip / "c.hsc", files[0], round_trip / "b.hsr", *store, *trusted, "--json", status=1)
+    assert again.stderr == "unreadable: 1 of 2 files could not be read\n"
+    told = last_json(again)
+    assert told["unreadable"] == [{"file": str(files[0]), "reason": "file_not_found"}]
+    assert told["accepted"] == told["unproven"] > 300
+    text = run("estimate", *store).stdout
+    assert f"of them from damaged files  {told['unproven']}\n" in text
+
+
+def test_records_that_a_whole_file_replaces_are_told(round_trip, tmp_path):
+    (tmp_path / "cut.hsr").write_bytes((round_trip / "a.hsr").read_bytes()[:-7])
+    store = ["--store", tmp_path / "store"]
+    run("ingest", round_trip / "c.hsc", round_trip / "a.hsr", tmp_path / "cut.hsr", *store)
+    found = last_json(run("estimate", *store, "--json"))
+    assert (found["reports"], found["unproven"], found["superseded"]) == (500, 0, 500)
+    assert "superseded by whole files   500\n" in run("estimate", *store).stdout
 
 
 def test_estimates_in_three_forms_agree(round_trip):
@@ -205,7 +239,7 @@ def test_versions_rise_and_models_name_their_predecessor(round_trip, tmp_path):
         "--postprocess", "paper")  # fmt: skip
     shown = last_json(run("show", tmp_path / "m.hsm", "--json"))
     assert shown["payload"]["version"] == first.header.version + 1
-    assert shown["payload"]["previous"] == last_json(run("show", round_trip / "m.hsm", "--json"))["payload_sha256"]
+    assert shown["payload"]["previous"] == last_json(run("show", round_trip / "m.hsm", "--json"))["id"]
     assert shown["payload"]["statistics_id"] == first.statistics_id.hex()
     assert shown["payload"]["card"]["postprocess"] == "paper"
 
@@ -220,3 +254,38 @@ def test_a_total_above_twenty_is_made_with_a_warning(round_trip, tmp_path):
     assert (made["epsilon_total"], made["epsilon_per_answer"]) == ("20.000001", "6.666667")
     quiet = run("campaign", round_trip / "s.toml", *options, "--epsilon", "20", "-o", tmp_path / "d.hsc")
     assert quiet.stderr == ""
+    root = round_trip / "work" / "root.hst"
+    for command in (["show"], ["verify", "--trust", root], ["verify", "--privacy", "--trust", root]):
+        for form in ([], ["--json"]):
+            assert run(*command, *form, tmp_path / "c.hsc").stderr == loud.stderr
+            assert run(*command, *form, tmp_path / "d.hsc").stderr == ""
+
+
+def test_a_campaign_has_one_id_under_one_name(round_trip, tmp_path):
+    made = last_json(
+        run("campaign", round_trip / "s.toml", "--workspace", round_trip / "work", "--epsilon", "1", "--mechanism",
+            "direct", "--name", "named", "--period", "90m", "-o", tmp_path / "c.hsc", "--json")
+    )  # fmt: skip
+    assert made["id"] == last_json(run("show", tmp_path / "c.hsc", "--json"))["id"]
+    facts = dict(
+        re.split(r"  +", line, maxsplit=1)
+        for line in run("show", tmp_path / "c.hsc").stdout.splitlines()[1:]
+        if "  " in line
+    )
+    assert (facts["id"], facts["id in words"]) == (made["id"], made["id_in_words"])
+    assert facts["period"] == "90 minutes"
+
+
+def test_one_report_is_not_called_reports(round_trip, tmp_path):
+    campaign = opened((round_trip / "c.hsc").read_bytes())
+    (tmp_path / "a.hsr").write_bytes(batch(campaign, [report(campaign, 1)]) + batch(campaign, []))
+    text = run("show", tmp_path / "a.hsr").stdout
+    assert re.findall(r"[01] reports?$", text, re.MULTILINE) == ["1 report", "0 reports"]
+
+
+def test_a_report_file_is_not_signed_so_nothing_of_it_can_be_verified(round_trip):
+    for name in ("a.hsr", "b.hsr"):
+        result = run("verify", round_trip / name, "--trust", round_trip / "work" / "root.hst", status=1)
+        assert result.stderr.startswith("not_signed: ")
+        assert "report file" in result.stderr
+        assert result.stdout == ""

@@ -72,7 +72,7 @@ def test_counts_are_exact_and_survive_reopening(tmp_path, raw, campaign):
     assert summary == (1, 0, (), 500, 0, {})
     assert summary.accepted == 500
     again = aggregator.open_store(tmp_path / "s")
-    assert again.campaign == campaign
+    assert again.campaign.id == campaign.id
     assert again.campaign_bytes == raw
     assert (again.tally().n, again.tally().counts) == expected_counts(campaign, records)
     found = again.tally_report()
@@ -240,8 +240,19 @@ def test_files_that_can_not_be_read_do_not_keep_their_neighbours_out(tmp_path):
     seen = []
     made_store = create_store(tmp_path / "s", RAW)
     summary = made_store.ingest(paths, now=NOW, progress=lambda done, total: seen.append((done, total)))
-    assert summary == (6, 0, ("folder", "absent", "empty", "pipe", "bad\0name"), 3, 0, {})
+    reasons = ("is_folder", "file_not_found", "empty_file", "unreadable", "unreadable")
+    unreadable = tuple((str(path), reason) for path, reason in zip(paths, reasons, strict=False))
+    assert summary == (6, 0, unreadable, 3, 0, {})
     assert seen == [(i, 6) for i in range(1, 7)]
+
+
+def test_a_file_that_may_not_be_read_is_told_from_one_that_is_not_there(tmp_path, monkeypatch):
+    path = write(tmp_path, "a.hsr", batch(CAMPAIGN, reports(range(3))))
+    made_store = create_store(tmp_path / "s", RAW)
+    monkeypatch.setattr(Path, "read_bytes", lambda _: (_ for _ in ()).throw(PermissionError(errno.EACCES, "no")))
+    assert store._read_file(path) == (str(path), "permission_denied")
+    monkeypatch.undo()
+    assert made_store.ingest([path], now=NOW).unreadable == ()
 
 
 def test_what_is_set_aside_is_kept_with_reason_file_offset_and_bytes(tmp_path):
@@ -529,7 +540,7 @@ def test_estimates_wait_for_the_smallest_batch(tmp_path):
     made_store = create_store(tmp_path / "s", raw)
     made_store.ingest([write(tmp_path, "a", batch(campaign, reports(range(49), campaign)))], now=NOW)
     assert made_store.statistics().reports == 49
-    with pytest.raises(PolicyError, match=r"^batch_too_small: there are 49 .* 50"):
+    with pytest.raises(PolicyError, match=r"^batch_too_small: usable reports so far: 49; .* 50"):
         made_store.estimates()
     made_store.ingest([write(tmp_path, "b", batch(campaign, reports([49], campaign)))], now=NOW)
     frame = made_store.estimates()

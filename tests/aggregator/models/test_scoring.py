@@ -194,6 +194,7 @@ def test_a_signed_model_is_loaded_only_if_it_may_be_believed(tmp_path):
         return refused.value.reason
 
     assert reason(now=NOW + 10 * DAY) == "expired"
+    assert reason(path=5) == reason(trust=None) == reason(trust=bytearray()) == "argument_invalid"
     assert reason(path=tmp_path / "absent") == "file_not_found"
     assert reason(path=tmp_path / "t.hst") == "wrong_role"
     (tmp_path / "other.hsm").write_bytes(publisher.sign("campaign", publisher.campaign_payload()))
@@ -202,3 +203,13 @@ def test_a_signed_model_is_loaded_only_if_it_may_be_believed(tmp_path):
     raw[-1] ^= 1
     (tmp_path / "flipped.hsm").write_bytes(raw)
     assert reason(path=tmp_path / "flipped.hsm") == "bad_signature"
+
+
+@pytest.mark.parametrize("wrong", [5, None, "SECRET", {"odor": "SECRET"}, [{"odor": "SECRET"}]])
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "scores", "accuracy"])
+def test_records_that_are_no_frame_are_refused_by_their_type(method, wrong):
+    with pytest.raises(InputError) as refused:
+        getattr(model_of(SCHEMA), method)(wrong)
+    assert refused.value.reason == "argument_invalid"
+    assert type(wrong).__name__ in refused.value.detail
+    assert "SECRET" not in str(refused.value)

@@ -1,0 +1,43 @@
+"""A fork waits until no thread is inside a state.
+
+A child inherits SQLite's view of which locks are held, and cannot correct it: forked in the middle of
+another thread's transaction, it would find the state busy for ever. So a fork takes the lock of every
+state first. The child then opens a connection of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import RLock
+from _weakref import ref  # the weakref module's own; importing that would cost as much as this package
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+_forking = RLock()
+_locks: dict[int, tuple[Any, Any]] = {}
+_taken: list[Any] = []
+
+
+def quiet_at_fork(owner: object, lock: AbstractContextManager[Any]) -> None:
+    """Hold a reentrant lock during every fork for as long as its owner lives."""
+    key = id(owner)
+    _locks[key] = ref(owner, lambda _: _locks.pop(key, None)), lock
+
+
+def _before() -> None:
+    _forking.acquire()
+    for _, lock in list(_locks.values()):
+        lock.acquire()
+        _taken.append(lock)
+
+
+def _after() -> None:
+    while _taken:
+        _taken.pop().release()
+    _forking.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)

@@ -1,0 +1,139 @@
+"""``auto`` takes the mechanism with the smaller variance, on both sides of the border, and the whole loop runs."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import factorial
+
+import pytest
+from support.failures import reason
+from support.mixtures import mixed_payload
+from support.publisher import NOW, Publisher
+
+from aggregator.intake.store import create_store
+from aggregator.planning.choice import AUTO, mechanism_for
+from aggregator.publishing.campaigns import Terms, build_campaign
+from edge_sdk import Device
+from protocol.features import Categorical, Numeric
+from protocol.mechanisms import from_micro
+from protocol.schema import Label, build_schema
+
+MICRO = 1_000_000
+
+
+def exp_between(epsilon_micro):
+    """Two fractions that e^ε lies between, from the series: independent of the code under test."""
+    epsilon = Fraction(epsilon_micro, MICRO)
+    below = sum((epsilon**k / factorial(k) for k in range(80)), Fraction(0))
+    return below, below + Fraction(1, 10**20)
+
+
+def variance_at_zero(mechanism):
+    """Variance per answer of the estimate of a value that nobody holds: q(1 − q)/(p − q)², exactly."""
+    p, q = mechanism.p, mechanism.q
+    return q * (1 - q) / (p - q) ** 2
+
+
+@pytest.mark.parametrize("epsilon_micro", [1_000, 100_000, 500_000, MICRO, 2_500_000, 4 * MICRO])
+def test_direct_up_to_the_border_and_oue_beyond_it(epsilon_micro):
+    below, above = exp_between(epsilon_micro)
+    for size in range(2, 200):
+        assert not 3 * below + 2 <= size < 3 * above + 2, "no integer is closer to the border than the series"
+        expected = "direct" if size < 3 * below + 2 else "oue"
+        chosen = mechanism_for(AUTO, epsilon_micro, size)
+        assert chosen == from_micro(expected, epsilon_micro, size)
+
+
+@pytest.mark.parametrize(
+    ("epsilon_micro", "size", "expected"),
+    [
+        (MICRO, 10, "direct"),  # 3e + 2 = 10.15…
+        (MICRO, 11, "oue"),
+        (693_147, 8, "oue"),  # ln 2 = 0.69314718…: 3e^ε + 2 is a little below 8
+        (693_148, 8, "direct"),
+        (1_098_612, 11, "oue"),  # ln 3 = 1.09861228…
+        (1_098_613, 11, "direct"),
+        (1_000, 5, "direct"),
+        (1_000, 6, "oue"),
+        (16 * MICRO, 65536, "direct"),
+    ],
+)
+def test_the_border_itself(epsilon_micro, size, expected):
+    assert mechanism_for(AUTO, epsilon_micro, size).name == expected
+
+
+@pytest.mark.parametrize("epsilon_micro", [100_000, MICRO, 3 * MICRO])
+def test_the_other_mechanism_would_not_have_had_a_smaller_variance(epsilon_micro):
+    """With the real integers; rounding them moves the variances by less than one part in 10⁵."""
+    for size in range(2, 100):
+        chosen = mechanism_for(AUTO, epsilon_micro, size)
+        other = from_micro({"direct": "oue", "oue": "direct"}[chosen.name], epsilon_micro, size)
+        assert variance_at_zero(chosen) <= variance_at_zero(other) * Fraction(100_001, 100_000)
+
+
+def test_a_named_mechanism_is_taken_as_named():
+    for name in ("direct", "oue", "sue", "the", "she"):
+        assert mechanism_for(name, MICRO, 40).name == name
+    assert mechanism_for("the", MICRO, 6, theta="0.5").to_dict()["theta_micro"] == 500_000
+
+
+def test_what_can_not_be_chosen_is_refused():
+    assert reason(mechanism_for, "automatic", MICRO, 6) == "mechanism_unknown"
+    assert reason(mechanism_for, AUTO, 0, 6) == "epsilon_invalid"
+    assert reason(mechanism_for, AUTO, MICRO, 1) == "size_invalid"
+    assert reason(lambda: mechanism_for(AUTO, MICRO, 6, theta="0.5")) == "option_unknown"
+
+
+# --- a campaign ---
+
+SCHEMA = build_schema(
+    Label("label", ["e", "p"]),
+    [Categorical("odor", [f"smell {n}" for n in range(12)]), Numeric("width", "0", "10", [0])],
+)
+PUBLISHER = Publisher(schema=SCHEMA)
+
+
+def auto_campaign(**terms):
+    return build_campaign(SCHEMA, Terms(name="auto", epsilon_micro=MICRO, mechanism=AUTO, **terms), 1, NOW)
+
+
+def test_a_campaign_mixes_the_mechanisms_its_questions_call_for():
+    """At ε = 1 the border is 10: the class has 2 values, odor and class 26, width and class 4."""
+    same = mixed_payload(("direct", "oue", "direct"), publisher=PUBLISHER)
+    with Device.open(None, trust=PUBLISHER.root(), clock=lambda: NOW) as device:
+        campaign = device.enrol(PUBLISHER.sign("campaign", auto_campaign()))
+        other = device.enrol(PUBLISHER.sign("campaign", same))
+    assert [question.mechanism.name for question in campaign.questions] == ["direct", "oue", "direct"]
+    assert [question.mechanism for question in campaign.questions] == [q.mechanism for q in other.questions]
+    assert campaign.layout == (2, 4)
+
+
+def test_more_answers_move_the_border():
+    """Of ε = 1 each of three answers has a third, where the border is 6.2; alone it would be 10."""
+    schema = build_schema(Label("label", ["e", "p"]), [Categorical("a", ["0", "1", "2"]), Numeric("w", "0", "1", [0])])
+    for answers, expected in ((1, "direct"), (3, "oue")):
+        terms = Terms(name="auto", epsilon_micro=MICRO, mechanism=AUTO, answers=answers)
+        with Device.open(None, trust=PUBLISHER.root(), clock=lambda: NOW) as device:
+            campaign = device.enrol(PUBLISHER.sign("campaign", build_campaign(schema, terms, 1, NOW)))
+        assert [question.size for question in campaign.questions] == [2, 8, 4]
+        assert campaign.questions[1].mechanism.name == expected
+
+
+@pytest.mark.parametrize("answers", [1, 3])
+def test_devices_accept_it_and_their_reports_are_ingested(tmp_path, answers):
+    raw = PUBLISHER.sign("campaign", auto_campaign(answers=answers))
+    batches = []
+    for number in range(60):
+        with Device.open(None, trust=PUBLISHER.root(), clock=lambda: NOW) as device:
+            campaign = device.enrol(raw)
+            device.report(campaign.id, {"odor": f"smell {number % 12}", "width": number % 10}, label="ep"[number % 2])
+            batches.append(tmp_path / f"{number}.hsr")
+            assert device.drain(batches[-1]) == answers
+    store = create_store(tmp_path / "store", raw)
+    assert store.ingest(batches, now=NOW).rejected == {}
+    report = store.tally_report()
+    assert report.reports == 60 * answers
+    assert report.rejected == {}
+    if answers == 3:
+        assert report.tally.n == (60, 60, 60)
+        assert sum(report.tally.counts[0]) == 60  # one integer per answer

@@ -1,0 +1,136 @@
+"""Reading a batch file costs a bounded amount of work per byte, whatever its author made of it.
+
+The work is counted, not timed: bytes hashed, bytes searched, bytes copied and comparisons made.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import pytest
+
+from protocol import batch
+from protocol.batch import END, MARK, MAX_WASTED, Batch, Damage, Header, read_batches, trailer, write_batch
+
+CAMPAIGN = sha256(b"campaign").digest()
+SIZE = 200_000
+PER_BYTE = 12
+"""Steps per byte of the file; reading as written before took thousands for most of these files."""
+
+
+class Watched(bytes):
+    """Bytes that count what is done with them."""
+
+    steps = 0
+
+    def startswith(self, prefix, start=0):
+        Watched.steps += 1
+        return super().startswith(prefix, start)
+
+    def find(self, what, start=0, stop=None):
+        stop = len(self) if stop is None else min(stop, len(self))
+        place = super().find(what, start, stop)
+        Watched.steps += 1 + max(0, (stop if place < 0 else place) - start)
+        return place
+
+    def __getitem__(self, key):
+        found = super().__getitem__(key)
+        Watched.steps += len(found) if isinstance(key, slice) else 1
+        return found
+
+
+def rows(length):
+    """A header of rows of bits of this length, and how its records begin; some lengths have no records."""
+    return Header(CAMPAIGN, 2, length).to_bytes(), (*batch._prefixes(2, length), b"")[0]
+
+
+def headers_in_records():
+    """Every record ends in a whole header, whose records are those that follow."""
+    header, prefix = rows(62)
+    return header + (prefix + header.rjust(62 - len(prefix), b"\0")) * (SIZE // 62)
+
+
+def batches_that_end_alike():
+    """Headers of many lengths, all with one record that ends at the same trailer, which is not theirs."""
+    step, count = 50, 1200
+    cells = []
+    for place in range(count):
+        rest = step * (count - place)
+        header, _ = rows(rest - 46)
+        header, prefix = rows(rest - len(header))
+        cells.append((header + prefix).ljust(step, b"\0"))
+    return (b"".join(cells) + trailer(1, bytes(32))) * (SIZE // (step * count) + 1)
+
+
+def records_everywhere():
+    """A record could begin at every fourth byte, but for a header near its end."""
+    header, prefix = rows(20_000)
+    return (header + prefix * 4_500) * (SIZE // 18_000)
+
+
+def runs_with_wrong_digests():
+    """Whole batches one after another, none with the right digest."""
+    header, prefix = rows(40)
+    return (header + (prefix + bytes(40 - len(prefix))) * 9 + trailer(9, bytes(32))) * (SIZE // 450)
+
+
+HOSTILE = {
+    "headers in records": headers_in_records(),
+    "batches that end alike": batches_that_end_alike(),
+    "records everywhere": records_everywhere(),
+    "runs with wrong digests": runs_with_wrong_digests(),
+    "records that are followed by nothing": rows(65_000)[0] + (rows(65_000)[1] + b"\0") * (SIZE // 5),
+    "marks": MARK * (SIZE // 6),
+    "trailers": rows(62)[0] + END * (SIZE // 5),
+    "headers": rows(62)[0] * (SIZE // 44),
+    "headers of every length": b"".join(rows(20 + number)[0] for number in range(SIZE // 46)),
+    "headers and trailers": (rows(62)[0] + END) * (SIZE // 49),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_work_is_proportional_to_the_file(kind, monkeypatch):
+    data = Watched(HOSTILE[kind])
+    hashed = []
+    monkeypatch.setattr(batch, "sha256", lambda part: hashed.append(len(part)) or sha256(part))
+    Watched.steps = 0
+    items = list(read_batches(data))
+    assert sum(hashed) <= (1 + MAX_WASTED) * len(data)
+    assert Watched.steps <= PER_BYTE * len(data)
+    assert sum(item.length for item in items if isinstance(item, Damage)) <= len(data)
+
+
+def test_the_count_sees_a_reader_that_looks_twice_at_everything():
+    """What is counted grows with what is done: the test above can fail."""
+    data = Watched(HOSTILE["headers in records"])
+    Watched.steps = 0
+    for position in range(0, len(data), 620):
+        data.find(b"not there", position)
+    assert Watched.steps > PER_BYTE * len(data)
+
+
+def test_records_with_headers_in_them_are_records_of_a_whole_batch():
+    header, prefix = rows(62)
+    records = [prefix + bytes([number]) + header.rjust(61 - len(prefix), b"\0") for number in range(50)]
+    whole = write_batch(Header(CAMPAIGN, 2, 62), records)
+    (found,) = read_batches(whole)
+    assert found == Batch(Header(CAMPAIGN, 2, 62), ((44, 50),), proven=True, truncated=False)
+
+
+def test_hostile_bytes_do_not_keep_later_batches_from_being_proven():
+    records = [b"\xd8\x01" + bytes([number]) * 16 for number in range(3)]
+    honest = write_batch(Header(CAMPAIGN, 1, 18), records)
+    found = [
+        item
+        for item in read_batches(HOSTILE["batches that end alike"] * 2 + honest * 3)
+        if isinstance(item, Batch) and item.header.record_length == 18
+    ]
+    assert [item.proven for item in found] == [True] * 3
+    assert [count for item in found for _, count in item.spans] == [3] * 3
+
+
+def test_a_digest_that_is_not_looked_at_leaves_records_unproven_and_loses_none(monkeypatch):
+    records = [b"\xd8\x01" + bytes([number]) * 16 for number in range(3)]
+    monkeypatch.setattr(batch, "MAX_WASTED", 0)
+    (found,) = read_batches(write_batch(Header(CAMPAIGN, 1, 18), records))
+    assert found == Batch(Header(CAMPAIGN, 1, 18), ((44, 3),), proven=False, truncated=False)

@@ -1,0 +1,174 @@
+"""Several answers per period: exact joint privacy, by enumeration over records, answers and assignments.
+
+A device answers one question of each stratum; the answers of a period are about one record. For every
+combination of questions that ids can be assigned, the joint probability of all answers is computed for
+every record, and compared between all of them.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+from math import prod
+
+import pytest
+from support.mixtures import mixed_payload, tiny_schema
+from support.publisher import NOW, Publisher
+
+from edge_sdk.answering import answer
+from protocol.campaign import parse_campaign
+from protocol.epsilon import composed, exp_below
+from protocol.mechanisms import from_epsilon
+from protocol.report import decode_answer, decode_report
+from protocol.stream import SEED_BYTES
+
+TINY = Publisher(schema=tiny_schema())
+RECORDS = [((odor, cap), label) for odor, cap, label in product(range(2), range(2), range(2))]
+CASES = [
+    *((name, answers) for name in ("direct", "oue", "sue", "the") for answers in (1, 2, 3)),
+    (("direct", "oue", "direct"), 2),
+    (("direct", "oue", "sue"), 3),
+]
+
+
+def campaign_of(names, answers):
+    if isinstance(names, str):
+        payload = TINY.campaign_payload(mechanism=names, answers=answers, epsilon_micro=1_000_001)
+    else:
+        payload = mixed_payload(names, answers=answers, publisher=TINY)
+    return parse_campaign(payload)
+
+
+def assignments(campaign):
+    """Every choice of one question per stratum."""
+    strata = [
+        [question for question in campaign.questions if question.stratum == stratum]
+        for stratum in range(campaign.answers)
+    ]
+    return list(product(*strata))
+
+
+def joint_tables(asked):
+    """Per record the exact probability of all answers together: strata have seeds of their own."""
+    for codes, label in RECORDS:
+        tables = [question.mechanism.distribution(question.input_of(codes, label, 2)).items() for question in asked]
+        yield {
+            tuple(given for given, _ in row): prod((chance for _, chance in row), start=Fraction(1))
+            for row in product(*tables)
+        }
+
+
+def worst_ratio(asked):
+    """The largest ratio of the probabilities of the same answers over all pairs of records."""
+    tables = list(joint_tables(asked))
+    assert all(sum(table.values()) == 1 for table in tables)
+    return max(
+        max(table[answers] for table in tables) / min(table[answers] for table in tables) for answers in tables[0]
+    )
+
+
+@pytest.mark.parametrize(("names", "answers"), CASES)
+def test_all_answers_of_a_period_tell_records_apart_by_epsilon_at_most(names, answers):
+    campaign = campaign_of(names, answers)
+    ratios = [worst_ratio(asked) for asked in assignments(campaign)]
+    assert len(ratios) == {1: 3, 2: 2, 3: 1}[answers]
+    loss = campaign.privacy_loss()
+    assert max(ratios) == loss.ratio  # no bound is loose: the sum over strata is reached
+    assert loss.ratio <= exp_below(campaign.epsilon_micro)
+    assert not loss.exceeds(campaign.epsilon_micro)
+
+
+@pytest.mark.parametrize("answers", [2, 3])
+def test_each_answer_at_the_whole_epsilon_would_be_seen(answers):
+    """The test can fail: strata that do not share ε tell records apart by more than the total."""
+    campaign = campaign_of("direct", answers)
+    spendthrift = [
+        tuple(question._replace(mechanism=from_epsilon("direct", "1.000001", question.size)) for question in asked)
+        for asked in assignments(campaign)
+    ]
+    assert max(map(worst_ratio, spendthrift)) > exp_below(campaign.epsilon_micro)
+
+
+def test_a_question_asked_in_two_strata_would_be_counted_twice():
+    """Composition is over answers: the same question twice costs its loss twice, exactly."""
+    asked = campaign_of("direct", 2).questions[0]
+    again = asked._replace(stratum=1)
+    assert worst_ratio((asked, again)) == composed([asked.mechanism.privacy_loss()] * 2).ratio
+
+
+@pytest.mark.parametrize(("names", "answers"), [(("she",) * 3, 2), (("she",) * 3, 3), (("direct", "she", "she"), 2)])
+def test_strata_with_histograms_are_compared_by_exponents(names, answers):
+    """Of a ``she`` answer ln of the ratio is an integer times s/t; rational ratios are kept apart."""
+    campaign = campaign_of(names, answers)
+    loss = campaign.privacy_loss()
+    worst = (Fraction(1), Fraction(0))
+    for asked in assignments(campaign):
+        ratio, exponent = _histogram_loss(asked)
+        assert exponent <= loss.exponent
+        assert ratio <= max(loss.ratio, exp_below(1_000_000))
+        worst = max(worst, (ratio, exponent), key=lambda pair: (pair[1], pair[0]))
+    assert worst[1] == loss.exponent
+    assert not loss.exceeds(campaign.epsilon_micro)
+
+
+def _histogram_loss(asked):
+    """Worst rational ratio and worst exponent over pairs of records, each over answers that show it."""
+    rational = [question for question in asked if question.mechanism.name != "she"]
+    ratio = worst_ratio(rational) if rational else Fraction(1)
+    exponents = []
+    for one, other in product(RECORDS, repeat=2):
+        total = Fraction(0)
+        for question in asked:
+            mechanism = question.mechanism
+            if mechanism.name == "she":
+                here, there = (question.input_of(*record, 2) for record in (one, other))
+                steps = max(
+                    mechanism.exponent(there, given) - mechanism.exponent(here, given)
+                    for given in product((-3, 0, 512, 1024, 4000), repeat=mechanism.size)
+                )
+                total += steps * Fraction(mechanism.s, mechanism.t)
+        exponents.append(total)
+    return ratio, max(exponents)
+
+
+def test_every_stratum_has_noise_of_its_own():
+    """The joint tables multiply because answer i is made from seed i alone."""
+    campaign = campaign_of("oue", 3)
+    secret = bytes(32)
+    seeds = [bytes([number]) * SEED_BYTES for number in (1, 2, 3)]
+    period = campaign.period_at(NOW)
+
+    def answers_with(*chosen):
+        found = []
+        for record in answer(campaign, (1, 0), 1, secret, period, chosen):
+            _, _, number, field = decode_report(campaign.layout, record)
+            found.append(decode_answer(campaign.questions[number].mechanism, field, campaign.layout))
+        return found
+
+    base = answers_with(*seeds)
+    assert base == [
+        question.mechanism.perturb(question.input_of((1, 0), 1, 2), seed)
+        for question, seed in zip(campaign.questions, seeds, strict=True)
+    ]
+    for place in range(3):
+        changed = [bytes([9 + place]) * SEED_BYTES if i == place else seed for i, seed in enumerate(seeds)]
+        others = [i for i in range(3) if i != place]
+        assert [answers_with(*changed)[i] for i in others] == [base[i] for i in others]
+
+
+def test_a_device_draws_one_seed_for_each_answer_and_uses_none_twice():
+    drawn = []
+
+    def entropy(count):
+        drawn.append(bytes([len(drawn)]) * count)
+        return drawn[-1]
+
+    from edge_sdk import Device
+
+    with Device.open(None, trust=TINY.root(), clock=lambda: NOW, entropy=entropy) as device:
+        campaign = device.enrol(TINY.campaign(mechanism="oue", answers=3))
+        before = len(drawn)
+        device.report(campaign.id, {"odor": "a", "cap": "y"}, label="p")
+    seeds = drawn[before:]
+    assert [len(seed) for seed in seeds] == [SEED_BYTES] * 3
+    assert len(set(drawn)) == len(drawn)

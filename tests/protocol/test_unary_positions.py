@@ -1,0 +1,116 @@
+"""Unary encodings on the wire: the distribution of every bit, the last one included, at ε = 1.
+
+A well-known library once sent its last bit in the clear. Here the bits are counted where they leave the
+device, in the bytes of the answer field, at sizes below, at and above the borders of bytes and words.
+A right implementation fails any case with probability at most ALPHA over fresh seeds; seeds are fixed.
+Each bit's count has its exact binomial window, and so has every bit together with the eighth after it,
+because a stream that repeats a byte or a word leaves the bits' own distributions as they are.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from support.binomial import seeds, window
+
+from protocol.mechanisms import from_epsilon
+from protocol.report import encode_answer, layout_for
+
+ALPHA = Fraction(1, 10**9)
+N = 4000
+"""Sees a bit that is off by 0.06 or more: one in the clear is off by a quarter at the least."""
+NAMES = ("oue", "sue", "the")
+SIZES = (2, 13, 32, 64)
+CASES = [(name, size, value) for name in NAMES for size in SIZES for value in sorted({0, size // 2, size - 1})]
+APART = 8
+
+
+def ones(fields, size):
+    """Per bit how many fields have it set, and per bit how many have it and the one APART before it set."""
+    single, joint = [0] * size, [0] * size
+    for field in fields:
+        row = int.from_bytes(field, "big") >> (8 * len(field) - size)
+        for counts, bits in ((single, row), (joint, row & (row >> APART))):
+            for j, digit in enumerate(f"{bits:0{size}b}"):
+                counts[j] += digit == "1"
+    return single, joint
+
+
+def faults(sampler, name, size, value):
+    """Bits whose counts fall outside their windows when ``sampler(mechanism, value, seed)`` answers."""
+    mechanism = from_epsilon(name, 1, size)
+    layout = layout_for([mechanism])
+    fields = [
+        encode_answer(mechanism, sampler(mechanism, value, seed), layout)
+        for seed in seeds(f"positions/{name}/{size}/{value}", N)
+    ]
+    padding = (1 << -size % 8) - 1
+    assert not any(field[-1] & padding for field in fields)
+    single, joint = ones(fields, size)
+    chances = [mechanism.p if j == value else mechanism.q for j in range(size)]
+    share = ALPHA / (2 * size)
+    found = [("bit", j) for j in range(size) if not _within(single[j], chances[j], share)]
+    return found + [
+        ("bits", j - APART, j)
+        for j in range(APART, size)
+        if not _within(joint[j], chances[j] * chances[j - APART], share)
+    ]
+
+
+def _within(count, chance, alpha):
+    low, high = window(N, chance, alpha)
+    return low <= count <= high
+
+
+def right(mechanism, value, seed):
+    return mechanism.perturb(value, seed)
+
+
+@pytest.mark.parametrize(("name", "size", "value"), CASES)
+def test_every_bit_has_its_probability_on_the_wire(name, size, value):
+    found = faults(right, name, size, value)
+    assert found == [], f"false alarm ≤ {float(ALPHA):.0e}"
+
+
+def last_bit_in_the_clear(mechanism, value, seed):
+    return (*mechanism.perturb(value, seed)[:-1], int(value == mechanism.size - 1))
+
+
+def only_the_first_31_bits_flipped(mechanism, value, seed):
+    clear = [int(j == value) for j in range(mechanism.size)]
+    return (*mechanism.perturb(value, seed)[:31], *clear[31:])
+
+
+def last_bit_never_set(mechanism, value, seed):
+    return (*mechanism.perturb(value, seed)[:-1], 0)
+
+
+def true_bit_one_place_on(mechanism, value, seed):
+    return mechanism.perturb((value + 1) % mechanism.size, seed)
+
+
+def noise_repeats_after_eight_bits(mechanism, value, seed):
+    """The seed makes eight coins; they are used again and again."""
+    other = mechanism.perturb((value + 1) % 8, seed)[:8]
+    true = mechanism.perturb(value, seed)[value]
+    return tuple(true if j == value else other[j % 8] for j in range(mechanism.size))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("broken", "size", "value", "seen"),
+    [
+        (last_bit_in_the_clear, 2, 0, ("bit", 1)),
+        (last_bit_in_the_clear, 13, 6, ("bit", 12)),
+        (last_bit_in_the_clear, 32, 31, ("bit", 31)),
+        (last_bit_in_the_clear, 64, 63, ("bit", 63)),
+        (only_the_first_31_bits_flipped, 32, 0, ("bit", 31)),
+        (only_the_first_31_bits_flipped, 64, 32, ("bit", 32)),
+        (last_bit_never_set, 32, 31, ("bit", 31)),
+        (true_bit_one_place_on, 32, 31, ("bit", 0)),
+        (noise_repeats_after_eight_bits, 64, 60, ("bits", 20, 28)),
+    ],
+)
+def test_the_comparison_names_the_bits_that_are_wrong(name, broken, size, value, seen):
+    assert seen in faults(broken, name, size, value)

@@ -1,0 +1,77 @@
+"""The golden vectors are not merely what this code says: a second implementation, from the text, agrees.
+
+``tests/vectors/from_text.py`` shares nothing with the project. Here it repeats every golden case of the
+frequency mechanisms, 10,000 cases per accumulated digest among them.
+"""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from vectors import from_text, kinds_values, runner
+
+MECHANISMS = ("direct", "oue", "sue", "the", "she")
+REPEATED = ("accumulated", "parameters", "parameters_with", "perturb", "perturb_each", "perturb_with")
+CASES = {
+    name: case
+    for name, case in runner.load_all()
+    if case["kind"] in REPEATED and case["mechanism"] in MECHANISMS and "expect" in case
+}
+
+
+def repeated(case):
+    """What the second implementation makes of a case."""
+    mechanism, epsilon, size = case["mechanism"], case["epsilon"], case["size"]
+    theta = case.get("options", {}).get("theta", "0.25")
+    if case["kind"] == "accumulated":
+        return from_text.accumulated(mechanism, epsilon, size, case["cases"], theta)
+    integers = from_text.parameters(mechanism, epsilon, size, theta)
+    if case["kind"].startswith("parameters"):
+        return integers | ({"theta_micro": round(float(theta) * 1_000_000)} if mechanism == "the" else {})
+    seeds = case["seeds"] if case["kind"] == "perturb_each" else [case["seed"]]
+    answers = [from_text.perturbed(mechanism, integers, size, case["value"], bytes.fromhex(seed)) for seed in seeds]
+    return answers if case["kind"] == "perturb_each" else answers[0]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_second_implementation_agrees(name):
+    assert repeated(CASES[name]) == CASES[name]["expect"]
+
+
+def test_every_mechanism_has_digests_of_several_sizes_and_epsilons():
+    digests = [case for case in CASES.values() if case["kind"] == "accumulated"]
+    assert all(case["cases"] == 10_000 for case in digests)
+    for mechanism in MECHANISMS:
+        own = [case for case in digests if case["mechanism"] == mechanism]
+        assert len({case["size"] for case in own}) >= 3
+        assert len({case["epsilon"] for case in own}) >= 3
+    assert len({case["expect"] for case in digests}) == len(digests)
+
+
+def test_the_second_implementation_imports_the_standard_library_alone():
+    tree = ast.parse((runner.FOLDER / "from_text.py").read_text(encoding="utf-8"))
+    imported = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            imported.add(node.module)
+    assert imported == {"__future__", "decimal", "fractions", "hashlib", "math"}
+
+
+@pytest.mark.parametrize("name", ["direct_1.0_8", "oue_4_32", "sue_1.0_13", "the_1.0_64", "she_1.0_3"])
+def test_one_wrong_answer_in_ten_thousand_changes_the_digest(name, monkeypatch):
+    """The last case alone is changed, by one step or one bit."""
+    case = CASES[f"accumulated/{name}"]
+    plain, calls = kinds_values.encode_answer, []
+
+    def spoilt(mechanism, answer, layout):
+        calls.append(answer)
+        field = plain(mechanism, answer, layout)
+        return field[:-1] + bytes([field[-1] ^ 1]) if len(calls) == case["cases"] else field
+
+    monkeypatch.setattr(kinds_values, "encode_answer", spoilt)
+    with pytest.raises(AssertionError, match="got"):
+        runner.run(case)

@@ -1,0 +1,146 @@
+"""The frequency mechanisms once more, written from docs/formats.md and docs/math.md alone.
+
+It imports nothing of this project and is written for reading, not for speed: one loop per sentence of
+the text. The accumulated vectors were computed with it, and a test holds the project's code against it.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from hashlib import sha256
+from math import ceil, floor
+
+TWO_32 = 2**32
+M = 1024
+ACCUMULATED_SEED = b"\x41" * 32
+ACCUMULATED_TAG = b"hearsay/1/accumulated"
+
+
+class ByteReader:
+    """Block i = SHA-256(len(tag) ‖ tag ‖ seed ‖ i as u32); bytes are read in order (formats 1)."""
+
+    def __init__(self, seed: bytes, tag: bytes) -> None:
+        self.start = bytes([len(tag)]) + tag + seed
+        self.waiting = b""
+        self.block = 0
+
+    def take(self, count: int) -> bytes:
+        """The next bytes; what is left of a block is kept."""
+        while len(self.waiting) < count:
+            self.waiting += sha256(self.start + self.block.to_bytes(4, "big")).digest()
+            self.block += 1
+        taken, self.waiting = self.waiting[:count], self.waiting[count:]
+        return taken
+
+    def below(self, b: int) -> int:
+        """Words of four bytes, or of eight for b above 2^32, until one is below the largest multiple of b."""
+        width = 4 if b <= TWO_32 else 8
+        span = 256**width
+        while True:
+            word = int.from_bytes(self.take(width), "big")
+            if word < span - span % b:
+                return word % b
+
+    def coin(self, t: int) -> bool:
+        """One word below t."""
+        return int.from_bytes(self.take(4), "big") < t
+
+
+def exp(exponent: Fraction) -> Fraction:
+    """e to a fraction, to 90 digits: far beyond what any rounded integer below depends on."""
+    with localcontext(prec=90):
+        return Fraction((Decimal(exponent.numerator) / Decimal(exponent.denominator)).exp())
+
+
+def parameters(mechanism: str, epsilon: str, size: int, theta: str = "0.25") -> dict[str, int]:
+    """The table of math 1."""
+    e, cut = Fraction(epsilon), Fraction(theta)
+    if mechanism == "direct":
+        return {"keep": floor(TWO_32 * exp(e) / (exp(e) + size - 1))}
+    if mechanism == "oue":
+        return {"p": 2**31, "q": ceil(TWO_32 / (1 + exp(e)))}
+    if mechanism == "sue":
+        p = floor(TWO_32 * exp(e / 2) / (1 + exp(e / 2)))
+        return {"p": p, "q": TWO_32 - p}
+    if mechanism == "the":
+        p = floor(TWO_32 * (1 - exp(-(e / 2) * (1 - cut)) / 2))
+        return {"p": p, "q": ceil(TWO_32 * exp(-e * cut / 2) / 2)}
+    if mechanism == "she":
+        rate = e / (2 * M)
+        return {"s": rate.numerator, "t": rate.denominator}
+    raise ValueError(mechanism)
+
+
+def perturbed(mechanism: str, integers: dict[str, int], size: int, value: int, seed: bytes) -> int | list[int]:
+    """The column "reads the stream" of math 1: an integer, or a list of bits or integers."""
+    if mechanism == "direct":
+        reader = ByteReader(seed, b"hearsay/1/direct")
+        if reader.coin(integers["keep"]):
+            return value
+        other = reader.below(size - 1)
+        return other + 1 if other >= value else other
+    if mechanism == "she":
+        reader = ByteReader(seed, b"hearsay/1/histogram")
+        answer = []
+        for j in range(size):
+            noisy = (M if j == value else 0) + laplace(reader, integers["s"], integers["t"])
+            answer.append(max(-(2**31), min(noisy, 2**31 - 1)))
+        return answer
+    reader = ByteReader(seed, b"hearsay/1/unary")
+    answer = []
+    for j in range(size):
+        answer.append(1 if reader.coin(integers["p"] if j == value else integers["q"]) else 0)
+    return answer
+
+
+def odd_run(reader: ByteReader, a: int, b: int) -> bool:
+    """B(a, b)."""
+    k = 1
+    while reader.below(b * k) < a:
+        k += 1
+    return k % 2 == 1
+
+
+def laplace(reader: ByteReader, s: int, t: int) -> int:
+    """Noise, steps (1) to (6)."""
+    while True:
+        u = reader.below(t)
+        if odd_run(reader, u, t):
+            v = 0
+            while odd_run(reader, 1, 1):
+                v += 1
+            y = (u + t * v) // s
+            g = reader.below(2)
+            if not (g == 1 and y == 0):
+                return -y if g == 1 else y
+
+
+def answer_field(mechanism: str, answer: int | list[int]) -> bytes:
+    """The answer in the layout of its own mechanism (formats 3)."""
+    if isinstance(answer, int):
+        return bytes([answer // 256, answer % 256])
+    if mechanism == "she":
+        return b"".join((part % TWO_32).to_bytes(4, "big") for part in answer)
+    field = []
+    for start in range(0, len(answer), 8):
+        byte = 0
+        for place, bit in enumerate(answer[start : start + 8]):
+            byte += bit * 2 ** (7 - place)
+        field.append(byte)
+    return bytes(field)
+
+
+def accumulated(mechanism: str, epsilon: str, size: int, cases: int, theta: str = "0.25") -> str:
+    """First 16 bytes of the SHA-256 over the answer fields of many cases.
+
+    Value and seed of each case come from one stream: value = below(size), seed = the next 32 bytes.
+    """
+    inputs = ByteReader(ACCUMULATED_SEED, ACCUMULATED_TAG)
+    integers = parameters(mechanism, epsilon, size, theta)
+    total = sha256()
+    for _ in range(cases):
+        value = inputs.below(size)
+        seed = inputs.take(32)
+        total.update(answer_field(mechanism, perturbed(mechanism, integers, size, value, seed)))
+    return total.hexdigest()[:32]
