@@ -247,7 +247,8 @@ def _parse_subject(entry: dict[str, Any], schema: Schema, family: str) -> Subjec
     size = classes
     if kind in (CELL, PRESENT, MOMENT):
         feature = read_integer(entry, "feature", 0, len(schema.observed) - 1, _REASON)
-        if (feature in schema.numeric) == (kind == CELL and family == GAUSSIAN):
+        number = feature in schema.numeric
+        if (kind != CELL and not number) or (kind == CELL and family == GAUSSIAN and number):
             raise DocumentError(_REASON, "a question is about a feature of another kind")
     if kind in (MOMENT, MOMENTS):
         power = read_integer(entry, "power", 1, 2, _REASON)

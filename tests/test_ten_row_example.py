@@ -50,8 +50,8 @@ def exact_statistics(campaign):
     for question in campaign.questions:
         counts = [0] * question.size
         for *values, payment in PEOPLE:
-            codes = campaign.schema.codes(dict(zip(names, values, strict=True)))
-            counts[question.input_of(codes, campaign.schema.label.code(payment), 2)] += 1
+            seen = campaign.schema.observe(dict(zip(names, values, strict=True)))
+            counts[question.input_of(seen, campaign.schema.label.code(payment), 2)] += 1
         nothing = np.zeros(question.size)
         found.append(QuestionEstimate(question, 10, tuple(counts), np.array(counts, float), nothing, nothing))
     return Statistics(campaign, Tally.zero(campaign), {}, 0, tuple(found))

@@ -255,13 +255,13 @@ def test_a_refusal_names_the_feature_and_never_the_value(value):
 def test_a_record_is_a_mapping(record):
     schema = build_schema(Label("y", ["e", "p"]), [LISTED])
     with pytest.raises(InputError, match="record_invalid"):
-        schema.codes(record)
+        schema.observe(record).codes
 
 
 def test_a_record_may_lack_features_and_hold_others():
     schema = build_schema(Label("y", ["e", "p"]), [LISTED, Numeric("w", "0", "10", [0])])
-    assert schema.codes({}) == (2, 1)
-    assert schema.codes({"x": "b", "w": 1, "z": 5, 7: 7}) == (1, 0)
+    assert schema.observe({}).codes == (2, 1)
+    assert schema.observe({"x": "b", "w": 1, "z": 5, 7: 7}).codes == (1, 0)
 
 
 @pytest.mark.parametrize(

@@ -41,5 +41,5 @@ def mixed_payload(names: Sequence[str], *, answers: int = 1, publisher: Publishe
         contact="someone@example.org",
         time_precision=DAY,
         min_batch_size=1,
-        fit={"family": "discrete", "postprocess": "simplex"},
+        fit=campaign.Fit("discrete", "simplex"),
     )

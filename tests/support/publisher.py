@@ -81,7 +81,7 @@ class Publisher:
             contact="someone@example.org",
             time_precision=time_precision,
             min_batch_size=min_batch_size,
-            fit={"family": "discrete", "postprocess": "simplex"},
+            fit=campaign.Fit("discrete", "simplex"),
         )
 
     def campaign(self, changes: dict[str, Any] | None = None, **options: Any) -> bytes:

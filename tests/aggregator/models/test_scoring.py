@@ -144,7 +144,7 @@ def test_labels_match_as_text():
 def test_report_codes_are_those_of_the_schema(rows):
     names = [feature.name for feature in SCHEMA.features]
     frame = pd.DataFrame({name: pd.Series([row[i] for row in rows], dtype=object) for i, name in enumerate(names)})
-    expected = [list(SCHEMA.codes(dict(zip(names, row, strict=True)))) for row in rows]
+    expected = [list(SCHEMA.observe(dict(zip(names, row, strict=True))).codes) for row in rows]
     assert report_codes(frame, SCHEMA).tolist() == expected
 
 
