@@ -125,7 +125,7 @@ def privacy_loss(questions: tuple[Question, ...]) -> PrivacyLoss:
     worst: dict[int, PrivacyLoss] = {}
     for question in questions:
         loss = _loss(question.mechanism)
-        if question.stratum not in worst or loss > worst[question.stratum]:
+        if question.stratum not in worst or loss.above(worst[question.stratum]):
             worst[question.stratum] = loss
     return composed(worst.values())
 
@@ -304,24 +304,31 @@ def _check_strata(questions: tuple[Question, ...], answers: int) -> None:
 
 
 def _check_epsilon(questions: tuple[Question, ...], epsilon_micro: int, answers: int) -> None:
-    """Recompute what the declared ε allows; a campaign that spends more is refused by that name."""
+    """Recompute what the declared ε allows; a campaign that spends more is refused by that name.
+
+    Every mechanism is compared with the integers, and the exact loss, of ⌊ε/r⌋. If all agree, r strata
+    can not spend more than ε. Only otherwise is the loss of the whole composed, to choose the reason.
+    """
+    per_answer = epsilon_micro // answers
+    problem = ""
+    if not MIN_ANSWER_MICRO <= per_answer <= MAX_ANSWER_MICRO:
+        problem = "its ε per answer is not between 0.001 and 16"
+    elif not all(_follows(stated, per_answer) for stated in {question.mechanism for question in questions}):
+        problem = "a mechanism's integers are not those that follow from its ε"
+    if not problem:
+        return
     if privacy_loss(questions).exceeds(epsilon_micro):
         raise DocumentError("epsilon_understated", "its questions reveal more than the ε it declares")
-    per_answer = epsilon_micro // answers
-    if not MIN_ANSWER_MICRO <= per_answer <= MAX_ANSWER_MICRO:
-        raise DocumentError(_REASON, "its ε per answer is not between 0.001 and 16")
-    problem = ""
-    for stated in {question.mechanism for question in questions}:
-        try:
-            derived = mechanisms.from_micro(stated.name, per_answer, stated.size, **stated.options())
-        except InputError as error:
-            problem = error.detail
-            break
-        if derived != stated:
-            problem = "a mechanism's integers are not those that follow from its ε"
-            break
-    if problem:
-        raise DocumentError(_REASON, problem)
+    raise DocumentError(_REASON, problem)
+
+
+def _follows(stated: mechanisms.Mechanism, per_answer: int) -> bool:
+    """Whether a mechanism is the one of this ε, and loses no more than that."""
+    try:
+        derived = mechanisms.from_micro(stated.name, per_answer, stated.size, **stated.options())
+    except InputError:
+        return False
+    return derived == stated and not _loss(stated).exceeds(per_answer)
 
 
 def _check_layout(body: dict[str, Any], questions: tuple[Question, ...]) -> Layout:

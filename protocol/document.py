@@ -15,6 +15,8 @@ from protocol.errors import DocumentError
 DAY_SECONDS = 86_400
 MAX_TIME = 1 << 40
 MAX_TEXT_BYTES = 1024
+MAX_ITEMS = 200_000
+"""Values in one payload, keys and containers included: an empty map is one byte there and a hundred here."""
 _UNPRINTABLE = (
     (0x00, 0x1F), (0x7F, 0xA0), (0xAD, 0xAD), (0x600, 0x605), (0x61C, 0x61C), (0x6DD, 0x6DD), (0x70F, 0x70F),
     (0x890, 0x891), (0x8E2, 0x8E2), (0x1680, 0x1680), (0x180E, 0x180E), (0x2000, 0x200F), (0x2028, 0x202F),
@@ -50,7 +52,7 @@ def read_payload(payload: bytes) -> tuple[dict[str, Any], Header]:
     Raises:
         DocumentError: ``malformed``.
     """
-    body = canonical.unpack(payload)
+    body = canonical.unpack(payload, MAX_ITEMS)
     if not isinstance(body, dict):
         raise DocumentError("malformed", "the payload is not a map")
     crit = body.get("crit")

@@ -109,6 +109,15 @@ class PrivacyLoss(float):
         self.exponent = exponent
         return self
 
+    def above(self, other: PrivacyLoss) -> bool:
+        """Whether this loss is the larger of two, also where both round to one float."""
+        if float(self) != float(other):
+            return float(self) > float(other)
+        if self.exponent == other.exponent:
+            return self.ratio > other.ratio
+        difference = other.exponent - self.exponent
+        return self.ratio > other.ratio * exp_below(difference.numerator, difference.denominator)
+
     def exceeds(self, micro: int) -> bool:
         """Whether the loss is above micro/10⁶, decided with integers (within one part in 10⁴⁹)."""
         from fractions import Fraction

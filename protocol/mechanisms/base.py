@@ -86,7 +86,9 @@ class Mechanism(ABC):
         return isinstance(other, Mechanism) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
-        return hash((self.name, self.epsilon_micro, self.size))
+        # The integers too: a campaign may hold thousands of mechanisms that differ in nothing else, and in sets
+        # and caches each would be compared with all. The name is first since its hash is secret to the process.
+        return hash((self.name, *self.to_dict().values()))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(epsilon={format_micro(self.epsilon_micro)}, size={self.size})"
