@@ -17,10 +17,12 @@ import numpy as np
 
 from protocol import SCALE
 from protocol.errors import InputError
-from protocol.mechanisms import BITS, FrequencyMechanism, Laplace, Mechanism, NumericMechanism
+from protocol.mechanisms import BITS, FrequencyMechanism, Mechanism
 from protocol.mechanisms.bits import Bits
 from protocol.mechanisms.duchi import Duchi
+from protocol.mechanisms.laplace import Laplace
 from protocol.mechanisms.noise import GRID
+from protocol.mechanisms.numeric import NumericMechanism
 from protocol.mechanisms.she import SummedHistogram
 
 if TYPE_CHECKING:

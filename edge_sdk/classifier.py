@@ -9,12 +9,16 @@ from math import exp, log, pi
 from typing import TYPE_CHECKING
 
 from protocol import SCALE
-from protocol.model import DiscreteModel, Normal
+from protocol.model import UNDERSTOOD as MODEL_KEYS
+from protocol.model import DiscreteModel, Normal, parse_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from protocol.model import Model
+
+
+__all__ = ["MODEL_KEYS", "Classifier", "open_classifier"]
 
 
 class Classifier:
@@ -81,3 +85,12 @@ def _quadratic(normal: Normal) -> tuple[tuple[()], list[tuple[float, float, floa
     """Per class (a, b, m) with log density a + b(x − m)²: a = −½ log(2πσ²), b = −1/(2σ²)."""
     curves = [(-0.5 * log(2 * pi * v), -0.5 / v, m) for m, v in zip(normal.mean, normal.variance, strict=True)]
     return (), curves
+
+
+def open_classifier(payload: bytes, clock: Callable[[], int]) -> Classifier:
+    """A classifier from a verified model payload.
+
+    Raises:
+        DocumentError: ``malformed``, ``invalid_model``.
+    """
+    return Classifier(parse_model(payload), clock)

@@ -1,7 +1,8 @@
 """The facade: what an application embeds. Enrol, report, drain, install, predict.
 
 Randomness, time and storage are arguments with real defaults in :meth:`Device.open`. Paths are handled
-by ``os.path``: importing ``pathlib`` would take a tenth of a small device's start.
+by ``os.path``, and modules that not every device needs are imported where they are used: both keep the
+start of a small device short.
 """
 
 from __future__ import annotations
@@ -10,22 +11,19 @@ import os
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from edge_sdk.answering import answer
-from edge_sdk.classifier import Classifier
 from edge_sdk.clock import system_clock
 from edge_sdk.entropy import system_entropy
-from edge_sdk.outbox import write_outbox
 from edge_sdk.policy import POLICY_FILE, Policy, load_policy
 from edge_sdk.state import STATE_FILE, Entry, State
 from protocol import campaign as campaigns
-from protocol import model as models
 from protocol import trust
-from protocol.batch import Header as BatchHeader
 from protocol.errors import DocumentError, InputError, StorageError
 from protocol.stream import SEED_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from edge_sdk.classifier import Classifier
     from protocol.campaign import Campaign
     from protocol.trust import TrustState, Verdict
 
@@ -178,12 +176,14 @@ class Device:
         Raises:
             DocumentError: it is not acceptable; the state is unchanged.
         """
+        from edge_sdk.classifier import MODEL_KEYS, open_classifier
+
         _check_bytes(raw, "a model")
         with self._state.transaction():
-            verdict = trust.verify(self._trust(), raw, "model", self._clock(), models.UNDERSTOOD)
-            model = models.parse_model(verdict.payload)
+            verdict = trust.verify(self._trust(), raw, "model", self._clock(), MODEL_KEYS)
+            classifier = open_classifier(verdict.payload, self._now)
             self._store(verdict)
-        return Classifier(model, self._now)
+        return classifier
 
     def _store(self, verdict: Verdict) -> None:
         self._state.write_document(verdict.role, verdict.header.name, verdict.digest, verdict.payload)
@@ -199,13 +199,15 @@ class Device:
         Raises:
             InputError: ``model_unknown``; ``model_ambiguous`` where a name is needed.
         """
+        from edge_sdk.classifier import open_classifier
+
         installed = self._state.documents("model")
         chosen = [payload for model_name, _, payload in installed if name in (None, model_name)]
         if not chosen:
             raise InputError("model_unknown", "no such model is installed")
         if len(chosen) > 1:
             raise InputError("model_ambiguous", f"name one of {', '.join(name for name, _, _ in installed)}")
-        return Classifier(models.parse_model(chosen[0]), self._now)
+        return open_classifier(chosen[0], self._now)
 
     # Reports --------------------------------------------------------------------------------------
 
@@ -269,10 +271,12 @@ class Device:
             InputError: ``model_unknown``, the very model that the campaign names is not installed;
             DocumentError: ``invalid_campaign``, its classes are not the campaign's.
         """
+        from edge_sdk.classifier import open_classifier
+
         payload = self._state.document_by_digest("model", campaign.model or b"")
         if payload is None:
             raise InputError("model_unknown", "the campaign evaluates a model that is not installed here")
-        classifier = Classifier(models.parse_model(payload), self._now)
+        classifier = open_classifier(payload, self._now)
         if classifier.classes != campaign.schema.label.classes:
             raise DocumentError("invalid_campaign", "its classes are not those of the model that it evaluates")
         return classifier.classes.index(classifier.predict(record))
@@ -298,6 +302,9 @@ class Device:
             StorageError: ``file_exists``, ``io_failed``, ``disk_full``, ``state_busy``, ``state_damaged``; the
             spool is kept. The text says so if the file is there all the same.
         """
+        from edge_sdk.outbox import write_outbox
+        from protocol.batch import Header as BatchHeader
+
         place = _path_of(path, "the path")
         sealed = 0
         unemptied = None
@@ -325,6 +332,8 @@ class Device:
 
     def status(self) -> Status:
         """What was spent, what is left, what waits to be sent, which documents are installed."""
+        from edge_sdk.classifier import open_classifier
+
         now = self._now()
         spent = self._state.spent_micro()
         return Status(
@@ -334,7 +343,7 @@ class Device:
             campaigns=tuple((c.header.name, c.header.version, c.id.hex()) for c in self.campaigns()),
             models=tuple(
                 (m.header.name, m.header.version, now >= m.header.expires)
-                for m in (models.parse_model(payload) for _, _, payload in self._state.documents("model"))
+                for m in (open_classifier(payload, self._now).model for _, _, payload in self._state.documents("model"))
             ),
             root_version=self._trust().root.header.version,
             root_expired=now >= self._trust().root.header.expires,

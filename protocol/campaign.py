@@ -274,16 +274,15 @@ def unfit(subject: Subject, mechanism: mechanisms.Mechanism, numbers: int) -> st
     """
     if mechanism.size != subject.size:
         return "a mechanism is of another size than its question"
+    takes_value = isinstance(mechanism, mechanisms.ValueMechanism)
     if subject.kind not in (MOMENT, MOMENTS):
-        return "" if isinstance(mechanism, mechanisms.ValueMechanism) else "a mechanism of numbers is asked for a value"
-    nonzero = numbers if subject.kind == MOMENTS else 1
+        return "" if takes_value else "a mechanism of numbers is asked for a value"
     if subject.of_class is not None:
-        fits = mechanism.name in ("bit", "piecewise", "hybrid")
-    elif isinstance(mechanism, mechanisms.Laplace):
-        fits = mechanism.most_nonzero >= nonzero
+        fits = mechanism.layout == mechanisms.SINGLE
     else:
-        fits = mechanism.name == ("bits" if subject.kind == MOMENT else "duchi")
-    return "" if fits else "a mechanism can not take every input of its question"
+        fits = mechanism.layout != mechanisms.SINGLE
+        fits = fits and mechanism.most_nonzero >= (numbers if subject.kind == MOMENTS else 1)
+    return "" if fits and not takes_value else "a mechanism can not take every input of its question"
 
 
 def _check_strata(questions: tuple[Question, ...], answers: int) -> None:

@@ -7,23 +7,12 @@ aggregator can debias with exactly the probabilities that the device used.
 from __future__ import annotations
 
 from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from protocol.epsilon import micro_epsilon
 from protocol.errors import InputError
 from protocol.mechanisms.base import BITS, INTEGERS, SINGLE, FrequencyMechanism, Mechanism, ValueMechanism
-from protocol.mechanisms.bit import Bit
-from protocol.mechanisms.bits import Bits
-from protocol.mechanisms.direct import Direct
-from protocol.mechanisms.duchi import Duchi
-from protocol.mechanisms.hybrid import Hybrid
-from protocol.mechanisms.laplace import Laplace
-from protocol.mechanisms.numeric import NumericMechanism
-from protocol.mechanisms.oue import OptimisedUnary
-from protocol.mechanisms.piecewise import Piecewise
-from protocol.mechanisms.she import SummedHistogram
-from protocol.mechanisms.sue import SymmetricUnary
-from protocol.mechanisms.the import ThresholdedHistogram
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -33,9 +22,7 @@ __all__ = [
     "INTEGERS",
     "SINGLE",
     "FrequencyMechanism",
-    "Laplace",
     "Mechanism",
-    "NumericMechanism",
     "ValueMechanism",
     "from_dict",
     "from_epsilon",
@@ -43,33 +30,34 @@ __all__ = [
     "names",
 ]
 
-_KINDS: tuple[type[Mechanism], ...] = (
-    Direct,
-    OptimisedUnary,
-    SymmetricUnary,
-    ThresholdedHistogram,
-    SummedHistogram,
-    Bit,
-    Bits,
-    Piecewise,
-    Hybrid,
-    Laplace,
-    Duchi,
-)
-_BY_NAME = {kind.name: kind for kind in _KINDS}
-_OPTIONS = {ThresholdedHistogram.name: ("theta",), Laplace.name: ("delta",)}
+_CLASSES = {
+    "direct": "Direct",
+    "oue": "OptimisedUnary",
+    "sue": "SymmetricUnary",
+    "the": "ThresholdedHistogram",
+    "she": "SummedHistogram",
+    "bit": "Bit",
+    "bits": "Bits",
+    "piecewise": "Piecewise",
+    "hybrid": "Hybrid",
+    "laplace": "Laplace",
+    "duchi": "Duchi",
+}
+"""Name → class, in the module of that name. Loaded when asked for: a device needs one or two of them."""
+
+_OPTIONS = {"the": ("theta",), "laplace": ("delta",)}
 
 
 def names() -> tuple[str, ...]:
     """The names that :func:`from_epsilon` knows."""
-    return tuple(_BY_NAME)
+    return tuple(_CLASSES)
 
 
 def _kind(name: object) -> type[Mechanism]:
-    kind = _BY_NAME.get(name) if isinstance(name, str) else None
-    if kind is None:
-        raise InputError("mechanism_unknown", f"the mechanisms are {', '.join(_BY_NAME)}")
-    return kind
+    if not isinstance(name, str) or name not in _CLASSES:
+        raise InputError("mechanism_unknown", f"the mechanisms are {', '.join(_CLASSES)}")
+    found: type[Mechanism] = getattr(import_module(f"{__name__}.{name}"), _CLASSES[name])
+    return found
 
 
 def from_epsilon(name: str, epsilon: str | float | Decimal, size: int = 1, **options: Any) -> Mechanism:

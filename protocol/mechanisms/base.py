@@ -78,6 +78,11 @@ class Mechanism(ABC):
         return {}
 
     @property
+    def most_nonzero(self) -> int:
+        """How many coordinates of a vector of numbers may differ from 0."""
+        return self.size
+
+    @property
     def epsilon(self) -> float:
         """Declared ε of one answer."""
         return self.epsilon_micro / MICRO

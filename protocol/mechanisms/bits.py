@@ -76,6 +76,11 @@ class Bits(NumericMechanism):
         """One bit per class."""
         return self.size
 
+    @property
+    def most_nonzero(self) -> int:
+        """The number of the record's own class."""
+        return 1
+
     def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
         """Reads one coin per class.
 
