@@ -12,6 +12,7 @@ from support.publisher import Publisher
 
 from edge_sdk.cli import MAX_RECORD_BYTES, main
 from edge_sdk.records import read_record
+from protocol.features import as_text
 
 PLAIN = {"odor": "n", "width": 3.5, "label": "e"}
 BODY = json.dumps(PLAIN)[1:-1].encode()
@@ -72,12 +73,24 @@ def test_an_odd_value_of_a_feature_does_not_stop_the_report(state, odd):
 def test_a_long_integer_is_what_features_make_of_its_value():
     (width,) = [feature for feature in Publisher().schema.features if feature.name == "width"]
     for sign in (1, -1):
-        exact = sign * 10**700
-        found = read_record(str(exact).encode())
+        exact = sign * 10**4300
+        found = read_record(b"%s1%s" % (b"-" if sign < 0 else b"", b"0" * 4300))
         assert math.isinf(found)
         assert width.code(found) == width.code(exact)
-    longest = 10**639
-    assert read_record(str(longest).encode()) == longest
+        assert as_text(found) is as_text(exact) is None
+
+
+@pytest.mark.parametrize("limit", [640, 0])
+def test_integers_are_exact_whatever_the_interpreters_limit(limit):
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(limit)
+    try:
+        for digits in (639, 640, 641, 4300):
+            for sign in (1, -1):
+                raw = (b"-" if sign < 0 else b"") + b"7" * digits
+                assert read_record(raw) == sign * 7 * (10**digits - 1) // 9
+    finally:
+        sys.set_int_max_str_digits(before)
 
 
 def test_other_encodings_of_json_are_read():
