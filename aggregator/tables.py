@@ -7,15 +7,17 @@ column or a line. Nothing is guessed: a file that is not plain UTF-8 CSV with on
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import zlib
 from collections import Counter
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from aggregator.reading import read_regular, too_large
 from protocol.document import is_text
 from protocol.errors import InputError
 from protocol.features import Numeric
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 MISSING_TOKENS = ("", "?")
 """Cells that stand for a missing value unless the caller says otherwise."""
 
+MAX_FILE_BYTES = 1 << 30
+MAX_UNPACKED_BYTES = 2 << 30
+_PIECE_BYTES = 1 << 20
+
 
 def read_table(path: str | Path) -> pd.DataFrame:
     """A CSV file, plain or ``.gz``, as a frame of text. Spaces around cells and names are dropped.
@@ -37,8 +43,8 @@ def read_table(path: str | Path) -> pd.DataFrame:
         of the file each row (or its end, where a cell has several lines) stands.
 
     Raises:
-        InputError: ``file_not_found``, ``unreadable``, ``not_utf8``, ``empty_file``, ``csv_invalid``
-            (ragged rows, stray quotes, bad names), ``duplicate_column``.
+        InputError: ``file_not_found``, ``unreadable``, ``too_large`` (1 GiB, or 2 GiB unpacked), ``not_utf8``,
+            ``empty_file``, ``csv_invalid`` (ragged rows, stray quotes, bad names), ``duplicate_column``.
     """
     path = Path(path)
     rows = _rows(_decode(_read_bytes(path), path), path)
@@ -58,17 +64,35 @@ def read_table(path: str | Path) -> pd.DataFrame:
 def _read_bytes(path: Path) -> bytes:
     problem = ("unreadable", f"'{path}' is not a file that can be read")
     try:
-        raw = path.read_bytes()
-        return gzip.decompress(raw) if path.suffix == ".gz" else raw
+        raw = read_regular(path, MAX_FILE_BYTES)
+        return _unpacked(raw) if path.suffix == ".gz" else raw
     except FileNotFoundError:
         problem = ("file_not_found", f"there is no file '{path}'")
     except IsADirectoryError:
         problem = ("unreadable", f"'{path}' is a folder; a CSV file is needed")
     except (gzip.BadGzipFile, EOFError, zlib.error):
         problem = ("unreadable", f"'{path.name}' is damaged or not compressed by gzip")
-    except OSError:
-        pass
+    except MemoryError:
+        problem = ("too_large", f"'{path.name}' does not fit into memory; take a sample of its lines")
+    except ValueError:
+        pass  # a name with a zero byte
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            limits = f"{MAX_FILE_BYTES >> 20} MiB, or {MAX_UNPACKED_BYTES >> 20} MiB unpacked"
+            problem = ("too_large", f"'{path.name}' has more than {limits}; take a sample of its lines")
     raise InputError(*problem)
+
+
+def _unpacked(raw: bytes) -> bytes:
+    """What gzip packed, piece by piece: a small file may unpack to a thousand times its size."""
+    pieces, size = [], 0
+    with gzip.GzipFile(fileobj=BytesIO(raw)) as file:
+        while piece := file.read(_PIECE_BYTES):
+            size += len(piece)
+            if size > MAX_UNPACKED_BYTES:
+                raise too_large()
+            pieces.append(piece)
+    return b"".join(pieces)
 
 
 def _decode(raw: bytes, path: Path) -> str:

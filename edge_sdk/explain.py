@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import PolicyError
 from protocol.mechanisms import INTEGERS
+from protocol.mechanisms.direct import Direct
 from protocol.schema import refusing
 from protocol.words import to_words
 
@@ -150,9 +151,8 @@ def _subject(campaign: Campaign, question: Question) -> str:
 def _noise(question: Question) -> str:
     mechanism = question.mechanism
     size = question.size
-    if mechanism.name == "direct":
-        truth = mechanism.distribution(0)[0]
-        return f"one of {size} values, the true one {float(truth):.0%} of the time, else another at random"
+    if isinstance(mechanism, Direct):
+        return f"one of {size} values, the true one {float(mechanism.p):.0%} of the time, else another at random"
     if mechanism.layout == INTEGERS:
         return f"{size} numbers, each buried in random noise ({mechanism.name})"
     return f"{size} yes/no bits, each flipped at random ({mechanism.name})"

@@ -105,12 +105,12 @@ def load_policy(path: str) -> Policy:
     try:
         with open(path, "rb") as file:
             entries = tomllib.load(file)
-    except (OSError, ValueError) as error:
-        raise InputError("policy_invalid", f"{POLICY_FILE} can not be read: {type(error).__name__}") from None
-    unknown = set(entries) - {"epsilon_per_period", "epsilon_lifetime", "allow_refuse"}
-    if unknown:
-        raise InputError("policy_invalid", f"{POLICY_FILE} has an unknown key '{min(unknown)}'")
-    try:
-        return Policy.of(**entries)
+        unknown = set(entries) - {"epsilon_per_period", "epsilon_lifetime", "allow_refuse"}
+        if not unknown:
+            return Policy.of(**entries)
+        problem = f" has an unknown key '{min(unknown)}'"
     except InputError as error:
-        raise InputError("policy_invalid", f"{POLICY_FILE}: {error.detail}") from None
+        problem = f": {error.detail}"
+    except (OSError, ValueError) as error:
+        problem = f" can not be read: {type(error).__name__}"
+    raise InputError("policy_invalid", POLICY_FILE + problem)

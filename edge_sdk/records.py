@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import Decimal
 from typing import Any
 
-MAX_INTEGER_DIGITS = 640
-"""More digits are beyond the bounds that any feature can have, and Python may refuse to convert them."""
+MAX_INTEGER_DIGITS = 4300
+"""More digits are beyond any listed value and any bounds."""
+_ALWAYS_CONVERTED = 640
+"""Digits that ``int`` takes whatever limit the interpreter was given."""
 
 _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 
@@ -34,7 +37,9 @@ def read_record(raw: bytes) -> Any:
 
 def _integer(digits: str) -> int | float:
     """An integer, or infinity with its sign where it is too long; a feature treats both alike."""
-    return int(digits) if len(digits) <= MAX_INTEGER_DIGITS else float(digits)
+    if len(digits) <= _ALWAYS_CONVERTED:
+        return int(digits)
+    return int(Decimal(digits)) if len(digits.lstrip("-")) <= MAX_INTEGER_DIGITS else float(digits)
 
 
 def _flattened(text: str) -> str:

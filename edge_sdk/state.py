@@ -100,10 +100,11 @@ class State:
         if self._path is None:
             _make_tables(connection)
             return
-        connection.execute("PRAGMA journal_mode = TRUNCATE")
-        connection.execute("PRAGMA synchronous = EXTRA")
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID or version < 1:
+        _execute(connection, "PRAGMA journal_mode = TRUNCATE")
+        _execute(connection, "PRAGMA synchronous = EXTRA")
+        ((application,),) = _execute(connection, "PRAGMA application_id")
+        ((version,),) = _execute(connection, "PRAGMA user_version")
+        if application != _APPLICATION_ID or version < 1:
             raise _damaged()
         if version > STATE_VERSION:
             raise StorageError("state_newer", "the state was written by newer software; update this one")
@@ -124,13 +125,13 @@ class State:
         with self._lock:
             connection = self._live()
             with _storage_errors():
-                connection.execute("BEGIN IMMEDIATE")
+                _execute(connection, "BEGIN IMMEDIATE")
                 try:
                     yield
-                    connection.execute("COMMIT")
+                    _execute(connection, "COMMIT")
                 except BaseException:
                     if connection.in_transaction:
-                        connection.execute("ROLLBACK")
+                        _execute(connection, "ROLLBACK")
                     raise
 
     def _live(self) -> sqlite3.Connection:
@@ -145,13 +146,12 @@ class State:
         return self._connection
 
     def _run(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a statement. Fetched here, since SQLite may find damage at any row."""
         with self._lock, _storage_errors():
-            return self._live().execute(statement, values).fetchall()
+            return _execute(self._live(), statement, values)
 
     def _run_many(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
-        with self._lock, _storage_errors():
-            self._live().executemany(statement, rows)
+        for row in rows:
+            self._run(statement, row)
 
     def secret(self) -> bytes | None:
         """The device's secret; None in a new state."""
@@ -281,6 +281,16 @@ class State:
     def clear_spool(self) -> None:
         """Forget the spooled reports once they are safe in a batch file."""
         self._run("DELETE FROM spool")
+
+
+def _execute(connection: sqlite3.Connection, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+    """All rows of a statement. Fetched here, since SQLite may find damage at any row.
+
+    Its text about a damaged schema quotes that schema, which need not be UTF-8.
+    """
+    with suppress(UnicodeDecodeError):
+        return connection.execute(statement, values).fetchall()
+    raise _damaged()
 
 
 def _ensure_file(path: str) -> None:

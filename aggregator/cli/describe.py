@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.cli.output import counted, lasting, when
-from aggregator.publishing.privacy import epsilon_warning, periods
+from aggregator.publishing.privacy import campaign_warning, periods
 from protocol import batch, campaign, model, trust
 from protocol.document import read_payload
 from protocol.epsilon import format_micro
@@ -61,7 +61,7 @@ def document(envelope: Envelope, role: str) -> Shown:
             found = campaign.parse_campaign(envelope.payload)
             facts.update(_campaign(found))
             columns, rows = _features(found.schema)
-            warning = epsilon_warning(found.epsilon_micro)
+            warning = campaign_warning(found)
         else:
             fitted = model.parse_model(envelope.payload)
             facts.update(_model(fitted))

@@ -96,7 +96,7 @@ def verify(file: Path, trust_file: Path, *, privacy: bool, as_json: bool) -> Non
     result.update(_header_facts(header))
     _print_verdict(role, header, result, raw if privacy else None, as_json=as_json)
     if role == "campaign":
-        _warn_of_epsilon(raw)
+        _warn_of_terms(raw)
 
 
 def _refuse_unsigned(file: Path, raw: bytes) -> NoReturn:
@@ -147,10 +147,10 @@ def _print_verdict(role: str, header: Header, result: dict[str, Any], raw: bytes
         print_sheet(_sheet(read_envelope(raw, role).payload))
 
 
-def _warn_of_epsilon(raw: bytes) -> None:
-    from aggregator.publishing.privacy import epsilon_warning
+def _warn_of_terms(raw: bytes) -> None:
+    from aggregator.publishing.privacy import campaign_warning
 
-    warning = epsilon_warning(campaign.parse_campaign(read_envelope(raw, "campaign").payload).epsilon_micro)
+    warning = campaign_warning(campaign.parse_campaign(read_envelope(raw, "campaign").payload))
     if warning:
         warn(warning)
 

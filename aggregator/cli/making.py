@@ -179,6 +179,7 @@ def campaign(
       hearsay campaign schema.toml --workspace work --epsilon 1 --mechanism oue -o c.hsc
     """  # noqa: D301
     from aggregator.publishing.campaigns import Terms, parse_answers, parse_duration, publish_campaign
+    from aggregator.publishing.privacy import refusal_warning
     from aggregator.publishing.workspace import open_workspace
     from aggregator.schema_file import load_schema
 
@@ -200,8 +201,8 @@ def campaign(
     raw = publish_campaign(open_workspace(workspace), loaded.schema, terms, int(time.time()))
     write_output(output, raw, force=force)
     say(_campaign_facts(raw, output), as_json=as_json)
-    if terms.warning:
-        warn(terms.warning)
+    for warning in filter(None, (terms.warning, refusal_warning(loaded.schema))):
+        warn(warning)
 
 
 def _campaign_facts(raw: bytes, output: Path) -> dict[str, Any]:

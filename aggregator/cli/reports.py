@@ -21,6 +21,7 @@ WHY_NOT = {
     "is_folder": "it is a folder; name the files in it",
     "empty_file": "it holds nothing: it was cut on its way, or never written",
     "permission_denied": "this user may not read it",
+    "too_large": "it has more than 4 GiB, or more than fits into memory; batches can be sent in several files",
     "unreadable": "it is no file, or the disk failed",
 }
 """Why a report file was not read, in words."""

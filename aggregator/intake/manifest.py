@@ -22,11 +22,20 @@ BUCKETS = 16
 
 
 class Part(NamedTuple):
-    """One Parquet file: in which bucket, under which name, with how many records."""
+    """One Parquet file.
+
+    Attributes:
+        bucket: which one its records belong to.
+        name: its file name.
+        records: how many it holds.
+        sha256: digest of its bytes, in hexadecimal: a part that was changed, or put in the place of
+            another, is not counted.
+    """
 
     bucket: int
     name: str
     records: int
+    sha256: str
 
     @property
     def path(self) -> str:
@@ -119,18 +128,25 @@ def _parse(body: dict[str, Any]) -> Manifest:
     campaign = bytes.fromhex(body["campaign"])
     if body["format"] != FORMAT or body["buckets"] != BUCKETS or len(campaign) != 32:
         raise ValueError
-    parts = tuple(Part(_count(part["bucket"]), _name(part["name"]), _count(part["records"])) for part in body["parts"])
-    if any(part.bucket >= BUCKETS for part in parts) or len(set(parts)) != len(parts):
+    parts = tuple(map(_parse_part, body["parts"]))
+    if len({part.path for part in parts}) != len(parts):
         raise ValueError
     files = {digest: _parse_file(file) for digest, file in body["files"].items()}
     return Manifest(campaign, _count(body["generation"]), parts, files)
+
+
+def _parse_part(part: dict[str, Any]) -> Part:
+    parsed = Part(_count(part["bucket"]), _name(part["name"]), _count(part["records"]), _digest(part["sha256"]))
+    if parsed.bucket >= BUCKETS:
+        raise ValueError
+    return parsed
 
 
 def _parse_file(file: dict[str, Any]) -> Ingested:
     return Ingested(
         name=str(file["name"]),
         size_bytes=_count(file["size_bytes"]),
-        present=int(file["present"]),
+        present=_count(file["present"]),
         proven=_count(file["proven"]),
         unproven=_count(file["unproven"]),
         rejected={reason: _count(count) for reason, count in file["rejected"].items()},
@@ -145,7 +161,14 @@ def _count(value: object) -> int:
 
 def _name(value: object) -> str:
     """A part's file name; never a path that leads out of its bucket."""
-    if not isinstance(value, str) or "/" in value or not value.endswith(".parquet"):
+    if not isinstance(value, str) or not {"/", "\0"}.isdisjoint(value) or not value.endswith(".parquet"):
+        raise ValueError
+    return value
+
+
+def _digest(value: object) -> str:
+    """A SHA-256 digest in the one spelling that ``hexdigest`` has."""
+    if not isinstance(value, str) or bytes.fromhex(value).hex() != value or len(value) != 64:
         raise ValueError
     return value
 

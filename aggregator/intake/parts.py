@@ -6,6 +6,7 @@ Columns of a part: ``id`` uint64, ``period`` uint32, ``question`` uint16, ``prov
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 
 from aggregator.intake.columns import Columns, big_endian
 from aggregator.intake.manifest import BUCKETS, damaged
+from aggregator.reading import read_regular
 from protocol.mechanisms import SINGLE
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from aggregator.intake.manifest import Part
     from protocol.report import Layout
 
 
@@ -41,13 +44,17 @@ def part_schema(layout: Layout) -> pa.Schema:
 
 def by_bucket(records: Columns) -> Iterator[tuple[int, Columns]]:
     """The records of each bucket that has any: those whose id has the bucket's number as its low bits."""
-    bucket = (records.id & np.uint64(BUCKETS - 1)).astype(np.uint8)
+    bucket = _bucket_of(records)
     order = np.argsort(bucket, kind="stable")
     ends = np.cumsum(np.bincount(bucket, minlength=BUCKETS))
     for number, end in enumerate(ends):
         start = int(ends[number - 1]) if number else 0
         if end > start:
             yield number, records.take(order[start:end])
+
+
+def _bucket_of(records: Columns) -> NDArray[np.uint8]:
+    return (records.id & np.uint64(BUCKETS - 1)).astype(np.uint8)
 
 
 def to_parquet(records: Columns, layout: Layout) -> bytes:
@@ -67,27 +74,36 @@ def to_parquet(records: Columns, layout: Layout) -> bytes:
     return bytes(sink.getvalue())
 
 
-def read_part(path: Path, layout: Layout, records: int) -> Columns:
-    """The records of a part.
+def read_part(path: Path, part: Part, layout: Layout) -> Columns:
+    """The records of a part, once it is sure that they are those the manifest names.
 
     Raises:
-        StorageError: ``store_damaged``: the file is missing, altered, or not the part the manifest names.
+        StorageError: ``store_damaged``: the file is missing, altered, or another part's.
     """
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        raw = read_regular(path)
+    except OSError:
+        raise damaged(f"part '{part.path}' is missing or can not be read") from None
+    if sha256(raw).hexdigest() != part.sha256:
+        raise damaged(f"part '{part.path}' is not as it was written")
+    try:
+        with pq.ParquetFile(pa.BufferReader(raw), page_checksum_verification=True) as file:
             table = file.read()
     except (OSError, pa.ArrowException):
-        raise damaged(f"part '{path.name}' is missing or can not be read") from None
-    if not table.schema.equals(part_schema(layout)) or table.num_rows != records:
-        raise damaged(f"part '{path.name}' does not hold what the manifest says")
+        raise damaged(f"part '{part.path}' is no Parquet file") from None
+    if not table.schema.equals(part_schema(layout)) or table.num_rows != part.records:
+        raise damaged(f"part '{part.path}' does not hold what the manifest says")
     table = table.combine_chunks()
-    return Columns(
+    records = Columns(
         table["id"].to_numpy(),
         table["period"].to_numpy(),
         table["question"].to_numpy(),
         _answer_field(table["answer"], layout),
         table["proven"].to_numpy(),
     )
+    if (_bucket_of(records) != part.bucket).any():  # equal ids would no longer meet, and count twice
+        raise damaged(f"part '{part.path}' holds records of another bucket")
+    return records
 
 
 def _answer_field(column: pa.ChunkedArray, layout: Layout) -> NDArray[np.uint8]:

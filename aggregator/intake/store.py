@@ -12,6 +12,7 @@ nothing refers to what it wrote; parts that a crash left behind are removed by t
 
 from __future__ import annotations
 
+import errno
 import stat
 from collections import Counter
 from hashlib import sha256
@@ -34,6 +35,7 @@ from aggregator.intake.manifest import (
 from aggregator.intake.parts import by_bucket, read_part, to_parquet
 from aggregator.intake.quarantine import Quarantine
 from aggregator.intake.tally import Tally, TallyReport, count, settle
+from aggregator.reading import read_regular
 from aggregator.statistics import Statistics, estimate
 from protocol.campaign import UNDERSTOOD, Campaign, parse_campaign
 from protocol.document import check_understood
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 
 CAMPAIGN_FILE, LOCK_FILE, REPORTS, QUARANTINE = "campaign.hsc", "lock", "reports", "quarantine"
 LOCK_TIMEOUT_SECONDS = 60.0
+MAX_FILE_BYTES = 4 << 30
 _FLUSH_RECORDS = 1 << 22
 
 
@@ -58,8 +61,9 @@ class Unreadable(NamedTuple):
 
     Attributes:
         file: as it was given.
-        reason: ``file_not_found``, ``is_folder``, ``empty_file``, ``permission_denied``, or ``unreadable``
-            for a pipe, a device, a name that can not be one, and a disk that fails.
+        reason: ``file_not_found``, ``is_folder``, ``empty_file``, ``permission_denied``, ``too_large`` for more
+            than 4 GiB or than fits into memory, or ``unreadable`` for a pipe, a device, a name that can not
+            be one, and a disk that fails.
     """
 
     file: str
@@ -251,9 +255,7 @@ class Store:
         """All records of one bucket, repeats included."""
         layout = self.campaign.layout
         parts = [part for part in manifest.parts if part.bucket == bucket]
-        return Columns.join(
-            [read_part(self.path / part.path, layout, part.records) for part in parts], layout.answer_bytes
-        )
+        return Columns.join([read_part(self.path / part.path, part, layout) for part in parts], layout.answer_bytes)
 
     def statistics(self) -> Statistics:
         """Unbiased estimates with variances, however few the reports; see ``check_publishable``."""
@@ -298,28 +300,46 @@ class _Ingest:
         self._remove_orphans()
 
     def _remove_orphans(self) -> None:
-        """Delete the parts and temporary files that no manifest names: a crash left them."""
+        """Delete the parts and temporary files that no manifest names: a crash left them.
+
+        Nothing else: folders and files of other kinds are not from here.
+        """
         named = {self._folder / part.path for part in self._manifest.parts}
-        for pattern in (f"{REPORTS}/bucket=*/*", f"{QUARANTINE}/*.tmp", "*.tmp"):
+        in_buckets = f"{REPORTS}/bucket=*/*"
+        for pattern in (f"{in_buckets}.parquet", f"{in_buckets}.tmp", f"{QUARANTINE}/*.tmp", "*.tmp"):
             for path in self._folder.glob(pattern):
-                if path not in named:
+                if path not in named and stat.S_ISREG(path.lstat().st_mode):
                     path.unlink()
 
     def add(self, file: Path) -> None:
         """Read one file and keep what is new in it."""
+        try:
+            found = self._read(file)
+        except MemoryError:
+            found = Unreadable(str(file), "too_large")
+        if isinstance(found, Unreadable):
+            self.unreadable.append(found)
+        elif found is None:
+            self.repeated += 1
+        else:
+            self._keep(file.name, *found)
+
+    def _read(self, file: Path) -> tuple[str, int, Decoded] | Unreadable | None:
+        """Digest, length and content of one file; None if the store has all of it."""
         data = _read_file(file)
         if isinstance(data, Unreadable):
-            self.unreadable.append(data)
-            return
+            return data
         digest = sha256(data).hexdigest()
         known = self._files.get(digest)
         present = self._campaign.period_at(self._now)
         if known is not None and not (known.present < present and known.rejected.get("report_too_early")):
-            self.repeated += 1
-            return
-        decoded = self._decoder.decode(data, now=self._now)
-        entry = _entry(file.name, len(data), present, decoded)
-        self._quarantine.keep(digest, file.name, decoded.pieces)
+            return None
+        return digest, len(data), self._decoder.decode(data, now=self._now)
+
+    def _keep(self, name: str, digest: str, size_bytes: int, decoded: Decoded) -> None:
+        known = self._files.get(digest)
+        entry = _entry(name, size_bytes, self._campaign.period_at(self._now), decoded)
+        self._quarantine.keep(digest, name, decoded.pieces)
         new = decoded.records
         if known is not None:  # the rest of it is in the store already
             new = new.take(new.period > known.present)
@@ -331,11 +351,12 @@ class _Ingest:
         self.proven += proven
         self.unproven += new.size - proven
         self.rejected += rejected
-        if new.size:
-            self._waiting.append(new)
-            self._waiting_records += new.size
-        if self._waiting_records >= _FLUSH_RECORDS:
-            self._flush()
+        for start in range(0, new.size, _FLUSH_RECORDS):  # a flush takes memory for so many, however large the file
+            piece = new.take(slice(start, start + _FLUSH_RECORDS))
+            self._waiting.append(piece)
+            self._waiting_records += piece.size
+            if self._waiting_records >= _FLUSH_RECORDS:
+                self._flush()
 
     def _flush(self) -> None:
         """Write the waiting records, one part per bucket; nothing names these parts yet."""
@@ -344,10 +365,11 @@ class _Ingest:
         name = f"{self._manifest.generation + 1:08d}-{self._flushes:04d}.parquet"
         make_folder(self._folder / REPORTS)
         for bucket, columns in by_bucket(records):
-            part = Part(bucket, name, columns.size)
+            raw = to_parquet(columns, layout)
+            part = Part(bucket, name, columns.size, sha256(raw).hexdigest())
             path = self._folder / part.path
             make_folder(path.parent)
-            write_durably(path, to_parquet(columns, layout))
+            write_durably(path, raw)
             self._parts.append(part)
         self._waiting, self._waiting_records = [], 0
         self._flushes += 1
@@ -362,20 +384,23 @@ class _Ingest:
 
 
 def _read_file(path: Path) -> bytes | Unreadable:
-    """A file's content, or why there is none. Pipes and devices are not opened: they may never end."""
+    """A file's content, or why there is none."""
     reason = "unreadable"
     try:
-        mode = path.stat().st_mode
-        data = path.read_bytes() if stat.S_ISREG(mode) else b""
+        data = read_regular(path, MAX_FILE_BYTES)
         if data:
             return data
-        reason = "empty_file" if stat.S_ISREG(mode) else "is_folder" if stat.S_ISDIR(mode) else "unreadable"
+        reason = "empty_file"
     except FileNotFoundError:
         reason = "file_not_found"
+    except IsADirectoryError:
+        reason = "is_folder"
     except PermissionError:
         reason = "permission_denied"
-    except (OSError, ValueError):  # ValueError: a name with a zero byte
-        pass
+    except ValueError:
+        pass  # a name with a zero byte
+    except OSError as error:
+        reason = "too_large" if error.errno == errno.EFBIG else "unreadable"
     return Unreadable(str(path), reason)
 
 

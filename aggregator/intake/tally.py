@@ -164,7 +164,8 @@ def count(campaign: Campaign, records: Columns) -> Tally:
     """The tally of settled records.
 
     Raises:
-        InputError: ``question_unknown``: a record's question is not one of the campaign's.
+        InputError: ``question_unknown``, a record's question is not one of the campaign's;
+            ``value_out_of_domain``, its answer is none of its question's.
     """
     questions = len(campaign.questions)
     if records.size and int(records.question.max()) >= questions:
@@ -184,6 +185,8 @@ def _sums(mechanism: Mechanism, answers: NDArray[np.uint8], layout: int) -> tupl
     if mechanism.layout == SINGLE:
         width = 4 if layout == INTEGERS else 2
         values = big_endian(answers[:, :width], f">u{width}")[:, 0]
+        if values.size and int(values.max()) >= mechanism.answers:
+            raise InputError("value_out_of_domain", "a record's answer is none of its question's")
         return tuple(np.bincount(values.astype(np.int64), minlength=mechanism.answers).tolist())
     rows = max(1, _BLOCK_BYTES // max(1, 8 * answers.shape[1]))
     sums = np.zeros(mechanism.answers, np.int64)

@@ -9,11 +9,13 @@ from protocol.campaign import privacy_loss
 from protocol.epsilon import MICRO, PrivacyLoss, format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.questions import Question, Subject
+from protocol.schema import refusing
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
     from protocol.campaign import Campaign
+    from protocol.schema import Schema
 
 _REASON = "invalid_campaign"
 HIGH_EPSILON_MICRO = 20 * MICRO
@@ -140,6 +142,22 @@ def epsilon_warning(epsilon_micro: int) -> str:
     if epsilon_micro <= HIGH_EPSILON_MICRO:
         return ""
     return "a total ε above 20 hides next to nothing: an answer is then almost surely the truth"
+
+
+def refusal_warning(schema: Schema) -> str:
+    """A sentence about a schema that refuses values, which tells about records beyond ε; empty for most."""
+    names = ", ".join(f"'{name}'" for name in refusing(schema))
+    if not names:
+        return ""
+    return (
+        f"whether there is a report depends on the record, which ε does not cover ({names}: unlisted = refuse); "
+        "devices accept such a campaign only if their owner says allow_refuse = true, for development"
+    )
+
+
+def campaign_warning(found: Campaign) -> str:
+    """What whoever shows or verifies a campaign should know before taking part; empty for most."""
+    return "; ".join(filter(None, (epsilon_warning(found.epsilon_micro), refusal_warning(found.schema))))
 
 
 def periods(found: Campaign) -> int:

@@ -2,13 +2,16 @@
 
 import gzip
 import math
+import os
 import traceback
+from pathlib import Path
 
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aggregator import tables
 from aggregator.tables import check_label, read_table, typed, unlabelled
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
@@ -95,3 +98,42 @@ def test_typed_values_are_those_of_a_device():
 def test_numbers_keep_every_digit(number):
     frame = typed(pd.DataFrame({"width": [repr(number)]}), SCHEMA)
     assert frame["width"].tolist() == [number]
+
+
+def test_what_is_too_large_or_no_file_is_refused_before_it_is_read(tmp_path):
+    large = write(tmp_path, "a\n1\n")
+    os.truncate(large, tables.MAX_FILE_BYTES + 1)  # sparse: it takes no room
+    os.mkfifo(tmp_path / "pipe.csv")
+    for path, reason in (
+        (large, "too_large"),
+        (tmp_path / "pipe.csv", "unreadable"),
+        (Path("/dev/zero"), "unreadable"),
+        (tmp_path, "unreadable"),
+        (tmp_path / "a\0.csv", "unreadable"),
+        (tmp_path / "absent.csv", "file_not_found"),
+    ):
+        with pytest.raises(InputError) as refused:
+            read_table(path)
+        assert refused.value.reason == reason
+        assert refused.value.__context__ is None
+
+
+def test_a_small_file_that_unpacks_to_a_large_one_is_refused_on_the_way(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "MAX_UNPACKED_BYTES", 3 << 20)
+    monkeypatch.setattr(tables, "_PIECE_BYTES", 1 << 16)
+    text = b"a\n" + b"1\n" * (3 << 19)
+    made = []
+    joined = gzip.GzipFile.read
+    monkeypatch.setattr(gzip.GzipFile, "read", lambda *call: made.append(joined(*call)) or made[-1])
+    bomb = write(tmp_path, gzip.compress(text * 20), "bomb.csv.gz")
+    with pytest.raises(InputError, match=r"^too_large"):
+        read_table(bomb)
+    assert sum(map(len, made)) <= (3 << 20) + (1 << 16)
+    fitting = gzip.compress(b"a\n1\n") + gzip.compress(b"2\n")
+    assert read_table(write(tmp_path, fitting, "two.csv.gz"))["a"].tolist() == ["1", "2"]
+
+
+def test_a_table_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "read_regular", lambda *_: (_ for _ in ()).throw(MemoryError))
+    with pytest.raises(InputError, match=r"^too_large"):
+        read_table(write(tmp_path, "a\n1\n"))

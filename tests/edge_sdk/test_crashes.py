@@ -7,6 +7,7 @@ every N, and another child then lives the whole life again on what is left.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -42,9 +43,16 @@ class Steps:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def live(folder: Path, kill_at: int) -> int:
+def refused(*_: object) -> None:
+    """What a file system without hard links answers."""
+    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def live(folder: Path, kill_at: int, *, links: bool = True) -> int:
     """One life of a device; returns the number of steps. Runs in a child."""
     step = Steps(kill_at)
+    if not links:
+        os.link = refused
     plain_connect = edge_sdk.state.State._connect
 
     def connect(self):
@@ -75,7 +83,7 @@ def live(folder: Path, kill_at: int) -> int:
     return step.count
 
 
-def in_child(folder: Path, kill_at: int) -> int | None:
+def in_child(folder: Path, kill_at: int, *, links: bool = True) -> int | None:
     """Steps taken, or None if the child was killed."""
     read_end, write_end = os.pipe()
     pid = os.fork()
@@ -83,7 +91,7 @@ def in_child(folder: Path, kill_at: int) -> int | None:
         status = 1
         try:
             os.close(read_end)
-            os.write(write_end, b"%d" % live(folder, kill_at))
+            os.write(write_end, b"%d" % live(folder, kill_at, links=links))
             status = 0
         finally:
             sys.stderr.flush()
@@ -119,16 +127,17 @@ def check(folder: Path) -> None:
     assert sent == {report}
 
 
-def test_killed_before_every_step(tmp_path):
-    steps = in_child(tmp_path, kill_at=0)
+@pytest.mark.parametrize("links", [True, False], ids=["links", "renames"])
+def test_killed_before_every_step(tmp_path, links):
+    steps = in_child(tmp_path, kill_at=0, links=links)
     assert steps is not None
     assert steps > 40
     check(tmp_path)
     for kill_at in range(1, steps + 1):
         folder = tmp_path / str(kill_at)
         folder.mkdir()
-        assert in_child(folder, kill_at) is None
-        assert in_child(folder, kill_at=0) is not None
+        assert in_child(folder, kill_at, links=links) is None
+        assert in_child(folder, kill_at=0, links=links) is not None
         check(folder)
 
 

@@ -261,6 +261,18 @@ def test_a_total_above_twenty_is_made_with_a_warning(round_trip, tmp_path):
             assert run(*command, *form, tmp_path / "d.hsc").stderr == ""
 
 
+def test_a_schema_that_refuses_values_is_warned_of_wherever_it_is_seen(round_trip, tmp_path):
+    text = (round_trip / "s.toml").read_text("utf-8").replace("[label]\n", '[label]\nunlisted = "refuse"\n', 1)
+    (tmp_path / "s.toml").write_text(text, "utf-8")
+    options = ["--workspace", round_trip / "work", "--mechanism", "direct", "--name", "strict", "--epsilon", "1"]
+    made = run("campaign", tmp_path / "s.toml", *options, "-o", tmp_path / "c.hsc", "--json")
+    assert made.stderr.startswith("warning: whether there is a report depends on the record")
+    assert made.stderr.count("\n") == 1
+    assert "allow_refuse = true" in made.stderr
+    for command in (["show"], ["verify", "--trust", round_trip / "work" / "root.hst"]):
+        assert run(*command, tmp_path / "c.hsc").stderr == made.stderr
+
+
 def test_a_campaign_has_one_id_under_one_name(round_trip, tmp_path):
     made = last_json(
         run("campaign", round_trip / "s.toml", "--workspace", round_trip / "work", "--epsilon", "1", "--mechanism",

@@ -249,9 +249,9 @@ def test_files_that_can_not_be_read_do_not_keep_their_neighbours_out(tmp_path):
 def test_a_file_that_may_not_be_read_is_told_from_one_that_is_not_there(tmp_path, monkeypatch):
     path = write(tmp_path, "a.hsr", batch(CAMPAIGN, reports(range(3))))
     made_store = create_store(tmp_path / "s", RAW)
-    monkeypatch.setattr(Path, "read_bytes", lambda _: (_ for _ in ()).throw(PermissionError(errno.EACCES, "no")))
-    assert store._read_file(path) == (str(path), "permission_denied")
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", lambda *_: (_ for _ in ()).throw(PermissionError(errno.EACCES, "no")))
+        assert store._read_file(path) == (str(path), "permission_denied")
     assert made_store.ingest([path], now=NOW).unreadable == ()
 
 
@@ -308,6 +308,10 @@ def test_opening_what_is_no_store(tmp_path):
             open_store(path)
 
 
+PART = {"bucket": 0, "name": "a.parquet", "records": 1, "sha256": "ab" * 32}
+FILE = {"name": "a", "size_bytes": 1, "present": 1, "proven": 1, "unproven": 0, "rejected": {}}
+
+
 def manifest_edited(folder: Path, **changes) -> None:
     path = folder / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
@@ -332,16 +336,25 @@ def test_a_store_of_newer_software_is_refused_and_not_touched(tmp_path):
         {"campaign": "00"},
         {"campaign": bytes(32).hex()},
         {"generation": -1},
-        {"parts": [{"bucket": 16, "name": "a.parquet", "records": 1}]},
-        {"parts": [{"bucket": 0, "name": "../../a.parquet", "records": 1}]},
-        {"parts": [{"bucket": 0, "name": "a.parquet", "records": 1}] * 2},
+        {"parts": [{**PART, "bucket": 16}]},
+        {"parts": [{**PART, "name": "../../a.parquet"}]},
+        {"parts": [{**PART, "name": "a\0.parquet"}]},
+        {"parts": [{**PART, "sha256": "AB" * 32}]},
+        {"parts": [{**PART, "sha256": "ab" * 31}]},
+        {"parts": [{**PART, "sha256": None}]},
+        {"parts": [PART, {**PART, "sha256": "cd" * 32}]},
         {"parts": [{"bucket": 0}]},
+        {"parts": [{name: PART[name] for name in ("bucket", "name", "records")}]},
         {"files": []},
-        {"files": {"00": {"name": "a", "size_bytes": 1, "present": 1, "proven": True, "unproven": 0, "rejected": {}}}},
+        {"files": {"00": {**FILE, "proven": True}}},
+        {"files": {"00": {**FILE, "present": float("inf")}}},
+        {"files": {"00": {**FILE, "present": "1"}}},
     ],
 )
 def test_a_manifest_that_does_not_fit_is_store_damaged(tmp_path, changes):
     create_store(tmp_path / "s", RAW)
+    manifest_edited(tmp_path / "s", parts=[PART], files={"00": FILE})
+    open_store(tmp_path / "s")
     manifest_edited(tmp_path / "s", **changes)
     with pytest.raises(StorageError, match=r"^store_damaged"):
         open_store(tmp_path / "s")
@@ -506,7 +519,7 @@ def test_a_store_whose_making_was_interrupted_is_made_by_the_next_attempt(tmp_pa
             steps = failing(patch, at, Crash())
             with suppress(Crash):
                 create_store(tmp_path / f"s{at}", RAW)
-        assert create_store(tmp_path / f"s{at}", RAW).campaign == CAMPAIGN
+        assert create_store(tmp_path / f"s{at}", RAW).campaign.id == CAMPAIGN.id
         if len(steps) < at:
             break
     assert at > 5

@@ -1,0 +1,101 @@
+"""Report files of any size end in a row of the summary, never in an ingest that fails."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from support.publisher import NOW, Publisher
+from support.reports import batch, opened, report
+
+from aggregator.cli.reports import WHY_NOT
+from aggregator.intake import store
+from aggregator.intake.decode import Decoder
+from aggregator.reading import read_regular
+
+RAW = Publisher().campaign()
+CAMPAIGN = opened(RAW)
+
+
+def write(path, devices):
+    path.write_bytes(batch(CAMPAIGN, [report(CAMPAIGN, device) for device in devices]))
+    return path
+
+
+def test_a_file_above_the_limit_is_not_read_and_keeps_no_other_out(tmp_path):
+    """A sparse file: it says that it is large and takes no room."""
+    large = write(tmp_path / "large.hsr", range(3))
+    os.truncate(large, store.MAX_FILE_BYTES + 1)
+    small = write(tmp_path / "small.hsr", range(3, 8))
+    made = store.create_store(tmp_path / "s", RAW)
+    assert made.ingest([large, small], now=NOW) == (2, 0, ((str(large), "too_large"),), 5, 0, {})
+    assert WHY_NOT["too_large"].startswith("it has more than 4 GiB")
+
+
+@pytest.mark.parametrize("where", ["reading", "judging"])
+def test_a_file_that_does_not_fit_into_memory_keeps_no_other_out(tmp_path, monkeypatch, where):
+    large, small = write(tmp_path / "large.hsr", range(30)), write(tmp_path / "small.hsr", range(30, 35))
+    limit = large.stat().st_size
+
+    def reading(path, most):
+        if path.stat().st_size >= limit:
+            raise MemoryError
+        return read_regular(path, most)
+
+    def judging(decoder, data, *, now):
+        if len(data) >= limit:
+            raise MemoryError
+        return decode(decoder, data, now=now)
+
+    decode = Decoder.decode
+    if where == "reading":
+        monkeypatch.setattr(store, "read_regular", reading)
+    else:
+        monkeypatch.setattr(Decoder, "decode", judging)
+    made = store.create_store(tmp_path / "s", RAW)
+    assert made.ingest([small, large, small], now=NOW) == (3, 1, ((str(large), "too_large"),), 5, 0, {})
+    assert made.tally_report().reports == 5
+    monkeypatch.undo()
+    assert made.ingest([large], now=NOW).accepted == 30, "it was not taken for known"
+
+
+def test_one_large_file_is_written_in_parts_of_bounded_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "_FLUSH_RECORDS", 100)
+    made = store.create_store(tmp_path / "s", RAW)
+    made.ingest([write(tmp_path / "a.hsr", range(250))], now=NOW)
+    by_name = {}
+    for part in store.read_manifest(made.path).parts:
+        by_name[part.name] = by_name.get(part.name, 0) + part.records
+    assert list(by_name.values()) == [100, 100, 50]
+    assert made.tally_report().reports == 250
+
+
+def test_a_file_is_read_as_long_as_it_was_when_it_was_opened(tmp_path, monkeypatch):
+    path = tmp_path / "growing"
+    path.write_bytes(b"0123456789")
+    stat = os.fstat
+
+    def grown(descriptor):
+        found = stat(descriptor)
+        path.write_bytes(b"0123456789" * 100)
+        return found
+
+    monkeypatch.setattr(os, "fstat", grown)
+    assert read_regular(path, 10) == b"0123456789"
+    with pytest.raises(OSError, match="File too large"):
+        read_regular(path, 999)
+
+
+def test_what_becomes_a_pipe_between_two_looks_is_not_waited_for(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    path.write_bytes(b"x")
+    open_file = os.open
+
+    def swapped(name, flags, *rest):
+        path.unlink()
+        os.mkfifo(path)
+        return open_file(name, flags, *rest)
+
+    monkeypatch.setattr(os, "open", swapped)
+    with pytest.raises(OSError, match="not a plain file"):
+        read_regular(path)

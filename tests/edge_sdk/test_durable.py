@@ -1,0 +1,203 @@
+"""Batch files in folders that others can write to: links, rivals, leftovers, disks without links."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from support.failures import failure, reason
+
+import edge_sdk.durable
+from edge_sdk import Device
+from edge_sdk.durable import ABANDONED_SECONDS, write_new
+from protocol import batch
+
+RECORD = {"odor": "n", "width": 3.2}
+
+
+@pytest.fixture
+def reporting(device, publisher):
+    device.report(device.enrol(publisher.campaign()).id, RECORD, label="e")
+    return device
+
+
+def records_in(path):
+    return sum(count for found in batch.read_batches(path.read_bytes()) for _, count in found.spans)
+
+
+def unfinished(folder):
+    return [path for path in folder.iterdir() if path.name.endswith(".tmp")]
+
+
+def deny(monkeypatch, name, number):
+    def denied(*_arguments, **_options):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, name, denied)
+
+
+@pytest.mark.parametrize("target_exists", [True, False])
+def test_a_planted_link_is_not_followed(reporting, tmp_path, target_exists):
+    outbox, treasure = tmp_path / "outbox", tmp_path / "treasure"
+    outbox.mkdir()
+    if target_exists:
+        treasure.write_bytes(b"gold")
+    (outbox / ".x.hsr.tmp").symlink_to(treasure)  # the name that was used once
+    (outbox / "x.hsr").symlink_to(treasure)
+    assert reason(reporting.drain, outbox / "x.hsr") == "file_exists"
+    assert reporting.drain(outbox / "y.hsr") == 1
+    assert treasure.exists() == target_exists
+    assert not target_exists or treasure.read_bytes() == b"gold"
+    assert not (outbox / "y.hsr").is_symlink()
+
+
+def test_the_unfinished_file_can_not_be_foreseen_and_is_private(tmp_path):
+    names = set()
+
+    def note(file):
+        names.add(Path(file.name).name)
+        assert os.fstat(file.fileno()).st_mode & 0o777 == 0o600
+
+    for folder in ("a", "b", "c"):
+        (tmp_path / folder).mkdir()
+        write_new(str(tmp_path / folder / "x.hsr"), note)
+        assert [path.name for path in (tmp_path / folder).iterdir()] == ["x.hsr"]
+    assert len(names) == 3
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_devices_that_drain_to_one_name_lose_nothing(tmp_path, publisher, clock, monkeypatch, links):
+    if not links:
+        deny(monkeypatch, "link", errno.EPERM)
+    devices = []
+    for number in range(2):
+        device = Device.open(tmp_path / f"state{number}", trust=publisher.root(), clock=clock)
+        device.report(device.enrol(publisher.campaign()).id, RECORD, label="e")
+        devices.append(device)
+    path = tmp_path / "x.hsr"
+    assert devices[0].drain(path) == 1
+    first = path.read_bytes()
+    assert reason(devices[1].drain, path) == "file_exists"
+    assert path.read_bytes() == first
+    assert [device.status().spooled for device in devices] == [0, 1]
+    assert unfinished(tmp_path) == []
+    for device in devices:
+        device.close()
+
+
+def test_two_that_write_one_name_at_once_never_both_succeed(tmp_path):
+    """The second to finish finds the name taken, though neither saw it when it began."""
+    path = tmp_path / "x.hsr"
+    together = threading.Barrier(2)
+    outcomes = []
+
+    def attempt(content):
+        def write(file):
+            together.wait(10)
+            file.write(content)
+
+        try:
+            write_new(str(path), write)
+            outcomes.append(content)
+        except FileExistsError:
+            outcomes.append(None)
+
+    threads = [threading.Thread(target=attempt, args=(content,)) for content in (b"one", b"two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (won,) = [outcome for outcome in outcomes if outcome]
+    assert len(outcomes) == 2
+    assert path.read_bytes() == won
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_without_links_a_name_taken_meanwhile_is_not_overwritten(tmp_path, monkeypatch):
+    deny(monkeypatch, "link", errno.EPERM)
+    path = tmp_path / "x.hsr"
+    with pytest.raises(FileExistsError):
+        write_new(str(path), lambda _file: path.write_bytes(b"rival"))
+    assert path.read_bytes() == b"rival"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("step", ["link", "fsync", "rename"])
+def test_a_failing_step_leaves_neither_file_nor_leftover(reporting, tmp_path, monkeypatch, step):
+    outbox = tmp_path / "outbox"
+    outbox.mkdir()
+    with monkeypatch.context() as patch:
+        if step == "rename":
+            deny(patch, "link", errno.EPERM)
+        deny(patch, step, errno.EIO)
+        assert reason(reporting.drain, outbox / "x.hsr") == "io_failed"
+    assert list(outbox.iterdir()) == []
+    assert reporting.status().spooled == 1
+
+
+@pytest.mark.parametrize(("number", "expected"), [(errno.ENOSPC, "disk_full"), (errno.EIO, "io_failed")])
+def test_a_folder_that_can_not_be_flushed_holds_no_file_afterwards(reporting, tmp_path, monkeypatch, number, expected):
+    outbox = tmp_path / "outbox"
+    outbox.mkdir()
+
+    def failing(_folder):
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(edge_sdk.durable, "flush_folder", failing)
+        assert reason(reporting.drain, outbox / "x.hsr") == expected
+    assert list(outbox.iterdir()) == []
+    assert reporting.drain(outbox / "x.hsr") == 1
+
+
+def test_leftovers_of_crashed_drains_go_and_everything_else_stays(reporting, tmp_path):
+    outbox = tmp_path / "outbox"
+    outbox.mkdir()
+    old, new, other = ".a.hsr.0123456789abcdef.tmp", ".b.hsr.0123456789abcdef.tmp", ".c.hsr.tmp"
+    kept = [new, other, "d.0123456789abcdef.tmp", ".e.0123456789ABCDEF.tmp", ".f.0123456789abcdef", "g.hsr"]
+    for name in (old, *kept):
+        (outbox / name).write_bytes(b"x")
+        age = 0 if name == new else ABANDONED_SECONDS + 60
+        stamp = (outbox / name).stat().st_mtime - age
+        os.utime(outbox / name, (stamp, stamp))
+    (outbox / ".h.0123456789abcdef.tmp").mkdir()
+    os.utime(outbox / ".h.0123456789abcdef.tmp", (0, 0))
+    assert reporting.drain(outbox / "x.hsr") == 1
+    left = {path.name for path in outbox.iterdir()}
+    assert left == {*kept, "x.hsr", ".h.0123456789abcdef.tmp"}
+
+
+@pytest.mark.parametrize("fault", ["delete", "commit"])
+def test_a_spool_that_can_not_be_emptied_is_said_and_nothing_is_lost(reporting, tmp_path, monkeypatch, fault):
+    import sqlite3
+
+    state = reporting._state
+    plain = state._connection
+
+    class Full:
+        """A connection to a disk that fills up when the spool is to be emptied."""
+
+        def __getattr__(self, name):
+            return getattr(plain, name)
+
+        def execute(self, statement, values=()):
+            if statement.startswith("DELETE FROM spool" if fault == "delete" else "COMMIT"):
+                error = sqlite3.OperationalError("database or disk is full")
+                error.sqlite_errorname = "SQLITE_FULL"
+                raise error
+            return plain.execute(statement, values)
+
+    monkeypatch.setattr(state, "_connection", Full())
+    error = failure(reporting.drain, tmp_path / "x.hsr")
+    monkeypatch.undo()
+    assert error.reason == "disk_full"
+    assert "the batch file is whole and holds the reports" in error.detail
+    assert error.__context__ is None
+    assert records_in(tmp_path / "x.hsr") == 1
+    assert reporting.status().spooled == 1
+    assert reporting.drain(tmp_path / "again.hsr") == 1
+    assert (tmp_path / "again.hsr").read_bytes() == (tmp_path / "x.hsr").read_bytes()
+    assert reporting.status().spooled == 0

@@ -1,0 +1,72 @@
+"""The owner's file: when the defaults hold, and what refusing campaigns need."""
+
+from __future__ import annotations
+
+import pytest
+from support.failures import reason
+from support.publisher import Publisher
+
+from edge_sdk import Device, Policy
+from edge_sdk.policy import load_policy
+from protocol.features import Categorical, Numeric
+from protocol.schema import Label, build_schema, refusing
+
+PLAIN = {
+    "label": Label("label", ["e", "p"]),
+    "odor": Categorical("odor", ["a", "n"]),
+    "width": Numeric("width", "0", "10", [0]),
+}
+STRICT = {
+    "label": Label("label", ["e", "p"], unlisted="refuse"),
+    "odor": Categorical("odor", ["a", "n"], unlisted="refuse"),
+    "width": Numeric("width", "0", "10", [0], unlisted="refuse"),
+}
+
+
+def publisher_with(strict):
+    parts = {**PLAIN, **{name: STRICT[name] for name in strict}}
+    return Publisher(schema=build_schema(parts["label"], [parts["odor"], parts["width"]]))
+
+
+@pytest.mark.parametrize("strict", [("label",), ("odor",), ("width",), ("label", "odor", "width")])
+def test_a_campaign_whose_reports_tell_by_being_there_needs_the_owners_leave(tmp_path, clock, strict):
+    publisher = publisher_with(strict)
+    assert refusing(publisher.schema) == strict
+    raw = publisher.campaign()
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        text = device.explain(raw)
+        assert f"({', '.join(map(repr, strict))})" in text
+        assert "refuses it. policy_refused: the campaign refuses unlisted values" in text
+        assert reason(device.enrol, raw) == "policy_refused"
+        assert device.campaigns() == []
+    (tmp_path / "policy.toml").write_text("allow_refuse = true\n")
+    with Device.open(tmp_path, clock=clock) as device:
+        campaign = device.enrol(raw)
+        assert "Warning" in device.explain(raw)
+        assert reason(device.report, campaign.id, dict.fromkeys(("odor", "width"), "z"), "z") == "value_refused"
+    (tmp_path / "policy.toml").unlink()
+    with Device.open(tmp_path, clock=clock) as device:  # leave withdrawn: whatever the record, no report
+        for record, label in (({"odor": "z", "width": "z"}, "z"), ({"odor": "a", "width": 1}, "e")):
+            assert reason(device.report, campaign.id, record, label) == "policy_refused"
+
+
+def test_other_campaigns_need_no_leave_and_have_no_warning(device, publisher):
+    assert refusing(publisher.schema) == ()
+    assert "Warning" not in device.explain(publisher.campaign())
+    assert device.enrol(publisher.campaign())
+
+
+@pytest.mark.parametrize("text", ["1", '"true"', "[]", "0.5"])
+def test_leave_is_true_or_false_and_nothing_else(tmp_path, text):
+    (tmp_path / "policy.toml").write_text(f"allow_refuse = {text}\n")
+    assert reason(load_policy, str(tmp_path / "policy.toml")) == "policy_invalid"
+
+
+def test_only_a_file_that_is_not_there_at_all_gives_the_defaults(tmp_path):
+    path = tmp_path / "policy.toml"
+    assert load_policy(str(path)) == Policy()
+    path.symlink_to(tmp_path / "mount" / "policy.toml")
+    assert reason(load_policy, str(path)) == "policy_invalid"
+    (tmp_path / "mount").mkdir()
+    (tmp_path / "mount" / "policy.toml").write_text('epsilon_lifetime = "1"\n')
+    assert load_policy(str(path)) == Policy(lifetime_micro=1_000_000)

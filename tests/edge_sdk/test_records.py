@@ -1,0 +1,113 @@
+"""Bytes of a record that no question asks about never decide whether there is a report."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import sys
+
+import pytest
+from support.publisher import Publisher
+
+from edge_sdk.cli import MAX_RECORD_BYTES, main
+from edge_sdk.records import read_record
+from protocol.features import as_text
+
+PLAIN = {"odor": "n", "width": 3.5, "label": "e"}
+BODY = json.dumps(PLAIN)[1:-1].encode()
+DEEP = b"[" * 100_000 + b'"]"' + b"]" * 100_000
+
+ODD = {
+    "long integer": b'"x": ' + b"9" * 5001,
+    "long negative integer": b'"x": -' + b"9" * 5001,
+    "long fraction": b'"x": 0.' + b"3" * 5001,
+    "huge exponent": b'"x": 1e999999',
+    "latin-1": b'"x": "caf\xe9"',
+    "cut UTF-8": b'"x": "\xe2\x82"',
+    "latin-1 key": b'"caf\xe9": 1',
+    "NaN": b'"x": NaN',
+    "infinities": b'"x": [Infinity, -Infinity]',
+    "control characters": b'"x": "a\n\tb\x00"',
+    "lone surrogate": b'"x": "\\ud800"',
+    "repeated key": b'"x": 1, "x": 2',
+    "deep list": b'"x": ' + DEEP,
+    "deep object": b'"x": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
+    "brackets in text beside depth": b'"y": "[{\\"[", "x": ' + DEEP,
+    "two megabytes": b'"x": "' + b"a" * (2 << 20) + b'"',
+    "just below the limit": b'"x": "' + b"a" * (MAX_RECORD_BYTES - 200) + b'"',
+}
+
+
+@pytest.fixture
+def state(tmp_path):
+    publisher = Publisher(now=1)
+    for name, raw in (("r.hst", publisher.root(lifetime=1 << 33)), ("c.hsc", publisher.campaign(lifetime=1 << 33))):
+        (tmp_path / name).write_bytes(raw)
+    folder = str(tmp_path / "state")
+    assert main(["--state", folder, "provision", str(tmp_path / "r.hst")]) == 0
+    assert main(["--state", folder, "enrol", str(tmp_path / "c.hsc")]) == 0
+    return folder
+
+
+def report(state, raw):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
+        return main(["--state", state, "report", "--campaign", "mushrooms"])
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("first", [True, False], ids=["first", "last"])
+def test_an_odd_field_beside_the_features_does_not_stop_the_report(state, name, first):
+    parts = [ODD[name], BODY] if first else [BODY, ODD[name]]
+    raw = b"{" + b", ".join(parts) + b"}"
+    assert {key: read_record(raw)[key] for key in PLAIN} == PLAIN
+    assert report(state, raw) == 0
+
+
+@pytest.mark.parametrize("odd", [b"9" * 5001, b"-" + b"9" * 5001, b"NaN", b'"\xe9"', DEEP, b"1e999999"])
+def test_an_odd_value_of_a_feature_does_not_stop_the_report(state, odd):
+    assert report(state, b'{"odor": ' + odd + b', "width": ' + odd + b', "label": ' + odd + b"}") == 0
+
+
+def test_a_long_integer_is_what_features_make_of_its_value():
+    (width,) = [feature for feature in Publisher().schema.features if feature.name == "width"]
+    for sign in (1, -1):
+        exact = sign * 10**4300
+        found = read_record(b"%s1%s" % (b"-" if sign < 0 else b"", b"0" * 4300))
+        assert math.isinf(found)
+        assert width.code(found) == width.code(exact)
+        assert as_text(found) is as_text(exact) is None
+
+
+@pytest.mark.parametrize("limit", [640, 0])
+def test_integers_are_exact_whatever_the_interpreters_limit(limit):
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(limit)
+    try:
+        for digits in (639, 640, 641, 4300):
+            for sign in (1, -1):
+                raw = (b"-" if sign < 0 else b"") + b"7" * digits
+                assert read_record(raw) == sign * 7 * (10**digits - 1) // 9
+    finally:
+        sys.set_int_max_str_digits(before)
+
+
+def test_other_encodings_of_json_are_read():
+    for encoding in ("utf-8-sig", "utf-16", "utf-32", "utf-16-le"):
+        assert read_record('{"odor": "ñ"}'.encode(encoding)) == {"odor": "ñ"}
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"{", b'{"a" 1}', DEEP[:-1], b'{"x": ' + DEEP, b"{} {}", b"]" * 9 + b"[" * 100_000, b"[" * 100_000]
+)
+def test_what_is_no_json_is_a_value_error_and_nothing_else(raw):
+    with pytest.raises(ValueError, match=r"."):
+        read_record(raw)
+
+
+@pytest.mark.parametrize("raw", [b"not JSON", b"[]", b"{" + BODY, b"{" + BODY + b', "x": "' + b"a" * MAX_RECORD_BYTES])
+def test_what_remains_refused(state, raw, capsys):
+    capsys.readouterr()
+    assert report(state, raw) == 1
+    assert capsys.readouterr().err.startswith("record_invalid: ")
