@@ -16,7 +16,7 @@ import numpy as np
 from aggregator.debias import debias, marginal
 from aggregator.intervals import Interval, count_interval, normal_interval
 from protocol.errors import InputError, PolicyError
-from protocol.questions import CELL, MOMENT, MOMENTS, OUTCOME
+from protocol.questions import CELL, MOMENT, MOMENTS, OUTCOME, SQUARE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-SQUARE = 2
 _POWERS = {1: "", 2: "²"}
 
 

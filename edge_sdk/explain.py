@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import PolicyError
-from protocol.mechanisms import INTEGERS
+from protocol.mechanisms import BITS, INTEGERS
 from protocol.mechanisms.direct import Direct
+from protocol.projection import Component
+from protocol.questions import MOMENT, MOMENTS, OUTCOME, PRESENT, SQUARE
 from protocol.schema import refusing
 from protocol.words import to_words
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from edge_sdk.policy import Policy
     from protocol.campaign import Campaign
     from protocol.questions import Question
+    from protocol.schema import Schema
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _WORD = 1 << 32
@@ -24,6 +27,7 @@ _ALWAYS_LISTED = _WORD // 100
 """Chance, out of 2^32, above which a question has a line of its own: 1 %."""
 _MAX_RARE_LISTED = 12
 HIGH_EPSILON_MICRO = 20 * MICRO
+BIT_ANSWERS = 2
 
 
 def explain(campaign: Campaign, policy: Policy, spent_micro: int, now: int) -> str:
@@ -142,20 +146,53 @@ def _refusals(campaign: Campaign) -> list[str]:
 
 
 def _subject(campaign: Campaign, question: Question) -> str:
-    label = campaign.schema.label.name
-    if question.feature is None:
+    """What a question is about, with the label that it always involves."""
+    schema = campaign.schema
+    label = schema.label.name
+    kind, feature, _, power, of_class = question.subject
+    if kind == OUTCOME:
+        return f"its '{label}' together with what the installed model predicts from {_names(schema)}"
+    if kind == MOMENTS:
+        numbers = ", ".join(_observed(schema, index) for index in schema.numeric)
+        return f"{'the squares of ' if power == SQUARE else ''}{numbers}, together with its '{label}'"
+    if feature is None:
         return f"its '{label}'"
-    return f"'{campaign.schema.features[question.feature].name}' together with its '{label}'"
+    name = _observed(schema, feature)
+    if kind == PRESENT:
+        return f"whether {name} is known, together with its '{label}'"
+    if kind == MOMENT:
+        name = f"the square of {name}" if power == SQUARE else name
+        if of_class is not None:
+            return f"{name} if its '{label}' is {schema.label.classes[of_class]}, else 0"
+    return f"{name} together with its '{label}'"
+
+
+def _names(schema: Schema) -> str:
+    return ", ".join(f"'{feature.name}'" for feature in schema.features)
+
+
+def _observed(schema: Schema, index: int) -> str:
+    """An observed feature by name; a component with the features that it is computed from."""
+    observed = schema.observed[index]
+    if isinstance(observed, Component) and schema.projection is not None:
+        inputs = ", ".join(f"'{schema.features[place].name}'" for place in schema.projection.inputs)
+        return f"'{observed.name}' (computed from {inputs})"
+    return f"'{observed.name}'"
 
 
 def _noise(question: Question) -> str:
+    """How an answer hides its input."""
     mechanism = question.mechanism
     size = question.size
     if isinstance(mechanism, Direct):
         return f"one of {size} values, the true one {float(mechanism.p):.0%} of the time, else another at random"
     if mechanism.layout == INTEGERS:
         return f"{size} numbers, each buried in random noise ({mechanism.name})"
-    return f"{size} yes/no bits, each flipped at random ({mechanism.name})"
+    if mechanism.layout == BITS:
+        return f"{size} yes/no bits, each flipped at random ({mechanism.name})"
+    if mechanism.answers == BIT_ANSWERS:
+        return "one bit from a coin that the number bends a little (bit)"
+    return f"one number of {mechanism.answers}, likelier near the true one ({mechanism.name})"
 
 
 def _cost(campaign: Campaign, policy: Policy, spent_micro: int, now: int) -> list[str]:

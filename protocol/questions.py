@@ -23,6 +23,9 @@ _WORD = 1 << 32
 
 CLASS, CELL, PRESENT, MOMENT, MOMENTS, OUTCOME = "class", "cell", "present", "moment", "moments", "outcome"
 
+SQUARE = 2
+"""The power of a second moment."""
+
 SINGLE_NUMBER, ONE_PER_CLASS, ALL_AT_ONCE = "single", "vector", "joint"
 """How moments are asked: one number of one class, one feature's number for every class, or all numbers."""
 
@@ -111,7 +114,7 @@ class Question(NamedTuple):
         if of_class is None:
             return tuple(value if c == label_code else 0 for c in range(size))
         value = value if of_class == label_code else 0
-        return 2 * value - SCALE if power == 2 else value
+        return 2 * value - SCALE if power == SQUARE else value
 
     def to_dict(self) -> dict[str, Any]:
         """As a campaign carries it."""

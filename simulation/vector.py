@@ -25,10 +25,8 @@ from protocol.mechanisms.numeric import HALF
 from protocol.mechanisms.piecewise import CELLS, Piecewise
 from protocol.mechanisms.she import SummedHistogram
 from protocol.mechanisms.unary import UnaryMechanism
-from protocol.questions import CELL, CLASS, MOMENTS, OUTCOME, PRESENT
+from protocol.questions import CELL, CLASS, MOMENTS, OUTCOME, PRESENT, SQUARE
 from protocol.report import ID_BYTES
-
-SQUARE = 2
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
