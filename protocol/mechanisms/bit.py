@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from protocol.epsilon import PrivacyLoss, check_answer_micro
-from protocol.mechanisms.base import ONE, SINGLE, check_size, read_integers
+from protocol.mechanisms.base import ONE, SINGLE
 from protocol.mechanisms.numeric import (
-    NumericMechanism,
+    CoinMechanism,
     bent,
     bit_estimate,
     bit_variance,
     check_number,
-    check_threshold,
-    coin_threshold,
 )
 from protocol.stream import Stream
 
@@ -23,42 +20,17 @@ if TYPE_CHECKING:
 TAG = b"hearsay/1/bit"
 
 
-class Bit(NumericMechanism):
+class Bit(CoinMechanism):
     """P(answer = 1) = (2^31 + ⌊x(T − 2^31)/S⌋)/2^32 with T = ⌊2^32·E/(1 + E)⌋.
 
-    The floor biases the estimate by at most S/(T − 2^31) units of 1/S.
+    The inputs S and −S have the worst ratio. The floor biases the estimate by at most S/(T − 2^31) units of 1/S.
     Source: Duchi, Jordan, Wainwright 2013 in one dimension; Nguyên et al. 2016; docs/math.md, section 2.
     """
 
-    __slots__ = ("threshold",)
+    __slots__ = ()
+    MAX_SIZE = 1
     name = "bit"
     layout = SINGLE
-
-    def __init__(self, epsilon_micro: int, threshold: int) -> None:
-        """``threshold`` is T, out of 2^32."""
-        super().__init__(epsilon_micro, 1)
-        self.threshold = threshold
-
-    @classmethod
-    def from_micro(cls, epsilon_micro: int, size: int = 1) -> Bit:
-        """Derive T from ε; the size is 1."""
-        check_answer_micro(epsilon_micro)
-        check_size(size, 1, 1)
-        threshold = coin_threshold(epsilon_micro)
-        check_threshold(threshold)
-        return cls(epsilon_micro, threshold)
-
-    @classmethod
-    def from_dict(cls, parameters: dict[str, Any]) -> Bit:
-        """Read T as a document states it."""
-        size, micro, threshold = read_integers(parameters, ("threshold",))
-        check_size(size, 1, 1)
-        check_threshold(threshold)
-        return cls(micro, threshold)
-
-    def to_dict(self) -> dict[str, Any]:
-        """``threshold`` is T."""
-        return {"name": self.name, "size": 1, "epsilon_micro": self.epsilon_micro, "threshold": self.threshold}
 
     @property
     def answers(self) -> int:
@@ -81,12 +53,6 @@ class Bit(NumericMechanism):
         check_number(value)
         one = Fraction(bent(value, self.threshold), ONE)
         return {0: 1 - one, 1: one}
-
-    def privacy_loss(self) -> PrivacyLoss:
-        """Ln of T/(2^32 − T): the inputs S and −S."""
-        from fractions import Fraction
-
-        return PrivacyLoss(Fraction(self.threshold, ONE - self.threshold))
 
     def estimate(self, answer: int) -> Fraction:
         """S(2u − 1)/(2T/2^32 − 1)."""

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from protocol.epsilon import PrivacyLoss, check_answer_micro
 from protocol.errors import InputError
-from protocol.mechanisms.base import BITS, ONE, check_size, read_integers
+from protocol.mechanisms.base import BITS, ONE
 from protocol.mechanisms.numeric import (
-    NumericMechanism,
+    CoinMechanism,
     bent,
     bit_estimate,
     bit_variance,
-    check_threshold,
     check_vector,
-    coin_threshold,
 )
 from protocol.stream import Stream
 
@@ -25,10 +22,9 @@ if TYPE_CHECKING:
 
 TAG = b"hearsay/1/bits"
 _MAX_ENUMERATED = 16
-MAX_SIZE = 65536
 
 
-class Bits(NumericMechanism):
+class Bits(CoinMechanism):
     """A coin as in ``bit`` for every class c = 0 … k − 1, of a vector with at most one entry not 0.
 
     It costs ε in all, not per bit: where the entry is 0 the coin is fair, so another class changes two
@@ -36,40 +32,10 @@ class Bits(NumericMechanism):
     Source: Yilmaz, Al-Rubaie, Chang 2019, section 3.2, approach 2; docs/math.md, section 3.
     """
 
-    __slots__ = ("threshold",)
+    __slots__ = ()
+    MAX_SIZE = 65536
     name = "bits"
     layout = BITS
-
-    def __init__(self, epsilon_micro: int, size: int, threshold: int) -> None:
-        """``threshold`` is T, out of 2^32."""
-        super().__init__(epsilon_micro, size)
-        self.threshold = threshold
-
-    @classmethod
-    def from_micro(cls, epsilon_micro: int, size: int) -> Bits:
-        """Derive T from ε; ``size`` is the number of classes."""
-        check_answer_micro(epsilon_micro)
-        check_size(size, 1, MAX_SIZE)
-        threshold = coin_threshold(epsilon_micro)
-        check_threshold(threshold)
-        return cls(epsilon_micro, size, threshold)
-
-    @classmethod
-    def from_dict(cls, parameters: dict[str, Any]) -> Bits:
-        """Read T as a document states it."""
-        size, micro, threshold = read_integers(parameters, ("threshold",))
-        check_size(size, 1, MAX_SIZE)
-        check_threshold(threshold)
-        return cls(micro, size, threshold)
-
-    def to_dict(self) -> dict[str, Any]:
-        """``threshold`` is T."""
-        return {
-            "name": self.name,
-            "size": self.size,
-            "epsilon_micro": self.epsilon_micro,
-            "threshold": self.threshold,
-        }
 
     @property
     def answers(self) -> int:
@@ -107,12 +73,6 @@ class Bits(NumericMechanism):
         if self.size > _MAX_ENUMERATED:
             raise InputError("too_many_answers", "2^size answers are too many to list; use bit_probabilities")
         return rows_of_bits(self.bit_probabilities(value))
-
-    def privacy_loss(self) -> PrivacyLoss:
-        """Ln of T/(2^32 − T)."""
-        from fractions import Fraction
-
-        return PrivacyLoss(Fraction(self.threshold, ONE - self.threshold))
 
     def estimate(self, answer: Sequence[int]) -> tuple[Fraction, ...]:
         """Of every class's entry, as in ``bit``."""

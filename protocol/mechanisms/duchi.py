@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from itertools import product
 from math import comb
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from protocol import SCALE
-from protocol.epsilon import PrivacyLoss, check_answer_micro
 from protocol.errors import InputError
-from protocol.mechanisms.base import BITS, ONE, check_size, read_integers
-from protocol.mechanisms.numeric import HALF, NumericMechanism, check_threshold, check_vector, coin_threshold
+from protocol.mechanisms.base import BITS, ONE
+from protocol.mechanisms.numeric import HALF, CoinMechanism, check_vector
 from protocol.stream import Stream
 
 if TYPE_CHECKING:
@@ -18,53 +17,23 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 TAG = b"hearsay/1/duchi"
-MAX_SIZE = 4096
 _MAX_ENUMERATED = 9
 
 
-class Duchi(NumericMechanism):
+class Duchi(CoinMechanism):
     """A corner of the cube, in the half-space of the input's corner with probability T/2^32.
 
     The input x is first rounded at random to a corner v of {−1, 1}^D; then a uniformly drawn corner t
     with ⟨t, v⟩ > 0, or with ⟨t, v⟩ < 0, is answered. D = d if d is odd, else d + 1 with x_D = 0, so that
     ⟨t, v⟩ is never 0: ties would belong to both sides, or to one of them, and break the guarantee.
+    A corner and its opposite have the worst ratio, for odd and even d alike.
     Source: Duchi, Jordan, Wainwright 2018, section 4.2.3; docs/math.md, sections 2 and 8.4.
     """
 
-    __slots__ = ("threshold",)
+    __slots__ = ()
+    MAX_SIZE = 4096
     name = "duchi"
     layout = BITS
-
-    def __init__(self, epsilon_micro: int, size: int, threshold: int) -> None:
-        """``threshold`` is T, out of 2^32."""
-        super().__init__(epsilon_micro, size)
-        self.threshold = threshold
-
-    @classmethod
-    def from_micro(cls, epsilon_micro: int, size: int) -> Duchi:
-        """Derive T from ε; ``size`` is d, the number of dimensions."""
-        check_answer_micro(epsilon_micro)
-        check_size(size, 1, MAX_SIZE)
-        threshold = coin_threshold(epsilon_micro)
-        check_threshold(threshold)
-        return cls(epsilon_micro, size, threshold)
-
-    @classmethod
-    def from_dict(cls, parameters: dict[str, Any]) -> Duchi:
-        """Read T as a document states it."""
-        size, micro, threshold = read_integers(parameters, ("threshold",))
-        check_size(size, 1, MAX_SIZE)
-        check_threshold(threshold)
-        return cls(micro, size, threshold)
-
-    def to_dict(self) -> dict[str, Any]:
-        """``threshold`` is T."""
-        return {
-            "name": self.name,
-            "size": self.size,
-            "epsilon_micro": self.epsilon_micro,
-            "threshold": self.threshold,
-        }
 
     @property
     def answers(self) -> int:
@@ -118,12 +87,6 @@ class Duchi(NumericMechanism):
                 chance += (p * positive + (1 - p) * (1 - positive)) / corners
             table[bits] = chance
         return table
-
-    def privacy_loss(self) -> PrivacyLoss:
-        """Ln of T/(2^32 − T): a corner and its opposite, for odd and even d alike."""
-        from fractions import Fraction
-
-        return PrivacyLoss(Fraction(self.threshold, ONE - self.threshold))
 
     @property
     def gain(self) -> Fraction:

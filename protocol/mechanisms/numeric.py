@@ -6,11 +6,11 @@ A real x in [−1, 1] is an integer of [−S, S], S = 65536. Source: docs/math.m
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from protocol import SCALE
-from protocol.epsilon import exp_below
-from protocol.mechanisms.base import ONE, Mechanism, out_of_domain, unbounded, uninformative
+from protocol.epsilon import PrivacyLoss, check_answer_micro, exp_below
+from protocol.mechanisms.base import ONE, Mechanism, check_size, out_of_domain, read_integers, unbounded, uninformative
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -95,3 +95,51 @@ def bit_variance(x: int, threshold: int) -> Fraction:
 
     p = Fraction(bent(x, threshold), ONE)
     return bit_estimate(1, threshold) ** 2 * 4 * p * (1 - p)
+
+
+class CoinMechanism(NumericMechanism):
+    """A numeric mechanism whose only parameter is T, a coin bent towards the truth.
+
+    T = ⌊2^32 · E/(1 + E)⌋ with E = e^ε; the worst ratio is T/(2^32 − T), as each mechanism shows.
+    """
+
+    __slots__ = ("threshold",)
+    MAX_SIZE: ClassVar[int]
+
+    def __init__(self, epsilon_micro: int, size: int, threshold: int) -> None:
+        """``threshold`` is T, out of 2^32."""
+        super().__init__(epsilon_micro, size)
+        self.threshold = threshold
+
+    @classmethod
+    def from_micro(cls, epsilon_micro: int, size: int = 1) -> Self:
+        """Derive T from ε; ``size`` is the number of coordinates."""
+        check_answer_micro(epsilon_micro)
+        return cls._checked(epsilon_micro, size, coin_threshold(epsilon_micro))
+
+    @classmethod
+    def from_dict(cls, parameters: dict[str, Any]) -> Self:
+        """Read T as a document states it."""
+        size, micro, threshold = read_integers(parameters, ("threshold",))
+        return cls._checked(micro, size, threshold)
+
+    @classmethod
+    def _checked(cls, epsilon_micro: int, size: int, threshold: int) -> Self:
+        check_size(size, 1, cls.MAX_SIZE)
+        check_threshold(threshold)
+        return cls(epsilon_micro, size, threshold)
+
+    def to_dict(self) -> dict[str, Any]:
+        """``threshold`` is T."""
+        return {
+            "name": self.name,
+            "size": self.size,
+            "epsilon_micro": self.epsilon_micro,
+            "threshold": self.threshold,
+        }
+
+    def privacy_loss(self) -> PrivacyLoss:
+        """Ln of T/(2^32 − T)."""
+        from fractions import Fraction
+
+        return PrivacyLoss(Fraction(self.threshold, ONE - self.threshold))
