@@ -1,0 +1,377 @@
+"""The numeric mechanisms, exactly: unbiased, with the variance they state, at no more than ε.
+
+Expectations and ratios are sums of Fractions over all answers, not samples. ``laplace`` has irrational
+probabilities: its rounding is enumerated, its noise is symmetric, its privacy a comparison of exponents.
+"""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+from itertools import product
+
+import pytest
+
+from protocol import SCALE
+from protocol.epsilon import exp_below, micro_epsilon
+from protocol.errors import InputError
+from protocol.mechanisms import from_dict, from_epsilon, laplace
+from protocol.mechanisms.noise import GRID
+
+HALF = 1 << 31
+INPUTS = (-SCALE, 0, SCALE, *random.Random(20).sample(range(-SCALE, SCALE + 1), 20))
+EPSILONS = ("0.001", "0.5", "1", "3", "16")
+AROUND_THE_HYBRIDS_BORDER = ("0.001", "0.5", "0.61", "0.62", "1", "3", "16")
+SINGLE = ("bit", "piecewise", "hybrid")
+SEED = bytes(range(32))
+
+
+def mean_and_variance(mechanism, value, of=lambda estimate: estimate):
+    """Of one number of the estimate, over all answers."""
+    table = mechanism.distribution(value)
+    assert sum(table.values()) == 1
+    estimates = {answer: of(mechanism.estimate(answer)) for answer in table}
+    mean = sum(chance * estimates[answer] for answer, chance in table.items())
+    return mean, sum(chance * estimates[answer] ** 2 for answer, chance in table.items()) - mean**2
+
+
+def worst_ratio(tables):
+    """Largest ratio of one answer's probabilities over all pairs of tables."""
+    assert all(table.keys() == tables[0].keys() for table in tables)
+    columns = [[table[answer] for table in tables] for answer in tables[0]]
+    assert min(min(column) for column in columns) > 0
+    return max(max(column) / min(column) for column in columns)
+
+
+def check_private(mechanism, values):
+    """Ratio ≤ e^ε by enumeration, and as large as ``privacy_loss`` says."""
+    worst = worst_ratio([mechanism.distribution(value) for value in values])
+    assert worst == mechanism.privacy_loss().ratio
+    assert worst <= exp_below(mechanism.epsilon_micro)
+
+
+def floor_bias(threshold):
+    """What the floor in a bent coin may cost: S/(T − 2^31) units of 1/S."""
+    return Fraction(SCALE, threshold - HALF)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("x", INPUTS)
+def test_the_bit_is_unbiased_up_to_its_floor(x, epsilon):
+    mechanism = from_epsilon("bit", epsilon)
+    mean, variance = mean_and_variance(mechanism, x)
+    assert 0 <= x - mean <= floor_bias(mechanism.threshold)
+    assert variance == mechanism.variance(x)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_bits_are_unbiased_for_every_class(epsilon, size):
+    mechanism = from_epsilon("bits", epsilon, size)
+    for x, place in product(INPUTS, range(size)):
+        vector = tuple(x if c == place else 0 for c in range(size))
+        for c in range(size):
+            mean, variance = mean_and_variance(mechanism, vector, lambda estimate, c=c: estimate[c])
+            assert 0 <= vector[c] - mean <= floor_bias(mechanism.threshold)
+            assert variance == mechanism.variance(vector[c])
+
+
+@pytest.mark.parametrize("epsilon", ["0.001", "1", "16"])
+def test_piecewise_is_exactly_unbiased(epsilon):
+    mechanism = from_epsilon("piecewise", epsilon)
+    for x in INPUTS:
+        assert mean_and_variance(mechanism, x) == (x, mechanism.variance(x))
+
+
+@pytest.mark.parametrize("epsilon", ["0.61", "0.62", "3"])
+def test_the_hybrid_is_unbiased_up_to_the_floor_of_its_bit(epsilon):
+    mechanism = from_epsilon("hybrid", epsilon)
+    assert (mechanism.share == 0) == (epsilon == "0.61")
+    for x in INPUTS:
+        mean, variance = mean_and_variance(mechanism, x)
+        assert 0 <= x - mean <= (1 - Fraction(mechanism.share, 2 * HALF)) * floor_bias(mechanism.bit.threshold)
+        assert variance == mechanism.variance(x)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6])
+def test_duchi_is_exactly_unbiased_at_even_and_odd_dimensions(size):
+    mechanism = from_epsilon("duchi", "1", size)
+    for start in range(0, len(INPUTS), 2 if size > 4 else 1):
+        vector = tuple(INPUTS[(start + 5 * place) % len(INPUTS)] for place in range(size))
+        for place, x in enumerate(vector):
+            found = mean_and_variance(mechanism, vector, lambda estimate, place=place: estimate[place])
+            assert found == (x, mechanism.variance(x))
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_a_square_that_was_rounded_and_asked_for_is_right_within_one_unit(epsilon):
+    """⌊u²/S⌋ loses less than a unit; the stretch 2v − S and its inverse lose nothing."""
+    piecewise, bit = from_epsilon("piecewise", "1"), from_epsilon("bit", epsilon)
+    for u in INPUTS:
+        v = u * u // SCALE
+        assert 0 <= Fraction(u * u, SCALE) - v < 1
+        mean, _ = mean_and_variance(bit, 2 * v - SCALE)
+        assert 0 <= v - (mean + SCALE) / 2 <= floor_bias(bit.threshold) / 2
+    assert (mean_and_variance(piecewise, 2 * v - SCALE)[0] + SCALE) / 2 == v
+
+
+class EveryRest:
+    """A stream whose every below(S) is one chosen number."""
+
+    def __init__(self, word):
+        self.word = word
+
+    def below(self, bound):
+        assert bound == SCALE
+        return self.word
+
+
+@pytest.mark.parametrize("x", INPUTS)
+def test_laplace_rounds_to_its_grid_without_bias(x, monkeypatch):
+    """The chance out of S is a multiple of S/64, so 64 equally likely reads stand for all S of them."""
+    mechanism = from_epsilon("laplace", 1, 1)
+    monkeypatch.setattr(laplace, "discrete_laplace", lambda stream, s, t: 0)
+    for offset in (0, 1023):
+        total = Fraction(0)
+        for word in range(offset, SCALE, 1024):
+            monkeypatch.setattr(laplace, "Stream", lambda seed, tag, word=word: EveryRest(word))
+            (estimate,) = mechanism.estimate(mechanism.perturb((x,), SEED))
+            assert abs(estimate - x) < SCALE // GRID
+            total += estimate
+        assert total / 64 == x
+
+
+@pytest.mark.parametrize("x", INPUTS)
+@pytest.mark.parametrize("epsilon", ["0.001", "1", "16"])
+def test_the_noise_of_laplace_is_symmetric_and_of_the_stated_variance(x, epsilon):
+    mechanism = from_epsilon("laplace", epsilon, 1)
+    table, mirrored = mechanism.distribution((x,), radius=3), mechanism.distribution((-x,), radius=3)
+    on_grid = x * GRID % SCALE == 0
+    if not on_grid:  # on the grid both tables end one step above their middle
+        assert {(-n,): chance for (n,), chance in table.items()} == mirrored
+    step = x * GRID // SCALE
+    even = mechanism.distribution((step * (SCALE // GRID),), radius=3)
+    assert all(even[(step - n,)] == even[(step + n,)] for n in range(4))
+    q = 1 / exp_below(mechanism.s, mechanism.t)
+    lost = Fraction(x * GRID % SCALE, SCALE)
+    steps = 2 * q / (1 - q) ** 2 + lost * (1 - lost)
+    assert mechanism.variance(x) == steps * (SCALE // GRID) ** 2
+    assert (
+        abs(even[(step,)] * q - even[(step + 1,)]) == 0
+    )  # geometric, so that 2q/(1 − q)² is the variance of the noise
+
+
+GRID_OF_INPUTS = (*INPUTS[:9], -1, 1, -SCALE + 1, SCALE - 1)
+
+
+@pytest.mark.parametrize("epsilon", AROUND_THE_HYBRIDS_BORDER)
+@pytest.mark.parametrize("name", SINGLE)
+def test_no_answer_tells_two_numbers_apart_by_more_than_epsilon(name, epsilon):
+    check_private(from_epsilon(name, epsilon), GRID_OF_INPUTS)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("epsilon", AROUND_THE_HYBRIDS_BORDER)
+def test_bits_hide_the_number_and_the_class_at_epsilon_in_all(epsilon, size):
+    """Every place of the one entry that is not 0, and every number of the grid there."""
+    values = [tuple(x if c == place else 0 for c in range(size)) for place in range(size) for x in GRID_OF_INPUTS]
+    check_private(from_epsilon("bits", epsilon, size), values)
+
+
+@pytest.mark.parametrize("epsilon", ["0.001", "1", "16"])
+def test_with_two_entries_bits_would_cost_twice_epsilon(epsilon):
+    """Why the domain has one entry at most: the same coins bent by two numbers."""
+    mechanism = from_epsilon("bits", epsilon, 1)
+    (one,), (other,) = (mechanism.bit_probabilities([x]) for x in (SCALE, -SCALE))
+    assert (one / other) ** 2 > exp_below(micro_epsilon(epsilon)) >= one / other
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("epsilon", ["0.001", "1", "16"])
+def test_duchi_is_private_at_even_and_odd_dimensions(epsilon, size):
+    """All corners, of which every input's table is a mixture, and inputs between them."""
+    corners = product((-SCALE, SCALE), repeat=size)
+    between = [tuple(INPUTS[3 + (k + place) % 20] for place in range(size)) for k in range(3)]
+    check_private(from_epsilon("duchi", epsilon, size), [*corners, (0,) * size, *between])
+
+
+def test_duchi_is_private_at_nine_dimensions():
+    up = (SCALE,) * 9
+    check_private(from_epsilon("duchi", "1", 9), [up, tuple(-x for x in up), (SCALE, -SCALE, 0) * 3])
+
+
+@pytest.mark.parametrize(("size", "delta"), [(1, 2), (2, 2), (3, 2), (2, 4), (3, 6)])
+def test_laplace_is_private_by_its_exponents(size, delta):
+    """On the grid P(answer | x) ∝ q^n, so two inputs differ by q to the difference of two integers."""
+    mechanism = from_epsilon("laplace", "1", size, delta=delta)
+    some = (-SCALE, -64, 0, 64, SCALE // 2, SCALE)
+    values = [v for v in product(some, repeat=size) if sum(x != 0 for x in v) <= delta // 2]
+    answers = list(product((-(10**7), -GRID, -1, 0, 1, 77, GRID, 10**7), repeat=size))
+    worst = max(
+        max(exponents) - min(exponents)
+        for exponents in ([mechanism.exponent(value, answer) for value in values] for answer in answers)
+    )
+    assert worst == delta * GRID
+    assert worst * Fraction(mechanism.s, mechanism.t) == 1
+    loss = mechanism.privacy_loss()
+    assert (loss.ratio, loss.exponent) == (1, 1)
+
+
+@pytest.mark.parametrize("epsilon", ["0.001", "1", "16"])
+def test_laplace_between_two_grid_points_is_a_mixture_and_no_bolder(epsilon):
+    """Of the step's 64 inputs no two differ by more than one step of the noise. Tables have 49 digits."""
+    mechanism = from_epsilon("laplace", epsilon, 1)
+    tables = [mechanism.distribution((x,), radius=3) for x in (640, 641, 650, 671, 703, 704)]
+    common = set.intersection(*map(set, tables))
+    assert len(common) == 7
+    worst = max(max(t[n] for t in tables) / min(t[n] for t in tables) for n in common)
+    assert worst == exp_below(mechanism.s, mechanism.t)
+    assert worst < exp_below(micro_epsilon(epsilon))
+
+
+def tails_of_one_half_each(mechanism, start):
+    """The window is right; what lies outside goes left or right with probability ½, however long each is."""
+    inside, _ = mechanism._heights()
+    left, right = start, 4096 - start - mechanism.window
+    outside = 1 - inside * mechanism.window
+    shares = {"left": outside if not right else outside / 2, "right": outside if not left else outside / 2}
+    return {
+        cell: inside
+        if start <= cell < start + mechanism.window
+        else (shares["left"] / left if cell < start else shares["right"] / right)
+        for cell in range(4096)
+    }
+
+
+@pytest.mark.parametrize("epsilon", AROUND_THE_HYBRIDS_BORDER)
+def test_tails_chosen_with_one_half_each_are_not_private(epsilon):
+    """The book's listing 5.4, which docs/math.md, section 8.3, says not to repeat."""
+    mechanism = from_epsilon("piecewise", epsilon)
+    last = 4096 - mechanism.window
+    tables = [tails_of_one_half_each(mechanism, start) for start in (0, 1, last // 2, last - 1, last)]
+    assert all(sum(table.values()) == 1 for table in tables)
+    assert worst_ratio(tables) > 1 / exp_below(micro_epsilon(epsilon)) * exp_below(2 * micro_epsilon(epsilon))
+    assert worst_ratio(tables) > exp_below(micro_epsilon(epsilon)) * (1 + Fraction(1, 10**6))
+
+
+def half_spaces(threshold, size, ties):
+    """Duchi's table for every corner without the repair: ``ties`` belong to both sides, or to one."""
+    p = Fraction(threshold, 2 * HALF)
+    tables = []
+    for v in product((-1, 1), repeat=size):
+        products = {t: sum(a * b for a, b in zip(t, v, strict=True)) for t in product((-1, 1), repeat=size)}
+        upper = [t for t, s in products.items() if s > 0 or (s == 0 and ties in ("both", "upper"))]
+        lower = [t for t, s in products.items() if s < 0 or (s == 0 and ties in ("both", "lower"))]
+        tables.append({t: p * (t in upper) / len(upper) + (1 - p) * (t in lower) / len(lower) for t in products})
+    return tables
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize(
+    ("ties", "epsilon"), [("both", "0.5"), ("both", "1"), ("both", "3"), ("lower", "1"), ("upper", "0.1")]
+)
+def test_duchi_with_ties_is_not_private(ties, epsilon, size):
+    """docs/math.md, section 8.4: the ratio reaches e^ε + 1 where ties belong to both sides."""
+    threshold = from_epsilon("duchi", epsilon, size).threshold
+    worst = worst_ratio(half_spaces(threshold, size, ties))
+    assert worst > exp_below(micro_epsilon(epsilon)) * (1 + Fraction(1, 10**6))
+    if ties == "both":
+        assert worst == Fraction(threshold, 2 * HALF - threshold) + 1
+
+
+@pytest.mark.parametrize("ties", ["both", "upper", "lower"])
+def test_without_ties_the_same_construction_is_duchis(ties):
+    mechanism = from_epsilon("duchi", "1", 3)
+    found = half_spaces(mechanism.threshold, 3, ties)
+    corners = product((-SCALE, SCALE), repeat=3)
+    expected = [{tuple(2 * b - 1 for b in t): c for t, c in mechanism.distribution(v).items()} for v in corners]
+    assert found == expected
+
+
+NO_NUMBERS = (SCALE + 1, -SCALE - 1, 987654321, True, 0.125, 7.0, "4321", None, float("nan"), float("inf"), [777], (777,))
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
+@pytest.mark.parametrize("name", SINGLE)
+def test_what_is_no_number_of_the_domain_is_refused_and_not_named(name, value):
+    mechanism = from_epsilon(name, 1)
+    for refusing in (lambda: mechanism.perturb(value, b"no seed: not read"), lambda: mechanism.distribution(value)):
+        with pytest.raises(InputError, match=f"an integer from −{SCALE} to {SCALE}$") as caught:
+            refusing()
+        assert caught.value.reason == "value_out_of_domain"
+        assert repr(value) not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        5,
+        "0040",
+        None,
+        {},
+        (4321,),
+        (0, 0, 4321),
+        (0, 0, 0, 0, 4321),
+        (0, 0, SCALE + 1, 0),
+        (0, 0, -SCALE - 1, 0),
+        (0, 0, 4321.0, 0),
+        (0, 0, True, 0),
+        (0, 0, None, 0),
+        (0, 0, float("nan"), 0),
+        (0, 0, (4321,), 0),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("name", ["bits", "laplace", "duchi"])
+def test_what_is_no_vector_of_the_domain_is_refused_and_not_named(name, value):
+    mechanism = from_epsilon(name, 1, 4)
+    for refusing in (lambda: mechanism.perturb(value, b"no seed: not read"), lambda: mechanism.distribution(value)):
+        with pytest.raises(InputError, match=f"4 integers from −{SCALE} to {SCALE}$") as caught:
+            refusing()
+        assert caught.value.reason == "value_out_of_domain"
+        assert "4321" not in str(caught.value)
+
+
+def test_more_entries_than_the_loss_allows_are_refused():
+    for mechanism, most in (
+        (from_epsilon("bits", 1, 3), 1),
+        (from_epsilon("laplace", 1, 3, delta=2), 1),
+        (from_epsilon("laplace", 1, 3, delta=4), 2),
+    ):
+        allowed = (321,) * most + (0,) * (3 - most)
+        assert len(mechanism.perturb(allowed, SEED)) == 3
+        for refusing in (mechanism.distribution, lambda value, by=mechanism: by.perturb(value, SEED)):
+            with pytest.raises(InputError, match=f"at most {most} are not 0$"):
+                refusing((321,) * (most + 1) + (0,) * (2 - most))
+    assert len(from_epsilon("laplace", 1, 3).perturb((321, -5, SCALE), SEED)) == 3
+
+
+@pytest.mark.parametrize("name", ["bits", "laplace", "duchi"])
+def test_a_table_that_is_too_long_is_refused(name):
+    size = 17
+    with pytest.raises(InputError) as caught:
+        from_epsilon(name, 1, size).distribution((0,) * size)
+    assert caught.value.reason == "too_many_answers"
+
+
+@pytest.mark.parametrize("name", [*SINGLE, "bits", "laplace", "duchi"])
+def test_a_document_says_all_there_is(name):
+    for size in (1,) if name in SINGLE else (1, 2, 7):
+        mechanism = from_epsilon(name, 2, size)
+        assert from_dict(mechanism.to_dict()) == mechanism
+        assert mechanism != from_epsilon(name, 1, size)
+        assert not mechanism.privacy_loss().exceeds(2_000_000)
+    laplace_of_two = from_epsilon("laplace", 2, 7, delta=4)
+    assert from_dict(laplace_of_two.to_dict()) == laplace_of_two != from_epsilon("laplace", 2, 7)
+    assert from_epsilon("laplace", 2, 7, **laplace_of_two.options()) == laplace_of_two
+
+
+TIGHT = {"bit": "threshold", "bits": "threshold", "duchi": "threshold", "piecewise": "threshold"}
+
+
+@pytest.mark.parametrize("name", TIGHT)
+@pytest.mark.parametrize("epsilon", AROUND_THE_HYBRIDS_BORDER)
+def test_the_threshold_is_the_boldest_that_epsilon_allows(name, epsilon):
+    stated = from_epsilon(name, epsilon, 1).to_dict()
+    bolder = from_dict({**stated, TIGHT[name]: stated[TIGHT[name]] + 1})
+    assert bolder.privacy_loss().exceeds(micro_epsilon(epsilon))
