@@ -15,8 +15,9 @@ from aggregator.schema_file import MISSING_HAS_CODE, parse_schema_text
 from aggregator.tables import MISSING_TOKENS, check_label, shorten
 from protocol.document import is_text
 from protocol.errors import InputError
-from protocol.features import MAX_BOUND_CHARACTERS, MAX_VALUES, parse_bound
+from protocol.features import MAX_VALUES
 from protocol.schema import MAX_CLASSES
+from protocol.values import MAX_BOUND_CHARACTERS, parse_bound
 
 if TYPE_CHECKING:
     from collections.abc import Collection

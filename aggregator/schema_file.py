@@ -36,8 +36,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol.document import is_text
 from protocol.errors import InputError
-from protocol.features import MAX_VALUES, Categorical, Feature, Numeric, as_text, parse_bound
+from protocol.features import MAX_VALUES, Categorical, Feature, Numeric
 from protocol.schema import Label, Schema, build_schema
+from protocol.values import as_text, parse_bound
 
 if TYPE_CHECKING:
     from collections.abc import Collection

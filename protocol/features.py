@@ -6,34 +6,23 @@ Source: docs/formats.md, section 5 (features); docs/math.md, sections 3 and 4.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
-from decimal import Decimal
 from itertools import pairwise
-from math import inf, isnan
-from operator import index
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from protocol import SCALE
 from protocol.document import is_text, read_field, read_integer, read_text
 from protocol.errors import DocumentError, InputError
+from protocol.values import as_number, as_text, parse_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from fractions import Fraction
+    from collections.abc import Sequence
 
 UNLISTED_RULES = ("missing", "other", "refuse")
 MAX_VALUES = 65536
-MAX_BOUND_CHARACTERS = 40
-MAX_BOUND_EXPONENT = 300
 TIE = 0.01
 """How near to a tie, in units of u, a float is not trusted to round."""
-_BOUND = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE]([+-]?[0-9]+))?")
-_BEYOND_BOUNDS = 301
-"""A number of this power of ten is outside all bounds."""
-_NEAR_ZERO = Decimal("1e-400")
-_TOO_LONG_INTEGER = 10**4300
-_BOOLEANS = ("bool", "bool_")
 
 
 class Categorical:
@@ -339,114 +328,3 @@ def read_texts(entry: dict[str, Any], key: str, reason: str) -> list[str]:
     if not all(is_text(text, least=0) for text in texts):
         raise DocumentError(reason, f"'{key}' is not a list of printable texts of at most 1024 bytes")
     return texts
-
-
-def parse_bound(text: str) -> Decimal:
-    """A bound's decimal text as an exact number.
-
-    The text is ``-?digits(.digits)?([eE][+-]?digits)?`` in ASCII, of at most 40 characters, with an exponent
-    of −300 … 300. The number is 0 or of a size from 10^−300 to just below 10^301.
-
-    Raises:
-        InputError: ``schema_invalid``.
-    """
-    match = _BOUND.fullmatch(text) if isinstance(text, str) and len(text) <= MAX_BOUND_CHARACTERS else None
-    if match is not None and abs(int(match[1] or 0)) <= MAX_BOUND_EXPONENT:
-        number = Decimal(text)
-        if not number or abs(number.adjusted()) <= MAX_BOUND_EXPONENT:
-            return number
-    raise InputError("schema_invalid", "a bound is a finite decimal number, for example -2.5 or 1e6")
-
-
-def as_text(value: object) -> str | None:
-    """A categorical value as the text that schemas list; None where it has none.
-
-    Integers are written in decimal and booleans as ``true`` and ``false``, whatever library they come from,
-    since schemas are made from text files and devices hold typed values. Other types are no listed value,
-    nor are integers of more than 4300 digits.
-    """
-    if type(value) is str:
-        return value
-    if type(value) is int:
-        return _digits(value)
-    if type(value).__name__ in _BOOLEANS:
-        truth = _converted(bool, value)
-        return None if truth is None else "true" if truth else "false"
-    if isinstance(value, str):
-        return str.__str__(value)
-    integer = _as_integer(value)
-    return None if integer is None else _digits(integer)
-
-
-def _digits(number: int) -> str | None:
-    """The decimal text of an integer, whatever limit the interpreter was given; None above 4300 digits."""
-    if -(1 << 63) <= number < 1 << 64:
-        return str(number)
-    return str(Decimal(number)) if abs(number) < _TOO_LONG_INTEGER else None
-
-
-def as_number(value: object) -> int | float | Fraction | None:
-    """A number without loss; None for text, booleans, NaN and everything that is no real number.
-
-    The same number has the same code however it arrives: integers of other types (NumPy's among them) become
-    int, what knows its exact ratio (Decimal, Fraction, floats of other widths) a Fraction, and only the rest
-    goes through float. Infinities are floats.
-    """
-    if type(value) is int:
-        return value
-    if type(value).__name__ in _BOOLEANS or isinstance(value, str | bytes):
-        return None
-    number: float | None
-    if isinstance(value, float):
-        number = float.__float__(value)
-    else:
-        exact: int | Fraction | None = _as_integer(value)
-        if exact is None:
-            exact = _as_fraction(value)
-        if exact is not None:
-            return exact
-        number = _converted(float, value) if hasattr(type(value), "__float__") else None
-    return None if number is None or isnan(number) else number
-
-
-def _as_integer(value: object) -> int | None:
-    """The exact int of an integer of another type."""
-    number: int | None = _converted(index, value) if hasattr(type(value), "__index__") else None
-    return number
-
-
-def _as_fraction(value: object) -> Fraction | None:
-    """What a value's own exact ratio says; None for a value without one, NaN and infinities among them."""
-    ratio: Fraction | None = _converted(_ratio, value) if hasattr(type(value), "as_integer_ratio") else None
-    return ratio
-
-
-def _ratio(value: Any) -> Fraction:
-    from fractions import Fraction
-
-    number = _moderate(value) if isinstance(value, Decimal) else value
-    numerator, denominator = number.as_integer_ratio()
-    return Fraction(index(numerator), index(denominator))
-
-
-def _moderate(number: Decimal) -> Decimal:
-    """A number of the same code whose ratio has some hundred digits: that of 1e999999999 would fill the memory.
-
-    Bounds lie below 10^301 and are multiples of 10^−340, so the places where rounding turns are multiples of
-    10^−340/4S: a number nearer to 0 than 10^−400 is on the same side of all of them as 10^−400 with its sign.
-    """
-    if not number.is_finite():
-        return number
-    if not number:
-        return Decimal(0)
-    if number.adjusted() >= _BEYOND_BOUNDS:
-        return Decimal("Infinity").copy_sign(number)
-    return _NEAR_ZERO.copy_sign(number) if number.adjusted() < _NEAR_ZERO.adjusted() else number
-
-
-def _converted(convert: Callable[[Any], Any], value: object) -> Any:
-    """What a conversion makes of a foreign value, or None: it may raise anything, with the value in its text."""
-    try:
-        return convert(value)
-    except Exception:  # noqa: BLE001
-        return None

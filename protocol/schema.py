@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol.document import read_field, read_text
 from protocol.errors import DocumentError, InputError
-from protocol.features import MAX_VALUES, Categorical, Feature, Numeric, as_text, parse_feature, read_texts
+from protocol.features import MAX_VALUES, Categorical, Feature, Numeric, parse_feature, read_texts
 from protocol.projection import Component, Projection, parse_projection
+from protocol.values import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

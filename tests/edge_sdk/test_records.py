@@ -12,7 +12,7 @@ from support.publisher import Publisher
 
 from edge_sdk.cli import MAX_RECORD_BYTES, main
 from edge_sdk.records import read_record
-from protocol.features import as_text
+from protocol.values import as_text
 
 PLAIN = {"odor": "n", "width": 3.5, "label": "e"}
 BODY = json.dumps(PLAIN)[1:-1].encode()

@@ -18,8 +18,9 @@ from support.failures import everything_said, failure
 
 from protocol import SCALE, canonical, mechanisms
 from protocol.errors import DocumentError, InputError
-from protocol.features import Categorical, Numeric, as_number, as_text, parse_bound, parse_feature
+from protocol.features import Categorical, Numeric, parse_feature
 from protocol.schema import Label, build_schema, parse_schema
+from protocol.values import as_number, as_text, parse_bound
 
 MARK = "Xk7-secret-Qz"
 NUMBER_MARK = 918273645546372819
@@ -255,7 +256,7 @@ def test_a_refusal_names_the_feature_and_never_the_value(value):
 def test_a_record_is_a_mapping(record):
     schema = build_schema(Label("y", ["e", "p"]), [LISTED])
     with pytest.raises(InputError, match="record_invalid"):
-        schema.observe(record).codes
+        schema.observe(record)
 
 
 def test_a_record_may_lack_features_and_hold_others():
