@@ -51,6 +51,7 @@ file_option = click.Path(path_type=Path)
 @click.option("--schema", "schema_file", type=file_option, help="Schema; default: drafted from the data.")
 @click.option("--bins", type=int, default=4, show_default=True, help="Bins of a numeric feature in a drafted schema.")
 @click.option("--max-values", type=int, default=12, show_default=True, help="Whole numbers with more become numeric.")
+@click.option("--drop", multiple=True, help="Column to leave out of a drafted schema; repeatable.")
 @click.option("--family", default="discrete", show_default=True, help="discrete or gaussian.")
 @click.option("--approach", type=click.IntRange(1, 3), help="How laplace asks for moments: 1 all at once, 3 one.")
 @click.option("--reduce", "reduction", default="none", show_default=True, help="none, pca:K or dca:K.")
@@ -75,6 +76,7 @@ def simulate(
     schema_file: Path | None,
     bins: int,
     max_values: int,
+    drop: tuple[str, ...],
     family: str,
     approach: int | None,
     reduction: str,
@@ -103,7 +105,7 @@ def simulate(
     """  # noqa: D301
     frame = read_table(data)
     check_label(frame, label)
-    schema = load_schema(schema_file).schema if schema_file else _draft(frame, label, data, bins, max_values)
+    schema = load_schema(schema_file).schema if schema_file else _draft(frame, label, data, bins, max_values, drop)
     method, components = parse_reduction(reduction)
     design = Design(schema, bins, schema_file is None, method, components, rho, reduce_fit)
     test = None if test_file is None else typed(read_table(test_file), schema)
@@ -134,9 +136,9 @@ def simulate(
         _print(result)
 
 
-def _draft(frame: pd.DataFrame, label: str, data: Path, bins: int, max_values: int) -> Schema:
+def _draft(frame: pd.DataFrame, label: str, data: Path, bins: int, max_values: int, drop: tuple[str, ...]) -> Schema:
     name = data.name.split(".")[0]
-    return parse_schema_text(draft_schema(frame, label, name=name, bins=bins, max_values=max_values)).schema
+    return parse_schema_text(draft_schema(frame, label, name=name, bins=bins, max_values=max_values, drop=drop)).schema
 
 
 def _answers(text: str, design: Design, terms: Terms) -> int:
