@@ -11,6 +11,7 @@ import os
 import sqlite3
 from _thread import RLock  # threading.RLock itself; importing threading would cost a millisecond
 from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -98,7 +99,7 @@ class State:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         if self._path is None:
-            _make_tables(connection)
+            connection.deserialize(_empty_state())
             return
         _execute(connection, "PRAGMA journal_mode = TRUNCATE")
         _execute(connection, "PRAGMA synchronous = EXTRA")
@@ -317,6 +318,17 @@ def _make_tables(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {STATE_VERSION}")
+
+
+@lru_cache(maxsize=1)
+def _empty_state() -> bytes:
+    """A state with its tables and nothing in them: a fleet in memory copies it instead of making each."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        _make_tables(connection)
+        return connection.serialize()
+    finally:
+        connection.close()
 
 
 def _damaged() -> StorageError:
