@@ -12,16 +12,27 @@ import pytest
 from vectors import from_text, kinds_values, runner
 
 MECHANISMS = ("direct", "oue", "sue", "the", "she")
-REPEATED = ("accumulated", "parameters", "parameters_with", "perturb", "perturb_each", "perturb_with")
+NUMERIC = ("bit", "bits", "piecewise", "hybrid", "laplace", "duchi")
+REPEATED = (
+    "accumulated",
+    "accumulated_numbers",
+    "parameters",
+    "parameters_with",
+    "perturb",
+    "perturb_each",
+    "perturb_with",
+)
 CASES = {
     name: case
     for name, case in runner.load_all()
-    if case["kind"] in REPEATED and case["mechanism"] in MECHANISMS and "expect" in case
+    if case["kind"] in REPEATED and case["mechanism"] in (*MECHANISMS, *NUMERIC) and "expect" in case
 }
 
 
 def repeated(case):
     """What the second implementation makes of a case."""
+    if case["mechanism"] in NUMERIC:
+        return repeated_numbers(case)
     mechanism, epsilon, size = case["mechanism"], case["epsilon"], case["size"]
     theta = case.get("options", {}).get("theta", "0.25")
     if case["kind"] == "accumulated":
@@ -31,6 +42,23 @@ def repeated(case):
         return integers | ({"theta_micro": round(float(theta) * 1_000_000)} if mechanism == "the" else {})
     seeds = case["seeds"] if case["kind"] == "perturb_each" else [case["seed"]]
     answers = [from_text.perturbed(mechanism, integers, size, case["value"], bytes.fromhex(seed)) for seed in seeds]
+    return answers if case["kind"] == "perturb_each" else answers[0]
+
+
+def repeated_numbers(case):
+    """The same for a numeric mechanism: single numbers are vectors of one."""
+    mechanism, epsilon, size = case["mechanism"], case["epsilon"], case["size"]
+    delta = case.get("options", {}).get("delta")
+    if case["kind"] == "accumulated_numbers":
+        return from_text.accumulated_numbers(mechanism, epsilon, size, case["cases"], delta)
+    integers = from_text.parameters(mechanism, epsilon, size, delta=delta)
+    if case["kind"].startswith("parameters"):
+        return integers
+    single = not isinstance(case["value"], list)
+    value = [case["value"]] if single else case["value"]
+    seeds = case["seeds"] if case["kind"] == "perturb_each" else [case["seed"]]
+    answers = [from_text.numbers(mechanism, integers, size, value, bytes.fromhex(seed)) for seed in seeds]
+    answers = [answer[0] for answer in answers] if single else answers
     return answers if case["kind"] == "perturb_each" else answers[0]
 
 
@@ -46,6 +74,14 @@ def test_every_mechanism_has_digests_of_several_sizes_and_epsilons():
         own = [case for case in digests if case["mechanism"] == mechanism]
         assert len({case["size"] for case in own}) >= 3
         assert len({case["epsilon"] for case in own}) >= 3
+    assert len({case["expect"] for case in digests}) == len(digests)
+
+
+def test_every_numeric_mechanism_has_digests_too():
+    digests = [case for case in CASES.values() if case["kind"] == "accumulated_numbers"]
+    assert all(case["cases"] == 10_000 for case in digests)
+    for mechanism in NUMERIC:
+        assert len({case["epsilon"] for case in digests if case["mechanism"] == mechanism}) >= 3
     assert len({case["expect"] for case in digests}) == len(digests)
 
 

@@ -1,4 +1,4 @@
-"""The frequency mechanisms once more, written from docs/formats.md and docs/math.md alone.
+"""The mechanisms once more, written from docs/formats.md and docs/math.md alone.
 
 It imports nothing of this project and is written for reading, not for speed: one loop per sentence of
 the text. The accumulated vectors were computed with it, and a test holds the project's code against it.
@@ -13,6 +13,8 @@ from math import ceil, floor
 
 TWO_32 = 2**32
 M = 1024
+S = 65536
+N = 4096
 ACCUMULATED_SEED = b"\x41" * 32
 ACCUMULATED_TAG = b"hearsay/1/accumulated"
 
@@ -53,8 +55,10 @@ def exp(exponent: Fraction) -> Fraction:
         return Fraction((Decimal(exponent.numerator) / Decimal(exponent.denominator)).exp())
 
 
-def parameters(mechanism: str, epsilon: str, size: int, theta: str = "0.25") -> dict[str, int]:
-    """The table of math 1."""
+def parameters(
+    mechanism: str, epsilon: str, size: int, theta: str = "0.25", delta: int | None = None
+) -> dict[str, int]:
+    """The tables of math 1 and 2."""
     e, cut = Fraction(epsilon), Fraction(theta)
     if mechanism == "direct":
         return {"keep": floor(TWO_32 * exp(e) / (exp(e) + size - 1))}
@@ -69,6 +73,26 @@ def parameters(mechanism: str, epsilon: str, size: int, theta: str = "0.25") -> 
     if mechanism == "she":
         rate = e / (2 * M)
         return {"s": rate.numerator, "t": rate.denominator}
+    if mechanism in ("bit", "bits", "duchi"):
+        return {"threshold": floor(TWO_32 * exp(e) / (1 + exp(e)))}
+    if mechanism == "piecewise":
+        c = (exp(e / 2) + 1) / (exp(e / 2) - 1)
+        w = round(N * (c - 1) / (2 * c))
+        return {"window": w, "threshold": floor(TWO_32 * exp(e) * w / (exp(e) * w + N - w))}
+    if mechanism == "hybrid":
+        near = parameters("piecewise", epsilon, 1)
+        share = floor(TWO_32 * (1 - exp(-e / 2))) if e > Fraction("0.61") else 0
+        coin = parameters("bit", epsilon, 1)["threshold"]
+        return {
+            "share": share,
+            "window": near["window"],
+            "piecewise_threshold": near["threshold"],
+            "bit_threshold": coin,
+        }
+    if mechanism == "laplace":
+        sensitivity = 2 * size if delta is None else delta
+        rate = e / (sensitivity * M)
+        return {"delta": sensitivity, "s": rate.numerator, "t": rate.denominator}
     raise ValueError(mechanism)
 
 
@@ -92,6 +116,55 @@ def perturbed(mechanism: str, integers: dict[str, int], size: int, value: int, s
     for j in range(size):
         answer.append(1 if reader.coin(integers["p"] if j == value else integers["q"]) else 0)
     return answer
+
+
+def numbers(mechanism: str, integers: dict[str, int], size: int, value: list[int], seed: bytes) -> list[int]:
+    """The column "reads the stream, answers" of math 2; a single number is a list of one, and so is its answer."""
+    reader = ByteReader(seed, b"hearsay/1/" + mechanism.encode())
+    if mechanism in ("bit", "bits"):
+        return [one_bit(reader, x, integers["threshold"]) for x in value]
+    if mechanism == "piecewise":
+        return [one_cell(reader, value[0], integers["window"], integers["threshold"])]
+    if mechanism == "hybrid":
+        if reader.coin(integers["share"]):
+            return [one_cell(reader, value[0], integers["window"], integers["piecewise_threshold"])]
+        return [N + one_bit(reader, value[0], integers["bit_threshold"])]
+    answer = []
+    if mechanism == "laplace":
+        for x in value:
+            a, r = divmod(x * M, S)
+            if reader.below(S) < r:
+                a += 1
+            a += laplace(reader, integers["s"], integers["t"])
+            answer.append(max(-(2**31), min(a, 2**31 - 1)))
+        return answer
+    longer = list(value) if size % 2 == 1 else [*value, 0]
+    v = [1 if reader.below(2 * S) < x + S else -1 for x in longer]
+    h = reader.coin(integers["threshold"])
+    while True:
+        t = [1 if reader.coin(2**31) else -1 for _ in longer]
+        product = 0
+        for one, other in zip(t, v, strict=True):
+            product += one * other
+        if (product > 0) == h:
+            return [1 if part == 1 else 0 for part in t[:size]]
+
+
+def one_bit(reader: ByteReader, x: int, threshold: int) -> int:
+    """u = coin(2^31 + ⌊x(T − 2^31)/S⌋)."""
+    return 1 if reader.coin(2**31 + floor(Fraction(x * (threshold - 2**31), S))) else 0
+
+
+def one_cell(reader: ByteReader, x: int, w: int, threshold: int) -> int:
+    """A cell of ``piecewise``."""
+    a = (x + S) * (N - w)
+    s = floor(Fraction(a, 2 * S))
+    if reader.below(2 * S) < a % (2 * S):
+        s += 1
+    if reader.coin(threshold):
+        return s + reader.below(w)
+    o = reader.below(N - w)
+    return o if o < s else o + w
 
 
 def odd_run(reader: ByteReader, a: int, b: int) -> bool:
@@ -120,7 +193,7 @@ def answer_field(mechanism: str, answer: int | list[int]) -> bytes:
     """The answer in the layout of its own mechanism (formats 3)."""
     if isinstance(answer, int):
         return bytes([answer // 256, answer % 256])
-    if mechanism == "she":
+    if mechanism in ("she", "laplace"):
         return b"".join((part % TWO_32).to_bytes(4, "big") for part in answer)
     field = []
     for start in range(0, len(answer), 8):
@@ -129,6 +202,29 @@ def answer_field(mechanism: str, answer: int | list[int]) -> bytes:
             byte += bit * 2 ** (7 - place)
         field.append(byte)
     return bytes(field)
+
+
+def accumulated_numbers(mechanism: str, epsilon: str, size: int, cases: int, delta: int | None = None) -> str:
+    """As ``accumulated``, of a numeric mechanism.
+
+    Per case and coordinate x = below(2S + 1) − S; where at most one entry may differ from 0 (``bits``, and
+    ``laplace`` with Δ = 2) a place = below(size) and then one such x. Then the 32 bytes of the seed.
+    """
+    inputs = ByteReader(ACCUMULATED_SEED, ACCUMULATED_TAG)
+    integers = parameters(mechanism, epsilon, size, delta=delta)
+    total = sha256()
+    for _ in range(cases):
+        value = [0] * size
+        if mechanism == "bits" or delta == 2:
+            place = inputs.below(size)
+            value[place] = inputs.below(2 * S + 1) - S
+        else:
+            for place in range(size):
+                value[place] = inputs.below(2 * S + 1) - S
+        answer = numbers(mechanism, integers, size, value, inputs.take(32))
+        single = mechanism in ("bit", "piecewise", "hybrid")
+        total.update(answer_field(mechanism, answer[0] if single else answer))
+    return total.hexdigest()[:32]
 
 
 def accumulated(mechanism: str, epsilon: str, size: int, cases: int, theta: str = "0.25") -> str:

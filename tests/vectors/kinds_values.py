@@ -5,9 +5,10 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
-from protocol import mechanisms
+from protocol import SCALE, mechanisms
 from protocol.epsilon import micro_epsilon
 from protocol.features import Categorical, Numeric
+from protocol.mechanisms import SINGLE
 from protocol.questions import Assignment, Question, build_questions, discrete_subjects, interval_bounds
 from protocol.report import (
     Layout,
@@ -94,6 +95,26 @@ def accumulated(mechanism: str, epsilon: str, size: int, options: dict[str, Any]
     digest = sha256()
     for _ in range(cases):
         value = inputs.below(size)
+        digest.update(encode_answer(chosen, chosen.perturb(value, inputs.read(32)), own))
+    return digest.hexdigest()[:32]
+
+
+@kind
+def accumulated_numbers(mechanism: str, epsilon: str, size: int, options: dict[str, Any], cases: int) -> str:
+    """As ``accumulated``, of a numeric mechanism.
+
+    Per case and coordinate x = below(2S + 1) − S; where one entry at most may differ from 0 (``bits``, and
+    ``laplace`` with Δ = 2) the place is below(size) and then comes its x.
+    """
+    chosen = mechanisms.from_epsilon(mechanism, epsilon, size, **options)
+    own = layout_for([chosen])
+    inputs = Stream(b"\x41" * 32, b"hearsay/1/accumulated")
+    digest = sha256()
+    for _ in range(cases):
+        places = [inputs.below(size)] if mechanism == "bits" or options.get("delta") == 2 else range(size)
+        entries = {place: inputs.below(2 * SCALE + 1) - SCALE for place in places}
+        vector = tuple(entries.get(place, 0) for place in range(size))
+        value = vector[0] if own.kind == SINGLE else vector
         digest.update(encode_answer(chosen, chosen.perturb(value, inputs.read(32)), own))
     return digest.hexdigest()[:32]
 
