@@ -297,7 +297,8 @@ def simulate(mechanism, shares, n: int, generator) -> np.ndarray:
 def coverage(mechanism, width: float = 1.0, *, sampling: bool = True) -> list[int]:
     """How many of REPEATS intervals hold the fleet's number, per value."""
     campaign = made()
-    question = campaign.questions[0]._replace(mechanism=mechanism, size=mechanism.size)
+    question = campaign.questions[0]
+    question = question._replace(mechanism=mechanism, subject=question.subject._replace(size=mechanism.size))
     campaign = campaign._replace(questions=(question,))
     shares = np.arange(1, mechanism.size + 1) / np.arange(1, mechanism.size + 1).sum()
     generator = np.random.default_rng(20240501)

@@ -18,10 +18,11 @@ from protocol.mechanisms import Mechanism
 from protocol.mechanisms.direct import Direct
 from protocol.mechanisms.she import SummedHistogram
 from protocol.model import parse_model
-from protocol.questions import CLASS, Question
+from protocol.questions import CLASS, Question, Subject
 
 MICRO = 1_000_000
 MANY = 3_000
+ABOUT = Subject(CLASS, None, 2)
 HONEST = mechanisms.from_micro("direct", MICRO, 2)
 
 
@@ -30,7 +31,7 @@ def with_mechanisms(stated, *, strata: bool, micro: int = MICRO) -> bytes:
     body = canonical.unpack(read_envelope(Publisher().campaign(), "campaign").payload)
     count = len(stated)
     questions = [
-        Question(CLASS, None, 2, number if strata else 0, (1 << 32) if strata else (number + 1 << 32) // count, each)
+        Question(ABOUT, number if strata else 0, (1 << 32) if strata else (number + 1 << 32) // count, each)
         for number, each in enumerate(stated)
     ]
     changes = {
@@ -135,7 +136,7 @@ def test_the_loss_of_a_stratum_does_not_depend_on_the_order_of_its_questions():
     low, high = Direct(MICRO, 2, HONEST.keep), Direct(MICRO, 2, HONEST.keep + 1)
     noise = SummedHistogram.from_micro(MICRO, 2)
     for stated in ([low, high, noise], [noise, high, low], [high, noise, low]):
-        questions = tuple(Question(CLASS, None, 2, 0, number + 1, each) for number, each in enumerate(stated))
+        questions = tuple(Question(ABOUT, 0, number + 1, each) for number, each in enumerate(stated))
         found = privacy_loss(questions)
         assert (found.ratio, found.exponent) == (high.p / high.q, 0)
     assert composed([high.privacy_loss()] * 2).ratio == (high.p / high.q) ** 2

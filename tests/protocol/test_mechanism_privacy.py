@@ -15,9 +15,12 @@ from protocol.mechanisms import BITS, from_dict, from_epsilon
 
 EPSILONS = ("0.001", "0.1", "0.5", "0.693147", "1", "1.098613", "2.5", "8", "16")
 LARGEST = {"direct": 6, "oue": 5, "sue": 5, "the": 5}
-"""Largest size enumerated, by mechanism: every mechanism whose probabilities are rational has a line here."""
-TESTED_ELSEWHERE = {"she": "test_mechanism_she.py"}
-"""Mechanisms with irrational probabilities, and the file with their exact test."""
+"""Largest size enumerated, by mechanism: every frequency mechanism with rational probabilities is here."""
+TESTED_ELSEWHERE = {
+    "she": "test_mechanism_she.py",
+    **dict.fromkeys(("bit", "bits", "piecewise", "hybrid", "laplace", "duchi"), "test_mechanism_numeric.py"),
+}
+"""Mechanisms with irrational probabilities, or whose inputs are numbers, and the file with their exact test."""
 TIGHT = {"direct": {"keep": 1}, "oue": {"q": -1}, "sue": {"p": 1, "q": -1}}
 """The integers that are as bold as ε allows, and the smallest step that would be bolder.
 

@@ -16,7 +16,7 @@ from protocol.batch import Header, write_batch
 from protocol.features import Categorical
 from protocol.questions import Assignment, build_questions, discrete_subjects, interval_bounds
 from protocol.report import Layout, decode_answer, encode_answer, layout_for, report_id
-from protocol.schema import Label, build_schema
+from protocol.schema import Label, Observation, build_schema
 
 WORD = 1 << 32
 weight_lists = st.lists(st.integers(1, 10**6), min_size=1, max_size=40)
@@ -75,8 +75,8 @@ def test_the_input_of_a_cell_is_value_times_classes_plus_class():
     seen = set()
     for code in range(4):
         for label in range(2):
-            assert parsed.questions[0].input_of((code, 0), label, 2) == label
-            seen.add(parsed.questions[1].input_of((code, 0), label, 2))
+            assert parsed.questions[0].input_of(Observation((code, 0), (None, 0), (1,)), label, 2) == label
+            seen.add(parsed.questions[1].input_of(Observation((code, 0), (None, 0), (1,)), label, 2))
     assert seen == set(range(parsed.questions[1].size))
 
 

@@ -20,10 +20,18 @@ from protocol.campaign import parse_campaign
 from protocol.epsilon import composed, exp_below
 from protocol.mechanisms import from_epsilon
 from protocol.report import decode_answer, decode_report
+from protocol.schema import Observation
 from protocol.stream import SEED_BYTES
 
 TINY = Publisher(schema=tiny_schema())
-RECORDS = [((odor, cap), label) for odor, cap, label in product(range(2), range(2), range(2))]
+
+
+def observation(odor, cap):
+    """What the schema sees of two categories."""
+    return Observation((odor, cap), (None, None), ())
+
+
+RECORDS = [(observation(odor, cap), label) for odor, cap, label in product(range(2), range(2), range(2))]
 CASES = [
     *((name, answers) for name in ("direct", "oue", "sue", "the") for answers in (1, 2, 3)),
     (("direct", "oue", "direct"), 2),
@@ -50,8 +58,8 @@ def assignments(campaign):
 
 def joint_tables(asked):
     """Per record the exact probability of all answers together: strata have seeds of their own."""
-    for codes, label in RECORDS:
-        tables = [question.mechanism.distribution(question.input_of(codes, label, 2)).items() for question in asked]
+    for seen, label in RECORDS:
+        tables = [question.mechanism.distribution(question.input_of(seen, label, 2)).items() for question in asked]
         yield {
             tuple(given for given, _ in row): prod((chance for _, chance in row), start=Fraction(1))
             for row in product(*tables)
@@ -140,14 +148,14 @@ def test_every_stratum_has_noise_of_its_own():
 
     def answers_with(*chosen):
         found = []
-        for record in answer(campaign, (1, 0), 1, secret, period, chosen):
+        for record in answer(campaign, observation(1, 0), 1, secret, period, chosen):
             _, _, number, field = decode_report(campaign.layout, record)
             found.append(decode_answer(campaign.questions[number].mechanism, field, campaign.layout))
         return found
 
     base = answers_with(*seeds)
     assert base == [
-        question.mechanism.perturb(question.input_of((1, 0), 1, 2), seed)
+        question.mechanism.perturb(question.input_of(observation(1, 0), 1, 2), seed)
         for question, seed in zip(campaign.questions, seeds, strict=True)
     ]
     for place in range(3):

@@ -17,9 +17,13 @@ from support.publisher import NOW, Publisher
 from aggregator.debias import noise_variance
 from aggregator.intake.decode import decode_batches
 from aggregator.intake.tally import count
+from aggregator.models.encoding import NO_NUMBER, Sight
+from protocol import SCALE
 from protocol.batch import Header, write_batch
 from protocol.campaign import parse_campaign
-from protocol.mechanisms import INTEGERS, SINGLE
+from protocol.mechanisms import INTEGERS, SINGLE, from_epsilon
+from protocol.report import decode_answer, layout_for
+from simulation import vector
 from simulation.vector import vector_reports
 
 ALPHA = Fraction(1, 10**9)
@@ -32,7 +36,8 @@ def fleet():
     rng = np.random.default_rng(5)
     labels = (rng.random(PEOPLE) < 0.2).astype(np.int64)
     odors = rng.choice(4, PEOPLE, p=[0.7, 0.2, 0.07, 0.03])
-    return np.column_stack([(odors + labels) % 4, rng.choice(2, PEOPLE, p=[0.9, 0.1])]), labels
+    codes = np.column_stack([(odors + labels) % 4, rng.choice(2, PEOPLE, p=[0.9, 0.1])])
+    return Sight(codes, np.full_like(codes, NO_NUMBER)), labels
 
 
 def counted(campaign, rows):
@@ -59,14 +64,14 @@ def truth(campaign, rows, codes, labels):
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_counts_are_as_likely_as_a_fleet_of_devices_would_make_them(mechanism, answers):
     campaign = parse_campaign(Publisher().campaign_payload(mechanism=mechanism, answers=answers))
-    codes, labels = fleet()
-    rows = vector_reports(campaign, codes, labels, campaign.period_at(NOW), np.random.default_rng(6))
+    sight, labels = fleet()
+    rows = vector_reports(campaign, sight, labels, campaign.period_at(NOW), np.random.default_rng(6))
     assert rows.shape == (PEOPLE * answers, campaign.layout.record_length)
     tally = counted(campaign, rows)
     assert sum(tally.n) == len(rows)
     cells = sum(question.size for question in campaign.questions)
     for question, counts, held in zip(
-        campaign.questions, tally.counts, truth(campaign, rows, codes, labels), strict=True
+        campaign.questions, tally.counts, truth(campaign, rows, sight.codes, labels), strict=True
     ):
         check_question(question, counts, held, ALPHA / (2 * cells))
 
@@ -90,8 +95,8 @@ def check_question(question, counts, held, alpha):
 
 def test_every_question_is_asked_as_often_as_its_interval_is_wide():
     campaign = parse_campaign(Publisher().campaign_payload())
-    codes, labels = fleet()
-    rows = vector_reports(campaign, codes, labels, campaign.period_at(NOW), np.random.default_rng(7))
+    sight, labels = fleet()
+    rows = vector_reports(campaign, sight, labels, campaign.period_at(NOW), np.random.default_rng(7))
     for n in counted(campaign, rows).n:
         low, high = window(PEOPLE, Fraction(1, 3), ALPHA)
         assert low <= n <= high
@@ -99,8 +104,6 @@ def test_every_question_is_asked_as_often_as_its_interval_is_wide():
 
 @pytest.mark.parametrize("fault", ["keeps the truth too often", "never lies with the last value"])
 def test_the_comparison_sees_a_wrong_engine(fault, monkeypatch):
-    from simulation import vector
-
     plain = vector._direct
 
     def wrong(mechanism, inputs, rng):
@@ -112,3 +115,105 @@ def test_the_comparison_sees_a_wrong_engine(fault, monkeypatch):
     monkeypatch.setattr(vector, "_direct", wrong)
     with pytest.raises(AssertionError):
         test_the_counts_are_as_likely_as_a_fleet_of_devices_would_make_them("direct", 1)
+
+
+NUMBERS = (-SCALE, -20_000, 0, 777, SCALE)
+NUMERIC = [
+    *((name, epsilon, 1) for name in ("bit", "piecewise", "hybrid") for epsilon in ("0.1", "1", "3")),
+    *((name, "1", size) for name in ("bits", "laplace") for size in (1, 3)),
+    *(("duchi", epsilon, size) for epsilon, size in (("1", 1), ("1", 2), ("3", 3), ("1", 4))),
+]
+EACH = 20_000
+
+
+def columns(table, mechanism):
+    """Per coordinate of the estimate its values and their exact probabilities, summed over the answers."""
+    sums = {}
+    for answer, chance in table.items():
+        estimate = mechanism.estimate(answer)
+        for place, part in enumerate(estimate if isinstance(estimate, tuple) else (estimate,)):
+            column = sums.setdefault(place, {})
+            column[part] = column.get(part, 0) + chance
+    return [sums[place] for place in range(len(sums))]
+
+
+def moments(mechanism, value):
+    """Per coordinate of the estimate: mean, variance, and fourth central moment.
+
+    Of ``laplace`` from its formulas: noise of variance v has the kurtosis 6 + 1/v in steps, and its
+    rounding, of at most a quarter step², is far below what the comparison sees.
+    """
+    if mechanism.name == "laplace":
+        variances = [float(mechanism.variance(x)) for x in value]
+        return [(x, v, 6.01 * v**2) for x, v in zip(value, variances, strict=True)]
+    found = []
+    for column in columns(mechanism.distribution(value), mechanism):
+        mean = sum(chance * part for part, chance in column.items())
+        central = [sum(float(chance) * float(part - mean) ** k for part, chance in column.items()) for k in (2, 4)]
+        found.append((float(mean), *central))
+    return found
+
+
+def estimates(mechanism, value, seed):
+    """Decoded estimates, shape (EACH, coordinates), of people who all hold one value."""
+    inputs = np.array([value] * EACH, np.int64)
+    layout = layout_for([mechanism])
+    fields = vector._answer_bytes(mechanism, inputs, layout, np.random.default_rng(seed))
+    assert fields.shape == (EACH, layout.answer_bytes)
+    cache = {}
+    for field in set(map(bytes, fields)):
+        answer = decode_answer(mechanism, field, layout)
+        assert answer is not None
+        estimate = mechanism.estimate(answer)
+        cache[field] = [float(part) for part in (estimate if isinstance(estimate, tuple) else (estimate,))]
+    return np.array([cache[bytes(field)] for field in fields])
+
+
+def check_numbers(name, epsilon, size, **options):
+    """Means and variances within seven standard deviations: a right engine fails each with P < 1e-11 (normal tail)."""
+    mechanism = from_epsilon(name, epsilon, size, **options)
+    for seed, x in enumerate(NUMBERS):
+        value = x
+        if name in ("bits", "laplace"):
+            value = (0,) * (size - 1) + (x,)
+        elif name == "duchi":
+            value = tuple(NUMBERS[(seed + 2 * place) % len(NUMBERS)] for place in range(size))
+        found = estimates(mechanism, value, seed)
+        for place, (mean, variance, fourth) in enumerate(moments(mechanism, value)):
+            column = found[:, place]
+            assert abs(column.mean() - mean) <= 7 * (variance / EACH) ** 0.5
+            spread = max(fourth - variance**2, 0.0) + variance**2 / EACH * 50
+            assert abs(((column - mean) ** 2).mean() - variance) <= 7 * (spread / EACH) ** 0.5
+
+
+@pytest.mark.parametrize(("name", "epsilon", "size"), NUMERIC)
+def test_numbers_are_answered_as_devices_would_answer_them(name, epsilon, size):
+    check_numbers(name, epsilon, size, **({"delta": 2} if name == "laplace" else {}))
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [("_coins", "bit"), ("_coins", "bits"), ("_piecewise", "piecewise"), ("_laplace", "laplace"), ("_duchi", "duchi")],
+)
+def test_the_comparison_of_numbers_sees_an_input_that_is_shrunk_by_a_tenth(part, name, monkeypatch):
+    plain = getattr(vector, part)
+
+    def shrunk(first, second, rng):
+        if part == "_coins":
+            return plain(first * 9 // 10, second, rng)
+        return plain(first, second * 9 // 10, rng)
+
+    monkeypatch.setattr(vector, part, shrunk)
+    with pytest.raises(AssertionError):
+        check_numbers(name, "3", 1)
+
+
+def test_the_comparison_of_numbers_sees_noise_that_is_too_small(monkeypatch):
+    plain = vector._laplace
+
+    def quieter(mechanism, inputs, rng):
+        return plain(from_epsilon("laplace", "1.2", 1), inputs, rng)
+
+    monkeypatch.setattr(vector, "_laplace", quieter)
+    with pytest.raises(AssertionError):
+        check_numbers("laplace", "1", 1)

@@ -9,7 +9,7 @@ from protocol.batch import Header, write_batch
 from protocol.campaign import parse_campaign
 from protocol.envelope import read_envelope
 from protocol.mechanisms import INTEGERS
-from protocol.questions import Assignment
+from protocol.questions import Assignment, Question
 from protocol.report import encode_answer, encode_report, layout_for, report_id
 from support.publisher import NOW, Publisher
 
@@ -68,7 +68,7 @@ def mixed(*kinds):
     """A campaign whose questions are answered by the given mechanisms, one stratum each."""
     template = made(answers=3, epsilon_micro=3_000_000)
     questions = tuple(
-        template.questions[0]._replace(stratum=i, bound=1 << 32, mechanism=kind, size=kind.size)
+        Question(template.questions[0].subject._replace(size=kind.size), i, 1 << 32, kind)
         for i, kind in enumerate(kinds)
     )
     layout = layout_for(kinds)

@@ -46,7 +46,7 @@ def model_of(schema, seed=0):
 def score(model, record):
     """The plain loop that a device runs."""
     total = model.log_prior.tolist()
-    for feature, table in zip(model.schema.features, model.log_likelihood, strict=True):
+    for feature, table in zip(model.schema.features, model.terms, strict=True):
         code = feature.known_code(record[feature.name])
         if code is not None:
             total = [a + b for a, b in zip(total, table[code].tolist(), strict=True)]
@@ -167,7 +167,7 @@ def test_the_plain_fit_counts_and_adds_one():
     frame = pd.DataFrame({"odor": ["a", "a", "n", None], "label": ["e", "e", "p", "p"]})
     model = fit_plain(frame, schema)
     np.testing.assert_allclose(np.exp(model.log_prior), [3 / 6, 3 / 6])
-    np.testing.assert_allclose(np.exp(model.log_likelihood[0]), [[3 / 5, 1 / 5], [1 / 5, 2 / 5], [1 / 5, 2 / 5]])
+    np.testing.assert_allclose(np.exp(model.terms[0]), [[3 / 5, 1 / 5], [1 / 5, 2 / 5], [1 / 5, 2 / 5]])
     assert model.predict(frame).tolist() == ["e", "e", "p", "e"]
 
 
