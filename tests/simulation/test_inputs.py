@@ -1,0 +1,129 @@
+"""Arrays and devices see the same record the same way, and turn it into the same input of every question."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aggregator.models.encoding import MISSING, NO_NUMBER, label_codes, observe, recognise
+from aggregator.planning.choice import form_of, moment_mechanism
+from protocol import SCALE
+from protocol.features import Categorical, Numeric
+from protocol.mechanisms import from_micro
+from protocol.projection import Component, Projection
+from protocol.questions import build_questions, discrete_subjects, gaussian_subjects, outcome_subjects
+from protocol.schema import Label, build_schema
+from simulation.vector import _Fleet, _inputs
+
+LABEL = Label("label", ["e", "p", "q"], substitute=1)
+FEATURES = [
+    Numeric("a", "-1", "3", [-30000, 0, 20000]),
+    Numeric("b", "0", "1", [0], substitute=None),
+    Categorical("odor", ["x", "y"], substitute=0),
+    Numeric("c", "0", "10", [0], substitute=-400),
+]
+PARTS = [
+    Component("pca1", -SCALE, SCALE, [0], has_missing=True),
+    Component("pca2", -500, 900, [7, 8], has_missing=True),
+]
+SCHEMAS = {
+    "plain": build_schema(LABEL, FEATURES),
+    "projected": build_schema(
+        LABEL, FEATURES, Projection([0, 1, 3], [[3, -5, 7], [1 << 20, 4, -(1 << 19)]], [12345, -(1 << 30)], 12, PARTS)
+    ),
+}
+
+numbers = st.one_of(
+    st.none(), st.floats(-3, 12), st.sampled_from([float("nan"), float("inf"), -float("inf"), 0.5, 1.0])
+)
+rows = st.fixed_dictionaries(
+    {
+        "a": numbers,
+        "b": numbers,
+        "c": numbers,
+        "odor": st.sampled_from(["x", "y", "z", None]),
+        "label": st.sampled_from(["e", "p", "q", "r", None]),
+    }
+)
+
+
+def frame_of(records):
+    columns = {name: [record[name] for record in records] for name in ("a", "b", "c", "odor", "label")}
+    frame = pd.DataFrame(columns, dtype=object)
+    for name in "abc":
+        frame[name] = frame[name].astype(float)
+    return frame
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+@given(records=st.lists(rows, min_size=1, max_size=6))
+def test_a_frame_is_observed_and_recognised_as_a_device_does(name, records):
+    schema = SCHEMAS[name]
+    frame = frame_of(records)
+    seen, known = observe(frame, schema), recognise(frame, schema)
+    for index, record in enumerate(records):
+        one = schema.observe(record)
+        assert tuple(seen.codes[index]) == one.codes
+        assert [None if n == NO_NUMBER else n for n in seen.numbers[index]] == list(one.numbers)
+        for place, reading in enumerate(schema.recognise(record)):
+            code, number = (MISSING, None) if reading is None else reading
+            assert known.codes[index, place] == code
+            assert known.numbers[index, place] == (NO_NUMBER if number is None else number)
+
+
+def all_questions(schema):
+    """Every kind of question, in every form."""
+    for mechanism in ("bit", "bits", "duchi"):
+        subjects = gaussian_subjects(schema, form_of(mechanism))
+        yield from build_questions(
+            subjects, 1, lambda s, name=mechanism: moment_mechanism(name, 10**6, s, len(schema.numeric))
+        )
+    for subjects in (discrete_subjects(schema), outcome_subjects(schema)):
+        yield from build_questions(subjects, 1, lambda s: from_micro("direct", 10**6, s.size))
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+@given(records=st.lists(rows, min_size=1, max_size=6), predicted=st.integers(0, 2))
+def test_every_question_gets_the_input_that_a_device_would_give(name, records, predicted):
+    schema = SCHEMAS[name]
+    frame = frame_of(records)
+    labels = label_codes(frame, schema.label, substitute=True)
+    fleet = _Fleet(observe(frame, schema), labels, np.full(len(records), predicted))
+
+    class Campaign:
+        pass
+
+    campaign = Campaign()
+    campaign.schema = schema
+    for question in all_questions(schema):
+        inputs = _inputs(campaign, question, fleet)
+        for index, record in enumerate(records):
+            code = schema.label.code(record["label"])
+            expected = question.input_of(schema.observe(record), code, 3, predicted)
+            assert np.array_equal(inputs[index], expected), question.subject
+            question.mechanism.perturb(expected, bytes(32))  # no record lies outside a mechanism's domain
+
+
+def test_moments_are_where_the_class_is_and_squares_are_stretched_for_single_numbers_only():
+    schema = SCHEMAS["plain"]
+    seen = schema.observe({"a": 2.0, "b": None, "c": 10, "odor": "y"})
+    u = SCALE // 2
+    by_subject = {question.subject: question for question in all_questions(schema)}
+    found = {
+        (s.kind, s.feature, s.power, s.of_class): question.input_of(seen, 2, 3) for s, question in by_subject.items()
+    }
+    assert found["class", None, None, None] == 2
+    assert found["present", 1, None, None] == 0 * 3 + 2
+    assert found["moment", 0, 1, None] == (0, 0, u)
+    assert found["moment", 0, 2, None] == (0, 0, u * u // SCALE)
+    assert found["moment", 0, 1, 2] == u
+    assert found["moment", 0, 1, 0] == 0
+    assert found["moment", 0, 2, 2] == 2 * (u * u // SCALE) - SCALE
+    assert found["moment", 0, 2, 0] == -SCALE
+    assert found["moment", 1, 1, None] == (0, 0, 0)
+    assert found["moments", None, 1, None] == (0, 0, u, 0, 0, 0, 0, 0, SCALE)
+    assert found["moments", None, 2, None] == (0, 0, u * u // SCALE, 0, 0, 0, 0, 0, SCALE)
+    assert found["outcome", None, None, None] == 2 * 3 + 0
