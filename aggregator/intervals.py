@@ -69,10 +69,14 @@ def pure_interval(mechanism: FrequencyMechanism, n: int, counts: Sequence[int]) 
 
     Source: Wilson, JASA 22 (1927), 209-212.
     """
+    return wilson(float(mechanism.p), float(mechanism.q), n, counts)
+
+
+def wilson(p: float, q: float, n: int, counts: Sequence[int]) -> Interval:
+    """The interval of :func:`pure_interval` for any two probabilities p > q that an answer supports a value."""
     count = np.array(counts, np.float64)
     square = Z95**2
     half = Z95 * np.sqrt(count * (n - count) / n + square / 4)
     centre = count + square / 2
-    p, q = float(mechanism.p), float(mechanism.q)
     low, high = ((end / (n + square) - q) * n / (p - q) for end in (centre - half, centre + half))
     return Interval(low, high)
