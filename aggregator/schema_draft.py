@@ -15,7 +15,7 @@ from aggregator.schema_file import MISSING_HAS_CODE, parse_schema_text
 from aggregator.tables import MISSING_TOKENS, check_label, shorten
 from protocol.document import is_text
 from protocol.errors import InputError
-from protocol.features import MAX_VALUES
+from protocol.features import MAX_VALUES, Numeric
 from protocol.schema import MAX_CLASSES
 from protocol.values import MAX_BOUND_CHARACTERS, parse_bound
 
@@ -42,6 +42,7 @@ def draft_schema(
     *,
     name: str,
     bins: int = DEFAULT_BINS,
+    equal_frequency: bool = False,
     max_values: int = DEFAULT_MAX_VALUES,
     missing: Collection[str] = MISSING_TOKENS,
     drop: Collection[str] = (),
@@ -60,7 +61,9 @@ def draft_schema(
         frame: as :func:`aggregator.tables.read_table` returns it.
         label: the column to predict.
         name: what campaigns made from this schema will be called.
-        bins: bins of equal width of a numeric feature, 2 or more.
+        bins: bins of a numeric feature, 2 or more.
+        equal_frequency: edges at the pilot's quantiles instead of bins of equal width; fewer bins where
+            many numbers are alike.
         max_values: see above.
         missing: cells that stand for a missing value.
         drop: columns to leave out.
@@ -81,7 +84,8 @@ def draft_schema(
     parts = [_HEADER, f"name = {_quote(name)}\n", _label_table(frame, label, missing)]
     if not features:
         raise InputError("no_features", "there is no column besides the label to learn from")
-    parts.extend(_feature_table(frame[column], bins, max_values, set(missing)) for column in features)
+    how = (bins, equal_frequency)
+    parts.extend(_feature_table(frame[column], how, max_values, set(missing)) for column in features)
     text = "\n".join(parts)
     parse_schema_text(text)  # what a campaign would refuse is refused here, where the column is at hand
     return text
@@ -99,7 +103,7 @@ def _label_table(frame: pd.DataFrame, label: str, missing: Collection[str]) -> s
     )
 
 
-def _feature_table(column: pd.Series, bins: int, max_values: int, missing: set[str]) -> str:
+def _feature_table(column: pd.Series, how: tuple[int, bool], max_values: int, missing: set[str]) -> str:
     name = str(column.name)
     values = sorted(set(column) - missing)
     has_missing = bool(column.isin(missing).any())
@@ -110,8 +114,8 @@ def _feature_table(column: pd.Series, bins: int, max_values: int, missing: set[s
     if len(numbers) < len(values):
         _check_others(column[~column.isin(missing)], set(numbers), numeric=numeric)
     elif numeric:
-        least, most = min(numbers.values()), max(numbers.values())
-        return _numeric_table(name, least, most, bins, has_missing=has_missing)
+        present = sorted(numbers[cell] for cell in column if cell in numbers)
+        return _numeric_table(name, present, *how, has_missing=has_missing)
     if len(values) > MAX_LISTED_VALUES:
         raise InputError(
             "too_many_values", f"column '{name}' has {len(values)} different texts; leave it out: --drop {name}"
@@ -135,15 +139,55 @@ def _categorical_table(column: pd.Series, values: list[str], missing: set[str], 
     )
 
 
-def _numeric_table(name: str, least: Decimal, most: Decimal, bins: int, *, has_missing: bool) -> str:
-    low, high = outward(least, most)
+def _numeric_table(
+    name: str,
+    present: list[Decimal],
+    bins: int,
+    equal_frequency: bool,  # noqa: FBT001 - as the caller's pair
+    *,
+    has_missing: bool,
+) -> str:
+    """The table of a numeric feature.
+
+    Args:
+        name: of the feature.
+        present: its numbers, sorted, at least two of them different.
+        bins, equal_frequency, has_missing: as :func:`draft_schema`.
+    """
+    low, high = outward(present[0], present[-1])
+    stated = f"bins = {bins}  # of equal width; or edges = [...]"
+    if equal_frequency:
+        edges = _array(list(map(_plain, equal_frequency_edges(name, present, bins))))
+        stated = f"edges = {edges}  # about as many of the pilot in each bin"
     absent = "missing in the pilot now and then" if has_missing else "never missing in the pilot"
     return (
         f'[[features]]\nname = {_quote(name)}\nkind = "numeric"\n'
         f"low = {_quote(low)}  # bounds must be public knowledge\nhigh = {_quote(high)}\n"
-        f"bins = {bins}  # of equal width; or edges = [...]\n"
+        f"{stated}\n"
         f"# {absent}; a missing number counts as the middle unless substitute = ... says otherwise\n"
     )
+
+
+def equal_frequency_edges(name: str, present: list[Decimal], bins: int) -> list[Decimal]:
+    """Edges that leave about as many numbers in each bin: the first number of each later bin.
+
+    Numbers that are alike stay together, so there may be fewer bins than asked for, and never fewer than two.
+
+    Args:
+        name: of the feature.
+        present: its numbers, sorted, at least two of them different.
+        bins: 2 or more.
+    """
+    scale = Numeric(name, *outward(present[0], present[-1]), [0])
+
+    def scaled(number: Decimal) -> int:
+        return scale.scale_ratio(*number.as_integer_ratio())
+
+    first = scaled(present[0])
+    cuts = {scaled(cut): cut for cut in (present[len(present) * j // bins] for j in range(1, bins))}
+    edges = [cut for place, cut in cuts.items() if place > first]
+    # Most numbers are alike: they are one bin, and what lies above them the other.
+    return edges or [next(number for number in present if scaled(number) > first)]
 
 
 def outward(least: Decimal, most: Decimal) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli import documents, making, reports
+from aggregator.cli import documents, making, projecting, reports
 from aggregator.cli.output import complain
 from protocol.errors import HearsayError, StorageError
 
@@ -158,6 +158,7 @@ def hearsay() -> None:
 for _command in (
     making.init,
     making.schema,
+    projecting.projection,
     making.campaign,
     making.publish,
     reports.ingest,

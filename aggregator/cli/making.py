@@ -67,6 +67,7 @@ def init(folder: Path, name: str | None, days: int, *, as_json: bool) -> None:
 @output_option
 @click.option("--name", help="Name of campaigns made from it; default: the file's name.")
 @click.option("--bins", type=int, default=4, show_default=True, help="Bins of a numeric feature.")
+@click.option("--equal-frequency", is_flag=True, help="Bin edges at the pilot's quantiles, not of equal width.")
 @click.option("--max-values", type=int, default=12, show_default=True, help="Integers with more values become numeric.")
 @click.option("--missing", multiple=True, help="Cell that means missing; repeatable; default: empty and ?.")
 @click.option("--drop", multiple=True, help="Column to leave out; repeatable.")
@@ -78,6 +79,7 @@ def schema(
     output: Path,
     name: str | None,
     bins: int,
+    equal_frequency: bool,  # noqa: FBT001 - click passes options by name
     max_values: int,
     missing: tuple[str, ...],
     drop: tuple[str, ...],
@@ -105,6 +107,7 @@ def schema(
             label,
             name=name or data.name.split(".")[0] or "campaign",
             bins=bins,
+            equal_frequency=equal_frequency,
             max_values=max_values,
             missing=missing or MISSING_TOKENS,
             drop=drop,
@@ -132,10 +135,15 @@ def schema(
 @click.argument("schema_file", type=click.Path(path_type=Path), metavar="SCHEMA.toml")
 @workspace_option
 @click.option("--epsilon", required=True, help="Total privacy cost of a device in one period, for example 1.0.")
-@click.option("--mechanism", required=True, help="How answers are perturbed: direct, oue, sue, the, she, or auto.")
+@click.option("--mechanism", required=True, help="How answers are perturbed; see below.")
+@click.option("--family", default="discrete", show_default=True, help="Model: discrete or gaussian.")
+@click.option("--approach", type=int, help="How laplace asks for moments: 1 all at once, 3 one number (default).")
+@click.option("--variance-floor", help="Gaussian: smallest variance of a number in [-1, 1]; default 0.01.")
+@click.option("--split", help="Gaussian: how often classes, numbers and squares are asked; for example 1:2:2.")
+@click.option("--projection", type=click.Path(path_type=Path), help="File made by hearsay projection, to embed.")
 @click.option("--theta", help="Threshold of 'the', between 0 and 1; default 0.25.")
 @output_option
-@click.option("--answers", default="one", show_default=True, help="Answers per device and period: one, all, a number.")
+@click.option("--answers", default="one", show_default=True, help="Per device and period: one, all, auto, a number.")
 @click.option("--name", help="Default: the schema's name. Versions rise per name.")
 @click.option("--purpose", default="", help="Why, in words, for the owner of a device.")
 @click.option("--contact", default="not stated", help="Whom the owner of a device can ask.")
@@ -156,6 +164,11 @@ def campaign(
     workspace: Path,
     epsilon: str,
     mechanism: str,
+    family: str,
+    approach: int | None,
+    variance_floor: str | None,
+    split: str | None,
+    projection: Path | None,
     theta: str | None,
     output: Path,
     answers: str,
@@ -172,24 +185,38 @@ def campaign(
 ) -> None:
     """Sign a campaign: what devices are asked, at what ε, for how long.
 
-    ε is the total that one device spends in one period, over all its answers.
+    ε is the total that one device spends in one period, over all its answers. Discrete models take the
+    mechanisms direct, oue, sue, the, she or auto; gaussian ones bit, bits, piecewise, hybrid, laplace or duchi.
+    Answers auto gives one answer for each 2.5 of ε.
 
     \b
-    Example:
+    Examples:
       hearsay campaign schema.toml --workspace work --epsilon 1 --mechanism oue -o c.hsc
+      hearsay campaign schema.toml --workspace work --epsilon 1 --family gaussian --mechanism bits \\
+        --projection p.json -o c.hsc
     """  # noqa: D301
-    from aggregator.publishing.campaigns import Terms, parse_answers, parse_duration, publish_campaign
+    from aggregator.publishing.campaigns import (
+        Terms,
+        campaign_subjects,
+        gaussian_terms,
+        parse_answers,
+        parse_duration,
+        publish_campaign,
+    )
     from aggregator.publishing.privacy import refusal_warning
+    from aggregator.publishing.projection_file import load_projection
     from aggregator.publishing.workspace import open_workspace
     from aggregator.schema_file import load_schema
 
     check_output(output, force=force)
     loaded = load_schema(schema_file)
+    asked = loaded.schema if projection is None else load_projection(projection, loaded.schema)
+    questions = len(campaign_subjects(asked, family, mechanism, approach))
     terms = Terms(
         name=name or loaded.name,
         epsilon_micro=micro_epsilon(epsilon),
         mechanism=mechanism,
-        answers=parse_answers(answers, len(loaded.schema.features) + 1, micro_epsilon(epsilon)),
+        answers=parse_answers(answers, questions, micro_epsilon(epsilon)),
         purpose=purpose,
         contact=contact,
         period_seconds=parse_duration(period),
@@ -197,8 +224,11 @@ def campaign(
         min_batch_size=min_batch_size,
         postprocess=postprocess,
         options={} if theta is None else {"theta": theta},
+        family=family,
+        approach=approach,
+        **gaussian_terms(family, variance_floor, split),
     )
-    raw = publish_campaign(open_workspace(workspace), loaded.schema, terms, int(time.time()))
+    raw = publish_campaign(open_workspace(workspace), asked, terms, int(time.time()))
     write_output(output, raw, force=force)
     say(_campaign_facts(raw, output), as_json=as_json)
     for warning in filter(None, (terms.warning, refusal_warning(loaded.schema))):
@@ -218,6 +248,7 @@ def _campaign_facts(raw: bytes, output: Path) -> dict[str, Any]:
         "version": made.header.version,
         "id": made.id.hex(),
         "id_in_words": to_words(made.id),
+        "family": made.fit.family,
         "questions": len(made.questions),
         "answers_per_device": made.answers,
         "epsilon_total": format_micro(made.epsilon_micro),

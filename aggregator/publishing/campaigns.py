@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal, InvalidOperation
 from math import lcm
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -155,6 +156,41 @@ def group_weights(subjects: Sequence[Subject], split: tuple[int, int, int]) -> l
     sizes = [groups.count(group) for group in range(3)]
     common = lcm(*(size for size in sizes if size))
     return [split[group] * common // sizes[group] for group in groups]
+
+
+def gaussian_terms(family: str, variance_floor: str | None, split: str | None) -> dict[str, Any]:
+    """What a user says of a Gaussian campaign alone, as fields of :class:`Terms`; what is None is left out.
+
+    Args:
+        family: of the campaign.
+        variance_floor: decimal text from 0.000001 to 1, in units of the squared scaled number.
+        split: weights as ``A:B:C``.
+
+    Raises:
+        InputError: ``floor_invalid``, ``weights_invalid``; ``family_unknown``: said of another family.
+    """
+    if family != GAUSSIAN and (variance_floor is not None or split is not None):
+        raise InputError("family_unknown", "--variance-floor and --split belong to the family gaussian")
+    fields: dict[str, Any] = {}
+    if variance_floor is not None:
+        fields["variance_floor_micro"] = _floor_micro(variance_floor)
+    if split is not None:
+        parts = split.split(":")
+        if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) <= 7 for part in parts):
+            raise InputError("weights_invalid", "a split is three positive whole numbers, for example 1:2:2")
+        fields["split"] = tuple(map(int, parts))
+    return fields
+
+
+def _floor_micro(text: str) -> int:
+    """A variance as a whole number of millionths."""
+    try:
+        micro = Decimal(text) * MICRO if len(text) <= 20 else Decimal(0)
+    except InvalidOperation:
+        micro = Decimal(0)
+    if not micro.is_finite() or not 1 <= micro <= MICRO or micro != int(micro):
+        raise InputError("floor_invalid", "a variance floor is from 0.000001 to 1, with at most six decimal places")
+    return int(micro)
 
 
 def parse_answers(text: str, questions: int, epsilon_micro: int) -> int:

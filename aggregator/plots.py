@@ -1,0 +1,203 @@
+"""Plain charts as SVG text: bars over names, lines over numbers. No dependency, the same bytes every time."""
+
+from __future__ import annotations
+
+from html import escape
+from math import ceil, floor, isfinite, log10
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+WIDTH, HEIGHT = 760, 420
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 170, 44, 64
+_PLOT_WIDTH, _PLOT_HEIGHT = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
+_COLOURS = ("#1b6ca8", "#d1495b", "#2e8b57", "#edae49", "#6a4c93", "#555555", "#00a6a6", "#b56576")
+_MOST_NAMES = 24
+_STEPS = 5
+
+
+class Line(NamedTuple):
+    """A curve and its name. Points that are not finite leave a gap."""
+
+    name: str
+    xs: Sequence[float]
+    ys: Sequence[float]
+
+
+class Bars(NamedTuple):
+    """One bar per name of the horizontal axis, from 0 up."""
+
+    name: str
+    values: Sequence[float]
+
+
+class _Axis(NamedTuple):
+    low: float
+    high: float
+    logarithmic: bool
+
+    def share(self, value: float) -> float:
+        """Where a value lies between the ends: 0 … 1."""
+        if self.logarithmic:
+            return (log10(value) - log10(self.low)) / (log10(self.high) - log10(self.low))
+        return (value - self.low) / (self.high - self.low)
+
+    def ticks(self) -> list[float]:
+        if self.logarithmic:
+            return [10.0**power for power in range(ceil(log10(self.low) - 1e-9), floor(log10(self.high) + 1e-9) + 1)]
+        return [self.low + (self.high - self.low) * step / _STEPS for step in range(_STEPS + 1)]
+
+
+def bar_chart(title: str, names: Sequence[str], series: Sequence[Bars], *, y_label: str = "", x_label: str = "") -> str:
+    """Bars side by side over names, all values ≥ 0.
+
+    Raises:
+        InputError: ``plot_invalid``: no values, of other number than the names, or not finite and ≥ 0.
+    """
+    values = [value for bars in series for value in bars.values]
+    if not values or any(len(bars.values) != len(names) for bars in series):
+        raise InputError("plot_invalid", "a chart needs one value for each name")
+    if not all(isfinite(value) and value >= 0 for value in values):
+        raise InputError("plot_invalid", "bars are finite numbers that are not negative")
+    axis = _Axis(0.0, _round_up(max(values)), logarithmic=False)
+    parts = _frame(title, x_label, y_label, axis)
+    slot = _PLOT_WIDTH / len(names)
+    width = 0.8 * slot / len(series)
+    for place, bars in enumerate(series):
+        for index, value in enumerate(bars.values):
+            height = axis.share(value) * _PLOT_HEIGHT
+            x = _LEFT + index * slot + 0.1 * slot + place * width
+            parts.append(
+                f'<rect x="{x:.2f}" y="{_TOP + _PLOT_HEIGHT - height:.2f}" width="{width:.2f}" '
+                f'height="{height:.2f}" fill="{_colour(place)}"/>'
+            )
+    shown = max(1, ceil(len(names) / _MOST_NAMES))
+    for index in range(0, len(names), shown):
+        x = _LEFT + (index + 0.5) * slot
+        parts.append(_text(x, _TOP + _PLOT_HEIGHT + 18, names[index], "middle"))
+    return _document([*parts, *_legend([bars.name for bars in series])])
+
+
+def line_chart(
+    title: str,
+    lines: Sequence[Line],
+    *,
+    x_label: str = "",
+    y_label: str = "",
+    log_x: bool = False,
+    log_y: bool = False,
+    marks: Sequence[tuple[float, float, str]] = (),
+) -> str:
+    """Curves over a common axis.
+
+    Args:
+        title: above the chart.
+        lines: at least one, with at least two different x.
+        x_label, y_label: of the axes.
+        log_x, log_y: axes in powers of ten; all their numbers are then > 0.
+        marks: points with a text, for example where two lines cross.
+
+    Raises:
+        InputError: ``plot_invalid``.
+    """
+    points = [_finite(line) for line in lines]
+    xs = [x for line in points for x, _ in line]
+    ys = [y for line in points for _, y in line]
+    x_axis, y_axis = _axis(xs, logarithmic=log_x), _axis(ys, logarithmic=log_y)
+    parts = _frame(title, x_label, y_label, y_axis)
+    for tick in x_axis.ticks():
+        x = _LEFT + x_axis.share(tick) * _PLOT_WIDTH
+        parts.append(_text(x, _TOP + _PLOT_HEIGHT + 18, f"{tick:.4g}", "middle"))
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return _LEFT + x_axis.share(x) * _PLOT_WIDTH, _TOP + (1 - y_axis.share(y)) * _PLOT_HEIGHT
+
+    for place, line in enumerate(lines):
+        parts += [
+            f'<polyline points="{piece}" fill="none" stroke="{_colour(place)}" stroke-width="2"/>'
+            for piece in _pieces(line, at)
+        ]
+    for x, y, text in marks:
+        left, top = at(x, y)
+        parts.append(f'<circle cx="{left:.2f}" cy="{top:.2f}" r="4" fill="none" stroke="#000"/>')
+        parts.append(_text(left + 7, top - 5, text, "start"))
+    return _document([*parts, *_legend([line.name for line in lines])])
+
+
+def _finite(line: Line) -> list[tuple[float, float]]:
+    return [(x, y) for x, y in zip(line.xs, line.ys, strict=True) if isfinite(x) and isfinite(y)]
+
+
+def _pieces(line: Line, at: Callable[[float, float], tuple[float, float]]) -> list[str]:
+    """The stretches of a curve without gaps, as SVG points."""
+    pieces: list[list[str]] = [[]]
+    for x, y in zip(line.xs, line.ys, strict=True):
+        if isfinite(x) and isfinite(y):
+            left, top = at(x, y)
+            pieces[-1].append(f"{left:.2f},{top:.2f}")
+        else:
+            pieces.append([])
+    return [" ".join(piece) for piece in pieces if piece]
+
+
+def _axis(values: Sequence[float], *, logarithmic: bool) -> _Axis:
+    if not values or (logarithmic and min(values) <= 0):
+        raise InputError("plot_invalid", "a chart needs finite numbers, and positive ones on a logarithmic axis")
+    low, high = min(values), max(values)
+    if logarithmic:
+        return _Axis(low, high if high > low else low * 10, logarithmic=True)
+    low = min(low, 0.0)
+    return _Axis(low, high if high > low else low + 1, logarithmic=False)
+
+
+def _round_up(value: float) -> float:
+    """The next of 1, 2, 5 times a power of ten; 1 for 0."""
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** floor(log10(value))
+    return next(step * power for step in (1, 2, 5, 10) if value <= step * power * (1 + 1e-9))
+
+
+def _frame(title: str, x_label: str, y_label: str, axis: _Axis) -> list[str]:
+    """Title, labels, and the vertical axis with its lines."""
+    bottom = _TOP + _PLOT_HEIGHT
+    middle = _TOP + _PLOT_HEIGHT / 2
+    parts = [
+        _text(_LEFT, 24, title, "start", 'font-size="15" font-weight="bold"'),
+        _text(_LEFT + _PLOT_WIDTH / 2, bottom + 46, x_label, "middle"),
+        _text(16, middle, y_label, "middle", f'transform="rotate(-90 16 {middle:.2f})"'),
+    ]
+    for tick in axis.ticks():
+        y = bottom - axis.share(tick) * _PLOT_HEIGHT
+        parts.append(f'<path d="M{_LEFT} {y:.2f}H{_LEFT + _PLOT_WIDTH}" stroke="#ddd"/>')
+        parts.append(_text(_LEFT - 8, y + 4, f"{tick:.4g}", "end"))
+    parts.append(f'<path d="M{_LEFT} {_TOP}V{bottom}H{_LEFT + _PLOT_WIDTH}" stroke="#000" fill="none"/>')
+    return parts
+
+
+def _legend(names: Sequence[str]) -> list[str]:
+    parts = []
+    for place, name in enumerate(names):
+        y = _TOP + 8 + 20 * place
+        parts.append(f'<rect x="{WIDTH - _RIGHT + 16}" y="{y}" width="12" height="12" fill="{_colour(place)}"/>')
+        parts.append(_text(WIDTH - _RIGHT + 34, y + 10, name, "start"))
+    return parts
+
+
+def _colour(place: int) -> str:
+    return _COLOURS[place % len(_COLOURS)]
+
+
+def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
+    return f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}" {more}>{escape(text)}</text>'
+
+
+def _document(parts: Sequence[str]) -> str:
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
+        f'font-size="12"><rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>'
+    )
+    return "\n".join([head, *parts, "</svg>\n"])

@@ -1,0 +1,150 @@
+"""Projection files: a fitted projection in integers, as text that an analyst can read, keep and give away.
+
+    {"format": "hearsay projection 1",
+     "features": [{"name", "low", "high", "may_be_missing"}],     the numbers that it was fitted to, in order
+     "inputs": [index of the feature in its schema], "matrix": [[...]], "offsets": [...], "shift": n,
+     "components": [{"name", "low", "high", "edges"}],
+     "facts": {...}}                                              how it was fitted; no program reads them
+
+The integers apply to scaled numbers, so the file belongs to the bounds of its features too: other bounds
+would give other outputs without any error.
+Source: docs/formats.md, section 5 (projection) and section 7.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from aggregator.publishing.files import read_file
+from protocol.document import is_text
+from protocol.errors import InputError
+from protocol.features import Numeric
+from protocol.projection import Component, Projection
+from protocol.schema import Schema, build_schema, may_be_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from aggregator.models.reduction import Reduction
+
+FORMAT = "hearsay projection 1"
+MAX_FILE_BYTES = 16 << 20
+_MAX_DIGITS = 20
+
+
+def reduction_facts(reduction: Reduction, method: str, rows: int) -> dict[str, Any]:
+    """What a fit found, for the file and for people.
+
+    Args:
+        reduction: the fit.
+        method: ``pca`` or ``dca``.
+        rows: of the pilot.
+    """
+    return {
+        "method": method,
+        "pilot_rows": rows,
+        "explained": [round(float(share), 6) for share in reduction.directions.explained],
+        "discriminant": [round(float(power), 6) for power in reduction.directions.discriminant],
+        "clipped": [round(float(share), 6) for share in reduction.clipped],
+        "worst_error": float(f"{reduction.worst_error:.3g}"),
+    }
+
+
+def projection_text(schema: Schema, facts: Mapping[str, Any]) -> str:
+    """The text of the file. Run by the analyst after a fit.
+
+    Args:
+        schema: with its projection.
+        facts: how it was fitted; JSON's types only.
+    """
+    projection = schema.projection
+    assert projection is not None
+    body = {
+        "format": FORMAT,
+        "features": [_identity(schema, index) for index in projection.inputs],
+        "inputs": list(projection.inputs),
+        "matrix": [list(row) for row in projection.matrix],
+        "offsets": list(projection.offsets),
+        "shift": projection.shift,
+        "components": [component.to_dict() for component in projection.components],
+        "facts": dict(facts),
+    }
+    lines = [f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in body.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _identity(schema: Schema, index: int) -> dict[str, Any] | None:
+    """What has to be the same for the projection's integers to mean the same; None if there is no such number."""
+    feature = schema.features[index] if 0 <= index < len(schema.features) else None
+    if not isinstance(feature, Numeric):
+        return None
+    low, high, missing = feature.low, feature.high, may_be_missing(feature)
+    return {"name": feature.name, "low": low, "high": high, "may_be_missing": missing}
+
+
+def load_projection(path: str | Path, schema: Schema) -> Schema:
+    """The schema with the projection of a file. Run by whoever makes a campaign.
+
+    Raises:
+        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``projection_invalid``, it is no
+            projection file, or its parts do not fit together; ``projection_overflow``;
+            ``projection_mismatch``, it was fitted to other features or bounds.
+    """
+    return parse_projection_text(read_file(path, MAX_FILE_BYTES), schema)
+
+
+def parse_projection_text(raw: bytes, schema: Schema) -> Schema:
+    """As :func:`load_projection`, from the file's bytes."""
+    body = _body(raw)
+    inputs = _integers(body, "inputs")
+    identities = _list(body, "features")
+    if len(identities) != len(inputs) or identities != [_identity(schema, index) for index in inputs]:
+        raise InputError(
+            "projection_mismatch", "the projection was fitted to features of other names, order or bounds; fit it again"
+        )
+    has_missing = any(may_be_missing(schema.features[index]) for index in inputs)
+    components = [_component(entry, has_missing=has_missing) for entry in _list(body, "components")]
+    matrix = [_integers({"matrix": row}, "matrix") for row in _list(body, "matrix")]
+    (shift,) = _integers({"shift": [body.get("shift")]}, "shift")
+    projection = Projection(inputs, matrix, _integers(body, "offsets"), shift, components)
+    return build_schema(schema.label, schema.features, projection)
+
+
+def _body(raw: bytes) -> dict[str, Any]:
+    body: object = None
+    with suppress(ValueError, RecursionError):  # JSONDecodeError and UnicodeDecodeError are ValueErrors
+        body = json.loads(raw.decode(), parse_int=_integer)
+    if not isinstance(body, dict) or body.get("format") != FORMAT:
+        raise InputError("projection_invalid", f"it is no file of the format '{FORMAT}'")
+    return body
+
+
+def _integer(text: str) -> int:
+    """Digits as an integer; more than any field can hold are refused before they cost time."""
+    if len(text) > _MAX_DIGITS:
+        raise ValueError
+    return int(text)
+
+
+def _list(body: Mapping[str, Any], key: str) -> list[Any]:
+    if type(body.get(key)) is not list:
+        raise InputError("projection_invalid", f"'{key}' is not a list")
+    found: list[Any] = body[key]
+    return found
+
+
+def _integers(body: Mapping[str, Any], key: str) -> list[int]:
+    found = _list(body, key)
+    if not all(type(number) is int for number in found):
+        raise InputError("projection_invalid", f"'{key}' holds something that is no whole number")
+    return found
+
+
+def _component(entry: object, *, has_missing: bool) -> Component:
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or not is_text(entry["name"]):
+        raise InputError("projection_invalid", "a component has no name that prints")
+    low, high = _integers({"bounds": [entry.get("low"), entry.get("high")]}, "bounds")
+    return Component(entry["name"], low, high, _integers(entry, "edges"), has_missing=has_missing)
