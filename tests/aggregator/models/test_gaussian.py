@@ -1,0 +1,201 @@
+"""Gaussian models: exact moments give the exact fit, and device and aggregator score alike from one file."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.publisher import NOW, Publisher
+
+from aggregator.intake.tally import Tally
+from aggregator.models.baselines import fit_plain_gaussian
+from aggregator.models.encoding import observe
+from aggregator.models.gaussian import NormalParameters, fit
+from aggregator.models.reduction import fit_projection
+from aggregator.models.scoring import Model
+from aggregator.publishing.campaigns import Terms, build_campaign
+from aggregator.publishing.models import fitted_model
+from aggregator.statistics import QuestionEstimate, estimate
+from edge_sdk.device import Device
+from protocol import SCALE, model
+from protocol.campaign import GAUSSIAN, parse_campaign
+from protocol.errors import DocumentError, InputError
+from protocol.features import Categorical, Numeric
+from protocol.questions import MOMENT, MOMENTS
+from protocol.schema import Label, build_schema
+
+LABEL = Label("y", ["n", "p", "q"])
+FORMS = [("bits", None), ("bit", None), ("piecewise", None), ("hybrid", None), ("laplace", 1), ("laplace", 3),
+         ("duchi", None)]  # fmt: skip
+ROWS = 600
+
+
+def schema_of(substitute=0):
+    numbers = [Numeric(f"x{i}", "-4", "4", [-20000, 20000], substitute=substitute) for i in range(3)]
+    return build_schema(LABEL, [numbers[0], Categorical("c", ["r", "b"], substitute=0), *numbers[1:]])
+
+
+def people(*, missing=0.0, seed=1):
+    """Numbers, a category and a label; a share of the numbers is missing, more often in one class."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 3, ROWS)
+    x = rng.normal(0, [0.5, 1, 1.5], (ROWS, 3)) + np.array([[0, 1, -1], [1, 0, 2], [-2, 0.5, 0]])[labels]
+    x[rng.random((ROWS, 3)) < missing * (1 + (labels[:, None] == 1))] = np.nan
+    colour = np.where(rng.random(ROWS) < 0.2 + 0.3 * labels, "r", "b")
+    frame = pd.DataFrame(x, columns=["x0", "x1", "x2"])
+    return frame.assign(c=colour, y=[LABEL.classes[label] for label in labels])
+
+
+def campaign_of(schema, mechanism="bits", approach=None, **changes):
+    terms = Terms("g", 4_000_000, mechanism, family=GAUSSIAN, approach=approach, postprocess="paper", **changes)
+    return parse_campaign(build_campaign(schema, terms, 1, NOW))
+
+
+def exact_statistics(campaign, frame):
+    """What would be estimated without any noise: sums over all people of every question's true input."""
+    classes = len(campaign.schema.label.classes)
+    sums = [np.zeros(question.size) for question in campaign.questions]
+    for record in frame.to_dict("records"):
+        seen, label = campaign.schema.observe(record), campaign.schema.label.code(record["y"])
+        for question, total in zip(campaign.questions, sums, strict=True):
+            value = question.input_of(seen, label, classes)
+            if question.kind in (MOMENT, MOMENTS):
+                value = np.array(value, float) / SCALE
+                single_square = question.subject.of_class is not None and question.subject.power == 2
+                np.add(total, (value + 1) / 2 if single_square else value, out=total)
+            else:
+                total[value] += 1
+    empty = estimate(campaign, Tally.zero(campaign))
+    found = tuple(
+        QuestionEstimate(question, len(frame), (), total, np.zeros_like(total), np.zeros_like(total))
+        for question, total in zip(campaign.questions, sums, strict=True)
+    )
+    tally = replace(empty.tally, n=(len(frame),) * len(sums))
+    return replace(empty, questions=found, tally=tally)
+
+
+@pytest.mark.parametrize(("mechanism", "approach"), FORMS)
+@pytest.mark.parametrize("missing", [0.0, 0.15])
+def test_exact_moments_give_the_plain_fit_in_every_form(mechanism, approach, missing):
+    schema = schema_of(None if missing else 0)
+    frame = people(missing=missing)
+    found = fit(exact_statistics(campaign_of(schema, mechanism, approach), frame), "paper")
+    plain = fit_plain_gaussian(frame, schema, 0.01)
+    for index in schema.numeric:
+        mean, variance = plain.terms[index]
+        assert found.terms[index].mean == pytest.approx(mean, abs=1e-9)
+        assert found.terms[index].variance == pytest.approx(variance, abs=1e-4)  # squares are floors
+    assert np.exp(found.log_prior) == pytest.approx(np.bincount(frame["y"].map(LABEL.known_code)) / ROWS)
+    assert np.exp(found.terms[1]).sum(axis=0) == pytest.approx(np.ones(3))
+
+
+def test_a_missing_number_with_a_substitute_counts_as_it():
+    frame, schema = people(missing=0.2), schema_of(20000)
+    found = fit(exact_statistics(campaign_of(schema), frame), "paper")
+    x = observe(frame, schema).numbers[:, 0] / SCALE
+    assert (x == 20000 / SCALE).sum() > ROWS / 10
+    for code, name in enumerate(LABEL.classes):
+        assert found.terms[0].mean[code] == pytest.approx(x[frame["y"] == name].mean())
+
+
+def test_the_variance_floor_is_the_campaigns():
+    frame = people().assign(x0=1.0)
+    for floor in (10_000, 250_000):
+        found = fit(exact_statistics(campaign_of(schema_of(), variance_floor_micro=floor), frame), "paper")
+        assert found.terms[0].variance.tolist() == [floor / 1e6] * 3
+
+
+def test_moments_out_of_range_are_clipped():
+    statistics = exact_statistics(campaign_of(schema_of(), "laplace", 1), people())
+    wild = tuple(
+        replace(item, estimate=item.estimate * (50 if item.question.subject.power == 1 else -50))
+        if item.question.kind == MOMENTS
+        else item
+        for item in statistics.questions
+    )
+    for term in fit(replace(statistics, questions=wild), "paper").terms:
+        if isinstance(term, NormalParameters):
+            assert (np.abs(term.mean) <= 1).all()
+            assert term.variance.tolist() == [0.01] * 3
+
+
+def test_a_number_that_nobody_was_asked_about_says_nothing_of_the_class():
+    statistics = exact_statistics(campaign_of(schema_of()), people())
+    silent = tuple(
+        replace(item, n=0, estimate=item.estimate * 0) if item.question.feature == 0 else item
+        for item in statistics.questions
+    )
+    term = fit(replace(statistics, questions=silent), "simplex").terms[0]
+    assert term.mean.tolist() == [0] * 3
+    assert term.variance == pytest.approx([1 / 3] * 3)
+
+
+def test_an_unknown_postprocess_is_refused():
+    with pytest.raises(InputError) as refused:
+        fit(exact_statistics(campaign_of(schema_of()), people()), "guess")
+    assert refused.value.reason == "postprocess_unknown"
+
+
+def document_of(schema, frame):
+    statistics = exact_statistics(campaign_of(schema), frame)
+    common = {
+        "header": Publisher().header("g"),
+        "campaign": statistics.campaign.id,
+        "schema": schema,
+        "statistics_id": bytes(32),
+        "previous": None,
+        "card": {"note": "made for a test"},
+    }
+    return fitted_model(statistics, "paper", common)
+
+
+def variants():
+    """Schemas without and with a projection, with and without substitutes."""
+    for substitute in (0, None):
+        yield schema_of(substitute)
+        for method in ("pca", "dca"):
+            yield fit_projection(people(missing=0.1), schema_of(substitute), method, 2).schema
+
+
+@pytest.mark.parametrize("schema", list(variants()))
+def test_a_device_scores_as_the_aggregator_does(schema):
+    document = document_of(schema, people(missing=0.05))
+    signed = Publisher().sign("model", model.build_payload(document))
+    frame = people(missing=0.2, seed=9).drop(columns="y").iloc[:150]
+    frame.iloc[0] = [np.nan, np.nan, np.nan, "r"]
+    frame.iloc[1] = [1e300, -1e300, 0.0, "unheard of"]
+    with Device.open(None, trust=Publisher().root(), clock=lambda: NOW) as device:
+        classifier = device.install(signed)
+        records = frame.to_dict("records")
+        scores = np.array([classifier.scores(record) for record in records])
+        predicted = [classifier.predict(record) for record in records]
+        loaded = Model.of(classifier.model)
+    assert scores == pytest.approx(loaded.scores(frame), abs=1e-9, rel=1e-12)
+    assert predicted == loaded.predict(frame).tolist()
+    assert len(set(predicted)) == 3
+
+
+@pytest.mark.parametrize("schema", list(variants()))
+def test_a_gaussian_model_survives_its_bytes(schema):
+    document = document_of(schema, people())
+    payload = model.build_payload(document)
+    back = model.parse_model(payload)
+    assert isinstance(back, model.GaussianModel)
+    assert model.build_payload(back) == payload
+    for index in schema.numeric:
+        assert back.terms[index].mean == pytest.approx(document.terms[index].mean, rel=1e-6)
+    assert [part.name for part in back.schema.observed] == [part.name for part in schema.observed]
+
+
+def test_parameters_that_are_of_the_wrong_kind_are_refused():
+    document = document_of(schema_of(), people())
+    flat = model.Normal((0.0,) * 3, (0.0,) * 3)
+    with pytest.raises(DocumentError) as refused:
+        model.build_payload(document._replace(terms=(flat, *document.terms[1:])))
+    assert refused.value.reason == "invalid_model"
+    with pytest.raises(DocumentError) as refused:
+        model.build_payload(document._replace(terms=(document.terms[1], *document.terms[1:])))
+    assert refused.value.reason == "invalid_model"
+    with pytest.raises(DocumentError) as refused:
+        model.build_payload(document._replace(terms=document.terms[:-1]))
+    assert refused.value.reason == "invalid_model"
