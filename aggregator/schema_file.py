@@ -21,7 +21,8 @@
     low = "0"                             # bounds: public knowledge, exact decimal text or numbers
     high = "10"
     bins = 4                              # of equal width, or: edges = [2.5, 5, 7.5]
-    substitute = 5                        # what a missing number counts as; default: the middle
+    substitute = 5                        # what a missing number counts as; default: the middle;
+                                          # or: missing = "code", a code of its own
 
 Source of the rules: docs/math.md, section 3; docs/formats.md, section 5.
 """
@@ -154,7 +155,7 @@ def _categorical(entry: dict[str, Any], name: str) -> Categorical:
 
 def _numeric(entry: dict[str, Any], name: str) -> Numeric:
     where = f"feature '{name}'"
-    _check_keys(entry, {"name", "kind", "low", "high", "bins", "edges", "substitute", "unlisted"}, where)
+    _check_keys(entry, {"name", "kind", "low", "high", "bins", "edges", "missing", "substitute", "unlisted"}, where)
     low, high = _decimal(entry, "low", where), _decimal(entry, "high", where)
     if ("bins" in entry) == ("edges" in entry):
         raise InputError("schema_invalid", f"{where}: state either bins or edges")
@@ -163,8 +164,12 @@ def _numeric(entry: dict[str, Any], name: str) -> Numeric:
     else:
         stated = _field(entry, "edges", list, where)
         edges = _scaled_edges(name, low, high, [Fraction(parse_bound(_number(edge, where))) for edge in stated])
-    substitute = 0
-    if "substitute" in entry:
+    substitute: int | None = 0
+    if "missing" in entry:
+        if entry["missing"] != MISSING_HAS_CODE or "substitute" in entry:
+            raise InputError("schema_invalid", f"{where}: missing is code, and then there is no substitute")
+        substitute = None
+    elif "substitute" in entry:
         (substitute,) = _scaled_edges(name, low, high, [_within(entry, low, high, where)])
     return Numeric(name, low, high, edges, entry.get("unlisted", "missing"), substitute)
 

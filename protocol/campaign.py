@@ -275,6 +275,8 @@ def unfit(subject: Subject, mechanism: mechanisms.Mechanism, numbers: int) -> st
     if mechanism.size != subject.size:
         return "a mechanism is of another size than its question"
     takes_value = isinstance(mechanism, mechanisms.ValueMechanism)
+    if subject.kind == OUTCOME:
+        return "" if mechanism.name == "direct" else "an evaluation is answered by direct alone"
     if subject.kind not in (MOMENT, MOMENTS):
         return "" if takes_value else "a mechanism of numbers is asked for a value"
     if subject.of_class is not None:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.intake.store import create_store
 from aggregator.models.baselines import fit_majority, fit_plain, fit_plain_gaussian
-from aggregator.models.encoding import label_codes, observe
+from aggregator.models.encoding import MISSING, label_codes, observe
 from aggregator.models.scoring import Model
+from aggregator.planning.evaluation import evaluate
 from aggregator.publishing.campaigns import publish_campaign
+from aggregator.publishing.evaluations import EvaluationTerms, publish_evaluation
 from aggregator.publishing.models import publish_model
 from edge_sdk import Device
 from edge_sdk.entropy import system_entropy
@@ -23,6 +25,7 @@ from protocol.batch import Header, trailer
 from protocol.campaign import GAUSSIAN, parse_campaign
 from protocol.envelope import read_envelope
 from protocol.epsilon import MICRO
+from protocol.model import parse_model
 from simulation.fleet import device_reports, write_batches
 from simulation.vector import vector_reports
 
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
+    from aggregator.planning.evaluation import Accuracy
     from aggregator.publishing.campaigns import Terms
     from aggregator.publishing.workspace import Workspace
     from aggregator.statistics import Statistics
@@ -43,7 +47,10 @@ ENGINES = ("device", "vector")
 
 
 class Trial(NamedTuple):
-    """What one split came to. Accuracies are shares of the test records with a known label."""
+    """What one split came to. Accuracies are shares of the test records with a known label.
+
+    ``accuracy_private`` is what an evaluation campaign of the test people's devices would say.
+    """
 
     accuracy: float
     accuracy_nonprivate: float
@@ -51,6 +58,7 @@ class Trial(NamedTuple):
     devices: int
     reports: int
     rejected: Mapping[str, int]
+    accuracy_private: Accuracy | None = None
 
 
 class Laboratory(NamedTuple):
@@ -64,6 +72,7 @@ class Laboratory(NamedTuple):
         now: the one time of the simulation.
         rng: splits, resampling and the vector engine's noise.
         entropy: the devices' noise and secrets.
+        evaluation_micro: ε of a private evaluation on the test part; None makes none.
     """
 
     workspace: Workspace
@@ -73,6 +82,7 @@ class Laboratory(NamedTuple):
     now: int
     rng: np.random.Generator
     entropy: Callable[[int], bytes] = system_entropy
+    evaluation_micro: int | None = None
 
 
 class Task(NamedTuple):
@@ -110,16 +120,33 @@ def run_trial(lab: Laboratory, task: Task, split: Split, fleet: pd.DataFrame) ->
         devices=len(fleet),
         reports=statistics.reports,
         rejected=dict(statistics.rejected),
+        accuracy_private=None if lab.evaluation_micro is None else _evaluate(lab, model_bytes, split.test),
     )
 
 
-def gather(lab: Laboratory, task: Task, fleet: pd.DataFrame) -> Statistics:
-    """Everybody's reports through real files and a real store to statistics."""
+def _evaluate(lab: Laboratory, model_bytes: bytes, test: pd.DataFrame) -> Accuracy:
+    """Let the labelled test people's devices say, privately, how often the model is right."""
+    terms = EvaluationTerms(lab.evaluation_micro or 0)
+    raw = publish_evaluation(lab.workspace, model_bytes, terms, lab.now)
+    task = Task(raw, parse_campaign(read_envelope(raw, "campaign").payload))
+    labelled = test[label_codes(test, task.campaign.schema.label) != MISSING]
+    return evaluate(gather(lab, task, labelled, model_bytes)).accuracy
+
+
+def gather(lab: Laboratory, task: Task, fleet: pd.DataFrame, model_bytes: bytes | None = None) -> Statistics:
+    """Everybody's reports through real files and a real store to statistics.
+
+    Args:
+        lab: engine and randomness.
+        task: the campaign.
+        fleet: the records on devices.
+        model_bytes: the model that the devices have installed, in an evaluation.
+    """
     with tempfile.TemporaryDirectory(prefix="hearsay-") as name:
         folder = Path(name)
         inbox = _device_inbox if lab.engine == "device" else _vector_inbox
         store = create_store(folder / "store", task.campaign_bytes)
-        store.ingest(inbox(lab, task, fleet, folder), now=lab.now)
+        store.ingest(inbox(lab, task, fleet, folder, model_bytes), now=lab.now)
         return store.statistics()
 
 
@@ -131,18 +158,26 @@ def records_of(frame: pd.DataFrame, label: str) -> Iterator[tuple[dict[str, obje
         yield dict(zip(names, values, strict=True)), label_value
 
 
-def _device_inbox(lab: Laboratory, task: Task, fleet: pd.DataFrame, folder: Path) -> list[Path]:
+def _device_inbox(
+    lab: Laboratory, task: Task, fleet: pd.DataFrame, folder: Path, model_bytes: bytes | None
+) -> list[Path]:
     people = records_of(fleet, task.campaign.schema.label.name)
     root = lab.workspace.root_bytes
-    reports = device_reports(root, task.campaign_bytes, people, now=lab.now, entropy=lab.entropy)
+    reports = device_reports(root, task.campaign_bytes, people, now=lab.now, entropy=lab.entropy, model=model_bytes)
     return write_batches(folder, task.campaign, reports)
 
 
-def _vector_inbox(lab: Laboratory, task: Task, fleet: pd.DataFrame, folder: Path) -> list[Path]:
+def _vector_inbox(
+    lab: Laboratory, task: Task, fleet: pd.DataFrame, folder: Path, model_bytes: bytes | None
+) -> list[Path]:
     campaign = task.campaign
     sight = observe(fleet, campaign.schema)
     labels = label_codes(fleet, campaign.schema.label, substitute=True)
-    rows = vector_reports(campaign, sight, labels, campaign.period_at(lab.now), lab.rng)
+    predicted = None
+    if model_bytes is not None:
+        model = Model.of(parse_model(read_envelope(model_bytes, "model").payload))
+        predicted = model.scores(fleet).argmax(axis=1)
+    rows = vector_reports(campaign, sight, labels, campaign.period_at(lab.now), lab.rng, predicted)
     body = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length).to_bytes() + rows.tobytes()
     path = folder / "fleet.hsr"
     path.write_bytes(body + trailer(len(rows), hashlib.sha256(body).digest()))

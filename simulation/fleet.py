@@ -26,6 +26,7 @@ def device_reports(
     *,
     now: int,
     entropy: Callable[[int], bytes] = system_entropy,
+    model: bytes | None = None,
 ) -> Iterator[bytes]:
     """The reports of one device per person, each device new: provisioned, enrolled, asked once.
 
@@ -35,9 +36,12 @@ def device_reports(
         people: record and label of each.
         now: the devices' clock.
         entropy: the devices' randomness; the operating system's unless a simulation must be repeatable.
+        model: a signed model that every device installs first, for campaigns that evaluate it.
     """
     for record, label in people:
         with Device.open(None, trust=root, policy=PERMISSIVE, clock=lambda: now, entropy=entropy) as device:
+            if model is not None:
+                device.install(model)
             yield device.report(device.enrol(campaign).id, record, label=label)
 
 

@@ -21,7 +21,7 @@ from aggregator.schema_file import load_schema, parse_schema_text
 from aggregator.tables import check_label, read_table, typed
 from edge_sdk.entropy import system_entropy
 from protocol.campaign import GAUSSIAN
-from protocol.epsilon import MICRO, micro_epsilon
+from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, micro_epsilon
 from protocol.features import Numeric
 from protocol.questions import ALL_AT_ONCE, ONE_PER_CLASS, SINGLE_NUMBER
 from simulation.design import Design, parse_reduction
@@ -65,6 +65,7 @@ file_option = click.Path(path_type=Path)
 @click.option("--devices", type=click.IntRange(1), help="Fleet drawn with replacement; default: everybody once.")
 @click.option("--engine", type=click.Choice(ENGINES), default="device", show_default=True)
 @click.option("--repeats", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--evaluate", is_flag=True, help="Let the test people's devices evaluate the model privately, at ε.")
 @click.option("--seed", type=click.IntRange(0), help="Fixes splits and, in the simulation only, all noise.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def simulate(
@@ -92,6 +93,7 @@ def simulate(
     repeats: int,
     seed: int | None,
     *,
+    evaluate: bool,
     as_json: bool,
 ) -> None:
     """Try a campaign on records you have: people, devices, reports, counts, a signed model, its accuracy.
@@ -127,6 +129,7 @@ def simulate(
             engine=engine,
             repeats=repeats,
             seed=seed,
+            evaluation_micro=min(terms.epsilon_micro, MAX_ANSWER_MICRO) if evaluate else None,
             progress=callback,
         )
     result = summarise(trials, terms, engine, repeats)
@@ -165,6 +168,7 @@ def run_simulation(
     engine: str = "device",
     repeats: int = 1,
     seed: int | None = None,
+    evaluation_micro: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Trial]:
     """All trials: one per repetition and split.
@@ -178,6 +182,7 @@ def run_simulation(
         devices: size of a fleet drawn with replacement; None is everybody once.
         engine: one of :data:`simulation.experiment.ENGINES`.
         repeats: how often, with new splits and new noise.
+        evaluation_micro: ε of a private evaluation on every test part; None makes none.
         seed: fixes everything; None takes the operating system's entropy.
         progress: called with (repetitions done, repetitions).
     """
@@ -187,7 +192,7 @@ def run_simulation(
     trials: list[Trial] = []
     with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
         workspace = create_workspace(Path(folder) / "workspace", name="simulation", now=now, entropy=entropy)
-        lab = Laboratory(workspace, terms, engine, postprocess, now, rng, entropy)
+        lab = Laboratory(workspace, terms, engine, postprocess, now, rng, entropy, evaluation_micro)
         task = None if design.needs_pilot else make_task(lab, design.schema)
         for repeat in range(repeats):
             for split in division.splits(frame, rng):
@@ -206,7 +211,18 @@ def summarise(trials: list[Trial], terms: Terms, engine: str, repeats: int) -> d
     for trial in trials:
         for reason, count in trial.rejected.items():
             rejected[reason] = rejected.get(reason, 0) + count
+    private = [trial.accuracy_private for trial in trials if trial.accuracy_private is not None]
+    evaluation = (
+        {
+            "accuracy_private": fmean(found.estimate for found in private),
+            "accuracy_private_low": fmean(found.low for found in private),
+            "accuracy_private_high": fmean(found.high for found in private),
+        }
+        if private
+        else {}
+    )
     return {
+        **evaluation,
         "accuracy": fmean(accuracies),
         "accuracy_sd": stdev(accuracies) if len(accuracies) > 1 else None,
         "accuracy_nonprivate": fmean(trial.accuracy_nonprivate for trial in trials),
@@ -226,9 +242,14 @@ def summarise(trials: list[Trial], terms: Terms, engine: str, repeats: int) -> d
 
 def _print(result: dict[str, Any]) -> None:
     spread = "" if result["accuracy_sd"] is None else f" (sd of one trial {result['accuracy_sd']:.1%})"
+    private = {}
+    if "accuracy_private" in result:
+        low, high = result["accuracy_private_low"], result["accuracy_private_high"]
+        private["as devices told it"] = f"{result['accuracy_private']:.1%} (mean interval {low:.1%} to {high:.1%})"
     print_facts(
         {
             "accuracy": f"{result['accuracy']:.1%}{spread}",
+            **private,
             "not private": f"{result['accuracy_nonprivate']:.1%}",
             "largest class": f"{result['accuracy_majority']:.1%}",
             "ε": f"{result['epsilon_total']:g} per device, {result['epsilon_per_answer']:g} per answer",

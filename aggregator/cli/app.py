@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli import documents, making, projecting, reports
+from aggregator.cli import documents, evaluating, making, projecting, reports
 from aggregator.cli.output import complain
 from protocol.errors import HearsayError, StorageError
 
@@ -165,5 +165,6 @@ for _command in (
     reports.estimate,
     documents.show,
     documents.verify,
+    evaluating.evaluate,
 ):
     hearsay.add_command(_command)

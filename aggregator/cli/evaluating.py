@@ -1,0 +1,139 @@
+"""Commands of private evaluation: ``evaluate ask`` and ``evaluate show``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aggregator.cli.making import force_option, json_option, output_option, say, workspace_option
+from aggregator.cli.output import counted, print_facts, print_json, print_table, warn
+from protocol.document import DAY_SECONDS
+from protocol.envelope import SIZE_LIMITS
+from protocol.epsilon import format_micro, micro_epsilon
+from protocol.words import to_words
+
+if TYPE_CHECKING:
+    from aggregator.planning.evaluation import Evaluation
+
+
+@click.group()
+def evaluate() -> None:
+    """Find out how often a published model is right, without seeing a label.
+
+    \b
+    Example:
+      hearsay evaluate ask m.hsm --workspace work --epsilon 1 -o outcome.hsc
+      hearsay ingest outcome.hsc inbox/*.hsr --store outcomes --workspace work
+      hearsay evaluate show --store outcomes
+    """  # noqa: D301
+
+
+@evaluate.command()
+@click.argument("model_file", type=click.Path(path_type=Path), metavar="MODEL.hsm")
+@workspace_option
+@click.option("--epsilon", required=True, help="Privacy cost of a device's one answer, for example 1.0.")
+@output_option
+@click.option("--name", help="Default: the model's name with -outcome.")
+@click.option("--contact", default="not stated", help="Whom the owner of a device can ask.")
+@click.option("--period", default="1d", show_default=True, help="A device answers once in it: seconds, 90m, 12h, 1d.")
+@click.option("--days", type=click.IntRange(1, 36_500), default=30, show_default=True, help="Life of the campaign.")
+@click.option("--min-batch-size", type=click.IntRange(1, (1 << 32) - 1), default=1, show_default=True)
+@force_option
+@json_option
+def ask(
+    model_file: Path,
+    workspace: Path,
+    epsilon: str,
+    output: Path,
+    name: str | None,
+    contact: str,
+    period: str,
+    days: int,
+    min_batch_size: int,
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Make the campaign that asks devices for (true class, predicted class), perturbed.
+
+    Enrol devices that hold a labelled record and have this very model installed. One without a label
+    counts as the label's substitute class.
+
+    \b
+    Example:
+      hearsay evaluate ask m.hsm --workspace work --epsilon 1 -o outcome.hsc
+    """  # noqa: D301
+    from aggregator.publishing.campaigns import parse_duration
+    from aggregator.publishing.evaluations import EvaluationTerms, publish_evaluation
+    from aggregator.publishing.files import check_output, read_file, write_output
+    from aggregator.publishing.privacy import epsilon_warning
+    from aggregator.publishing.workspace import open_workspace
+    from protocol.campaign import parse_campaign
+    from protocol.envelope import read_envelope
+
+    check_output(output, force=force)
+    micro = micro_epsilon(epsilon)
+    terms = EvaluationTerms(micro, name, contact, parse_duration(period), days * DAY_SECONDS, min_batch_size)
+    raw = publish_evaluation(
+        open_workspace(workspace), read_file(model_file, SIZE_LIMITS["model"]), terms, int(time.time())
+    )
+    write_output(output, raw, force=force)
+    made = parse_campaign(read_envelope(raw, "campaign").payload)
+    if warning := epsilon_warning(micro):
+        warn(warning)
+    say(
+        {
+            "campaign": str(output),
+            "name": made.header.name,
+            "version": made.header.version,
+            "id": made.id.hex(),
+            "words": to_words(made.id),
+            "model": (made.model or b"").hex(),
+            "epsilon": format_micro(micro),
+        },
+        as_json=as_json,
+    )
+
+
+@evaluate.command()
+@click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder made by hearsay ingest.")
+@json_option
+def show(store: Path, *, as_json: bool) -> None:
+    """Show accuracy and confusion matrix with 95 % intervals.
+
+    \b
+    Example:
+      hearsay evaluate show --store outcomes
+    """  # noqa: D301
+    from aggregator.intake.store import open_store
+    from aggregator.planning.evaluation import evaluate as evaluate_statistics
+
+    found = evaluate_statistics(open_store(store).statistics())
+    if as_json:
+        print_json(as_object(found))
+        return
+    accuracy = found.accuracy
+    print_facts(
+        {
+            "answers": counted(found.reports, "report"),
+            "accuracy": f"{accuracy.estimate:.1%}, 95 % interval {accuracy.low:.1%} to {accuracy.high:.1%}",
+        }
+    )
+    click.echo()
+    rows = [
+        (cell.true, cell.predicted, f"{cell.share:.1%}", f"{cell.low:.1%}", f"{cell.high:.1%}")
+        for cell in found.confusion
+    ]
+    print_table(["true", "predicted", "share", "low", "high"], rows, numeric=["share", "low", "high"])
+
+
+def as_object(found: Evaluation) -> dict[str, Any]:
+    """An evaluation as programs read it."""
+    return {
+        "reports": found.reports,
+        "accuracy": found.accuracy._asdict(),
+        "confusion": [cell._asdict() for cell in found.confusion],
+    }

@@ -1,0 +1,70 @@
+"""Making the campaign that asks whether a published model is right. Run by the analyst.
+
+A device that holds a labelled record, and the model, answers (true class, predicted class) with
+``direct``: no label and no record leaves it. Source: docs/math.md, section 3 (outcome).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol import campaign, trust
+from protocol.document import DAY_SECONDS, Header
+from protocol.epsilon import check_answer_micro
+from protocol.mechanisms import from_micro
+from protocol.model import UNDERSTOOD, parse_model
+from protocol.questions import build_questions, outcome_subjects
+
+if TYPE_CHECKING:
+    from aggregator.publishing.workspace import Workspace
+
+
+class EvaluationTerms(NamedTuple):
+    """What an evaluation asks for; as :class:`aggregator.publishing.campaigns.Terms`.
+
+    Attributes:
+        epsilon_micro: ε of the one answer, in millionths.
+        name: of the campaign; the model's with ``-outcome`` by default.
+    """
+
+    epsilon_micro: int
+    name: str | None = None
+    contact: str = "not stated"
+    period_seconds: int = DAY_SECONDS
+    lifetime_seconds: int = 30 * DAY_SECONDS
+    min_batch_size: int = 1
+
+
+def publish_evaluation(workspace: Workspace, model_bytes: bytes, terms: EvaluationTerms, now: int) -> bytes:
+    """Sign a campaign that evaluates a model of this workspace.
+
+    Returns:
+        The bytes of the ``.hsc`` file.
+
+    Raises:
+        DocumentError: the model is not signed by this workspace, or not acceptable any more.
+        InputError: ``epsilon_invalid``.
+        StorageError: as :meth:`Workspace.publish`.
+    """
+    check_answer_micro(terms.epsilon_micro)
+    verdict = trust.verify(trust.pin(workspace.root_bytes, now), model_bytes, "model", now, UNDERSTOOD)
+    model = parse_model(verdict.payload)
+    name = terms.name or f"{model.header.name}-outcome"
+    subjects = outcome_subjects(model.schema)
+    questions = build_questions(subjects, 1, lambda subject: from_micro("direct", terms.epsilon_micro, subject.size))
+
+    def payload_for(version: int, _before: bytes | None) -> bytes:
+        return campaign.build_payload(
+            Header(name, version, now, now, now + terms.lifetime_seconds),
+            model.schema,
+            questions,
+            epsilon_micro=terms.epsilon_micro,
+            purpose=f"find out how often model '{model.header.name}', version {model.header.version}, is right",
+            contact=terms.contact,
+            time_precision=terms.period_seconds,
+            min_batch_size=terms.min_batch_size,
+            fit=campaign.Fit(campaign.EVALUATION, "none"),
+            model=verdict.digest,
+        )
+
+    return workspace.publish("campaign", name, now, payload_for)
