@@ -49,6 +49,14 @@ def test_numbers_as_stated():
     assert (made.low, made.high, made.edges, made.substitute) == ("-1.10", "1.1", (-32768, 0, 32768), 65536)
     assert feature("kind = 'numeric'\nlow = 0\nhigh = 8\nbins = 4").edges == (-32768, 0, 32768)
     assert feature("kind = 'numeric'\nlow = 0\nhigh = 8\nbins = 4").substitute == 0
+    coded = feature("kind = 'numeric'\nlow = 0\nhigh = 8\nbins = 4\nmissing = 'code'")
+    assert (coded.substitute, coded.size, coded.code(None)) == (None, 5, 4)
+
+
+@pytest.mark.parametrize("missing", ["missing = 'code'\nsubstitute = 1", "missing = '3'", "missing = 3"])
+def test_a_missing_number_has_a_code_or_a_substitute(missing):
+    with pytest.raises(InputError, match="schema_invalid"):
+        feature(f"kind = 'numeric'\nlow = 0\nhigh = 8\nbins = 4\n{missing}")
 
 
 decimals = st.decimals(-10_000, 10_000, places=4, allow_nan=False)
