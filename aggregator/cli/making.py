@@ -135,7 +135,7 @@ def schema(
 @click.argument("schema_file", type=click.Path(path_type=Path), metavar="SCHEMA.toml")
 @workspace_option
 @click.option("--epsilon", required=True, help="Total privacy cost of a device in one period, for example 1.0.")
-@click.option("--mechanism", required=True, help="How answers are perturbed; see below.")
+@click.option("--mechanism", required=True, help="How answers are perturbed; see above.")
 @click.option("--family", default="discrete", show_default=True, help="Model: discrete or gaussian.")
 @click.option("--approach", type=int, help="How laplace asks for moments: 1 all at once, 3 one number (default).")
 @click.option("--variance-floor", help="Gaussian: smallest variance of a number in [-1, 1]; default 0.01.")
@@ -190,7 +190,7 @@ def campaign(
     Answers auto gives one answer for each 2.5 of ε.
 
     \b
-    Examples:
+    Example:
       hearsay campaign schema.toml --workspace work --epsilon 1 --mechanism oue -o c.hsc
       hearsay campaign schema.toml --workspace work --epsilon 1 --family gaussian --mechanism bits \\
         --projection p.json -o c.hsc
