@@ -1,0 +1,56 @@
+"""Charts are well-formed SVG whose marks lie where the numbers say; what can not be drawn is refused."""
+
+import xml.etree.ElementTree as ET
+from math import inf, nan
+
+import pytest
+
+from aggregator.plots import Bars, Line, bar_chart, line_chart
+from protocol.errors import InputError
+
+GROUND = "#fff"
+
+
+def marks(text, kind):
+    return [element for element in ET.fromstring(text).iter() if element.tag.endswith(f"}}{kind}")]
+
+
+def test_bars_are_as_high_as_their_values():
+    drawn = marks(bar_chart("t", ["1", "2"], [Bars("a", [0.5, 0.25]), Bars("b", [0, 1])]), "rect")
+    bars = [float(bar.get("height")) for bar in drawn if bar.get("fill") != GROUND][:4]
+    assert bars[0] == pytest.approx(2 * bars[1], abs=0.02)
+    assert bars[3] == pytest.approx(2 * bars[0], abs=0.02)
+    assert bars[2] == 0
+
+
+def test_names_can_not_break_the_document():
+    text = bar_chart("<b>&", ["</svg>"], [Bars('"', [1])], x_label="<", y_label="&")
+    assert "</svg>" in [element.text for element in marks(text, "text")]
+
+
+def test_a_line_on_logarithmic_axes_is_straight_for_a_power():
+    xs = [1, 10, 100]
+    (line,) = marks(line_chart("t", [Line("x²", xs, [x**2 for x in xs])], log_x=True, log_y=True), "polyline")
+    (x0, y0), (x1, y1), (x2, y2) = [map(float, point.split(",")) for point in line.get("points").split()]
+    assert (x1 - x0, y1 - y0) == pytest.approx((x2 - x1, y2 - y1), abs=0.02)
+    assert y2 < y0
+
+
+def test_numbers_that_are_not_finite_leave_a_gap_and_marks_are_drawn():
+    text = line_chart("t", [Line("a", [1, 2, 3, 4, 5], [1, 2, nan, 4, inf])], marks=[(2, 2, "here")])
+    assert len(marks(text, "polyline")) == 2
+    assert len(marks(text, "circle")) == 1
+
+
+@pytest.mark.parametrize("values", [[], [1], [1, -1], [1, nan], [1, inf]])
+def test_bars_that_can_not_be_drawn(values):
+    with pytest.raises(InputError) as refused:
+        bar_chart("t", ["1", "2"], [Bars("a", values)])
+    assert refused.value.reason == "plot_invalid"
+
+
+def test_lines_that_can_not_be_drawn():
+    for line in (Line("a", [], []), Line("a", [1, 2], [nan, nan]), Line("a", [1, 2], [0, 1])):
+        with pytest.raises(InputError) as refused:
+            line_chart("t", [line], log_y=True)
+        assert refused.value.reason == "plot_invalid"
