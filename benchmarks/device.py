@@ -28,6 +28,7 @@ from protocol.campaign import parse_campaign
 from protocol.envelope import read_envelope
 from protocol.report import encode_answer, encode_report, layout_for, report_id
 from protocol.stream import SEED_BYTES
+from simulation.fleet import device_reports
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from support.publisher import DAY, NOW, Publisher
@@ -117,6 +118,15 @@ def durable_reports(count: int = 200) -> list[Row]:
     return [Row("durable report on disk", taken * 1e6, "µs", "one flushed write", taken / floor)]
 
 
+def simulated_devices(count: int = 1500) -> list[Row]:
+    """Whole devices in memory per second: provisioned, enrolled, asked once."""
+    publisher = Publisher()
+    root, campaign = publisher.root(), publisher.campaign()
+    people = [({"odor": "n", "width": 3.2}, "e")] * count
+    taken = median_seconds(lambda: list(device_reports(root, campaign, people, now=NOW)), number=1, repeats=5)
+    return [Row("simulated devices", count / taken, "devices/s")]
+
+
 def file_to_counts(reports: int = 200_000, repeats: int = 5) -> list[Row]:
     """From a file of layout 1 to counts through decode, store and tally; beside bincount of bare codes."""
     publisher = Publisher()
@@ -153,7 +163,7 @@ def main() -> None:
     """Measure and print."""
     options = arguments(__doc__.splitlines()[0] if __doc__ else "").parse_args()
     began = time.perf_counter()
-    rows = [*start_and_memory(), *answers(), *durable_reports(), *file_to_counts()]
+    rows = [*start_and_memory(), *answers(), *durable_reports(), *simulated_devices(), *file_to_counts()]
     show("Device side", rows, as_json=options.json)
     if not options.json:
         print(f"\n{time.perf_counter() - began:.0f} s in all")

@@ -25,6 +25,7 @@ from protocol.batch import Header, trailer
 from protocol.campaign import GAUSSIAN, parse_campaign
 from protocol.envelope import read_envelope
 from protocol.epsilon import MICRO
+from protocol.errors import InputError
 from protocol.model import parse_model
 from simulation.fleet import device_reports, write_batches
 from simulation.vector import vector_reports
@@ -178,9 +179,13 @@ def _vector_inbox(
         model = Model.of(parse_model(read_envelope(model_bytes, "model").payload))
         predicted = model.scores(fleet).argmax(axis=1)
     rows = vector_reports(campaign, sight, labels, campaign.period_at(lab.now), lab.rng, predicted)
-    body = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length).to_bytes() + rows.tobytes()
+    header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length).to_bytes()
+    digest = hashlib.sha256(header)
+    digest.update(rows.data)
     path = folder / "fleet.hsr"
-    path.write_bytes(body + trailer(len(rows), hashlib.sha256(body).digest()))
+    with path.open("wb") as file:
+        for part in (header, rows.data, trailer(len(rows), digest.digest())):
+            file.write(part)
     return [path]
 
 
@@ -192,9 +197,9 @@ def _accuracy(lab: Laboratory, model_bytes: bytes, test: pd.DataFrame) -> float:
         if lab.engine == "vector":
             return Model.of(classifier.model).accuracy(test)
         label = classifier.model.schema.label
-        labelled = [
-            (record, truth) for record, truth in records_of(test, label.name) if label.known_code(truth) is not None
-        ]
+        labelled = [person for person in records_of(test, label.name) if label.known_code(person[1]) is not None]
+        if not labelled:
+            raise InputError("no_labels", "no record of the test part has one of the classes as its label")
         right = sum(classifier.predict(record) == truth for record, truth in labelled)
     return right / len(labelled)
 

@@ -22,6 +22,7 @@ from aggregator.tables import check_label, read_table, typed
 from edge_sdk.entropy import system_entropy
 from protocol.campaign import GAUSSIAN
 from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, micro_epsilon
+from protocol.errors import InputError
 from protocol.features import Numeric
 from protocol.questions import ALL_AT_ONCE, ONE_PER_CLASS, SINGLE_NUMBER
 from simulation.design import Design, parse_reduction
@@ -40,6 +41,7 @@ SIMULATED_NOW = 1_900_000_000
 """The time of seeded simulations: everything that is signed says it, so it must not move."""
 
 file_option = click.Path(path_type=Path)
+DEFAULT_TEST_SHARE = 0.2
 
 
 @click.command()
@@ -60,7 +62,7 @@ file_option = click.Path(path_type=Path)
 @click.option("--postprocess", default="simplex", show_default=True, help=f"One of {', '.join(POSTPROCESSES)}.")
 @click.option("--theta", help="Threshold of 'the'; default 0.25.")
 @click.option("--test", "test_file", type=file_option, help="File of test records; default: a part of the data.")
-@click.option("--test-share", type=click.FloatRange(0, 1), default=0.2, show_default=True)
+@click.option("--test-share", type=float, help=f"Share of the records to test on; default {DEFAULT_TEST_SHARE}.")
 @click.option("--folds", type=click.IntRange(2), help="Cross-validation with so many parts.")
 @click.option("--devices", type=click.IntRange(1), help="Fleet drawn with replacement; default: everybody once.")
 @click.option("--engine", type=click.Choice(ENGINES), default="device", show_default=True)
@@ -86,7 +88,7 @@ def simulate(
     postprocess: str,
     theta: str | None,
     test_file: Path | None,
-    test_share: float,
+    test_share: float | None,
     folds: int | None,
     devices: int | None,
     engine: str,
@@ -109,8 +111,12 @@ def simulate(
     check_label(frame, label)
     schema = load_schema(schema_file).schema if schema_file else _draft(frame, label, data, bins, max_values, drop)
     method, components = parse_reduction(reduction)
+    if schema.label.name != label:
+        raise InputError("label_missing", f"the schema predicts '{schema.label.name}', not '{label}'")
+    if (folds is not None) + (test_file is not None) + (test_share is not None) > 1:
+        raise click.UsageError("give one of --folds, --test and --test-share", click.get_current_context())
     design = Design(schema, bins, schema_file is None, method, components, rho, reduce_fit)
-    test = None if test_file is None else typed(read_table(test_file), schema)
+    test = None if test_file is None else _test_part(test_file, schema)
     options = {} if theta is None else {"theta": theta}
     terms = Terms("simulation", micro_epsilon(epsilon), mechanism, options=options, family=family, approach=approach)
     terms = terms._replace(answers=_answers(answers, design, terms))
@@ -123,7 +129,7 @@ def simulate(
             typed(frame, schema),
             design,
             terms,
-            Division(test, folds, test_share),
+            Division(test, folds, DEFAULT_TEST_SHARE if test_share is None else test_share),
             postprocess=postprocess,
             devices=devices,
             engine=engine,
@@ -137,6 +143,12 @@ def simulate(
         print_json(result)
     else:
         _print(result)
+
+
+def _test_part(path: Path, schema: Schema) -> pd.DataFrame:
+    frame = read_table(path)
+    check_label(frame, schema.label.name)
+    return typed(frame, schema)
 
 
 def _draft(frame: pd.DataFrame, label: str, data: Path, bins: int, max_values: int, drop: tuple[str, ...]) -> Schema:
@@ -187,7 +199,7 @@ def run_simulation(
         progress: called with (repetitions done, repetitions).
     """
     now = int(time.time()) if seed is None else SIMULATED_NOW
-    rng = np.random.default_rng(seed)
+    splitting, rng = np.random.default_rng(seed).spawn(2)  # splits must not depend on the noise
     entropy = system_entropy if seed is None else seeded_entropy(b"hearsay simulate %d" % seed)
     trials: list[Trial] = []
     with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
@@ -195,10 +207,10 @@ def run_simulation(
         lab = Laboratory(workspace, terms, engine, postprocess, now, rng, entropy, evaluation_micro)
         task = None if design.needs_pilot else make_task(lab, design.schema)
         for repeat in range(repeats):
-            for split in division.splits(frame, rng):
-                schema, people = design.for_people(split.people, rng)
+            for split in division.splits(frame, splitting):
+                schema, people = design.for_people(split.people, splitting)
                 current = task or make_task(lab, schema)
-                trials.append(run_trial(lab, current, split, resample(people, devices, rng)))
+                trials.append(run_trial(lab, current, split, resample(people, devices, splitting)))
             if progress is not None:
                 progress(repeat + 1, repeats)
     return trials

@@ -52,6 +52,8 @@ class Division(NamedTuple):
                 chosen = order[fold :: self.folds]
                 yield Split(frame.drop(frame.index[chosen]), frame.iloc[chosen])
             return
+        if not 0 < self.test_share < 1:
+            raise InputError("split_invalid", "the test share lies between 0 and 1")
         count = round(self.test_share * len(frame))
         if not 0 < count < len(frame):
             raise InputError("split_invalid", "the test share leaves nobody to test on, or nobody to learn from")

@@ -94,6 +94,8 @@ def _stratum(
             continue
         low, high = campaign.assignment.interval(number, stratum)
         asked = np.flatnonzero((places >= low) & (places < high))
+        if not asked.size:
+            continue
         rows[asked, prefix + 12 : prefix + 14] = np.frombuffer(number.to_bytes(2, "big"), np.uint8)
         inputs = _inputs(campaign, question, fleet.take(asked))
         answers = _answer_bytes(question.mechanism, inputs, layout, rng)

@@ -33,7 +33,11 @@ def mechanism_for(name: str, epsilon_micro: int, size: int, **options: Any) -> M
     Source: Wang et al., USENIX Security 2017, section 5.1, equations for f = 0.
     """
     if name == AUTO:
+        if options:
+            raise InputError("option_unknown", f"{AUTO} chooses direct or oue, which have no option '{min(options)}'")
         name = "direct" if size - 2 < 3 * exp_below(epsilon_micro) else "oue"
+    if name not in mechanisms.names():
+        raise InputError("mechanism_unknown", f"the mechanisms are {', '.join(mechanisms.names())}, or {AUTO}")
     return mechanisms.from_micro(name, epsilon_micro, size, **options)
 
 

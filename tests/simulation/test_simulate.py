@@ -98,6 +98,7 @@ def test_theta_is_the_threshold_of_one_mechanism_only(records):
         (["--epsilon", "1", "--folds", "601"], "split_invalid"),
         (["--epsilon", "1", "--test-share", "0"], "split_invalid"),
         (["--epsilon", "1", "--test-share", "1"], "split_invalid"),
+        (["--epsilon", "1", "--test-share", "nan"], "split_invalid"),
         (["--epsilon", "1", "--test", "absent.csv"], "file_not_found"),
         (["--epsilon", "1", "--schema", "absent.toml"], "file_not_found"),
     ],
@@ -139,3 +140,42 @@ def test_the_reference_is_met_by_real_devices():
     case = next(case for case in discrete_cases() if case.name == "mushroom-oue-one-3")
     result = measure(case, "device", repeats=1, seed=12)
     assert result.agrees, f"{result.accuracy:.3f} instead of {case.accuracy:.3f} ± {result.allowed:.3f}"
+
+
+@pytest.mark.parametrize("mechanism", ["direct", "oue", "she"])
+def test_a_question_that_nobody_is_asked_is_no_trouble(records, mechanism):
+    found = result_of(records, "--epsilon", "1", "--devices", "1", "--engine", "vector", "--mechanism", mechanism)
+    assert found["reports"] == 1
+
+
+def test_a_seed_gives_the_same_splits_whatever_the_mechanism_and_engine(records):
+    splits = set()
+    for mechanism, engine in (("direct", "vector"), ("she", "vector"), ("oue", "device")):
+        arguments = ["--epsilon", "1", "--repeats", "3", "--seed", "7", "--mechanism", mechanism, "--engine", engine]
+        found = result_of(records, *arguments)
+        splits.add((found["accuracy_nonprivate"], found["accuracy_majority"]))
+    assert len(splits) == 1
+
+
+def test_a_schema_for_another_label_and_two_ways_to_split_are_refused(records, tmp_path):
+    other = CliRunner().invoke(hearsay, ["schema", str(records), "--label", "odor", "-o", str(tmp_path / "s.toml")])
+    assert other.exit_code == 0
+    refused = simulate(records, "--epsilon", "1", "--schema", str(tmp_path / "s.toml"))
+    assert refused.stderr.startswith("label_missing: the schema predicts 'odor'")
+    for extra in (["--test", str(records)], ["--test-share", "0.5"]):
+        assert simulate(records, "--epsilon", "1", "--folds", "3", *extra).exit_code == 2
+
+
+@pytest.mark.parametrize("engine", ["device", "vector"])
+def test_a_test_part_without_labels_is_refused_before_anything_runs(records, tmp_path, engine):
+    (tmp_path / "none.csv").write_text("odor,width\nn,1\nf,2\n")
+    (tmp_path / "unknown.csv").write_text(HEADER + "n,1,?\nf,2,?\n")
+    for name, reason in (("none.csv", "label_missing"), ("unknown.csv", "one_class")):
+        refused = simulate(records, "--epsilon", "1", "--engine", engine, "--test", str(tmp_path / name))
+        assert (refused.exit_code, refused.stderr.split(":")[0]) == (1, reason)
+
+
+def test_auto_is_named_where_it_matters(records):
+    assert simulate(records, "--epsilon", "1", "--mechanism", "zz").stderr.rstrip().endswith("or auto")
+    refused = simulate(records, "--epsilon", "1", "--mechanism", "auto", "--theta", "0.3")
+    assert refused.stderr.startswith("option_unknown: auto chooses")
