@@ -47,6 +47,15 @@ class Design(NamedTuple):
         numbers = any(isinstance(feature, Numeric) for feature in self.schema.features)
         return self.method != "none" or (self.fit_bounds and numbers)
 
+    def stand_in(self) -> Schema:
+        """A schema that asks as many questions of the same sizes, known before any data is seen."""
+        if self.method == "none":
+            return self.schema
+        kept = [feature for feature in self.schema.features if not isinstance(feature, Numeric)]
+        edges = equal_width_edges("component", "-1", "1", self.bins)
+        parts = [Numeric(f"component {index + 1}", "-1", "1", edges) for index in range(self.components)]
+        return build_schema(self.schema.label, [*kept, *parts])
+
     def for_people(self, people: pd.DataFrame, rng: np.random.Generator) -> tuple[Schema, pd.DataFrame]:
         """The schema for one split, and the people whose devices report.
 

@@ -11,20 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from aggregator.cli.output import print_facts, print_json, progress, warn
+from aggregator.cli.output import note, print_facts, print_json, progress, warn
 from aggregator.models.postprocess import POSTPROCESSES
-from aggregator.planning.choice import form_of
-from aggregator.publishing.campaigns import Terms, parse_answers
+from aggregator.planning.expected import choose
+from aggregator.publishing.campaigns import Terms, campaign_subjects, parse_answers
 from aggregator.publishing.workspace import create_workspace
 from aggregator.schema_draft import draft_schema
 from aggregator.schema_file import load_schema, parse_schema_text
 from aggregator.tables import check_label, read_table, typed
 from edge_sdk.entropy import system_entropy
-from protocol.campaign import GAUSSIAN
 from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, micro_epsilon
 from protocol.errors import InputError
-from protocol.features import Numeric
-from protocol.questions import ALL_AT_ONCE, ONE_PER_CLASS, SINGLE_NUMBER
 from simulation.design import Design, parse_reduction
 from simulation.experiment import ENGINES, Laboratory, make_task, run_trial, seeded_entropy
 from simulation.splits import Division, resample
@@ -54,7 +51,7 @@ DEFAULT_TEST_SHARE = 0.2
 @click.option("--bins", type=int, default=4, show_default=True, help="Bins of a numeric feature in a drafted schema.")
 @click.option("--max-values", type=int, default=12, show_default=True, help="Whole numbers with more become numeric.")
 @click.option("--drop", multiple=True, help="Column to leave out of a drafted schema; repeatable.")
-@click.option("--family", default="discrete", show_default=True, help="discrete or gaussian.")
+@click.option("--family", default="discrete", show_default=True, help="discrete, gaussian, or auto.")
 @click.option("--approach", type=click.IntRange(1, 3), help="How laplace asks for moments: 1 all at once, 3 one.")
 @click.option("--reduce", "reduction", default="none", show_default=True, help="none, pca:K or dca:K.")
 @click.option("--reduce-fit", type=click.Choice(["pilot", "train"]), default="pilot", show_default=True)
@@ -119,7 +116,13 @@ def simulate(
     test = None if test_file is None else _test_part(test_file, schema)
     options = {} if theta is None else {"theta": theta}
     terms = Terms("simulation", micro_epsilon(epsilon), mechanism, options=options, family=family, approach=approach)
-    terms = terms._replace(answers=_answers(answers, design, terms))
+    stand_in = design.stand_in()
+    chosen = choose(stand_in, family, mechanism, approach, terms.epsilon_micro)
+    if chosen is not None:
+        terms = terms._replace(family=chosen.family, mechanism=chosen.mechanism, approach=chosen.approach)
+        note(f"{chosen.family} by {chosen.mechanism}: the smallest variance that theory gives for this schema and ε")
+    questions = len(campaign_subjects(stand_in, terms.family, terms.mechanism, terms.approach))
+    terms = terms._replace(answers=parse_answers(answers, questions, terms.epsilon_micro))
     if design.needs_pilot and reduce_fit == "train":
         warn("bounds and projection are fitted on the very people who take part: that is outside the guarantee")
     if terms.warning:
@@ -154,19 +157,6 @@ def _test_part(path: Path, schema: Schema) -> pd.DataFrame:
 def _draft(frame: pd.DataFrame, label: str, data: Path, bins: int, max_values: int, drop: tuple[str, ...]) -> Schema:
     name = data.name.split(".")[0]
     return parse_schema_text(draft_schema(frame, label, name=name, bins=bins, max_values=max_values, drop=drop)).schema
-
-
-def _answers(text: str, design: Design, terms: Terms) -> int:
-    """The number of answers, r, known before any data is seen: a projection replaces its inputs by K components."""
-    schema = design.schema
-    inputs = sum(isinstance(feature, Numeric) for feature in schema.features) if design.components else 0
-    observed = len(schema.features) - inputs + design.components
-    numbers = observed if design.components else sum(isinstance(feature, Numeric) for feature in schema.features)
-    questions = observed + 1
-    if terms.family == GAUSSIAN:
-        per_power = {SINGLE_NUMBER: numbers * len(schema.label.classes), ONE_PER_CLASS: numbers, ALL_AT_ONCE: 1}
-        questions = 1 + observed - numbers + 2 * per_power[form_of(terms.mechanism, terms.approach)]
-    return parse_answers(text, questions, terms.epsilon_micro)
 
 
 def run_simulation(

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.output import counted, note, print_facts, print_json, warn, when, working
+from aggregator.cli.output import counted, note, print_facts, print_json, print_table, warn, when, working
 from aggregator.publishing.files import check_output, write_output
 from protocol.document import DAY_SECONDS
 from protocol.envelope import keyid
 from protocol.epsilon import format_micro, micro_epsilon
 from protocol.words import to_words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aggregator.planning.expected import Candidate
 
 output_option = click.option(
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="File to write; must not exist."
@@ -136,7 +141,8 @@ def schema(
 @workspace_option
 @click.option("--epsilon", required=True, help="Total privacy cost of a device in one period, for example 1.0.")
 @click.option("--mechanism", required=True, help="How answers are perturbed; see above.")
-@click.option("--family", default="discrete", show_default=True, help="Model: discrete or gaussian.")
+@click.option("--family", default="discrete", show_default=True, help="Model: discrete, gaussian, or auto.")
+@click.option("--devices", type=click.IntRange(1), help="Fleet size, for the table that auto prints.")
 @click.option("--approach", type=int, help="How laplace asks for moments: 1 all at once, 3 one number (default).")
 @click.option("--variance-floor", help="Gaussian: smallest variance of a number in [-1, 1]; default 0.01.")
 @click.option("--split", help="Gaussian: how often classes, numbers and squares are asked; for example 1:2:2.")
@@ -165,6 +171,7 @@ def campaign(
     epsilon: str,
     mechanism: str,
     family: str,
+    devices: int | None,
     approach: int | None,
     variance_floor: str | None,
     split: str | None,
@@ -195,6 +202,7 @@ def campaign(
       hearsay campaign schema.toml --workspace work --epsilon 1 --family gaussian --mechanism bits \\
         --projection p.json -o c.hsc
     """  # noqa: D301
+    from aggregator.planning.expected import candidates, choose
     from aggregator.publishing.campaigns import (
         Terms,
         campaign_subjects,
@@ -211,12 +219,17 @@ def campaign(
     check_output(output, force=force)
     loaded = load_schema(schema_file)
     asked = loaded.schema if projection is None else load_projection(projection, loaded.schema)
+    micro = micro_epsilon(epsilon)
+    chosen = choose(asked, family, mechanism, approach, micro)
+    why = [] if chosen is None else candidates(asked, micro)
+    if chosen is not None:
+        family, mechanism, approach = chosen.family, chosen.mechanism, chosen.approach
     questions = len(campaign_subjects(asked, family, mechanism, approach))
     terms = Terms(
         name=name or loaded.name,
-        epsilon_micro=micro_epsilon(epsilon),
+        epsilon_micro=micro,
         mechanism=mechanism,
-        answers=parse_answers(answers, questions, micro_epsilon(epsilon)),
+        answers=parse_answers(answers, questions, micro),
         purpose=purpose,
         contact=contact,
         period_seconds=parse_duration(period),
@@ -230,9 +243,25 @@ def campaign(
     )
     raw = publish_campaign(open_workspace(workspace), asked, terms, int(time.time()))
     write_output(output, raw, force=force)
-    say(_campaign_facts(raw, output), as_json=as_json)
+    facts = _campaign_facts(raw, output)
+    if why and as_json:
+        facts["why"] = [candidate._asdict() for candidate in why]
+    say(facts, as_json=as_json)
+    if why and not as_json:
+        _print_why(why, devices)
     for warning in filter(None, (terms.warning, refusal_warning(loaded.schema))):
         warn(warning)
+
+
+def _print_why(why: Sequence[Candidate], devices: int | None) -> None:
+    """The candidates that auto compared, the chosen one first."""
+    click.echo()
+    columns = ["family", "mechanism", "approach", "questions", "variance per device"]
+    rows = [[c.family, c.mechanism, c.approach or "", c.questions, c.variance] for c in why]
+    if devices is not None:
+        columns.append(f"standard error at {devices}")
+        rows = [[*row, c.standard_error(devices)] for row, c in zip(rows, why, strict=True)]
+    print_table(columns, rows, numeric=columns[2:])
 
 
 def _campaign_facts(raw: bytes, output: Path) -> dict[str, Any]:

@@ -1,0 +1,70 @@
+"""What auto expects and chooses, beside the formulas and beside a simulation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from aggregator.planning.expected import candidates, choose
+from protocol.errors import InputError
+from protocol.features import Categorical, Numeric
+from protocol.mechanisms import from_micro
+from protocol.schema import Label, build_schema
+
+LABEL = Label("y", ["a", "b"])
+
+
+def numbers(count):
+    return build_schema(LABEL, [Numeric(f"x{i}", "0", "1", [-30000, 0, 30000]) for i in range(count)])
+
+
+def test_the_expected_variances_follow_the_formulas():
+    found = {(c.mechanism, c.approach): c for c in candidates(numbers(3), 1_000_000) if c.family == "gaussian"}
+    e = math.e
+    one_bit = ((e + 1) / (e - 1)) ** 2 / 4
+    assert found["bit", None].questions == 1 + 2 * 3 * 2
+    assert found["bit", None].variance == pytest.approx(13 * one_bit, rel=1e-4)
+    assert found["bits", None].variance == pytest.approx(7 * one_bit, rel=1e-4)
+    assert found["laplace", 3].variance == pytest.approx(7 * 8 / 4, rel=1e-3)
+    assert found["laplace", 1].variance == pytest.approx(3 * 2 * 36 / 4, rel=1e-3)
+    assert found["duchi", None].questions == 3
+    discrete = next(c for c in candidates(numbers(3), 1_000_000) if c.family == "discrete")
+    q = float(from_micro("direct", 1_000_000, 8).q)
+    p = float(from_micro("direct", 1_000_000, 8).p)
+    assert discrete.variance == pytest.approx(4 * q * (1 - q) / (p - q) ** 2)
+    assert discrete.standard_error(10_000) == pytest.approx(math.sqrt(discrete.variance / 10_000))
+
+
+@pytest.mark.parametrize("epsilon_micro", [100_000, 1_000_000, 8_000_000])
+def test_the_chosen_mechanism_has_the_smallest_error_in_a_simulation(epsilon_micro):
+    """The mean square error of many answers about the worst input orders bit and piecewise as expected."""
+    schema = numbers(1)
+    order = [c.mechanism for c in candidates(schema, epsilon_micro) if c.mechanism in ("bit", "piecewise")]
+    errors = {}
+    for name in order:
+        mechanism = from_micro(name, epsilon_micro, 1)
+        worst = 0.0
+        for x in (-65536, 0, 65536):
+            table = mechanism.distribution(x)
+            answers = np.array([float(mechanism.estimate(answer)) for answer in table])
+            chances = np.array([float(chance) for chance in table.values()])
+            worst = max(worst, float((chances * (answers - x) ** 2).sum()))
+        errors[name] = worst
+    assert order == sorted(order, key=errors.__getitem__)
+
+
+def test_only_what_is_left_open_is_chosen():
+    schema = numbers(3)
+    assert choose(schema, "discrete", "auto", None, 10**6) is None
+    assert choose(schema, "gaussian", "bits", None, 10**6) is None
+    assert choose(schema, "gaussian", "auto", None, 10**6).family == "gaussian"
+    assert choose(schema, "auto", "laplace", 1, 10**6)[1:3] == ("laplace", 1)
+    best = choose(schema, "auto", "auto", None, 10**6)
+    assert best == candidates(schema, 10**6)[0]
+    categories = build_schema(LABEL, [Categorical("odor", ["x", "y", "z"])])
+    assert choose(categories, "auto", "auto", None, 10**6).family == "discrete"
+    for family, mechanism in (("auto", "she"), ("gaussian", "auto")):
+        with pytest.raises(InputError, match="family_unknown"):
+            choose(categories, family, mechanism, None, 10**6)
