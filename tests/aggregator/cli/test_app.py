@@ -99,10 +99,17 @@ def test_a_plugin_joins_and_a_broken_one_leaves_the_others_alone(monkeypatch):
     assert "Example:\n    hearsay show c.hsc" in run(hearsay, ["show", "--help"]).stdout
 
 
-@pytest.mark.parametrize("name", sorted(hearsay.commands))
-def test_every_help_has_an_example_and_every_printer_takes_json(name):
-    text = CliRunner().invoke(hearsay, [name, "--help"]).stdout
-    assert f"Example:\n    hearsay {name} " in text
+def all_commands():
+    """Every command, those of groups included, as typed."""
+    for name, command in sorted(hearsay.commands.items()):
+        inner = getattr(command, "commands", {})
+        yield from ([name, sub] for sub in sorted(inner)) if inner else [[name]]
+
+
+@pytest.mark.parametrize("words", all_commands(), ids=" ".join)
+def test_every_help_has_an_example_and_every_printer_takes_json(words):
+    text = CliRunner().invoke(hearsay, [*words, "--help"]).stdout
+    assert f"Example:\n    hearsay {' '.join(words)} " in text
     assert "--json" in text
 
 
