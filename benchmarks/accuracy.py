@@ -1,11 +1,13 @@
-"""Accuracy against the independent reference: local, discrete, post-processing ``paper``.
+"""Accuracy against the independent reference: local, post-processing ``paper``.
 
     python benchmarks/accuracy.py [--repeats 60] [--big-repeats 6] [--data car …] [--engine both] [--json]
+    python benchmarks/accuracy.py --form numeric [--repeats 40]
 
 A row agrees if the mean over repeats is within 2 points plus three standard errors of the reference,
 where the standard error is that of both means. Connect-4 runs on the vector engine only, with fewer
 repeats; the other data sets also once per row through the real device code, which is one repetition
-and so is held against 2 points plus three standard deviations of one run.
+and so is held against 2 points plus three standard deviations of one run. ``--form numeric`` are the rows on
+numbers, discretised or Gaussian, as they are or reduced, and those without privacy; vector engine only.
 """
 
 from __future__ import annotations
@@ -15,19 +17,33 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from math import sqrt
-from typing import NamedTuple
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 from harness import arguments, machine
-from reference import Case, available, categorical_data, discrete_cases
+from reference import Case, available, categorical_data, discrete_cases, numeric_cases, numeric_data
 
+from aggregator.models.baselines import fit_plain, fit_plain_gaussian
 from aggregator.publishing.campaigns import Terms, parse_answers
+from protocol.campaign import GAUSSIAN
 from protocol.epsilon import micro_epsilon
+from simulation.design import Design
 from simulation.simulate import run_simulation, summarise
 from simulation.splits import Division
+
+if TYPE_CHECKING:
+    import argparse
+
+    import pandas as pd
 
 TOLERANCE = 0.02
 STANDARD_ERRORS = 3
 BIG = "connect-4"
+CATEGORICAL = ["car", "chess", "mushroom", BIG]
+NUMERIC = ["australian", "pima"]
+BITS_APPROACH = 2
+VARIANCE_FLOOR = 0.01
 
 
 class Result(NamedTuple):
@@ -61,15 +77,51 @@ class Result(NamedTuple):
 def measure(case: Case, engine: str, repeats: int, seed: int) -> Result:
     """Run one case."""
     began = time.perf_counter()
-    frame, schema = categorical_data(case.data)
-    answers = parse_answers(case.answers, schema)
-    terms = Terms("reference", micro_epsilon(case.epsilon_total), case.mechanism, answers)
+    design, frame = _design(case)
+    if not case.is_private:
+        accuracies = plain_accuracies(design, frame, case.family, repeats, seed)
+        return Result(case, "none", repeats, fmean(accuracies), stdev(accuracies), time.perf_counter() - began)
+    terms = _terms(case, design)
     trials = run_simulation(
-        frame, schema, terms, Division(), postprocess="paper", engine=engine, repeats=repeats, seed=seed
+        frame, design, terms, Division(), postprocess="paper", engine=engine, repeats=repeats, seed=seed
     )
     result = summarise(trials, terms, engine, repeats)
     sd = result["accuracy_sd"] or 0.0
     return Result(case, engine, repeats, result["accuracy"], sd, time.perf_counter() - began)
+
+
+def _design(case: Case) -> tuple[Design, pd.DataFrame]:
+    if case.form == "discrete":
+        frame, schema = categorical_data(case.data)
+        return Design(schema), frame
+    frame, schema = numeric_data(case.data)
+    method, components = case.reduction
+    return Design(schema, case.bins, fit_bounds=True, method=method, components=components, fit_on=case.fit_on), frame
+
+
+def _terms(case: Case, design: Design) -> Terms:
+    """The reference's ``approach2 bit`` is this project's ``bits``; approaches 1 and 3 are of laplace."""
+    terms = Terms("reference", micro_epsilon(case.epsilon_total), case.mechanism, family=case.family)
+    if case.family == GAUSSIAN:
+        approach = int(case.form.split()[1].removeprefix("approach"))
+        named = {"mechanism": "bits"} if approach == BITS_APPROACH else {"approach": approach}
+        return terms._replace(**named)
+    questions = 1 + (design.components or len(design.schema.features))
+    return terms._replace(answers=parse_answers(case.answers, questions, terms.epsilon_micro))
+
+
+def plain_accuracies(design: Design, frame: pd.DataFrame, family: str, repeats: int, seed: int) -> list[float]:
+    """Without privacy, on the rows that would have reported: one accuracy per repetition."""
+    rng = np.random.default_rng(seed)
+    accuracies = []
+    for _ in range(repeats):
+        for split in Division().splits(frame, rng):
+            schema, people = design.for_people(split.people, rng)
+            model = (
+                fit_plain_gaussian(people, schema, VARIANCE_FLOOR) if family == GAUSSIAN else fit_plain(people, schema)
+            )
+            accuracies.append(model.accuracy(split.test))
+    return accuracies
 
 
 def main() -> int:
@@ -77,20 +129,15 @@ def main() -> int:
     parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--repeats", type=int, default=60)
     parser.add_argument("--big-repeats", type=int, default=6)
-    parser.add_argument("--data", nargs="*", default=["car", "chess", "mushroom", BIG])
+    parser.add_argument("--form", choices=["categorical", "numeric"], default="categorical")
+    parser.add_argument("--data", nargs="*", help="data sets; default: all of the form")
     parser.add_argument("--engine", choices=["vector", "device", "both"], default="both")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     if not available():
         print("the reference data sets are not beside the repository; see benchmarks/reference.py", file=sys.stderr)
         return 2
-    jobs = []
-    for number, case in enumerate(case for case in discrete_cases() if case.data in options.data):
-        if options.engine != "device":
-            repeats = options.big_repeats if case.data == BIG else options.repeats
-            jobs.append((case, "vector", repeats, options.seed + number))
-        if options.engine != "vector" and case.data != BIG:
-            jobs.append((case, "device", 1, options.seed + number))
+    jobs = _jobs(options)
     with ProcessPoolExecutor() as pool:
         pending = [pool.submit(measure, *job) for job in jobs]
         results = []
@@ -102,6 +149,21 @@ def main() -> int:
     return 0 if all(result.agrees for result in results) else 1
 
 
+def _jobs(options: argparse.Namespace) -> list[tuple[Case, str, int, int]]:
+    """Arguments of :func:`measure`, one per row and engine."""
+    numeric = options.form == "numeric"
+    cases = numeric_cases() if numeric else discrete_cases()
+    names = options.data or (NUMERIC if numeric else CATEGORICAL)
+    jobs = []
+    for number, case in enumerate(case for case in cases if case.data in names):
+        if options.engine != "device":
+            repeats = options.big_repeats if case.data == BIG else options.repeats
+            jobs.append((case, "vector", repeats, options.seed + number))
+        if options.engine != "vector" and case.data != BIG and not numeric:
+            jobs.append((case, "device", 1, options.seed + number))
+    return jobs
+
+
 def _show(results: list[Result], *, as_json: bool) -> None:
     if as_json:
         rows = [{**r._asdict(), "case": r.case._asdict(), "allowed": r.allowed, "agrees": r.agrees} for r in results]
@@ -109,11 +171,13 @@ def _show(results: list[Result], *, as_json: bool) -> None:
         print()
         return
     print(f"{machine()}\n")
-    print("data       mechanism answers  ε/answer  engine  repeats   here  reference  difference  allowed")
+    head = "data       mechanism answers  ε/answer  form                              engine  repeats"
+    print(f"{head}   here  reference  difference  allowed")
     for r in results:
         case = r.case
         print(
-            f"{case.data:<10} {case.mechanism:<9} {case.answers:<7} {case.epsilon_per_answer:>9}  {r.engine:<7}"
+            f"{case.data:<10} {case.mechanism:<9} {case.answers:<7} {case.epsilon_per_answer:>9}"
+            f"  {case.form:<34}{r.engine:<7}"
             f"{r.repeats:>8} {r.accuracy:>6.1%} {case.accuracy:>10.1%} {100 * r.difference:>+10.1f}"
             f" {100 * r.allowed:>9.1f}{'' if r.agrees else '   DISAGREES'}"
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.tables import read_table, typed
-from protocol.features import Categorical, Feature
+from protocol.features import Categorical, Feature, Numeric
 from protocol.schema import Label, Schema, build_schema
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FOLDER = Path(os.environ.get("HEARSAY_REFERENCE", Path(__file__).parents[2] / "shared"))
 LABEL = "label"
+BINS = {"australian": 2, "pima": 4}
+REDUCTIONS = {"none": ("none", 0), "pca1": ("pca", 1), "pca6": ("pca", 6), "dca": ("dca", 1)}
 
 
 class Case(NamedTuple):
@@ -34,11 +36,41 @@ class Case(NamedTuple):
     accuracy: float
     sd: float
     runs: int
+    form: str = "discrete"
+    note: str = ""
 
     @property
     def name(self) -> str:
         """For tables and test ids."""
-        return f"{self.data}-{self.mechanism}-{self.answers}-{self.epsilon_per_answer}"
+        parts = [self.data, self.mechanism, self.answers, self.epsilon_per_answer]
+        if self.form != "discrete":
+            parts.append(self.form.replace(" ", "-").replace("=", "-"))
+        return "-".join(parts)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether noise was added: not so in the rows ``none``."""
+        return self.mechanism != "none"
+
+    @property
+    def family(self) -> str:
+        """``discrete`` or ``gaussian``."""
+        return self.form.split()[0]
+
+    @property
+    def reduction(self) -> tuple[str, int]:
+        """Method and number of components; the reference's ``dca`` is one component."""
+        return REDUCTIONS[self.form.split()[-2]]
+
+    @property
+    def fit_on(self) -> str:
+        """Whose rows bounds and projection come from: ``pilot`` or ``train``."""
+        return self.form.partition("fit=")[2]
+
+    @property
+    def bins(self) -> int:
+        """Of every number: the note says it, else it is as in the data set's other rows."""
+        return int(self.note.removeprefix("bins ")) if self.note.startswith("bins ") else BINS[self.data]
 
 
 def available() -> bool:
@@ -48,8 +80,17 @@ def available() -> bool:
 
 def discrete_cases() -> list[Case]:
     """The rows of setting ``local``, form ``discrete``."""
+    return [case for case in _cases() if case.form == "discrete"]
+
+
+def numeric_cases() -> list[Case]:
+    """The rows of setting ``local`` on numbers, the rows without privacy among them."""
+    return [case for case in _cases() if "fit=" in case.form]
+
+
+def _cases() -> list[Case]:
     with (FOLDER / "reference" / "accuracy.csv").open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if (row["setting"], row["form"]) == ("local", "discrete")]
+        rows = [row for row in csv.DictReader(file) if row["setting"] == "local"]
     return [
         Case(
             row["data"],
@@ -58,11 +99,28 @@ def discrete_cases() -> list[Case]:
             row["epsilon_total"],
             row["epsilon_per_answer"],
             float(row["accuracy"]),
-            float(row["sd_of_one_run"]),
+            float(row["sd_of_one_run"] or 0),
             int(row["runs"]),
+            row["form"],
+            row["note"],
         )
         for row in rows
     ]
+
+
+def numeric_data(name: str) -> tuple[pd.DataFrame, Schema]:
+    """A data set with every column taken for a number, as the reference did.
+
+    The bounds here only hold the data: :class:`simulation.design.Design` replaces them by those of the
+    rows that they may be fitted on.
+    """
+    entry = json.loads((FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"][name]
+    frame = read_table(FOLDER / "datasets" / f"{name}.csv.gz")
+    features: list[Feature] = [
+        Numeric(column, "-1e6", "1e6", [0]) for column in map(str, frame.columns) if column != LABEL
+    ]
+    schema = build_schema(Label(LABEL, sorted(_class_counts(entry))), features)
+    return typed(frame, schema, missing=()), schema
 
 
 def categorical_data(name: str) -> tuple[pd.DataFrame, Schema]:
