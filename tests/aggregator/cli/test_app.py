@@ -106,7 +106,7 @@ def all_commands():
         yield from ([name, sub] for sub in sorted(inner)) if inner else [[name]]
 
 
-@pytest.mark.parametrize("words", all_commands(), ids=" ".join)
+@pytest.mark.parametrize("words", list(all_commands()), ids=" ".join)
 def test_every_help_has_an_example_and_every_printer_takes_json(words):
     text = CliRunner().invoke(hearsay, [*words, "--help"]).stdout
     assert f"Example:\n    hearsay {' '.join(words)} " in text
