@@ -122,7 +122,7 @@ class Schema(NamedTuple):
     @property
     def kept(self) -> tuple[int, ...]:
         """Indices of the features that are not projected."""
-        inputs = () if self.projection is None else self.projection.inputs
+        inputs = frozenset(() if self.projection is None else self.projection.inputs)
         return tuple(index for index in range(len(self.features)) if index not in inputs)
 
     def observe(self, record: Mapping[str, object]) -> Observation:

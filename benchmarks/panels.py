@@ -1,0 +1,21 @@
+"""Several charts of :mod:`aggregator.plots` in one SVG, side by side and below each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.plots import HEIGHT, WIDTH
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def panels(charts: Sequence[str], columns: int) -> str:
+    """One SVG document out of several, each a panel of the size that charts have."""
+    rows = -(-len(charts) // columns)
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {columns * WIDTH} {rows * HEIGHT}">']
+    for place, chart in enumerate(charts):
+        row, column = divmod(place, columns)
+        size = f'x="{column * WIDTH}" y="{row * HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
+        parts.append(chart.replace("<svg ", f"<svg {size} ", 1).rstrip())
+    return "\n".join([*parts, "</svg>\n"])
