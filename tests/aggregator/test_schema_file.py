@@ -146,7 +146,13 @@ def test_a_draft_says_what_the_pilot_holds_in_any_script(rows, name):
     """Quotes, backslashes, any alphabet: the draft reads back, and every pilot value has a code."""
     rows = [("e", "a", "1"), ("p", "b", "2"), *rows]
     frame = pd.DataFrame(rows, columns=["the label", f"{name} 1", f"{name} 2"], dtype=object)
-    schema = parse_schema_text(draft_schema(frame, "the label", name=name)).schema
+    try:
+        text = draft_schema(frame, "the label", name=name)
+    except InputError as error:  # a few words among numbers: refused by a test of its own
+        assert error.reason == "value_invalid"
+        assert any(number in "0123456789" for row in rows for number in row[2])
+        return
+    schema = parse_schema_text(text).schema
     assert [feature.name for feature in schema.features] == [f"{name} 1", f"{name} 2"]
     for made, column in zip(schema.features, ("1", "2"), strict=True):
         for cell in frame[f"{name} {column}"]:
