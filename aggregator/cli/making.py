@@ -13,6 +13,7 @@ from aggregator.publishing.files import check_output, write_output
 from protocol.document import DAY_SECONDS
 from protocol.envelope import keyid
 from protocol.epsilon import format_micro, micro_epsilon
+from protocol.errors import InputError
 from protocol.words import to_words
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def schema(
 @click.option("--devices", type=click.IntRange(1), help="Fleet size, for the table that auto prints.")
 @click.option("--approach", type=int, help="How laplace asks for moments: 1 all at once, 3 one number (default).")
 @click.option("--variance-floor", help="Gaussian: smallest variance of a number in [-1, 1]; default 0.01.")
-@click.option("--split", help="Gaussian: how often classes, numbers and squares are asked; for example 1:2:2.")
+@click.option("--split", help="Gaussian: how often classes, numbers and squares are asked for an answer, like 1:2:2.")
 @click.option("--projection", type=click.Path(path_type=Path), help="File made by hearsay projection, to embed.")
 @click.option("--theta", help="Threshold of 'the', between 0 and 1; default 0.25.")
 @output_option
@@ -221,6 +222,8 @@ def campaign(
     asked = loaded.schema if projection is None else load_projection(projection, loaded.schema)
     micro = micro_epsilon(epsilon)
     chosen = choose(asked, family, mechanism, approach, micro)
+    if devices is not None and chosen is None:
+        raise InputError("devices_unused", "--devices is for the table of auto, and nothing is left to auto here")
     why = [] if chosen is None else candidates(asked, micro)
     if chosen is not None:
         family, mechanism, approach = chosen.family, chosen.mechanism, chosen.approach

@@ -98,8 +98,10 @@ def choose(schema: Schema, family: str, mechanism: str, approach: int | None, ep
         None where nothing is left open, or only which of ``direct`` and ``oue`` answers a question.
 
     Raises:
-        InputError: ``family_unknown``: no candidate is of this family and mechanism.
+        InputError: ``approach_invalid``; ``family_unknown``: no candidate is of this family and mechanism.
     """
+    if approach not in (None, 1, 3):
+        raise InputError("approach_invalid", "an approach is 1 or 3, and of laplace alone")
     if family != AUTO and not (family == GAUSSIAN and mechanism == AUTO):
         return None
     fitting = [

@@ -102,6 +102,8 @@ def build_campaign(schema: Schema, terms: Terms, version: int, now: int) -> byte
         raise InputError("terms_invalid", f"a campaign lives for at most {MAX_LIFETIME_DAYS} days")
     if not 1 <= terms.period_seconds <= campaign.MAX_PERIOD_SECONDS:
         raise InputError("terms_invalid", f"a period has 1 to {campaign.MAX_PERIOD_SECONDS} seconds")
+    if terms.family == GAUSSIAN and terms.options:
+        raise InputError("option_unknown", f"a Gaussian campaign has no option '{min(terms.options)}'")
     subjects = campaign_subjects(schema, terms.family, terms.mechanism, terms.approach)
     if type(terms.answers) is not int or not 1 <= terms.answers <= len(subjects):
         raise InputError("answers_invalid", f"a device gives 1 to {len(subjects)} answers, one per question at most")
@@ -113,6 +115,8 @@ def build_campaign(schema: Schema, terms: Terms, version: int, now: int) -> byte
             return moment_mechanism(terms.mechanism, per_answer, subject, len(schema.numeric))
         return mechanism_for(terms.mechanism, per_answer, subject.size, **terms.options)
 
+    if terms.split is not None and terms.answers == len(subjects):
+        raise InputError("weights_invalid", "a split says which questions are asked more often, but all are asked")
     weights = None if terms.split is None else group_weights(subjects, terms.split)
     questions = build_questions(subjects, terms.answers, mechanism, weights)
     return campaign.build_payload(
@@ -136,6 +140,8 @@ def campaign_subjects(schema: Schema, family: str, mechanism: str, approach: int
     """
     if family == GAUSSIAN:
         return gaussian_subjects(schema, form_of(mechanism, approach))
+    if approach is not None:
+        raise InputError("approach_invalid", "an approach is of laplace in a Gaussian campaign alone")
     if family != DISCRETE:
         raise InputError("family_unknown", "a family is discrete or gaussian")
     return discrete_subjects(schema)

@@ -68,3 +68,29 @@ def test_only_what_is_left_open_is_chosen():
     for family, mechanism in (("auto", "she"), ("gaussian", "auto")):
         with pytest.raises(InputError, match="family_unknown"):
             choose(categories, family, mechanism, None, 10**6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--family", "discrete", "--mechanism", "direct", "--approach", "1"], "approach_invalid"),
+        (["--family", "gaussian", "--mechanism", "auto", "--approach", "2"], "approach_invalid"),
+        (["--family", "gaussian", "--mechanism", "bit", "--theta", "0.3"], "option_unknown"),
+        (["--family", "discrete", "--mechanism", "direct", "--devices", "100"], "devices_unused"),
+        (["--family", "gaussian", "--mechanism", "bits", "--split", "1:2:2", "--answers", "all"], "weights_invalid"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(tmp_path, arguments, reason):
+    from click.testing import CliRunner
+
+    from aggregator.cli.app import hearsay
+
+    text = "".join(f"[[features]]\nname='x{i}'\nkind='numeric'\nlow=0\nhigh=1\nbins=4\n" for i in range(2))
+    (tmp_path / "s.toml").write_text(f"name='n'\n[label]\nname='y'\nclasses=['a','b']\n{text}")
+    runner = CliRunner()
+    assert runner.invoke(hearsay, ["init", str(tmp_path / "w")]).exit_code == 0
+    common = ["campaign", str(tmp_path / "s.toml"), "--workspace", str(tmp_path / "w"), "--epsilon", "1"]
+    refused = runner.invoke(hearsay, [*common, "-o", str(tmp_path / "c.hsc"), *arguments])
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith(f"{reason}: ")
+    assert not (tmp_path / "c.hsc").exists()
