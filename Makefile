@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint unit clean
+.PHONY: demo test lint unit bench clean
 
 demo: .venv/demo.stamp
 	$(BIN)/hearsay demo
@@ -16,6 +16,15 @@ lint: .venv/dev.stamp
 
 unit: .venv/dev.stamp
 	$(BIN)/pytest -n auto --dist loadgroup
+
+# Modest sizes: some minutes in all. Those that need the reference data sets say so if they are not there.
+bench: .venv/dev.stamp
+	$(BIN)/python benchmarks/device.py
+	$(BIN)/python benchmarks/numeric.py
+	$(BIN)/python benchmarks/variance.py
+	-$(BIN)/python benchmarks/theta.py --repeats 10 --out theta.tmp.svg && rm -f theta.tmp.svg
+	-$(BIN)/python benchmarks/accuracy.py --repeats 10 --big-repeats 2 --engine vector
+	-$(BIN)/python benchmarks/accuracy.py --form numeric --repeats 5
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; try make PYTHON=python3.12")'

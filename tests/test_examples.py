@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from aggregator import Model, open_store
+from edge_sdk import Device
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -47,5 +49,54 @@ def test_its_readme_names_what_is_there(quickstart):
         assert (folder / made).exists()
 
 
+@pytest.fixture(scope="module")
+def sensors(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sensors") / "fleet"
+    command = [sys.executable, "-W", "error", EXAMPLES / "sensor" / "run.py", "--folder", folder]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder, done.stdout
+
+
+def test_the_sensors_report_through_restarts_and_nothing_is_lost_or_said_twice(sensors):
+    """60 sensors, 15 periods, two restarts each, after which the last period is asked again."""
+    folder, text = sensors
+    assert "60 sensors, 15 periods each, 120 restarts\n900 reports read from 60 files\n" in text
+    statistics = open_store(folder / "store").statistics()
+    assert (statistics.reports, dict(statistics.rejected)) == (900, {})
+    with Device.open(folder / "sensor000") as device:
+        status = device.status()
+    assert (status.spent_micro, status.spooled) == (60_000_000, 0)
+    assert [name for name, *_ in status.models] == ["sensors"]
+
+
+def test_the_sensors_learn_something(sensors):
+    """In 12 runs the accuracy was never below 87 %; the most frequent state alone gets 75 % right."""
+    folder, text = sensors
+    model = Model.load(folder / "sensors.hsm", folder / "work" / "root.hst")
+    assert model.document.schema.projection is not None
+    assert all(isinstance(term, tuple) for term in model.terms)
+    assert float(re.search(r"never seen: ([\d.]+)%", text)[1]) > 75
+    assert text.count("live: state ") == 3
+
+
+def test_the_sensors_take_a_file_of_rows(tmp_path):
+    draw = random.Random(5)
+    rows = [f"{draw.gauss(0, 1):.3f},{draw.gauss(place, 1):.3f},{place}" for place in (0, 3) for _ in range(1500)]
+    (tmp_path / "rows.csv").write_text("\n".join(["x,y,state", *rows]) + "\n", "utf-8")
+    command = [sys.executable, "-W", "error", EXAMPLES / "sensor" / "run.py", tmp_path / "rows.csv", "--label", "state"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("1500 windows, 4 numbers each; 300 of them are the pilot\n")
+
+
+def test_the_readme_of_the_sensors_names_what_is_there():
+    readme = (EXAMPLES / "sensor" / "README.md").read_text("utf-8")
+    source = (EXAMPLES / "sensor" / "run.py").read_text("utf-8")
+    named = re.findall(r"^\| `([\w.]+)` \|", readme, re.MULTILINE)
+    assert named == ["design", "ask", "Sensor.run", "learn", "classify"]
+    assert all(f"def {name.split('.')[-1]}(" in source for name in named)
+
+
 def test_every_example_is_tested_here():
-    assert [path.name for path in sorted(EXAMPLES.iterdir())] == ["quickstart"]
+    assert [path.name for path in sorted(EXAMPLES.iterdir())] == ["quickstart", "sensor"]

@@ -1,0 +1,222 @@
+"""A sensor loop: windows of measurements become records, one report per period, restarts in between.
+
+    python examples/sensor/run.py [FILE.csv[.gz]] [--label COLUMN] [--folder FOLDER]
+
+The rows of the file play what an accelerometer would measure: columns of numbers and one of labels, rows
+in the order of time. Without a file the breast cancer records of scikit-learn take its place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import tempfile
+import time
+from decimal import Decimal
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import NamedTuple
+
+import pandas as pd
+
+from aggregator.intake.store import create_store
+from aggregator.models.baselines import fit_plain_gaussian
+from aggregator.models.reduction import Directions, fit_projection
+from aggregator.publishing.campaigns import Terms, publish_campaign
+from aggregator.publishing.models import publish_model
+from aggregator.publishing.workspace import Workspace, create_workspace
+from aggregator.schema_draft import outward
+from aggregator.schema_file import equal_width_edges
+from aggregator.tables import read_table
+from edge_sdk import Device, Policy
+from protocol.features import Numeric
+from protocol.schema import Label, Schema, build_schema
+
+SENSORS, PERIODS, PERIODS_BETWEEN_RESTARTS = 60, 15, 5
+PERIOD_SECONDS = 3600
+COMPONENTS, EPSILON_MICRO = 2, 4_000_000
+WINDOWS = 1500
+"""As many windows as a small board can look at in the time; longer files have longer windows."""
+
+CHANNELS = 10  # of scikit-learn's thirty columns
+VARIANCE_FLOOR = 0.01  # what campaigns state unless told otherwise
+
+Record = dict[str, float]
+
+
+class Window(NamedTuple):
+    """What a sensor knows after watching for a while: mean and spread of every channel, and its state."""
+
+    record: Record
+    label: str
+
+
+class Sensor:
+    """A device with a clock and a window to look at; the loop that runs on it is :meth:`run`.
+
+    Attributes:
+        state: folder of its own. All it must not forget is there: keys, what was spent, unsent reports.
+        windows: what it will measure, one after another.
+        restarts: how often it was switched off and on.
+    """
+
+    def __init__(self, state: Path, windows: list[Window], start: int) -> None:
+        self.state = state
+        self.windows = windows
+        self.now = start
+        self.restarts = 0
+        self.said = b""
+
+    def open(self, root: bytes | None = None) -> Device:
+        """Boot: the trust root is needed the first time only."""
+        # 15 periods at ε = 4 are 60: this owner allows it, for these 15 hours and no more.
+        policy = Policy.of(epsilon_per_period=4, epsilon_lifetime=60)
+        return Device.open(self.state, trust=root, policy=policy, clock=lambda: self.now)
+
+    def run(self, root: bytes, campaign_bytes: bytes, inbox: Path) -> None:
+        """Measure and report once per period; lose power now and then; hand over what was said at the end."""
+        device = self.open(root)
+        campaign = device.enrol(campaign_bytes)
+        for period, window in enumerate(self.windows):
+            if period and period % PERIODS_BETWEEN_RESTARTS == 0:
+                device.close()  # power is gone; what follows knows only what is on disk
+                device = self.open()
+                self.restarts += 1
+                last = self.windows[period - 1]
+                if device.report(campaign.id, last.record, last.label) != self.said:
+                    raise AssertionError("a period's report is the same after a restart")
+            self.now += PERIOD_SECONDS
+            self.said = device.report(campaign.id, window.record, window.label)
+        device.drain(inbox / f"{self.state.name}.hsr")
+        device.close()
+
+
+def windows_of(frame: pd.DataFrame, label: str) -> list[Window]:
+    """Neighbouring rows with one label, summed up by mean and spread of every column."""
+    channels = [str(name) for name in frame.columns if name != label]
+    length = max(2, len(frame) // WINDOWS)
+    numbers, labels = frame[channels].astype(float).to_numpy(), frame[label].astype(str).tolist()
+    windows = []
+    for start in range(0, len(frame) - length + 1, length):
+        rows = slice(start, start + length)
+        if len(set(labels[rows])) == 1:
+            record = {}
+            for name, values in zip(channels, numbers[rows].T.tolist(), strict=True):
+                record[f"{name} mean"] = fmean(values)
+                record[f"{name} spread"] = math.log1p(pstdev(values))
+            windows.append(Window(record, labels[start]))
+    return windows
+
+
+def frame_of(windows: list[Window]) -> pd.DataFrame:
+    """Windows as a table, for the analyst."""
+    return pd.DataFrame([{**window.record, "state": window.label} for window in windows])
+
+
+def design(pilot: list[Window]) -> tuple[Schema, Directions]:
+    """The analyst, on windows of people who agreed: bounds of every number, and a projection by PCA."""
+    frame = frame_of(pilot)
+    features = []
+    for name in pilot[0].record:
+        low, high = (Decimal(repr(float(bound))) for bound in (frame[name].min(), frame[name].max()))
+        if low < high:  # what never changes tells nothing
+            bounds = outward(low, high)
+            features.append(Numeric(name, *bounds, equal_width_edges(name, *bounds, 4)))
+    schema = build_schema(Label("state", sorted(set(frame["state"]))), features)
+    fitted = fit_projection(frame, schema, "pca", COMPONENTS, quantile=0.01)
+    return fitted.schema, fitted.directions
+
+
+def ask(folder: Path, schema: Schema, now: int) -> tuple[Workspace, bytes]:
+    """The analyst: keys and a signed campaign, one bit per class and answer, hourly."""
+    workspace = create_workspace(folder / "work", name="sensors", now=now)
+    terms = Terms(
+        "sensors",
+        EPSILON_MICRO,
+        "bits",
+        family="gaussian",
+        period_seconds=PERIOD_SECONDS,
+        purpose="know the state of a machine from how it shakes",
+    )
+    return workspace, publish_campaign(workspace, schema, terms, now)
+
+
+def fleet(folder: Path, root: bytes, campaign_bytes: bytes, windows: list[Window], now: int) -> list[Sensor]:
+    """Every sensor runs its loop; on real hardware this is one process on each of them."""
+    draw = random.Random(3)  # noqa: S311 - it deals out windows; the noise is the device's own
+    (folder / "inbox").mkdir()
+    sensors = []
+    for number in range(SENSORS):
+        sensor = Sensor(folder / f"sensor{number:03d}", draw.choices(windows, k=PERIODS), now)
+        sensor.run(root, campaign_bytes, folder / "inbox")
+        sensors.append(sensor)
+    return sensors
+
+
+def learn(folder: Path, workspace: Workspace, campaign_bytes: bytes, now: int) -> bytes:
+    """The operator: what came in becomes a signed model."""
+    store = create_store(folder / "store", campaign_bytes)
+    summary = store.ingest(sorted((folder / "inbox").iterdir()), now=now)
+    print(f"{summary.accepted} reports read from {summary.files} files")
+    return publish_model(workspace, store.statistics(), campaign_bytes, now)
+
+
+def classify(sensor: Sensor, model_bytes: bytes, unseen: list[Window]) -> float:
+    """One of the sensors boots again, installs the model, and names the state of what it sees."""
+    with sensor.open() as device:
+        model = device.install(model_bytes)
+        for window in unseen[:3]:
+            chances = model.predict_proba(window.record)
+            best = max(chances, key=lambda name: chances[name])
+            print(f"live: state {best} ({chances[best]:.0%} sure), it was {window.label}")
+        return sum(model.predict(window.record) == window.label for window in unseen) / len(unseen)
+
+
+def main(frame: pd.DataFrame, label: str, folder: Path) -> None:
+    """Run all parts in an empty folder."""
+    now = int(time.time())
+    windows = windows_of(frame, label)
+    random.Random(2).shuffle(windows)  # noqa: S311 - who is in the pilot is no secret
+    fifth = len(windows) // 5
+    pilot, unseen, rest = windows[:fifth], windows[fifth : 2 * fifth], windows[2 * fifth :]
+    schema, directions = design(pilot)
+    print(f"{len(windows)} windows, {len(schema.features)} numbers each; {fifth} of them are the pilot")
+    shares = ", ".join(f"{share:.0%}" for share in directions.explained)
+    print(f"PCA keeps {COMPONENTS} components with {shares} of the pilot's variance")
+    workspace, campaign_bytes = ask(folder, schema, now)
+    sensors = fleet(folder, workspace.root_bytes, campaign_bytes, rest, now)
+    restarts = sum(sensor.restarts for sensor in sensors)
+    print(f"{len(sensors)} sensors, {PERIODS} periods each, {restarts} restarts")
+    later = now + (PERIODS + 1) * PERIOD_SECONDS
+    model_bytes = learn(folder, workspace, campaign_bytes, later)
+    (folder / "sensors.hsm").write_bytes(model_bytes)
+    sensors[0].now = later
+    accuracy = classify(sensors[0], model_bytes, unseen)
+    common = max(sum(window.label == name for window in unseen) for name in schema.label.classes) / len(unseen)
+    open_hearted = fit_plain_gaussian(frame_of(rest), schema, VARIANCE_FLOOR).accuracy(frame_of(unseen))
+    print(f"accuracy on windows never seen: {accuracy:.1%}")
+    print(f"the same model without noise: {open_hearted:.1%}; always the most frequent state: {common:.1%}")
+
+
+def _measurements(path: Path | None) -> pd.DataFrame:
+    if path is not None:
+        return read_table(path)
+    from sklearn.datasets import load_breast_cancer
+
+    found = load_breast_cancer(as_frame=True)
+    frame = found.frame.rename(columns={"target": "label"})
+    frame = frame[[*frame.columns[:CHANNELS], "label"]]
+    return frame.sort_values("label", kind="stable", ignore_index=True)  # a window has one label
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("file", type=Path, nargs="?")
+    parser.add_argument("--label", default="label")
+    parser.add_argument("--folder", type=Path, help="where everything stays; empty, or not there yet")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        place = given.folder or Path(temporary)
+        place.mkdir(exist_ok=True)
+        main(_measurements(given.file), given.label, place)

@@ -1,0 +1,34 @@
+"""The independent reference on numbers, in small: all rows are in benchmarks/accuracy.py --form numeric."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from accuracy import measure
+from reference import available, numeric_cases
+
+ROWS = (
+    "australian-none---gaussian-pca6-fit-pilot",
+    "australian-direct-all-3-discrete-dca-fit-train",
+    "australian-bit-one-3-gaussian-approach2-pca1-fit-train",
+    "pima-oue-one-3-discrete-pca6-fit-pilot",
+    "pima-laplace-one-3-gaussian-approach1-dca-fit-pilot",
+    "pima-laplace-one-3-gaussian-approach3-none-fit-train",
+)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_independent_reference_is_met(name):
+    """15 repeats of the vector engine within 2 points and three standard errors of the difference."""
+    if not available():
+        if os.environ.get("CI"):
+            pytest.fail("the reference data sets are missing in CI")
+        pytest.skip("the reference data sets are not here; set HEARSAY_REFERENCE to their folder")
+    case = next(case for case in numeric_cases() if case.name == name)
+    result = measure(case, "vector", repeats=15, seed=21)
+    assert result.agrees, f"{result.accuracy:.3f} instead of {case.accuracy:.3f} ± {result.allowed:.3f}"
