@@ -11,6 +11,7 @@ from protocol import batch, campaign, model, trust
 from protocol.document import read_payload
 from protocol.epsilon import format_micro
 from protocol.errors import DocumentError
+from protocol.features import Numeric
 from protocol.words import to_words
 
 if TYPE_CHECKING:
@@ -156,7 +157,14 @@ def _short(value: object) -> str:
 
 
 def _features(schema: Schema) -> tuple[Sequence[str], list[list[object]]]:
+    """The features, those that are projected by name alone, and then the components that stand for them."""
+    projected = () if schema.projection is None else schema.projection.inputs
     rows: list[list[object]] = [
-        [feature.name, feature.kind, feature.size, ", ".join(feature.labels())] for feature in schema.features
+        [feature.name, f"{feature.kind}, projected", "", f"{feature.low} to {feature.high}"]
+        if isinstance(feature, Numeric) and index in projected
+        else [feature.name, feature.kind, feature.size, ", ".join(feature.labels())]
+        for index, feature in enumerate(schema.features)
     ]
+    parts = () if schema.projection is None else schema.projection.components
+    rows += [[part.name, part.kind, part.size, ", ".join(part.labels())] for part in parts]
     return ("feature", "kind", "codes", "values"), rows

@@ -289,3 +289,28 @@ def test_schema_edges_where_most_numbers_are_alike(folder):
     write(folder / "pilot.csv", rows)
     run("schema", folder / "pilot.csv", "--label", "y", "--equal-frequency", "-o", folder / "drafted.toml")
     assert 'edges = ["1"]' in (folder / "drafted.toml").read_text()
+
+
+def test_show_names_projected_features_and_components(tmp_path):
+    """A campaign with a projection lists both, so that nothing it uses is hidden."""
+    from support.publisher import Publisher
+
+    from protocol import SCALE
+    from protocol.features import Categorical, Numeric
+    from protocol.projection import Component, Projection
+    from protocol.schema import Label, build_schema
+
+    features = [Numeric("width", "0", "10", [0]), Categorical("odor", ["a", "n"]), Numeric("mass", "1", "2", [0])]
+    parts = [Component("pca1", -SCALE, SCALE, [0])]
+    schema = build_schema(Label("y", ["e", "p"]), features, Projection([0, 2], [[1, 2]], [0], 1, parts))
+    (tmp_path / "c.hsc").write_bytes(Publisher(schema=schema).campaign())
+    shown = CliRunner().invoke(hearsay, ["show", str(tmp_path / "c.hsc")])
+    assert shown.exit_code == 0
+    words = " ".join(shown.stdout.split())
+    for part in (
+        "width numeric, projected 0 to 10",
+        "mass numeric, projected 1 to 2",
+        "odor categorical 3",
+        "pca1 component 2",
+    ):
+        assert part in words
