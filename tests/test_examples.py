@@ -59,11 +59,11 @@ def sensors(tmp_path_factory):
 
 
 def test_the_sensors_report_through_restarts_and_nothing_is_lost_or_said_twice(sensors):
-    """60 sensors, 15 periods, two restarts each, after which the last period is asked again."""
+    """150 sensors, 15 periods; 15 of them restart twice, after which the last period is asked again."""
     folder, text = sensors
-    assert "60 sensors, 15 periods each, 120 restarts\n900 reports read from 60 files\n" in text
+    assert "150 sensors, 15 periods each, 30 restarts of the 15 on disk\n2250 reports read from 150 files\n" in text
     statistics = open_store(folder / "store").statistics()
-    assert (statistics.reports, dict(statistics.rejected)) == (900, {})
+    assert (statistics.reports, dict(statistics.rejected)) == (2250, {})
     with Device.open(folder / "sensor000") as device:
         status = device.status()
     assert (status.spent_micro, status.spooled) == (60_000_000, 0)
@@ -71,7 +71,7 @@ def test_the_sensors_report_through_restarts_and_nothing_is_lost_or_said_twice(s
 
 
 def test_the_sensors_learn_something(sensors):
-    """In 12 runs the accuracy was never below 87 %; the most frequent state alone gets 75 % right."""
+    """In 25 simulated runs the accuracy was 94 % on average, 86 % at least; the most frequent state gets 75 %."""
     folder, text = sensors
     model = Model.load(folder / "sensors.hsm", folder / "work" / "root.hst")
     assert model.document.schema.projection is not None
