@@ -29,7 +29,7 @@ def test_the_quickstart_goes_round_the_whole_loop(quickstart):
     folder, text = quickstart
     assert text.startswith("800 reports read from 800 files\n")
     assert open_store(folder / "store").statistics().reports == 800
-    assert Model.load(folder / "pumps.hsm", folder / "work" / "root.hst").classes == ("no", "yes")
+    assert Model.load(folder / "pumps.hsm", folder / "workspace" / "root.hst").classes == ("no", "yes")
 
 
 def test_the_quickstart_learns_something(quickstart):
@@ -45,7 +45,7 @@ def test_its_readme_names_what_is_there(quickstart):
     named = re.findall(r"^\| `(\w+)` \|", readme, re.MULTILINE)
     assert named == ["ask", "answer", "learn", "use"]
     assert all(f"\ndef {name}(" in source for name in named)
-    for made in ("work/root.hst", "pumps.hsc", "inbox/0000.hsr", "store", "pumps.hsm"):
+    for made in ("workspace/root.hst", "pumps.hsc", "inbox/0000.hsr", "store", "pumps.hsm"):
         assert (folder / made).exists()
 
 

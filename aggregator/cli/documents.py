@@ -36,7 +36,7 @@ def show(file: Path, *, as_json: bool) -> None:
     Example:
       hearsay show c.hsc
     """  # noqa: D301
-    from aggregator.publishing.files import read_file
+    from aggregator.files import read_file
 
     raw = read_file(file, MAX_BATCH_BYTES)
     role = role_of(raw)
@@ -73,7 +73,7 @@ def verify(file: Path, trust_file: Path, *, privacy: bool, as_json: bool) -> Non
     Example:
       hearsay verify c.hsc --trust work/root.hst --privacy
     """  # noqa: D301
-    from aggregator.publishing.files import read_file
+    from aggregator.files import read_file
 
     raw = read_file(file, MAX_BATCH_BYTES)
     role = role_of(raw)

@@ -66,9 +66,9 @@ def ask(
     Example:
       hearsay evaluate ask m.hsm --workspace work --epsilon 1 -o outcome.hsc
     """  # noqa: D301
+    from aggregator.files import check_output, read_file, write_output
     from aggregator.publishing.campaigns import parse_duration
     from aggregator.publishing.evaluations import EvaluationTerms, publish_evaluation
-    from aggregator.publishing.files import check_output, read_file, write_output
     from aggregator.publishing.privacy import epsilon_warning
     from aggregator.publishing.workspace import open_workspace
     from protocol.campaign import parse_campaign

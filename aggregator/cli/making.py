@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, warn, when, working
-from aggregator.publishing.files import check_output, write_output
+from aggregator.files import check_output, write_output
 from protocol.document import DAY_SECONDS
 from protocol.envelope import keyid
 from protocol.epsilon import format_micro, micro_epsilon

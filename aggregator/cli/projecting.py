@@ -9,7 +9,7 @@ import click
 
 from aggregator.cli.making import force_option, json_option, output_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, working
-from aggregator.publishing.files import check_output, write_output
+from aggregator.files import check_output, write_output
 
 if TYPE_CHECKING:
     from aggregator.models.pilot import Outside

@@ -53,8 +53,8 @@ def ingest(
     Example:
       hearsay ingest c.hsc inbox/*.hsr --store store --trust work/root.hst
     """  # noqa: D301
+    from aggregator.files import read_file
     from aggregator.intake.store import create_store
-    from aggregator.publishing.files import read_file
     from aggregator.publishing.workspace import signed_campaign
 
     if trust is not None and workspace is not None:

@@ -13,6 +13,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from aggregator.files import sync_folder
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
@@ -55,15 +56,6 @@ def make_folder(path: Path) -> None:
     if not path.is_dir():
         path.mkdir()
         sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    """Flush a folder's entries: without this a rename may be lost in a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -19,9 +19,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from aggregator.files import sync_folder
 from aggregator.intake.columns import Columns
 from aggregator.intake.decode import Decoder
-from aggregator.intake.durable import exclusive, make_folder, storage_errors, sync_folder, write_durably
+from aggregator.intake.durable import exclusive, make_folder, storage_errors, write_durably
 from aggregator.intake.manifest import (
     BUCKETS,
     FILE_NAME,

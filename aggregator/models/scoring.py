@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from aggregator.files import read_file
 from aggregator.models.encoding import MISSING, label_codes, recognise
-from aggregator.publishing.files import read_file
 from protocol import SCALE
 from protocol.envelope import SIZE_LIMITS
 from protocol.errors import InputError

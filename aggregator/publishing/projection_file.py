@@ -17,7 +17,7 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from aggregator.publishing.files import read_file
+from aggregator.files import read_file
 from protocol.document import is_text
 from protocol.errors import InputError
 from protocol.features import Numeric

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.publishing.files import read_file, write_output
+from aggregator.files import read_file, write_output
 from protocol import campaign, canonical, model, trust
 from protocol.document import DAY_SECONDS, Header, check_understood, is_text
 from protocol.envelope import KEY_BYTES, PAYLOAD_TYPES, SIZE_LIMITS, SigningKey, read_envelope, seal, verified_by

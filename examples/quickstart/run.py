@@ -54,14 +54,14 @@ def made_up_pump(draw: random.Random) -> tuple[dict[str, object], str]:
 
 def ask(folder: Path, now: int) -> None:
     """The analyst: keys, a schema, and a signed campaign at ε = 2 per device."""
-    workspace = create_workspace(folder / "work", name="pumps", now=now)
+    workspace = create_workspace(folder / "workspace", name="pumps", now=now)
     terms = Terms("pumps", epsilon_micro=2_000_000, mechanism="direct", purpose="see failures of pumps coming")
     (folder / "pumps.hsc").write_bytes(publish_campaign(workspace, parse_schema_text(SCHEMA).schema, terms, now))
 
 
 def answer(folder: Path, draw: random.Random) -> None:
     """The devices: each verifies the campaign, answers one question with noise, and hands over a file."""
-    trust, campaign_bytes = (folder / "work" / "root.hst").read_bytes(), (folder / "pumps.hsc").read_bytes()
+    trust, campaign_bytes = (folder / "workspace" / "root.hst").read_bytes(), (folder / "pumps.hsc").read_bytes()
     (folder / "inbox").mkdir()
     for number in range(DEVICES):
         record, label = made_up_pump(draw)
@@ -78,13 +78,13 @@ def learn(folder: Path, now: int) -> None:
     summary = store.ingest(sorted((folder / "inbox").iterdir()), now=now)
     print(f"{summary.accepted} reports read from {summary.files} files")
     print(aggregator.open_store(folder / "store").estimates().round(1).to_string(index=False))
-    signed = publish_model(open_workspace(folder / "work"), store.statistics(), campaign_bytes, now)
+    signed = publish_model(open_workspace(folder / "workspace"), store.statistics(), campaign_bytes, now)
     (folder / "pumps.hsm").write_bytes(signed)
 
 
 def use(folder: Path, draw: random.Random) -> float:
     """A device that has verified the model, on pumps it has never seen; returns the share it got right."""
-    with Device.open(None, trust=(folder / "work" / "root.hst").read_bytes()) as device:
+    with Device.open(None, trust=(folder / "workspace" / "root.hst").read_bytes()) as device:
         model = device.install((folder / "pumps.hsm").read_bytes())
         print(model.predict_proba({"sound": "rattling", "temperature": 91}))
         unseen = [made_up_pump(draw) for _ in range(500)]

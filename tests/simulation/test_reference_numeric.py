@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
+from support.reference import need_reference
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from accuracy import measure
-from reference import available, numeric_cases
+from reference import numeric_cases
 
 ROWS = (
     "australian-none---gaussian-pca6-fit-pilot",
@@ -25,10 +25,7 @@ ROWS = (
 @pytest.mark.parametrize("name", ROWS)
 def test_the_independent_reference_is_met(name):
     """15 repeats of the vector engine within 2 points and three standard errors of the difference."""
-    if not available():
-        if os.environ.get("CI"):
-            pytest.fail("the reference data sets are missing in CI")
-        pytest.skip("the reference data sets are not here; set HEARSAY_REFERENCE to their folder")
+    need_reference()
     case = next(case for case in numeric_cases() if case.name == name)
     result = measure(case, "vector", repeats=15, seed=21)
     assert result.agrees, f"{result.accuracy:.3f} instead of {case.accuracy:.3f} ± {result.allowed:.3f}"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from support.reference import need_reference
 
 from aggregator.cli.app import hearsay
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from accuracy import measure
-from reference import available, discrete_cases
+from reference import discrete_cases
 
 HEADER = "odor,width,label\n"
 
@@ -122,10 +122,7 @@ SMALL = ("car-direct-one-1", "car-oue-all-1", "car-sue-all-3", "car-the-one-3", 
 @pytest.mark.parametrize("name", SMALL)
 def test_the_independent_reference_is_met(name):
     """20 repeats of the vector engine within 2 points and three standard errors; all rows: benchmarks/accuracy.py."""
-    if not available():
-        if os.environ.get("CI"):
-            pytest.fail("the reference data sets are missing in CI")
-        pytest.skip("the reference data sets are not here; set HEARSAY_REFERENCE to their folder")
+    need_reference()
     case = next(case for case in discrete_cases() if case.name == name)
     result = measure(case, "vector", repeats=20, seed=11)
     assert result.agrees, f"{result.accuracy:.3f} instead of {case.accuracy:.3f} ± {result.allowed:.3f}"
@@ -133,10 +130,7 @@ def test_the_independent_reference_is_met(name):
 
 def test_the_reference_is_met_by_real_devices():
     """One run of the device engine: within 2 points and three standard deviations of one run."""
-    if not available():
-        if os.environ.get("CI"):
-            pytest.fail("the reference data sets are missing in CI")
-        pytest.skip("the reference data sets are not here; set HEARSAY_REFERENCE to their folder")
+    need_reference()
     case = next(case for case in discrete_cases() if case.name == "mushroom-oue-one-3")
     result = measure(case, "device", repeats=1, seed=12)
     assert result.agrees, f"{result.accuracy:.3f} instead of {case.accuracy:.3f} ± {result.allowed:.3f}"

@@ -5,8 +5,8 @@ import stat
 
 import pytest
 
-from aggregator.publishing import files
-from aggregator.publishing.files import read_file, write_output
+from aggregator import files
+from aggregator.files import read_file, write_output
 from protocol.errors import HearsayError
 
 

@@ -35,7 +35,7 @@ def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = 0o
     try:
         temporary = _write_temporary(path, data, mode)
         _move(temporary, path, force=force)
-        _flush_folder(path.parent)
+        sync_folder(path.parent)
         return
     except FileExistsError:
         pass
@@ -79,12 +79,13 @@ def _move(temporary: Path, path: Path, *, force: bool) -> None:
     temporary.replace(path)
 
 
-def _flush_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def sync_folder(path: Path) -> None:
+    """Flush a folder's entries: without this a rename may be lost in a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        os.fsync(descriptor)
     finally:
-        os.close(handle)
+        os.close(descriptor)
 
 
 def read_file(path: str | Path, most: int) -> bytes:
