@@ -57,12 +57,12 @@ class Layout(NamedTuple):
 
 
 def layout_for(mechanisms: Sequence[Mechanism]) -> Layout:
-    """The smallest layout that holds the answers of all questions of a campaign.
+    """The smallest layout that holds the answers of all questions of a campaign; layout 1 for no question.
 
     Raises:
         InputError: ``layout_invalid``: bits and integers in one campaign, or answers too wide for a report.
     """
-    kind = max(mechanism.layout for mechanism in mechanisms)
+    kind = max((mechanism.layout for mechanism in mechanisms), default=SINGLE)
     if kind == SINGLE:
         return Layout(SINGLE, 2)
     most = max(mechanism.answers for mechanism in mechanisms if mechanism.layout == kind)
