@@ -7,10 +7,10 @@ acceptable: the reader recomputes every integer and the exact privacy loss from 
 from __future__ import annotations
 
 from functools import lru_cache
-from hashlib import sha256
 from typing import Any, NamedTuple
 
 from protocol import canonical, mechanisms
+from protocol.digest import sha256
 from protocol.document import HEADER_KEYS, Header, read_field, read_integer, read_payload, read_text
 from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, MIN_ANSWER_MICRO, PrivacyLoss, composed
 from protocol.errors import DocumentError, InputError
