@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint unit bench clean
+.PHONY: demo test lint unit bench clean edge
 
 demo: .venv/demo.stamp
 	$(BIN)/hearsay demo
@@ -25,6 +25,10 @@ bench: .venv/dev.stamp
 	-$(BIN)/python benchmarks/theta.py --repeats 10 --out theta.tmp.svg && rm -f theta.tmp.svg
 	-$(BIN)/python benchmarks/accuracy.py --repeats 10 --big-repeats 2 --engine vector
 	-$(BIN)/python benchmarks/accuracy.py --form numeric --repeats 5
+
+# The device's own wheel, from this tree: protocol and edge_sdk, for `pip install dist/hearsay_edge-*.whl` on a device.
+edge: .venv/bin/python
+	$(BIN)/python distribution/edge.py
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; try make PYTHON=python3.12")'

@@ -6,10 +6,10 @@ Source: docs/formats.md, section 4. The writer runs on the device, the reader at
 from __future__ import annotations
 
 from functools import lru_cache
-from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from protocol.digest import bulk_sha256 as sha256
 from protocol.errors import InputError
 from protocol.report import FIXED_BYTES, Layout
 

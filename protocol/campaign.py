@@ -7,10 +7,10 @@ acceptable: the reader recomputes every integer and the exact privacy loss from 
 from __future__ import annotations
 
 from functools import lru_cache
-from hashlib import sha256
 from typing import Any, NamedTuple
 
 from protocol import canonical, mechanisms
+from protocol.digest import sha256
 from protocol.document import HEADER_KEYS, Header, read_field, read_integer, read_payload, read_text
 from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, MIN_ANSWER_MICRO, PrivacyLoss, composed
 from protocol.errors import DocumentError, InputError
@@ -85,8 +85,8 @@ class Campaign(NamedTuple):
         questions: what can be asked, in order of strata.
         assignment: which id is asked which question.
         layout: the shape of its reports.
-        answers: r, answers per device and period.
-        epsilon_micro: total ε per device and period, in millionths.
+        answers: r, answers per device and period; 0 if it has ended.
+        epsilon_micro: total ε per device and period, in millionths; 0 if it has ended.
         fit: how the model will be made.
         model: digest of the published model that an ``outcome`` campaign evaluates, else None.
     """
@@ -107,9 +107,14 @@ class Campaign(NamedTuple):
     model: bytes | None = None
 
     @property
+    def ended(self) -> bool:
+        """Whether this version only ends those before it: it asks nothing and spends nothing."""
+        return not self.questions
+
+    @property
     def epsilon_per_answer_micro(self) -> int:
-        """⌊total / r⌋ in millionths."""
-        return self.epsilon_micro // self.answers
+        """⌊total / r⌋ in millionths; 0 if it has ended."""
+        return self.epsilon_micro // self.answers if self.answers else 0
 
     def period_at(self, now: int) -> int:
         """The period that a time falls into: ⌊now / time_precision⌋."""
@@ -150,6 +155,8 @@ def build_payload(
 ) -> bytes:
     """The payload of a new campaign, already checked as a device will check it. Run by the aggregator.
 
+    Without questions, and an ε of 0, it ends the versions before it.
+
     Raises:
         InputError, DocumentError: as :func:`parse_campaign`.
     """
@@ -169,7 +176,7 @@ def build_payload(
             "questions": [question.to_dict() for question in questions],
             "layout": layout.kind,
             "record_length": layout.record_length,
-            "answers": questions[-1].stratum + 1,
+            "answers": questions[-1].stratum + 1 if questions else 0,
             "epsilon_micro": epsilon_micro,
             "fit": fit.to_dict(),
         }
@@ -189,11 +196,14 @@ def parse_campaign(payload: bytes) -> Campaign:
     body, header = read_payload(payload)
     schema = parse_schema(body, _REASON)
     fit = _parse_fit(body)
-    answers = read_integer(body, "answers", 1, 65535, _REASON)
-    epsilon_micro = read_integer(body, "epsilon_micro", 1, 65535 * MAX_ANSWER_MICRO, _REASON)
+    answers = read_integer(body, "answers", 0, 65535, _REASON)
+    epsilon_micro = read_integer(body, "epsilon_micro", 0, 65535 * MAX_ANSWER_MICRO, _REASON)
     questions = _parse_questions(body, schema, fit.family)
-    _check_strata(questions, answers)
-    _check_epsilon(questions, epsilon_micro, answers)
+    if 0 in (len(questions), answers, epsilon_micro):
+        _check_ended(questions, answers, epsilon_micro)
+    else:
+        _check_strata(questions, answers)
+        _check_epsilon(questions, epsilon_micro, answers)
     time_precision = read_integer(body, "time_precision", 1, MAX_PERIOD_SECONDS, _REASON)
     if header.expires // time_precision >= _WORD:
         raise DocumentError(_REASON, "its last period does not fit into a report")
@@ -217,8 +227,8 @@ def parse_campaign(payload: bytes) -> Campaign:
 
 def _parse_questions(body: dict[str, Any], schema: Schema, family: str) -> tuple[Question, ...]:
     entries = read_field(body, "questions", list, _REASON)
-    if not 1 <= len(entries) <= 65535 or not all(isinstance(entry, dict) for entry in entries):
-        raise DocumentError(_REASON, "it has no questions, too many, or one that is not a map")
+    if len(entries) > 65535 or not all(isinstance(entry, dict) for entry in entries):
+        raise DocumentError(_REASON, "it has too many questions, or one that is not a map")
     return tuple(_parse_question(entry, schema, family) for entry in entries)
 
 
@@ -285,6 +295,14 @@ def unfit(subject: Subject, mechanism: mechanisms.Mechanism, numbers: int) -> st
         fits = mechanism.layout != mechanisms.SINGLE
         fits = fits and mechanism.most_nonzero >= (numbers if subject.kind == MOMENTS else 1)
     return "" if fits and not takes_value else "a mechanism can not take every input of its question"
+
+
+def _check_ended(questions: tuple[Question, ...], answers: int, epsilon_micro: int) -> None:
+    """What asks nothing is answered by nothing and costs nothing: all three, or none."""
+    if questions or answers or epsilon_micro:
+        raise DocumentError(
+            _REASON, "a campaign that has ended has no questions, 0 answers and an ε of 0; any other has all three"
+        )
 
 
 def _check_strata(questions: tuple[Question, ...], answers: int) -> None:

@@ -6,12 +6,12 @@ The payload stays opaque here: whoever calls :func:`read_envelope` has verified 
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from nacl import bindings, exceptions
 
 from protocol import canonical
+from protocol.digest import sha256
 from protocol.errors import DocumentError, InputError
 
 if TYPE_CHECKING:

@@ -240,7 +240,7 @@ class Assignment:
     __slots__ = ("_bounds", "_first")
 
     def __init__(self, questions: Sequence[Question]) -> None:
-        strata = questions[-1].stratum + 1
+        strata = questions[-1].stratum + 1 if questions else 0
         self._bounds: list[list[int]] = [[] for _ in range(strata)]
         self._first = [0] * strata
         for index, question in enumerate(questions):

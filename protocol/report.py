@@ -5,10 +5,10 @@ Source: docs/formats.md, sections 2 (ids) and 3 (layouts).
 
 from __future__ import annotations
 
-import hmac
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from protocol.digest import hmac_sha256
 from protocol.errors import InputError
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
 
@@ -57,12 +57,12 @@ class Layout(NamedTuple):
 
 
 def layout_for(mechanisms: Sequence[Mechanism]) -> Layout:
-    """The smallest layout that holds the answers of all questions of a campaign.
+    """The smallest layout that holds the answers of all questions of a campaign; layout 1 for no question.
 
     Raises:
         InputError: ``layout_invalid``: bits and integers in one campaign, or answers too wide for a report.
     """
-    kind = max(mechanism.layout for mechanism in mechanisms)
+    kind = max((mechanism.layout for mechanism in mechanisms), default=SINGLE)
     if kind == SINGLE:
         return Layout(SINGLE, 2)
     most = max(mechanism.answers for mechanism in mechanisms if mechanism.layout == kind)
@@ -84,7 +84,7 @@ def report_id(secret: bytes, campaign_id: bytes, period: int, index: int) -> byt
     Stable for a retry, unlinkable between campaigns and periods for whoever lacks the secret.
     """
     message = ID_PREFIX + campaign_id + _ID_TAIL.pack(period, index)
-    return hmac.digest(secret, message, "sha256")[:ID_BYTES]
+    return hmac_sha256(secret, message)[:ID_BYTES]
 
 
 def encode_answer(mechanism: Mechanism, answer: Any, layout: Layout) -> bytes:

@@ -10,9 +10,9 @@ A seed comes from the operating system, is drawn once per answer, never stored, 
 
 from __future__ import annotations
 
-from hashlib import sha256
 from struct import unpack
 
+from protocol.digest import sha256
 from protocol.errors import InputError
 
 SEED_BYTES = 32

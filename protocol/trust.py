@@ -10,9 +10,9 @@ Update Framework, the signed bytes those of DSSE.
 from __future__ import annotations
 
 from functools import lru_cache
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from protocol.digest import sha256
 from protocol.document import HEADER_KEYS, Header, check_understood, read_field, read_integer, read_payload
 from protocol.envelope import KEY_BYTES, MAX_SIGNATURES, Envelope, keyid, read_envelope, verified_by
 from protocol.errors import DocumentError

@@ -119,12 +119,17 @@ def _keyids(role: trust.Role) -> list[str]:
 
 
 def _campaign(found: campaign.Campaign) -> dict[str, object]:
-    lived = periods(found)
-    return {
+    about: dict[str, object] = {
         "id in words": to_words(found.id),
         "purpose": found.purpose,
         "contact": found.contact,
         "label": f"{found.schema.label.name}: {', '.join(found.schema.label.classes)}",
+    }
+    if found.ended:
+        return {**about, "ended": "it asks nothing: devices that accept it report to no version before it"}
+    lived = periods(found)
+    return {
+        **about,
         "questions": f"{len(found.questions)}, of which a device answers {found.answers} in a period",
         "period": lasting(found.time_precision),
         "ε total": f"{format_micro(found.epsilon_micro)} per device and period",

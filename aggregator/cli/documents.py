@@ -174,7 +174,7 @@ def _sheet(payload: bytes) -> PrivacySheet:
 
 def print_sheet(sheet: PrivacySheet) -> None:
     """The privacy sheet as a table; ε is rounded up in its last digit."""
-    per_answer = format_micro(sheet.declared_micro // sheet.answers)
+    per_answer = format_micro(sheet.declared_per_answer_micro)
     rows: list[list[object]] = [
         [name, question.mechanism.name, question.size, question.stratum, _foldable(loss), up(loss), per_answer]
         for name, question, loss in zip(sheet.names, sheet.questions, sheet.losses, strict=True)

@@ -107,11 +107,14 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes) -> Store:
 
     Raises:
         DocumentError: the campaign is not acceptable.
+        InputError: ``campaign_ended``: this version of it asks nothing, so no report belongs to it.
         StorageError: ``other_campaign``, the store holds reports of another one; ``not_a_store``, the
             folder holds something else; ``store_busy``, ``store_newer``, ``store_damaged``, ``io_failed``.
     """
     folder = Path(path)
     campaign = _read_campaign(campaign_bytes)
+    if campaign.ended:
+        raise InputError("campaign_ended", "this version only ends its campaign; name the file of the version before")
     with storage_errors(f"the store at '{folder}' can not be made"):
         if folder.exists() and not folder.is_dir():
             raise StorageError("not_a_store", f"'{folder}' is a file")

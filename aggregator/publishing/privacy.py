@@ -45,13 +45,18 @@ class PrivacySheet(NamedTuple):
     answers: int
 
     @property
+    def declared_per_answer_micro(self) -> int:
+        """⌊declared / answers⌋; 0 for a campaign that has ended."""
+        return self.declared_micro // self.answers if self.answers else 0
+
+    @property
     def holds(self) -> bool:
         """Whether the campaign spends no more than it declares; decided with integers."""
         return not self.total.exceeds(self.declared_micro)
 
     def to_json(self) -> dict[str, Any]:
         """As ``hearsay verify --privacy --json`` prints it; ratios as exact fractions."""
-        per_answer = format_micro(self.declared_micro // self.answers)
+        per_answer = format_micro(self.declared_per_answer_micro)
         return {
             "questions": [
                 {
@@ -85,10 +90,10 @@ def privacy_sheet(body: dict[str, Any]) -> PrivacySheet:
     features = body.get("features")
     entries = body.get("questions")
     declared, answers = body.get("epsilon_micro"), body.get("answers")
-    if not isinstance(features, list) or not isinstance(entries, list) or not entries:
+    if not isinstance(features, list) or not isinstance(entries, list):
         raise DocumentError(_REASON, "it has no features or no questions")
-    if type(declared) is not int or type(answers) is not int or answers < 1:
-        raise DocumentError(_REASON, "it declares no ε or no number of answers")
+    if type(declared) is not int or type(answers) is not int or answers < 0 or bool(entries) != bool(answers):
+        raise DocumentError(_REASON, "it declares no ε or no number of answers that fits its questions")
     questions = tuple(_question(entry) for entry in entries)
     names = _observed_names(body)
     return PrivacySheet(
@@ -163,8 +168,10 @@ def campaign_warning(found: Campaign) -> str:
 def periods(found: Campaign) -> int:
     """How many periods a campaign's life touches: ⌊(expires − 1)/T⌋ − ⌊not_before/T⌋ + 1, T seconds each.
 
-    A device that answers in all of them spends that many times the campaign's ε.
+    A device that answers in all of them spends that many times the campaign's ε. 0 if it has ended.
     """
+    if found.ended:
+        return 0
     first, last = found.period_at(found.header.not_before), found.period_at(found.header.expires - 1)
     return last - first + 1
 

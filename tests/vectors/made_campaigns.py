@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from support.publisher import DAY, Publisher
+from support.publisher import DAY, NOW, Publisher
 
 from protocol import canonical, mechanisms
 from protocol.features import Categorical
@@ -29,6 +29,7 @@ def make(cases: Collection) -> None:
     _questions(cases)
     _schema(cases)
     _rest(cases)
+    _ended(cases)
 
 
 def signed(body: dict[str, Any], **changes: Any) -> bytes:
@@ -266,3 +267,30 @@ def _rest(cases: Collection) -> None:
     absent = {key: value for key, value in BODY.items() if key != "projection"}
     cases.add("projection_absent", signed(absent), reason=INVALID)
     cases.add("shortest_period_of_a_day", signed(BODY, time_precision=DAY))
+
+
+def _ended(cases: Collection) -> None:
+    """A version that asks nothing ends those before it: no questions, no answers, no ε, or none of that."""
+    end = {"questions": [], "answers": 0, "epsilon_micro": 0}
+    before = (("campaign", PUBLISHER.campaign(), NOW),)
+    cases.add("end", signed(BODY, version=2, **end), before=before)
+    cases.add("end_as_a_first_version", signed(BODY, **end))
+    oue = {"layout": 1, "record_length": 18}
+    cases.add("end_of_a_unary_campaign", signed(UNARY, version=2, **end, **oue))
+    cases.add(
+        "asked_again_after_the_end",
+        PUBLISHER.campaign(version=3),
+        before=(("campaign", signed(BODY, version=2, **end), NOW),),
+    )
+    for name, changes in {
+        "end_with_answers": {**end, "answers": 1},
+        "end_with_an_epsilon": {**end, "epsilon_micro": 1_000_000},
+        "end_with_questions": {**end, "questions": BODY["questions"]},
+        "end_without_questions_alone": {"questions": []},
+        "end_of_layout_2": {**end, "layout": 2},
+        "end_with_a_longer_record": {**end, "record_length": 19},
+        "end_without_features": {**end, "features": []},
+        "end_without_a_family": {**end, "fit": {"postprocess": "simplex"}},
+        "end_with_periods_of_no_seconds": {**end, "time_precision": 0},
+    }.items():
+        cases.add(name, signed(BODY, version=2, **changes), reason=INVALID)

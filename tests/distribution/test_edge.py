@@ -1,0 +1,138 @@
+"""The device's own wheel: what is in it, that it needs nothing else, and that it says nothing twice."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+from support.publisher import Publisher
+
+ROOT = Path(__file__).parents[2]
+BESIDE = ("msgpack", "pynacl", "cffi", "pycparser")
+"""What the wheel depends on, and PyNaCl on: copied from here, so that the test needs no network."""
+
+
+def load():
+    specification = importlib.util.spec_from_file_location("edge_wheel", ROOT / "distribution" / "edge.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+edge = load()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    return edge.build(tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel):
+    with zipfile.ZipFile(wheel) as file:
+        (name,) = (name for name in file.namelist() if name.endswith(".dist-info/METADATA"))
+        return Parser().parsestr(file.read(name).decode())
+
+
+@pytest.fixture(scope="module")
+def device(wheel, tmp_path_factory):
+    """An environment with the wheel, what it depends on, and nothing else: not even pip."""
+    place = tmp_path_factory.mktemp("device")
+    venv.create(place, with_pip=False)
+    (packages,) = place.glob("lib/python3*/site-packages")
+    for name in BESIDE:
+        for file in importlib.metadata.files(name):
+            if file.suffix != ".pyc" and ".." not in file.parts:
+                (packages / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file.locate(), packages / file)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", place / "bin" / "python"]
+    subprocess.run([*pip, "install", "--quiet", "--no-index", wheel], check=True)
+    subprocess.run([*pip, "check"], check=True)
+    return place / "bin"
+
+
+def run(*command, **options):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_it_is_smaller_than_300_kilobytes_packed_and_one_megabyte_unpacked(wheel):
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert wheel.stat().st_size < 300_000
+    with zipfile.ZipFile(wheel) as file:
+        assert sum(entry.file_size for entry in file.infolist()) < 1_000_000
+
+
+def test_it_holds_the_two_packages_of_this_tree_byte_for_byte_and_nothing_else(wheel):
+    with zipfile.ZipFile(wheel) as file:
+        held = {name: file.read(name) for name in file.namelist() if ".dist-info/" not in name}
+    tree = {
+        path.relative_to(ROOT).as_posix(): path.read_bytes()
+        for package in ("protocol", "edge_sdk")
+        for path in (ROOT / package).rglob("*")
+        if path.suffix == ".py" or path.name == "py.typed"
+    }
+    assert held.keys() == tree.keys()
+    assert held == tree
+
+
+def test_what_it_says_of_itself_is_what_the_tree_says(metadata):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert metadata["Name"] == "hearsay-edge"
+    assert metadata["Version"] == project["version"]
+    assert metadata["Requires-Python"] == project["requires-python"]
+    assert metadata["License-Expression"] == project["license"]
+    assert metadata.get_all("Requires-Dist") == project["dependencies"]
+    assert metadata["Provides-Extra"] is None
+    assert metadata.get_payload() == (ROOT / "README.md").read_text("utf-8")
+
+
+def test_its_only_command_is_the_devices(wheel):
+    with zipfile.ZipFile(wheel) as file:
+        (name,) = (name for name in file.namelist() if name.endswith("entry_points.txt"))
+        assert file.read(name).decode() == "[console_scripts]\nhearsay-edge = edge_sdk.cli:main\n"
+
+
+def test_the_same_tree_gives_the_same_bytes(wheel, tmp_path):
+    assert edge.build(tmp_path).read_bytes() == wheel.read_bytes()
+
+
+def test_the_version_is_the_trees(metadata):
+    tree = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    tree["project"]["version"] = "7.8.9"
+    assert tomllib.loads(edge.project_file(tree))["project"]["version"] == "7.8.9"
+
+
+def test_the_command_helps_and_no_aggregator_is_there(device):
+    assert "provision" in run(device / "hearsay-edge", "--help")
+    found = "from importlib.util import find_spec; print([n for n in ('aggregator', 'numpy', 'click') if find_spec(n)])"
+    assert run(device / "python", "-c", found, cwd=device) == "[]\n"
+    assert not (device / "hearsay").exists()
+
+
+def test_a_device_lives_with_nothing_but_the_wheel(device, tmp_path):
+    """Its commands one after another, each a process of its own, on documents valid today."""
+    publisher = Publisher(now=1)
+    for name, document in (("root.hst", publisher.root), ("c.hsc", publisher.campaign), ("m.hsm", publisher.model)):
+        (tmp_path / name).write_bytes(document(lifetime=1 << 33))
+
+    def command(*arguments, record=""):
+        return run(device / "hearsay-edge", "--state", "state", *arguments, cwd=tmp_path, input=record)
+
+    command("provision", "root.hst")
+    command("enrol", "c.hsc")
+    command("report", "--campaign", "mushrooms", record='{"odor": "n", "width": 2, "label": "e"}')
+    assert command("drain", "out.hsr").split() == ["reports", "1", "file", "out.hsr"]
+    command("install", "m.hsm")
+    assert command("predict", record='{"odor": "f"}').split()[:2] == ["class", "p"]
+    assert (tmp_path / "out.hsr").stat().st_size == 44 + 18 + 44
