@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -25,4 +26,3 @@ def system_uptime() -> tuple[str, int]:
         boot = ""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return boot, int(time.monotonic() if clock is None else time.clock_gettime(clock))
-

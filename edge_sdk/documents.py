@@ -7,15 +7,18 @@ proof against whoever signed both.
 from __future__ import annotations
 
 from contextlib import suppress
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from edge_sdk.state import checked, damaged
+from protocol.digest import sha256
+from protocol.document import read_payload
 from protocol.envelope import read_envelope, verified_by
 from protocol.errors import HearsayError
 from protocol.trust import TrustState, restore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from edge_sdk.state import State
     from protocol.trust import Role
 
@@ -92,12 +95,6 @@ class Documents:
             return _whole(role, envelope, digest)
         return None
 
-    def envelope(self, role: str, name: str) -> bytes | None:
-        """The signed bytes of an accepted document, as they came."""
-        for (envelope,) in self._state.run("SELECT envelope FROM documents WHERE role = ? AND name = ?", (role, name)):
-            return checked(envelope, bytes)
-        return None
-
     def write(self, role: str, name: str, digest: bytes, envelope: bytes) -> None:
         """Store an accepted document; it replaces the one of the same name."""
         self._state.run("INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?)", (role, name, digest, envelope))
@@ -116,8 +113,24 @@ class Documents:
                 ended.append(name)
         return ended
 
-    def keep_evidence(self, role: str, accepted: bytes, refused: bytes) -> None:
-        """Keep two signed documents that contradict each other: each pair once, eight pairs at most."""
+    def keep_contradictions(self, role: str, refused: Iterable[bytes]) -> None:
+        """Keep signed documents beside the accepted one that they contradict."""
+        for raw in refused:
+            accepted = self._state.meta("root") if role == "root" else self._accepted_beside(role, raw)
+            if accepted is not None and accepted != raw:
+                self._keep_pair(role, accepted, raw)
+
+    def _accepted_beside(self, role: str, raw: bytes) -> bytes | None:
+        """The accepted document of the same name as a signed one."""
+        _, header = read_payload(read_envelope(raw, role).payload)
+        for (envelope,) in self._state.run(
+            "SELECT envelope FROM documents WHERE role = ? AND name = ?", (role, header.name)
+        ):
+            return checked(envelope, bytes)
+        return None
+
+    def _keep_pair(self, role: str, accepted: bytes, refused: bytes) -> None:
+        """Each pair once, eight pairs at most: whoever has the keys must not fill the disk."""
         statement = "SELECT count(*), coalesce(max(refused = ?), 0) FROM evidence"
         ((count, known),) = self._state.run(statement, (refused,))
         if count < _MAX_EVIDENCE and not known:

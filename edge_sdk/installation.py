@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import os
-from hashlib import sha256
+from typing import NamedTuple
 
 from edge_sdk.durable import replace
+from protocol.digest import sha256
 from protocol.errors import StorageError
 
 MARKER_FILE = "installed"
 _FORMAT = 1
-_MAX_BYTES = 4096
+_MAX_BYTES = 1 << 16
+_USED_TAG = b"hearsay/1/used"
 _MACHINE_TAG = b"hearsay/1/machine"
 _MACHINE_FILES = ("/etc/machine-id", "/proc/device-tree/serial-number")
 
@@ -36,33 +38,52 @@ def system_machine() -> bytes | None:
     return sha256(_MACHINE_TAG + b"\0".join(found)).digest() if any(found) else None
 
 
-def read_marker(path: str) -> int | None:
-    """The largest lifetime ε, in millionths, that the device installed here ever had; None if there is none.
+class Marker(NamedTuple):
+    """What outlives a state.
 
-    A marker that can not be read still is one: the limit is then not known, and 0.
+    Attributes:
+        lifetime_micro: the largest lifetime ε, in millionths, that the owner ever allowed here.
+        enrolments: digests of the provisioning files' secrets that were used here. One that may have
+            answered is not used again: it would answer old periods anew.
     """
+
+    lifetime_micro: int = 0
+    enrolments: tuple[str, ...] = ()
+
+
+def used_mark(secret: bytes) -> str:
+    """How a marker remembers a secret without telling it."""
+    return sha256(_USED_TAG + secret).digest().hex()
+
+
+def read_marker(path: str) -> Marker | None:
+    """The marker; None if there is none. One that can not be read still is one, of which nothing is known."""
+    problem = ""
     try:
         with open(path, "rb") as file:
-            raw = file.read(_MAX_BYTES)
+            body = json.loads(file.read(_MAX_BYTES))
+        lifetime, used = body["epsilon_lifetime_micro"], body["enrolments"]
+        if type(lifetime) is int and isinstance(used, list):
+            return Marker(max(0, lifetime), tuple(map(str, used)))
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StorageError("io_failed", f"the install marker can not be read: {error.strerror}") from None
-    try:
-        lifetime = json.loads(raw)["epsilon_lifetime_micro"]
+        problem = error.strerror or "the system refused it"
     except (ValueError, KeyError, TypeError, RecursionError):
-        return 0
-    return lifetime if type(lifetime) is int and lifetime > 0 else 0
+        pass
+    if problem:
+        raise StorageError("io_failed", f"the install marker can not be read: {problem}")
+    return Marker()
 
 
-def write_marker(path: str, lifetime_micro: int) -> None:
+def write_marker(path: str, marker: Marker) -> None:
     """Leave the sign that a device is installed here.
 
     Raises:
         StorageError: ``disk_full``, ``io_failed``.
     """
     problem = None
-    body = {"format": _FORMAT, "epsilon_lifetime_micro": lifetime_micro}
+    body = {"format": _FORMAT, "epsilon_lifetime_micro": marker.lifetime_micro, "enrolments": list(marker.enrolments)}
     try:
         replace(path, json.dumps(body).encode() + b"\n")
     except OSError as error:

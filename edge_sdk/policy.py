@@ -101,19 +101,23 @@ class Policy(NamedTuple):
         name = campaign.header.name
         if self.campaigns is not None and not _matches(name, self.campaigns):
             yield "the owner does not take part in campaigns of this name (campaigns)"
-        if campaign.ended:
-            return
-        if campaign.epsilon_micro > self.period_micro:
-            yield (
-                f"the campaign spends ε = {format_micro(campaign.epsilon_micro)} per period; "
-                f"the owner allows {format_micro(self.period_micro)} (epsilon_per_period)"
-            )
-        for most, what in ((self.day_micro, "day"), (self.window_micro, "window")):
+        if not campaign.ended:
+            yield from self._too_dear(campaign)
+            yield from self._too_curious(campaign)
+
+    def _too_dear(self, campaign: Campaign) -> Iterator[str]:
+        """What one period's answers would cost, against the limits on ε."""
+        cost = format_micro(campaign.epsilon_micro)
+        for most, name in (
+            (self.period_micro, "epsilon_per_period"),
+            (self.day_micro, "epsilon_per_day"),
+            (self.window_micro, "epsilon_per_window"),
+        ):
             if most is not None and campaign.epsilon_micro > most:
-                yield (
-                    f"one answer spends ε = {format_micro(campaign.epsilon_micro)}; "
-                    f"the owner allows {format_micro(most)} per {what} (epsilon_per_{what})"
-                )
+                yield f"the campaign spends ε = {cost} per period; the owner allows {format_micro(most)} ({name})"
+
+    def _too_curious(self, campaign: Campaign) -> Iterator[str]:
+        """What is asked, how often and of how many, against the owner's rules."""
         if campaign.time_precision < self.shortest_period:
             yield (
                 f"a period lasts {campaign.time_precision} s; "
@@ -124,10 +128,10 @@ class Policy(NamedTuple):
                 f"the campaign waits for {campaign.min_batch_size} reports only; "
                 f"the owner asks for {self.smallest_batch} (smallest_batch)"
             )
-        if self.features is not None:
-            strange = [feature.name for feature in campaign.schema.features if feature.name not in self.features]
-            if strange:
-                yield f"the owner does not answer about '{strange[0]}' (features)"
+        known = self.features
+        strange = [f.name for f in campaign.schema.features if known is not None and f.name not in known]
+        if strange:
+            yield f"the owner does not answer about '{strange[0]}' (features)"
         if not self.allow_refuse and refusing(campaign.schema):
             yield (
                 "the campaign refuses unlisted values, so whether there is a report would depend on the record; "

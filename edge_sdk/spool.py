@@ -6,10 +6,10 @@ age; when it is full the oldest go first and are counted by reason. What they co
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.state import checked, damaged
+from protocol.digest import sha256
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ _LEAST_RECORD_BYTES = 18
 _ID_BYTES = 32
 _MAX_SEALED = 256
 """So many sealed files are remembered, for acknowledgements that come late or twice."""
+
+
+_LAST = (1 << 63) - 1
+_SIZES = "SELECT coalesce(sum(answers), 0), coalesce(sum(length(reports)), 0) FROM spool"
 
 
 class Limits(NamedTuple):
@@ -68,30 +72,36 @@ class Spool:
         """
         values = (line, number, len(records), b"".join(records), now)
         self._state.run("INSERT INTO spool VALUES (?, ?, ?, ?, ?)", values)
-        self._drop("spool_age", "made_at < ? AND sequence < ?", (now - limits.age_seconds, line))
-        self._drop_over("spool_reports", "answers", limits.reports, line)
-        self._drop_over("spool_bytes", "length(reports)", limits.size_bytes, line)
+        old = "SELECT coalesce(max(sequence), 0) FROM spool WHERE made_at < ? AND sequence < ?"
+        ((through,),) = self._state.run(old, (now - limits.age_seconds, line))
+        if through:
+            self._drop("spool_age", through)
+        ((count, size),) = self._state.run(_SIZES)
+        if count > limits.reports:
+            self._drop("spool_reports", self._oldest(line, count - limits.reports, column=1))
+            ((count, size),) = self._state.run(_SIZES)
+        if size > limits.size_bytes:
+            self._drop("spool_bytes", self._oldest(line, size - limits.size_bytes, column=2))
 
-    def _drop_over(self, reason: str, measure: str, most: int, line: int) -> None:
-        """Drop the oldest rows until the sum of a measure is no more than ``most``."""
-        ((total,),) = self._state.run(f"SELECT coalesce(sum({measure}), 0) FROM spool")
-        through = None
-        if total > most:
-            for sequence, size in self._state.run(
-                f"SELECT sequence, {measure} FROM spool WHERE sequence < ? ORDER BY sequence", (line,)
-            ):
-                through, total = sequence, total - size
-                if total <= most:
-                    break
-        if through is not None:
-            self._drop(reason, "sequence <= ?", (through,))
+    def _oldest(self, line: int, surplus: int, *, column: int) -> int:
+        """Up to which line the oldest rows, this one never among them, make up a surplus."""
+        through = 0
+        for row in self._state.run(
+            "SELECT sequence, answers, length(reports) FROM spool WHERE sequence < ? ORDER BY sequence", (line,)
+        ):
+            through, surplus = row[0], surplus - row[column]
+            if surplus <= 0:
+                break
+        return through
 
-    def _drop(self, reason: str, which: str, values: tuple[object, ...]) -> None:
-        ((lost,),) = self._state.run(f"SELECT coalesce(sum(answers), 0) FROM spool WHERE {which}", values)
+    def _drop(self, reason: str, through: int) -> None:
+        """Forget the oldest rows, counted."""
+        ((lost,),) = self._state.run("SELECT coalesce(sum(answers), 0) FROM spool WHERE sequence <= ?", (through,))
         if lost:
-            self._state.run(f"DELETE FROM spool WHERE {which}", values)
+            self._state.run("DELETE FROM spool WHERE sequence <= ?", (through,))
             self._state.run(
-                "INSERT INTO drops VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET reports = reports + excluded.reports",
+                "INSERT INTO drops VALUES (?, ?)"
+                " ON CONFLICT (reason) DO UPDATE SET reports = reports + excluded.reports",
                 (reason, lost),
             )
 
@@ -148,7 +158,7 @@ class Spool:
 
     def clear(self, reason: str) -> None:
         """Drop everything, counted."""
-        self._drop(reason, "sequence >= ?", (0,))
+        self._drop(reason, _LAST)
         self._state.run("DELETE FROM sealed")
 
     def count(self) -> int:

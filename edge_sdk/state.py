@@ -109,6 +109,11 @@ class State:
         _execute(connection, "PRAGMA secure_delete = ON")  # what is deleted, a secret among it, leaves no bytes
         self._place = _place_of(self._path)
 
+    @property
+    def folder(self) -> str | None:
+        """Where the file is; None in memory."""
+        return None if self._path is None else os.path.dirname(self._path)
+
     def close(self) -> None:
         """Release the file. A child that never used the state has nothing to release: that is its parent's."""
         with self._lock:
@@ -138,7 +143,7 @@ class State:
     def _check_place(self) -> None:
         """Refuse to write into a file that was removed or replaced: what is spent there would be forgotten."""
         if self._path is not None and _place_of(self._path) != self._place:
-            raise StorageError("state_lost", "the state file was removed or replaced while it was in use; open it again")
+            raise StorageError("state_lost", "the state file was removed or replaced while in use; open it again")
 
     def _live(self) -> sqlite3.Connection:
         """The connection of this process: one must not cross a fork, nor be closed by the child.
