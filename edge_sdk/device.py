@@ -373,13 +373,27 @@ class Device:
         from edge_sdk.outbox import batches, write_outbox
 
         place = os.path.abspath(path_of(path, "the path"))
-        with self._state.transaction():
-            reports = self._spool.reports()
-            if reports:
-                content = batches(reports)
-                write_outbox(place, content)
-                self._spool.note_sealed(place, content, self._time.now())
-        return sum(map(len, reports.values()))
+        sealed = False
+        reports: dict[bytes, list[bytes]] = {}
+        try:
+            with self._state.transaction():
+                reports = self._spool.reports()
+                if reports:
+                    content = batches(reports)
+                    write_outbox(place, content)
+                    sealed = True
+                    self._spool.note_sealed(place, content, self._time.now())
+        except StorageError as error:
+            if not sealed:
+                raise
+            problem = error
+        else:
+            return sum(map(len, reports.values()))
+        raise StorageError(
+            problem.reason,
+            f"{problem.detail}; the batch file is whole and holds the reports, but it can not be acknowledged: "
+            "send it or remove it, the same reports will be sealed again, which is harmless",
+        )
 
     def ack(self, path: str | os.PathLike[str]) -> int:
         """A file that :meth:`drain` sealed has arrived: forget the reports that are in it.

@@ -14,6 +14,7 @@ from protocol.digest import sha256
 from protocol.document import read_payload
 from protocol.envelope import read_envelope, verified_by
 from protocol.errors import HearsayError
+from protocol.stream import SEED_BYTES
 from protocol.trust import TrustState, restore
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Documents:
             return None
         root = self._state.meta("root")
         if root is None or not keys >= _PROVISIONED or not keys & _SECRETS:
+            raise damaged()
+        if "secret" in keys and len(self._state.meta("secret") or b"") != SEED_BYTES:
             raise damaged()
         floors = {}
         for role, name, version, digest in self._state.run("SELECT role, name, version, digest FROM floors"):

@@ -210,13 +210,14 @@ def _cost(campaign: Campaign, policy: Policy, spent: Spent, now: int) -> list[st
     periods = max(0, -(-campaign.header.expires // campaign.time_precision) - campaign.period_at(now))
     odds = _odds(campaign.privacy_loss())
     per_answer, lifetime = format_micro(campaign.epsilon_per_answer_micro), format_micro(policy.lifetime_micro)
+    used = format_micro(spent.lifetime_micro)
     warning = ["  Warning: above ε = 20 an answer hides next to nothing."] if total > HIGH_EPSILON_MICRO else []
     return [
         f"Cost: ε = {format_micro(total)} per {_duration(campaign.time_precision)} (ε = {per_answer} per answer).",
         f"  Whoever sees the reports of one period can multiply the odds of any guess by at most {odds}.",
         *warning,
         f"  Answering in all {periods} remaining periods would cost ε = {format_micro(total * periods)}.",
-        f"  The owner allows ε = {lifetime} for the device's life; {format_micro(spent.lifetime_micro)} of it is spent.",
+        f"  The owner allows ε = {lifetime} for the device's life; {used} of it is spent.",
         *_rates(policy, spent),
     ]
 
@@ -255,7 +256,8 @@ def _verdict(campaign: Campaign, policy: Policy, spent: Spent) -> list[str]:
         except PolicyError as error:
             refusals.append(str(error))
     if refusals:
-        return ["The owner's policy refuses it.", *(f"  {refusal}" for refusal in refusals)]
+        first, *others = refusals
+        return [f"The owner's policy refuses it. {first}", *(f"  and {refusal}" for refusal in others)]
     if campaign.ended:
         return ["The owner's policy allows it."]
     left = (policy.lifetime_micro - spent.lifetime_micro) // campaign.epsilon_micro

@@ -64,6 +64,24 @@ class Ledger:
             return Newest(checked(period, int), checked(reports, bytes))
         return None
 
+    def check(self) -> None:
+        """Look whether all lines are there and add up: a line less would be ε that is forgotten.
+
+        Raises:
+            StorageError: ``state_damaged``.
+        """
+        ((lines, last, least, total, stated),) = self._state.run(
+            "SELECT count(*), coalesce(max(sequence), 0), coalesce(min(epsilon_micro), 1),"
+            " coalesce(sum(epsilon_micro), 0), coalesce(max(total_micro), 0) FROM ledger"
+        )
+        ((unpaid,),) = self._state.run(
+            "SELECT count(*) FROM newest WHERE typeof(period) <> 'integer' OR NOT EXISTS"
+            " (SELECT 1 FROM ledger WHERE ledger.campaign = newest.campaign AND ledger.period = newest.period)"
+        )
+        whole = type(total) is int and type(stated) is int and type(least) is int
+        if not whole or lines != last or least < 1 or total != stated or unpaid:
+            raise damaged()
+
     def spent_micro(self) -> int:
         """Everything this device ever spent, in millionths of ε."""
         for (total,) in self._state.run("SELECT total_micro FROM ledger ORDER BY sequence DESC LIMIT 1"):

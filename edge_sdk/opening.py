@@ -57,6 +57,7 @@ def open_state(
     with _damage_is_loss(installed=marker is not None):
         state = State(place)
         try:
+            Ledger(state).check()
             used = _provision(state, root, enrolment, now, entropy, machine())
             _mark(folder, marker, allowed.lifetime_micro, used)  # before anything is answered
         except BaseException:
