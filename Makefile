@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint unit bench clean edge
+.PHONY: demo test lint unit bench clean edge fuzz
 
 demo: .venv/demo.stamp
 	$(BIN)/hearsay demo
@@ -29,6 +29,11 @@ bench: .venv/dev.stamp
 # The device's own wheel, from this tree: protocol and edge_sdk, for `pip install dist/hearsay_edge-*.whl` on a device.
 edge: .venv/bin/python
 	$(BIN)/python distribution/edge.py
+
+# A minute of coverage-guided fuzzing; for longer: $(BIN)/python tests/fuzz/run.py --seconds 1800 --jobs 2
+fuzz: .venv/dev.stamp
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[fuzz]'
+	$(BIN)/python tests/fuzz/run.py --seconds 60
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; try make PYTHON=python3.12")'

@@ -4,7 +4,7 @@
     ├── InputError      an argument of ours is wrong: correct the call, the record, the schema, the file
     ├── DocumentError   a signed document is not acceptable: ask whoever published it
     ├── PolicyError     the owner's rules do not allow it: only the owner can change that
-    └── StorageError    state, store or workspace cannot be used as it is: look at the disk
+    └── StorageError    state, store, workspace or source cannot be used as it is: look at the disk, or the network
 
 Every error has a ``reason``: a stable word that programs may branch on and that starts the text.
 No error text contains a value of a record: it may name a feature, a position or a file.
@@ -43,4 +43,4 @@ class PolicyError(HearsayError):
 
 
 class StorageError(HearsayError):
-    """A state, store or workspace is missing, busy, damaged or made by newer software."""
+    """A state, store, workspace or source is missing, busy, damaged, out of reach or made by newer software."""

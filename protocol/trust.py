@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 ROLES = ("root", "campaign", "model")
-_UNDERSTOOD = frozenset((*HEADER_KEYS, "keys", "roles"))
+UNDERSTOOD = frozenset((*HEADER_KEYS, "keys", "roles"))
+"""Payload keys of a root that this reader understands."""
 
 
 class Role(NamedTuple):
@@ -142,7 +143,7 @@ def _read_own_root(raw: bytes) -> Root:
     envelope = read_envelope(raw, "root")
     root = _parse_root_payload(envelope)
     _check_threshold(envelope, root.roles["root"])
-    check_understood(root.header, _UNDERSTOOD)
+    check_understood(root.header, UNDERSTOOD)
     return root
 
 
@@ -213,7 +214,7 @@ def _next_root(current: Root, current_raw: bytes, pending: dict[bytes, Envelope]
             del pending[raw]
         elif root.header.version == current.header.version + 1:
             _check_threshold(envelope, root.roles["root"])
-            check_understood(root.header, _UNDERSTOOD)
+            check_understood(root.header, UNDERSTOOD)
             steps[envelope.payload] = raw, root
     if len(steps) > 1:
         raise DocumentError("equivocation", "two different next roots are signed by the same keys")

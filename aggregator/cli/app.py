@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli import documents, evaluating, making, projecting, reports
+from aggregator.cli import documents, evaluating, keys, making, projecting, publishing, reports, trusting
 from aggregator.cli.output import complain
 from protocol.errors import HearsayError, StorageError
 
@@ -156,11 +156,14 @@ def hearsay() -> None:
 
 
 for _command in (
-    making.init,
+    keys.init,
+    keys.key,
+    keys.sign,
+    trusting.trust,
     making.schema,
     projecting.projection,
     making.campaign,
-    making.publish,
+    publishing.publish,
     reports.ingest,
     reports.estimate,
     documents.show,

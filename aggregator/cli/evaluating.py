@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.making import force_option, json_option, output_option, say, workspace_option
+from aggregator.cli.making import force_option, json_option, output_option, say, warn_of_draft, workspace_option
 from aggregator.cli.output import counted, print_facts, print_json, print_table, warn
+from aggregator.cli.passphrase import asked, passphrase_option
 from protocol.document import DAY_SECONDS
 from protocol.envelope import SIZE_LIMITS
 from protocol.epsilon import format_micro, micro_epsilon
@@ -41,6 +42,7 @@ def evaluate() -> None:
 @click.option("--period", default="1d", show_default=True, help="A device answers once in it: seconds, 90m, 12h, 1d.")
 @click.option("--days", type=click.IntRange(1, 36_500), default=30, show_default=True, help="Life of the campaign.")
 @click.option("--min-batch-size", type=click.IntRange(1, (1 << 32) - 1), default=1, show_default=True)
+@passphrase_option
 @force_option
 @json_option
 def ask(
@@ -53,6 +55,7 @@ def ask(
     period: str,
     days: int,
     min_batch_size: int,
+    passphrase_file: Path | None,
     *,
     force: bool,
     as_json: bool,
@@ -77,9 +80,8 @@ def ask(
     check_output(output, force=force)
     micro = micro_epsilon(epsilon)
     terms = EvaluationTerms(micro, name, contact, parse_duration(period), days * DAY_SECONDS, min_batch_size)
-    raw = publish_evaluation(
-        open_workspace(workspace), read_file(model_file, SIZE_LIMITS["model"]), terms, int(time.time())
-    )
+    signer = open_workspace(workspace, asked(passphrase_file))
+    raw = publish_evaluation(signer, read_file(model_file, SIZE_LIMITS["model"]), terms, int(time.time()))
     write_output(output, raw, force=force)
     made = parse_campaign(read_envelope(raw, "campaign").payload)
     if warning := epsilon_warning(micro):
@@ -96,6 +98,7 @@ def ask(
         },
         as_json=as_json,
     )
+    warn_of_draft(signer.standing("campaign", raw), output)
 
 
 @evaluate.command()

@@ -1,4 +1,4 @@
-"""Commands that make and sign something: ``init``, ``schema``, ``campaign``, ``publish``."""
+"""Commands that make what devices are asked: ``schema`` and ``campaign``; options that others share."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, warn, when, working
+from aggregator.cli.passphrase import asked, passphrase_option
 from aggregator.files import check_output, write_output
 from protocol.document import DAY_SECONDS
-from protocol.envelope import keyid
 from protocol.epsilon import format_micro, micro_epsilon
 from protocol.errors import InputError
 from protocol.words import to_words
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aggregator.planning.expected import Candidate
+    from aggregator.publishing.signatures import Standing
+    from aggregator.publishing.workspace import Workspace
 
 output_option = click.option(
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="File to write; must not exist."
@@ -36,35 +39,19 @@ def say(facts: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(facts)
     else:
-        print_facts({name.replace("_", " "): value for name, value in facts.items()})
+        print_facts({name.replace("_", " "): _in_words(value) for name, value in facts.items()})
 
 
-@click.command()
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--name", help="Name of the trust root; default: the folder's name.")
-@click.option("--days", type=click.IntRange(1, 36_500), default=3650, show_default=True, help="Life of the root.")
-@json_option
-def init(folder: Path, name: str | None, days: int, *, as_json: bool) -> None:
-    """Make a workspace: signing keys and the trust root that devices pin.
+def _in_words(value: object) -> object:
+    return ("no", "yes")[value] if isinstance(value, bool) else value
 
-    The folder must not exist, or be empty. Whoever can read its keys can sign for you; back it up.
 
-    \b
-    Example:
-      hearsay init work
-    """  # noqa: D301
-    from aggregator.publishing.workspace import create_workspace
-
-    now = int(time.time())
-    lifetime = days * DAY_SECONDS
-    workspace = create_workspace(folder, name=name or folder.absolute().name, now=now, lifetime_seconds=lifetime)
-    keys = {role: keyid(next(iter(entry.keys))).hex() for role, entry in workspace.root.roles.items()}
-    facts: dict[str, Any] = {"workspace": str(folder), "trust_root": str(folder / "root.hst")}
-    facts["name"] = workspace.root.header.name
-    facts.update({f"{role}_key": key for role, key in keys.items()})
-    expires = workspace.root.header.expires
-    facts["expires"] = expires if as_json else when(expires)
-    say(facts, as_json=as_json)
+def warn_of_draft(standing: Standing, output: Path) -> None:
+    """Say that a document lacks signatures, if it does."""
+    if not standing.complete:
+        warn(
+            f"devices refuse it so far, with {standing}; see hearsay sign {output} --key KEY, and hearsay trust gather"
+        )
 
 
 @click.command()
@@ -138,10 +125,11 @@ def schema(
 
 
 @click.command()
-@click.argument("schema_file", type=click.Path(path_type=Path), metavar="SCHEMA.toml")
+@click.argument("schema_file", type=click.Path(path_type=Path), metavar="SCHEMA.toml", required=False)
 @workspace_option
-@click.option("--epsilon", required=True, help="Total privacy cost of a device in one period, for example 1.0.")
-@click.option("--mechanism", required=True, help="How answers are perturbed; see above.")
+@click.option("--epsilon", help="Total privacy cost of a device in one period, for example 1.0.")
+@click.option("--mechanism", help="How answers are perturbed; see above.")
+@click.option("--end", "ending", metavar="NAME", help="End the campaign of that name; takes no SCHEMA.toml.")
 @click.option("--family", default="discrete", show_default=True, help="Model: discrete, gaussian, or auto.")
 @click.option("--devices", type=click.IntRange(1), help="Fleet size, for the table that auto prints.")
 @click.option("--approach", type=int, help="How laplace asks for moments: 1 all at once, 3 one number (default).")
@@ -164,13 +152,17 @@ def schema(
     help="Publish nothing from fewer reports.",
 )
 @click.option("--postprocess", default="simplex", show_default=True, help="How estimates become probabilities.")
+@passphrase_option
 @force_option
 @json_option
+@click.pass_context
 def campaign(
-    schema_file: Path,
+    context: click.Context,
+    schema_file: Path | None,
     workspace: Path,
-    epsilon: str,
-    mechanism: str,
+    epsilon: str | None,
+    mechanism: str | None,
+    ending: str | None,
     family: str,
     devices: int | None,
     approach: int | None,
@@ -187,6 +179,7 @@ def campaign(
     days: int,
     min_batch_size: int,
     postprocess: str,
+    passphrase_file: Path | None,
     *,
     force: bool,
     as_json: bool,
@@ -197,11 +190,14 @@ def campaign(
     mechanisms direct, oue, sue, the, she or auto; gaussian ones bit, bits, piecewise, hybrid, laplace or duchi.
     Answers auto gives one answer for each 2.5 of ε.
 
+    With --end: sign the version that ends a campaign. Devices that get it report no more under that name.
+
     \b
     Example:
       hearsay campaign schema.toml --workspace work --epsilon 1 --mechanism oue -o c.hsc
       hearsay campaign schema.toml --workspace work --epsilon 1 --family gaussian --mechanism bits \\
         --projection p.json -o c.hsc
+      hearsay campaign --end mushrooms --workspace work -o end.hsc
     """  # noqa: D301
     from aggregator.planning.expected import candidates, choose
     from aggregator.publishing.campaigns import (
@@ -218,16 +214,26 @@ def campaign(
     from aggregator.schema_file import load_schema
 
     check_output(output, force=force)
+    if ending is not None:
+        _check_only_ending(context)
+        _end(open_workspace(workspace, asked(passphrase_file)), ending, output, force=force, as_json=as_json)
+        return
+    missing = {"SCHEMA.toml": schema_file, "--epsilon": epsilon, "--mechanism": mechanism}
+    for parameter in (name for name, value in missing.items() if value is None):
+        raise click.UsageError(f"Missing '{parameter}'.", context)
+    assert schema_file is not None
+    assert epsilon is not None
+    assert mechanism is not None
     loaded = load_schema(schema_file)
-    asked = loaded.schema if projection is None else load_projection(projection, loaded.schema)
+    schema_asked = loaded.schema if projection is None else load_projection(projection, loaded.schema)
     micro = micro_epsilon(epsilon)
-    chosen = choose(asked, family, mechanism, approach, micro)
+    chosen = choose(schema_asked, family, mechanism, approach, micro)
     if devices is not None and chosen is None:
         raise InputError("devices_unused", "--devices is for the table of auto, and nothing is left to auto here")
-    why = [] if chosen is None else candidates(asked, micro)
+    why = [] if chosen is None else candidates(schema_asked, micro)
     if chosen is not None:
         family, mechanism, approach = chosen.family, chosen.mechanism, chosen.approach
-    questions = len(campaign_subjects(asked, family, mechanism, approach))
+    questions = len(campaign_subjects(schema_asked, family, mechanism, approach))
     terms = Terms(
         name=name or loaded.name,
         epsilon_micro=micro,
@@ -244,7 +250,8 @@ def campaign(
         approach=approach,
         **gaussian_terms(family, variance_floor, split),
     )
-    raw = publish_campaign(open_workspace(workspace), asked, terms, int(time.time()))
+    signer = open_workspace(workspace, asked(passphrase_file))
+    raw = publish_campaign(signer, schema_asked, terms, int(time.time()))
     write_output(output, raw, force=force)
     facts = _campaign_facts(raw, output)
     if why and as_json:
@@ -254,6 +261,36 @@ def campaign(
         _print_why(why, devices)
     for warning in filter(None, (terms.warning, refusal_warning(loaded.schema))):
         warn(warning)
+    warn_of_draft(signer.standing("campaign", raw), output)
+
+
+_OF_ENDINGS = {"workspace", "ending", "output", "passphrase_file", "force", "as_json"}
+
+
+def _check_only_ending(context: click.Context) -> None:
+    """An end says what the version before said: options that would say otherwise are wrong usage."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name not in _OF_ENDINGS and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"--end takes no {parameter.human_readable_name if name == 'schema_file' else parameter.opts[0]}",
+                context,
+            )
+
+
+def _end(signer: Workspace, name: str, output: Path, *, force: bool, as_json: bool) -> None:
+    from aggregator.publishing.endings import end_campaign
+    from protocol.campaign import parse_campaign
+    from protocol.envelope import read_envelope
+
+    raw = end_campaign(signer, name, int(time.time()))
+    write_output(output, raw, force=force)
+    made = parse_campaign(read_envelope(raw, "campaign").payload)
+    facts: dict[str, Any] = {"campaign": str(output), "name": name, "version": made.header.version}
+    facts |= {"id": made.id.hex(), "ends": f"all versions below {made.header.version}"}
+    facts["expires"] = made.header.expires if as_json else when(made.header.expires)
+    say(facts, as_json=as_json)
+    warn_of_draft(signer.standing("campaign", raw), output)
 
 
 def _print_why(why: Sequence[Candidate], devices: int | None) -> None:
@@ -289,63 +326,3 @@ def _campaign_facts(raw: bytes, output: Path) -> dict[str, Any]:
         "periods": lived,
         "report_bytes": made.layout.record_length,
     }
-
-
-@click.command()
-@click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder made by hearsay ingest.")
-@workspace_option
-@output_option
-@click.option("--postprocess", help="How estimates become probabilities; default: the campaign's choice.")
-@click.option("--name", help="Default: the campaign's name. Versions rise per name.")
-@click.option("--days", type=click.IntRange(1, 36_500), default=365, show_default=True, help="Life of the model.")
-@force_option
-@json_option
-def publish(
-    store: Path,
-    workspace: Path,
-    output: Path,
-    postprocess: str | None,
-    name: str | None,
-    days: int,
-    *,
-    force: bool,
-    as_json: bool,
-) -> None:
-    """Fit a model to a store's reports and sign it. The workspace must have signed the campaign.
-
-    \b
-    Example:
-      hearsay publish --store store --workspace work -o m.hsm
-    """  # noqa: D301
-    from aggregator.intake.store import open_store
-    from aggregator.publishing.models import publish_model
-    from aggregator.publishing.workspace import open_workspace
-    from protocol.envelope import read_envelope
-    from protocol.model import parse_model
-
-    check_output(output, force=force)
-    opened, signer = open_store(store), open_workspace(workspace)
-    with working("counting reports"):
-        statistics = opened.statistics()
-    raw = publish_model(
-        signer,
-        statistics,
-        opened.campaign_bytes,
-        int(time.time()),
-        postprocess=postprocess,
-        name=name,
-        lifetime_seconds=days * DAY_SECONDS,
-    )
-    write_output(output, raw, force=force)
-    made = parse_model(read_envelope(raw, "model").payload)
-    facts: dict[str, Any] = {
-        "model": str(output),
-        "name": made.header.name,
-        "version": made.header.version,
-        "reports": made.card["reports"],
-        "epsilon_total": made.card["epsilon_total"],
-        "postprocess": made.card["postprocess"],
-        "statistics_id": made.statistics_id.hex(),
-        "expires": made.header.expires if as_json else when(made.header.expires),
-    }
-    say(facts, as_json=as_json)

@@ -55,19 +55,20 @@ def ingest(
     """  # noqa: D301
     from aggregator.files import read_file
     from aggregator.intake.store import create_store
-    from aggregator.publishing.workspace import signed_campaign
+    from aggregator.publishing.workspace import open_workspace, signed_campaign
 
     if trust is not None and workspace is not None:
         raise InputError("trust_ambiguous", "give --trust or --workspace, not both")
     raw = read_file(campaign_file, SIZE_LIMITS["campaign"])
-    root = workspace / "root.hst" if workspace is not None else trust
-    if root is not None:
-        signed_campaign(read_file(root, SIZE_LIMITS["root"]), raw)
+    if workspace is not None:
+        open_workspace(workspace).check_signed(raw)
+    elif trust is not None:
+        signed_campaign(read_file(trust, SIZE_LIMITS["root"]), raw)
     opened = create_store(store, raw)
     with progress("reading reports", len(files)) as callback:
         summary = opened.ingest(files, now=int(time.time()), progress=callback)
     _print_summary(summary, as_json=as_json)
-    if root is None:
+    if trust is None and workspace is None:
         note("the campaign's signature was not checked; --trust or --workspace does")
     if summary.unreadable:
         given = counted(summary.files, "file")

@@ -83,7 +83,7 @@ def test_a_failure_while_making_one_leaves_nothing(tmp_path, monkeypatch):
     def fail(*_, **__):
         raise StorageError("io_failed", "the disk is full")
 
-    monkeypatch.setattr(rooms, "_history_bytes", fail)
+    monkeypatch.setattr(rooms, "history_bytes", fail)
     assert reason_of(make, tmp_path / "work") == "io_failed"
     assert list(tmp_path.iterdir()) == []
     assert reason_of(make, tmp_path / "absent" / "work") == "io_failed"
@@ -135,7 +135,8 @@ def test_a_document_that_devices_would_refuse_uses_up_no_version(tmp_path):
         ("history.json", b'{"format": 1, "documents": [{"role": "campaign"}]}', "workspace_damaged"),
         ("history.json", b'{"format": 2, "documents": []}', "workspace_newer"),
         ("keys/campaign.key", b"", "workspace_damaged"),
-        ("keys/campaign.key", canonical.pack({"hearsay_key": 2, "role": "campaign"}), "workspace_newer"),
+        ("keys/campaign.key", canonical.pack({"hearsay_key": 3, "role": "campaign"}), "workspace_newer"),
+        ("keys/campaign.key", canonical.pack({"hearsay_key": 2, "role": "campaign"}), "workspace_damaged"),
         ("keys/campaign.key", canonical.pack({"hearsay_key": 1, "role": "campaign", "seed": b"short"}),
          "workspace_damaged"),
         ("keys/campaign.key", canonical.pack({"hearsay_key": 1, "role": "model", "seed": bytes(32)}),
@@ -166,7 +167,7 @@ def test_a_crash_before_the_record_uses_up_no_version(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as during:
-        during.setattr(rooms.Workspace, "_record", crash)
+        during.setattr(rooms.Workspace, "record", crash)
         with pytest.raises(KeyboardInterrupt):
             publish(made)
     assert made.history() == []

@@ -1,0 +1,132 @@
+"""The command ``publish``: a model from a store's reports, and the folder that devices fetch from."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aggregator.cli.making import force_option, json_option, say, warn_of_draft, workspace_option
+from aggregator.cli.output import warn, when, working
+from aggregator.cli.passphrase import asked, passphrase_option
+from aggregator.files import check_output, write_output
+from protocol.document import DAY_SECONDS
+
+if TYPE_CHECKING:
+    from aggregator.publishing.workspace import Workspace
+
+
+@click.command()
+@click.option("--store", type=click.Path(path_type=Path), help="Folder made by hearsay ingest.")
+@workspace_option
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Model to write; must not exist.")
+@click.option(
+    "--to", "tree", type=click.Path(path_type=Path), help="Folder that devices fetch from; brought up to date."
+)
+@click.option("--postprocess", help="How estimates become probabilities; default: the campaign's choice.")
+@click.option("--name", help="Default: the campaign's name. Versions rise per name.")
+@click.option("--days", type=click.IntRange(1, 36_500), default=365, show_default=True, help="Life of the model.")
+@passphrase_option
+@force_option
+@json_option
+@click.pass_context
+def publish(
+    context: click.Context,
+    store: Path | None,
+    workspace: Path,
+    output: Path | None,
+    tree: Path | None,
+    postprocess: str | None,
+    name: str | None,
+    days: int,
+    passphrase_file: Path | None,
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Fit a model to a store's reports and sign it. The workspace must have signed the campaign.
+
+    With --to: bring a folder up to date with all roots and the newest campaigns and models of the
+    workspace, as any web server can serve it to devices (hearsay-edge sync); a store is then not needed.
+
+    \b
+    Example:
+      hearsay publish --store store --workspace work -o m.hsm
+      hearsay publish --to /srv/www/hearsay --workspace work
+    """  # noqa: D301
+    from aggregator.publishing.workspace import open_workspace
+
+    if store is None and tree is None:
+        raise click.UsageError("Missing option '--store' or '--to'.", context)
+    if (store is None) != (output is None):
+        raise click.UsageError("--store and -o belong together: the reports, and the model made of them", context)
+    if output is not None:
+        check_output(output, force=force)
+    signer = open_workspace(workspace, asked(passphrase_file))
+    facts: dict[str, Any] = {}
+    if store is not None and output is not None:
+        facts |= _publish_model(signer, store, output, postprocess, name, days, force=force, as_json=as_json)
+    if tree is not None:
+        facts |= _publish_tree(signer, tree, as_json=as_json)
+    say(facts, as_json=as_json)
+    if output is not None:
+        warn_of_draft(signer.standing("model", output.read_bytes()), output)
+
+
+def _publish_model(
+    signer: Workspace,
+    store: Path,
+    output: Path,
+    postprocess: str | None,
+    name: str | None,
+    days: int,
+    *,
+    force: bool,
+    as_json: bool,
+) -> dict[str, Any]:
+    """Fit, sign and write a model; what to say of it."""
+    from aggregator.intake.store import open_store
+    from aggregator.publishing.models import publish_model
+    from protocol.envelope import read_envelope
+    from protocol.model import parse_model
+
+    opened = open_store(store)
+    with working("counting reports"):
+        statistics = opened.statistics()
+    raw = publish_model(
+        signer,
+        statistics,
+        opened.campaign_bytes,
+        int(time.time()),
+        postprocess=postprocess,
+        name=name,
+        lifetime_seconds=days * DAY_SECONDS,
+    )
+    write_output(output, raw, force=force)
+    made = parse_model(read_envelope(raw, "model").payload)
+    return {
+        "model": str(output),
+        "name": made.header.name,
+        "version": made.header.version,
+        "reports": made.card["reports"],
+        "epsilon_total": made.card["epsilon_total"],
+        "postprocess": made.card["postprocess"],
+        "statistics_id": made.statistics_id.hex(),
+        "expires": made.header.expires if as_json else when(made.header.expires),
+    }
+
+
+def _publish_tree(signer: Workspace, folder: Path, *, as_json: bool) -> dict[str, Any]:
+    """Bring a tree up to date; what to say of it."""
+    from aggregator.publishing.tree import write_tree
+
+    made = write_tree(signer, folder)
+    for item in made.lacking:
+        warn(f"{item.role} '{item.name}', version {item.version}, lacks signatures and is left out")
+    for name in made.unnamable:
+        warn(f"'{name[:40]}…' is too long a name for a file and is left out")
+    written = list(made.written) if as_json else len(made.written)
+    facts = {"tree": str(folder), "roots": made.roots, "campaigns": made.campaigns, "models": made.models}
+    return {**facts, "files_changed": written}

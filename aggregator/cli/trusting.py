@@ -1,0 +1,360 @@
+"""The commands ``hearsay trust …``: who may sign what, from one version of the trust root to the next."""
+
+from __future__ import annotations
+
+import time
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aggregator.cli.making import json_option, say, workspace_option
+from aggregator.cli.output import counted, note, print_facts, print_json, print_table, when
+from aggregator.cli.passphrase import asked, passphrase_option
+from protocol.document import DAY_SECONDS
+from protocol.envelope import SIZE_LIMITS, keyid, role_of
+from protocol.errors import InputError
+from protocol.trust import ROLES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aggregator.publishing.history import Published
+    from aggregator.publishing.roots import Change, Step
+    from aggregator.publishing.signatures import Standing
+    from aggregator.publishing.workspace import Workspace
+
+ELSEWHERE, ENCRYPTED = "elsewhere", "here, encrypted"
+role_argument = click.argument("role", type=click.Choice(ROLES))
+threshold_option = click.option("--threshold", type=int, help="How many of the role's keys must sign from now on.")
+
+
+@click.group()
+def trust() -> None:
+    """Say who may sign what: every change is the next version of the trust root.
+
+    It is signed by enough keys of the root before and of itself, so that devices follow from any version
+    to the newest. Where the keys in the workspace are too few, the next root waits in its folder pending/
+    for signatures (hearsay sign) and comes into force by hearsay trust gather.
+
+    \b
+    Example:
+      hearsay trust show --workspace work
+      hearsay trust add-key campaign --key alice.key.pub --threshold 2 --workspace work
+    """  # noqa: D301
+
+
+def _changing(function: Callable[..., Change]) -> Callable[..., None]:
+    """What all changes of the root share: options, and what is said of the next root."""
+
+    @workspace_option
+    @click.option("--days", type=click.IntRange(1, 36_500), default=3650, show_default=True, help="Life of the root.")
+    @click.option(
+        "--sign-with", type=click.Path(path_type=Path), multiple=True, help="Root key kept elsewhere; repeatable."
+    )
+    @passphrase_option
+    @json_option
+    @wraps(function)
+    def command(
+        workspace: Path,
+        days: int,
+        sign_with: tuple[Path, ...],
+        passphrase_file: Path | None,
+        *,
+        as_json: bool,
+        **own: Any,
+    ) -> None:
+        from aggregator.publishing.keys import read_key
+        from aggregator.publishing.roots import change_root
+        from aggregator.publishing.workspace import open_workspace
+
+        change = function(**own)
+        passphrase = asked(passphrase_file)
+        opened = open_workspace(workspace, passphrase)
+        signers = [read_key(path).open(passphrase) for path in sign_with]
+        now = int(time.time())
+        step = change_root(opened, change, now, days * DAY_SECONDS, signers=signers)
+        _say_step(step, workspace, now, as_json=as_json)
+
+    return command
+
+
+@trust.command("add-key")
+@role_argument
+@click.option("--key", type=click.Path(path_type=Path), help="Public key, .key.pub; default: make one here.")
+@threshold_option
+@_changing
+def add_key(role: str, key: Path | None, threshold: int | None) -> Change:
+    """Let one more key sign for a role.
+
+    \b
+    Example:
+      hearsay trust add-key campaign --key alice.key.pub --threshold 2 --workspace work
+    """  # noqa: D301
+    from aggregator.publishing.roots import Change
+
+    add = () if key is None else (_public(key, role),)
+    return Change(role, add=add, fresh=0 if add else 1, threshold=threshold)
+
+
+@trust.command()
+@role_argument
+@click.argument("keyids", metavar="KEYID...", nargs=-1, required=True)
+@threshold_option
+@_changing
+def revoke(role: str, keyids: tuple[str, ...], threshold: int | None) -> Change:
+    """Let keys sign for a role no longer: lost or stolen ones, or those of people who left.
+
+    What they alone had signed is refused by devices that follow; hearsay trust resign signs it again.
+
+    \b
+    Example:
+      hearsay trust revoke campaign 56475aa75463474c --workspace work
+    """  # noqa: D301
+    from aggregator.publishing.roots import Change
+
+    return Change(role, drop=tuple(each.lower() for each in keyids), threshold=threshold)
+
+
+@trust.command()
+@role_argument
+@click.option("--key", "keys", type=click.Path(path_type=Path), multiple=True, help="Public key; repeatable.")
+@click.option(
+    "--keys", "count", type=click.IntRange(1, 16), help="How many to make here; default: 1, if none is given."
+)
+@threshold_option
+@_changing
+def rotate(role: str, keys: tuple[Path, ...], count: int | None, threshold: int | None) -> Change:
+    """Replace all keys of a role. Its threshold stays, unless --threshold says otherwise.
+
+    Devices then forget which versions of the role's documents they have seen, which undoes what a thief
+    of the old keys may have signed with a version far ahead.
+
+    \b
+    Example:
+      hearsay trust rotate campaign --workspace work
+    """  # noqa: D301
+    from aggregator.publishing.roots import ALL, Change
+
+    add = tuple(_public(path, role) for path in keys)
+    fresh = count if count is not None else 0 if add else 1
+    return Change(role, add=add, fresh=fresh, drop=ALL, threshold=threshold)
+
+
+@trust.command()
+@role_argument
+@click.argument("number", type=int)
+@_changing
+def threshold(role: str, number: int) -> Change:
+    """Set how many keys of a role must sign.
+
+    \b
+    Example:
+      hearsay trust threshold campaign 2 --workspace work
+    """  # noqa: D301
+    from aggregator.publishing.roots import Change
+
+    return Change(role, threshold=number)
+
+
+@trust.command()
+@_changing
+def renew() -> Change:
+    """Give the root a new date of expiry, with the same keys.
+
+    \b
+    Example:
+      hearsay trust renew --days 730 --workspace work
+    """  # noqa: D301
+    from aggregator.publishing.roots import Change
+
+    return Change()
+
+
+def _public(path: Path, role: str) -> bytes:
+    from aggregator.files import read_file
+    from aggregator.publishing.keys import MAX_KEY_BYTES, parse_public
+
+    return parse_public(read_file(path, MAX_KEY_BYTES), role)
+
+
+@trust.command()
+@workspace_option
+@json_option
+def show(workspace: Path, *, as_json: bool) -> None:
+    """Show the trust root in force: keys, thresholds, dates, and what lacks signatures.
+
+    \b
+    Example:
+      hearsay trust show --workspace work
+    """  # noqa: D301
+    from aggregator.publishing.roots import lacking, pending
+    from aggregator.publishing.workspace import open_workspace
+
+    opened = open_workspace(workspace)
+    root, waiting = opened.root, pending(opened)
+    undersigned = lacking(opened, int(time.time()))
+    rows = _key_rows(opened)
+    if as_json:
+        _print_trust(opened, rows, waiting, undersigned)
+        return
+    needs = {
+        f"{name} needs": f"{role.threshold} of {counted(len(role.keys), 'key')}" for name, role in root.roles.items()
+    }
+    print_facts(
+        {"name": root.header.name, "version": root.header.version, "expires": when(root.header.expires), **needs}
+    )
+    click.echo()
+    print_table(("role", "key", "kept"), rows)
+    if waiting is not None:
+        click.echo()
+        print_facts({"pending root": waiting.root.header.version, **_step_facts(waiting, as_json=False)})
+    for item in undersigned:
+        note(f"{item.role} '{item.name}', version {item.version}, lacks signatures; hearsay trust resign adds ours")
+
+
+def _print_trust(
+    opened: Workspace, rows: list[tuple[str, str, str]], waiting: Step | None, undersigned: list[Published]
+) -> None:
+    """The root in force and what lacks signatures, for programs."""
+    root = opened.root
+    roles = {
+        name: {
+            "threshold": role.threshold,
+            "keys": [
+                {"id": hint, "here": kept != ELSEWHERE, "encrypted": kept == ENCRYPTED}
+                for owner, hint, kept in rows
+                if owner == name
+            ],
+        }
+        for name, role in root.roles.items()
+    }
+    documents = [{"kind": item.role, "name": item.name, "version": item.version} for item in undersigned]
+    print_json(
+        {
+            "name": root.header.name,
+            "version": root.header.version,
+            "expires": root.header.expires,
+            "roles": roles,
+            "pending": None if waiting is None else _step_facts(waiting, as_json=True),
+            "lacking": documents,
+        }
+    )
+
+
+def _key_rows(opened: Workspace) -> list[tuple[str, str, str]]:
+    """Role, key id, and where the secret part is kept."""
+    here = {(each.role, each.public): each.encrypted for each in opened.key_files()}
+    kept = {None: ELSEWHERE, False: "here", True: ENCRYPTED}
+    return [
+        (name, keyid(public).hex(), kept[here.get((name, public))])
+        for name, role in opened.root.roles.items()
+        for public in sorted(role.keys, key=keyid)
+    ]
+
+
+@trust.command()
+@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
+@workspace_option
+@json_option
+def gather(files: tuple[Path, ...], workspace: Path, *, as_json: bool) -> None:
+    """Take signed copies of one document back into the workspace, and join their signatures.
+
+    A root that has enough of them comes into force; a campaign or model that has is served by hearsay
+    publish --to. Copies come in any order, and twice without harm.
+
+    \b
+    Example:
+      hearsay trust gather work/pending/2.hst from-alice.hst --workspace work
+    """  # noqa: D301
+    from aggregator.files import read_file
+    from aggregator.publishing.roots import Step, gather_copies
+    from aggregator.publishing.workspace import open_workspace
+
+    copies = [read_file(file, max(SIZE_LIMITS.values())) for file in files]
+    role = role_of(copies[0])
+    if role is None:
+        raise InputError("unknown_file", f"'{files[0]}' is no trust root, campaign or model")
+    opened = open_workspace(workspace)
+    found = gather_copies(opened, role, copies)
+    if isinstance(found, Step):
+        _say_step(found, workspace, int(time.time()), as_json=as_json)
+        return
+    item, held = found
+    facts: dict[str, Any] = {"kind": item.role, "name": item.name, "version": item.version}
+    facts["document"] = str(opened.copy_path(item))
+    facts["signatures"] = held.said(as_json=as_json)
+    say(facts, as_json=as_json)
+
+
+@trust.command()
+@workspace_option
+@json_option
+def discard(workspace: Path, *, as_json: bool) -> None:
+    """Forget the root that waits for signatures. Nobody may sign it any more: another will take its number.
+
+    \b
+    Example:
+      hearsay trust discard --workspace work
+    """  # noqa: D301
+    from aggregator.publishing.roots import discard as forget
+    from aggregator.publishing.workspace import open_workspace
+
+    say({"discarded": forget(open_workspace(workspace))}, as_json=as_json)
+
+
+@trust.command()
+@workspace_option
+@passphrase_option
+@json_option
+def resign(workspace: Path, passphrase_file: Path | None, *, as_json: bool) -> None:
+    """Sign again, with the keys here, the newest campaigns and models that the root no longer covers.
+
+    The payloads stay the same, and so do ids and versions: devices that enrolled go on, and new ones
+    accept them. hearsay publish --to serves the files.
+
+    \b
+    Example:
+      hearsay trust resign --workspace work
+    """  # noqa: D301
+    from aggregator.publishing.roots import resign as sign_again
+    from aggregator.publishing.workspace import open_workspace
+
+    opened = open_workspace(workspace, asked(passphrase_file))
+    redone = sign_again(opened, int(time.time()))
+    if as_json:
+        print_json({"signed": [_redone(opened, item, held) for item, held in redone]})
+        return
+    rows = [(item.role, item.name, item.version, str(held)) for item, held in redone]
+    if rows:
+        print_table(("kind", "name", "version", "signatures"), rows)
+    else:
+        note("every document has the signatures that it needs")
+
+
+def _redone(opened: Workspace, item: Published, held: Standing) -> dict[str, Any]:
+    facts = {"kind": item.role, "name": item.name, "version": item.version, "document": str(opened.copy_path(item))}
+    return {**facts, "signatures": held.said(as_json=True)}
+
+
+def _step_facts(step: Step, *, as_json: bool) -> dict[str, Any]:
+    facts: dict[str, Any] = {"file": str(step.path)}
+    for name, held in (("root_before", step.before), ("itself", step.own)):
+        facts[name] = held.said(as_json=as_json)
+    return facts
+
+
+def _say_step(step: Step, workspace: Path, now: int, *, as_json: bool) -> None:
+    """What became of a next root, and what is left to do."""
+    from aggregator.publishing.roots import lacking
+    from aggregator.publishing.workspace import open_workspace
+
+    facts: dict[str, Any] = {"version": step.root.header.version}
+    facts["in_force"] = step.in_force
+    facts["expires"] = step.root.header.expires if as_json else when(step.root.header.expires)
+    say({**facts, **_step_facts(step, as_json=as_json)}, as_json=as_json)
+    if not step.in_force:
+        note(f"hearsay sign {step.path} --key KEY adds a signature; hearsay trust gather brings the root into force")
+    elif left := lacking(open_workspace(workspace), now):
+        note(f"{counted(len(left), 'document')} must be signed again: hearsay trust resign --workspace {workspace}")

@@ -1,0 +1,60 @@
+"""Ending a campaign: a version of its name that asks nothing. Run by the analyst.
+
+Source: docs/formats.md, section 5 (the end of a campaign).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol import campaign
+from protocol.document import DAY_SECONDS, Header, read_payload
+from protocol.envelope import read_envelope
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from aggregator.publishing.workspace import Workspace
+
+_LEAST_LIFETIME_SECONDS = 2 * DAY_SECONDS
+"""A document expires more than a day after it was issued."""
+
+
+def end_campaign(workspace: Workspace, name: str, now: int) -> bytes:
+    """Sign the version that ends a campaign, and record it.
+
+    It says what the version before said, asks nothing, and lives as long as any version of the name:
+    a device that wakes up late still learns of the end, as long as it would still report. A later
+    version may ask again.
+
+    Returns:
+        The bytes of the ``.hsc`` file.
+
+    Raises:
+        InputError: ``campaign_unknown``: none of that name was signed here; ``campaign_ended``: the
+            newest version is an end already.
+        DocumentError, StorageError: as :meth:`Workspace.publish`.
+    """
+    versions = [item for item in workspace.history() if (item.role, item.name) == ("campaign", name)]
+    if not versions:
+        raise InputError("campaign_unknown", "this workspace signed no campaign of that name")
+    payloads = [read_envelope(workspace.copy(item), "campaign").payload for item in versions]
+    latest = campaign.parse_campaign(payloads[-1])
+    if latest.ended:
+        raise InputError("campaign_ended", f"version {latest.header.version} of the campaign ends it already")
+    expires = max(now + _LEAST_LIFETIME_SECONDS, *(read_payload(payload)[1].expires for payload in payloads))
+
+    def payload_for(version: int, _before: bytes | None) -> bytes:
+        return campaign.build_payload(
+            Header(name, version, now, now, expires),
+            latest.schema,
+            (),
+            epsilon_micro=0,
+            purpose=latest.purpose,
+            contact=latest.contact,
+            time_precision=latest.time_precision,
+            min_batch_size=latest.min_batch_size,
+            fit=latest.fit,
+            model=latest.model,
+        )
+
+    return workspace.publish("campaign", name, now, payload_for)

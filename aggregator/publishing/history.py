@@ -1,0 +1,71 @@
+"""The history of a workspace: one line for every document signed there, so that versions rise by themselves."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from aggregator.files import read_file
+from protocol.errors import StorageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HISTORY_FORMAT = 1
+MAX_HISTORY_BYTES = 64 << 20
+
+
+class Published(NamedTuple):
+    """One line of the history. ``digest`` is SHA-256 of the payload: a campaign's id."""
+
+    role: str
+    name: str
+    version: int
+    digest: bytes
+    issued_at: int
+
+
+def history_bytes(items: list[Published]) -> bytes:
+    """The file that says this: JSON."""
+    documents = [{**item._asdict(), "digest": item.digest.hex()} for item in items]
+    return json.dumps({"format": HISTORY_FORMAT, "documents": documents}, ensure_ascii=False, indent=1).encode()
+
+
+def read_history(path: Path) -> list[Published]:
+    """What a history file says, oldest first. One that is lost is an error, never a new beginning.
+
+    Raises:
+        StorageError: ``workspace_damaged``, ``workspace_newer``.
+    """
+    items: list[Published] = []
+    newer = False
+    try:
+        body = json.loads(read_file(path, MAX_HISTORY_BYTES))
+        newer = body["format"] > HISTORY_FORMAT
+        items = [
+            Published(
+                str(entry["role"]),
+                str(entry["name"]),
+                int(entry["version"]),
+                bytes.fromhex(entry["digest"]),
+                int(entry["issued_at"]),
+            )
+            for entry in body["documents"]
+        ]
+        if not newer:
+            return items
+    except (ValueError, KeyError, TypeError):
+        pass
+    if newer:
+        raise StorageError("workspace_newer", "the history was written by newer software; update this one")
+    raise StorageError("workspace_damaged", f"'{path.name}' is missing or can not be read; restore it from a backup")
+
+
+def latest_of_each(items: list[Published]) -> list[Published]:
+    """The newest document of every role and name, in the order of roles and names."""
+    newest: dict[tuple[str, str], Published] = {}
+    for item in items:
+        known = newest.get((item.role, item.name))
+        if known is None or item.version > known.version:
+            newest[item.role, item.name] = item
+    return [newest[each] for each in sorted(newest)]

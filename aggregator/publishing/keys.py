@@ -1,0 +1,257 @@
+"""Key files: a signing key, in the clear or under a passphrase, and its public part as one line of text.
+
+A key file is a canonical msgpack map, readable by its owner alone:
+
+    in the clear   hearsay_key 1, role, seed (32 bytes)
+    encrypted      hearsay_key 2, role, public, salt (16 bytes), opslimit, memlimit, nonce (24 bytes), box
+
+``box`` is libsodium's SecretBox over the map {role, seed}, under Argon2id(passphrase, salt, opslimit,
+memlimit). A public key is the text ``hearsay-key-1 ROLE 64-HEX-DIGITS``, to be mailed or read aloud.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aggregator.files import read_file, write_output
+from protocol import canonical, trust
+from protocol.envelope import KEY_BYTES, SigningKey, keyid
+from protocol.errors import DocumentError, InputError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+CLEAR, ENCRYPTED = 1, 2
+PUBLIC_WORD = "hearsay-key-1"
+MAX_KEY_BYTES = 4096
+SALT_BYTES, NONCE_BYTES = 16, 24
+
+
+class Cost(NamedTuple):
+    """What deriving a key from a passphrase costs: passes over so many bytes of memory."""
+
+    opslimit: int
+    memlimit: int
+
+
+COST = Cost(3, 256 << 20)
+"""Of new key files, libsodium's "moderate": about a second and 256 MiB."""
+
+MOST = Cost(10, 1 << 30)
+"""Of any key file that is opened: a hostile one can not take all memory, nor hours."""
+_LEAST = Cost(1, 8192)
+
+
+def no_passphrase() -> bytes:
+    """Stands for a passphrase that nobody gave.
+
+    Raises:
+        InputError: ``passphrase_missing``, always.
+    """
+    raise InputError("passphrase_missing", "the key is encrypted, and no passphrase was given")
+
+
+class KeyFile(NamedTuple):
+    """A key file that was read; an encrypted one is not opened yet. Its ``repr`` shows no secret.
+
+    Attributes:
+        role: whose documents it signs: root, campaign or model.
+        public: its public key; of an encrypted file believed only once it is opened.
+        seed: None if the file is encrypted.
+        salt, cost, nonce, box: of an encrypted file.
+    """
+
+    role: str
+    public: bytes
+    seed: bytes | None = None
+    salt: bytes = b""
+    cost: Cost = COST
+    nonce: bytes = b""
+    box: bytes = b""
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether a passphrase is needed to sign."""
+        return self.seed is None
+
+    @property
+    def id(self) -> str:
+        """The key id in hexadecimal."""
+        return keyid(self.public).hex()
+
+    def open(self, passphrase: Callable[[], bytes] = no_passphrase) -> SigningKey:
+        """The key that signs.
+
+        Args:
+            passphrase: asked only if the file is encrypted.
+
+        Raises:
+            InputError: ``passphrase_wrong``, also if the file was altered; ``passphrase_missing``.
+            StorageError: ``memory_short``.
+        """
+        seed = self._unsealed(passphrase()) if self.seed is None else self.seed
+        return SigningKey.from_seed(seed)
+
+    def _unsealed(self, passphrase: bytes) -> bytes:
+        from nacl.exceptions import CryptoError
+        from nacl.secret import SecretBox
+
+        seed: Any = None
+        derived = _derived(passphrase, self.salt, self.cost)
+        try:
+            body = canonical.unpack(SecretBox(derived).decrypt(self.box, self.nonce))
+            if isinstance(body, dict) and body.get("role") == self.role:
+                seed = body.get("seed")
+        except (CryptoError, DocumentError):
+            seed = None
+        if isinstance(seed, bytes) and len(seed) == KEY_BYTES and SigningKey.from_seed(seed).public == self.public:
+            return seed
+        raise InputError("passphrase_wrong", f"the passphrase does not open the {self.role} key {self.id}")
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the file."""
+        if self.seed is not None:
+            return canonical.pack({"hearsay_key": CLEAR, "role": self.role, "seed": self.seed})
+        body = {"hearsay_key": ENCRYPTED, **self._asdict(), **self.cost._asdict()}
+        return canonical.pack({name: value for name, value in body.items() if name not in ("seed", "cost")})
+
+    def __repr__(self) -> str:
+        return f"<{'encrypted ' if self.encrypted else ''}{self.role} key {self.id}>"
+
+
+def key_file(
+    role: str,
+    key: SigningKey,
+    passphrase: bytes | None = None,
+    *,
+    cost: Cost | None = None,
+    entropy: Callable[[int], bytes] = os.urandom,
+) -> KeyFile:
+    """A key as it will be kept: in the clear, or under a passphrase.
+
+    Args:
+        role: root, campaign or model.
+        key: made from 32 bytes of the operating system.
+        passphrase: None keeps it in the clear.
+        cost: of opening it; :data:`COST` by default.
+        entropy: returns so many random bytes, for salt and nonce.
+
+    Raises:
+        InputError: ``passphrase_missing``: it is empty.
+        StorageError: ``memory_short``.
+    """
+    if passphrase is None:
+        return KeyFile(role, key.public, key.seed)
+    from nacl.secret import SecretBox
+
+    if not passphrase:
+        raise InputError("passphrase_missing", "the passphrase is empty")
+    cost = COST if cost is None else cost
+    salt, nonce = entropy(SALT_BYTES), entropy(NONCE_BYTES)
+    derived = _derived(passphrase, salt, cost)
+    sealed = SecretBox(derived).encrypt(canonical.pack({"role": role, "seed": key.seed}), nonce)
+    return KeyFile(role, key.public, None, salt, cost, nonce, bytes(sealed.ciphertext))
+
+
+def _derived(passphrase: bytes, salt: bytes, cost: Cost) -> bytes:
+    """Argon2id, 32 bytes."""
+    from nacl.exceptions import CryptoError
+    from nacl.pwhash import argon2id
+
+    try:
+        derived: bytes = argon2id.kdf(KEY_BYTES, passphrase, salt, opslimit=cost.opslimit, memlimit=cost.memlimit)
+    except (CryptoError, MemoryError):
+        derived = b""
+    if not derived:
+        raise StorageError("memory_short", f"a key under a passphrase needs {cost.memlimit >> 20} MiB of memory")
+    return derived
+
+
+def parse_key(raw: bytes) -> KeyFile:
+    """Take a key file apart, without opening it.
+
+    Raises:
+        InputError: ``key_invalid``: it is no key file, or asks for more time or memory than :data:`MOST`;
+            ``key_newer``.
+    """
+    body: Any = None
+    try:
+        body = canonical.unpack(raw)
+    except DocumentError:
+        body = None
+    if not isinstance(body, dict) or type(body.get("hearsay_key")) is not int:
+        raise InputError("key_invalid", "it is not a key file")
+    if body["hearsay_key"] > ENCRYPTED:
+        raise InputError("key_newer", "the key file was made by newer software; update this one")
+    role = body.get("role")
+    if role not in trust.ROLES:
+        raise InputError("key_invalid", "the key file is damaged: it is for no role")
+    if body["hearsay_key"] == CLEAR:
+        seed = _bytes(body, "seed", KEY_BYTES)
+        return KeyFile(role, SigningKey.from_seed(seed).public, seed)
+    return KeyFile(
+        role,
+        _bytes(body, "public", KEY_BYTES),
+        None,
+        _bytes(body, "salt", SALT_BYTES),
+        Cost(*(_bounded(body, name) for name in Cost._fields)),
+        _bytes(body, "nonce", NONCE_BYTES),
+        _bytes(body, "box"),
+    )
+
+
+def _bytes(body: dict[str, Any], name: str, length: int | None = None) -> bytes:
+    found = body.get(name)
+    if not isinstance(found, bytes) or (length is not None and len(found) != length):
+        raise InputError("key_invalid", f"the key file is damaged: '{name}' is missing or of another length")
+    return found
+
+
+def _bounded(body: dict[str, Any], name: str) -> int:
+    found, least, most = body.get(name), getattr(_LEAST, name), getattr(MOST, name)
+    if type(found) is not int or not least <= found <= most:
+        raise InputError("key_invalid", f"'{name}' of the key file is not between {least} and {most}")
+    return found
+
+
+def read_key(path: Path) -> KeyFile:
+    """Read a key file.
+
+    Raises:
+        InputError: as :func:`parse_key`; ``file_not_found``, ``unreadable``, ``too_large``.
+    """
+    return parse_key(read_file(path, MAX_KEY_BYTES))
+
+
+def write_key(path: Path, key: KeyFile, *, force: bool = False) -> None:
+    """Write a key file for its owner's eyes alone.
+
+    Raises:
+        InputError, StorageError: as :func:`aggregator.files.write_output`.
+    """
+    write_output(path, key.to_bytes(), force=force, mode=0o600)
+
+
+def public_line(key: KeyFile) -> str:
+    """The public part, for whoever keeps the trust root: ``hearsay-key-1 ROLE HEX``."""
+    return f"{PUBLIC_WORD} {key.role} {key.public.hex()}\n"
+
+
+def parse_public(raw: bytes, role: str) -> bytes:
+    """The public key of a line made by :func:`public_line`.
+
+    Raises:
+        InputError: ``key_invalid``; ``wrong_key``: it is for another role.
+    """
+    words = raw.decode("ascii", "replace").split()
+    if len(words) != 3 or words[0] != PUBLIC_WORD or len(words[2]) != 2 * KEY_BYTES:
+        raise InputError("key_invalid", "it is no public key; hearsay key new writes one beside the key, as .pub")
+    if words[1] != role:
+        raise InputError("wrong_key", f"the key is not one for the role {role}")
+    try:
+        return bytes.fromhex(words[2])
+    except ValueError:
+        pass
+    raise InputError("key_invalid", "it is no public key: its digits are not hexadecimal")

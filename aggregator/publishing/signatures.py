@@ -1,0 +1,175 @@
+"""Signatures of one document: whose hold, how many are needed, adding one more, joining those of copies.
+
+Signatures for a threshold are gathered one by one, by people who may never meet: a document goes from
+hand to hand, or each signs a copy and the copies are joined. A key counts once, and what does not hold
+under a known key is left behind when copies are joined.
+
+An envelope carries at least one signature (docs/formats.md, section 5). What nobody has signed yet
+carries :data:`UNSIGNED`, which holds under no key and gives way to the first real one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol import campaign, model, trust
+from protocol.document import check_understood, read_payload
+from protocol.envelope import (
+    KEYID_BYTES,
+    MAX_SIGNATURES,
+    SIGNATURE_BYTES,
+    SIZE_LIMITS,
+    Envelope,
+    keyid,
+    pae,
+    read_envelope,
+    verified_by,
+    write_envelope,
+)
+from protocol.errors import DocumentError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from protocol.document import Header
+    from protocol.envelope import SigningKey
+    from protocol.trust import Role, Root
+
+UNSIGNED = (bytes(KEYID_BYTES), bytes(SIGNATURE_BYTES))
+"""Holds the place of the first signature in a draft."""
+
+
+class Standing(NamedTuple):
+    """How far a document's signatures go.
+
+    Attributes:
+        signers: key ids, in hexadecimal, whose signatures hold.
+        keys: how many keys the role has.
+        needed: the role's threshold.
+    """
+
+    signers: tuple[str, ...]
+    keys: int
+    needed: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether the threshold is met."""
+        return len(self.signers) >= self.needed
+
+    def said(self, *, as_json: bool) -> object:
+        """For programs a map, for people a line."""
+        return {**self._asdict(), "complete": self.complete} if as_json else str(self)
+
+    def __str__(self) -> str:
+        held = f"{len(self.signers)} of {self.needed} needed signatures"
+        return f"{held}: {', '.join(self.signers)}" if self.signers else held
+
+
+def standing(envelope: Envelope, role: Role) -> Standing:
+    """Whose signatures hold, of a role's keys."""
+    signers = sorted(keyid(public).hex() for public in verified_by(envelope, role.keys))
+    return Standing(tuple(signers), len(role.keys), role.threshold)
+
+
+def draft(payload_type: str, payload: bytes, keys: Iterable[SigningKey] = ()) -> Envelope:
+    """A document with the signatures of the keys at hand, perhaps of none."""
+    envelope = Envelope(payload_type, payload, (UNSIGNED,))
+    for key in keys:
+        envelope = signed(envelope, key)
+    return envelope
+
+
+def signed(envelope: Envelope, key: SigningKey) -> Envelope:
+    """The document with one more signature; the same if the key's is there already.
+
+    Whatever else stands under the key's id is replaced: it can not hold.
+
+    Raises:
+        InputError: ``signatures_invalid``: there are 16 already.
+    """
+    if key.public in verified_by(envelope, [key.public]):
+        return envelope
+    hint = keyid(key.public)
+    others = [pair for pair in envelope.signatures if pair != UNSIGNED and pair[0] != hint]
+    if len(others) >= MAX_SIGNATURES:
+        raise InputError("signatures_invalid", f"the document carries {MAX_SIGNATURES} signatures already")
+    pair = (hint, key.sign(pae(envelope.payload_type, envelope.payload)))
+    return envelope._replace(signatures=(*others, pair))
+
+
+def joined(copies: Iterable[Envelope], keys: Iterable[bytes]) -> Envelope:
+    """One document from copies of it: each given key's signature once, by key id; all others are dropped.
+
+    Args:
+        copies: envelopes of one payload, at least one.
+        keys: public keys whose signatures are kept; at most 16 of them are.
+    """
+    copies = list(copies)
+    keys = list(keys)
+    held: dict[bytes, bytes] = {}
+    for envelope in copies:
+        valid = {keyid(public) for public in verified_by(envelope, keys)}
+        for hint, signature in envelope.signatures:
+            one = envelope._replace(signatures=((hint, signature),))
+            if hint in valid and hint not in held and verified_by(one, keys):
+                held[hint] = signature
+    pairs = tuple(sorted(held.items())[:MAX_SIGNATURES])
+    return copies[0]._replace(signatures=pairs or (UNSIGNED,))
+
+
+def to_bytes(envelope: Envelope, role: str) -> bytes:
+    """The file of a document, within the limit of its role.
+
+    Raises:
+        DocumentError: ``too_large``.
+    """
+    raw = write_envelope(envelope)
+    if len(raw) > SIZE_LIMITS[role]:
+        raise DocumentError("too_large", f"a {role} document has at most {SIZE_LIMITS[role]} bytes")
+    return raw
+
+
+def check_payload(envelope: Envelope, role: str) -> Header:
+    """Refuse a payload that no device would accept, whoever signs it. Returns its header.
+
+    Raises:
+        DocumentError: ``malformed``, ``unsupported_version``, ``unknown_crit``, ``invalid_campaign``,
+            ``epsilon_understated``, ``invalid_model``.
+    """
+    body, header = read_payload(envelope.payload)
+    known = {"root": trust.UNDERSTOOD, "campaign": campaign.UNDERSTOOD, "model": model.UNDERSTOOD}[role]
+    check_understood(header, known)
+    if role == "root":
+        trust.parse_root(body, header)
+    elif role == "campaign":
+        campaign.parse_campaign(envelope.payload)
+    else:
+        model.parse_model(envelope.payload)
+    return header
+
+
+def root_of(envelope: Envelope) -> Root:
+    """The root in an envelope, whoever has signed it.
+
+    Raises:
+        DocumentError: as :func:`check_payload`.
+    """
+    header = check_payload(envelope, "root")
+    return trust.parse_root(read_payload(envelope.payload)[0], header)
+
+
+def successor(root: Root, raw: bytes) -> Root:
+    """The root in a file, if it is the next one: by name, number and both thresholds. Dates are for devices.
+
+    Raises:
+        DocumentError: ``bad_signature``, ``rollback``: it is not the next one; and those of a malformed file.
+    """
+    envelope = read_envelope(raw, "root")
+    needed = standing(envelope, root.roles["root"])
+    if not needed.complete:
+        raise DocumentError("bad_signature", f"{needed}, of the root before")
+    following = trust.restore(raw, {}, 0).root
+    if (following.header.name, following.header.version) != (root.header.name, root.header.version + 1):
+        raise DocumentError("rollback", f"it is not version {root.header.version + 1} of the root of this workspace")
+    return following

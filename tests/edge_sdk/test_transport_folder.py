@@ -1,0 +1,147 @@
+"""A folder as a source, in which others have put what they liked."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import stat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge_sdk.folder import Folder, _same
+from edge_sdk.transport import open_transport
+from protocol.errors import HearsayError
+
+PLACE = "campaigns/mushrooms.hsc"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    root = tmp_path / "tree"
+    (root / "campaigns").mkdir(parents=True)
+    (root / "campaigns" / "mushrooms.hsc").write_bytes(b"content")
+    return root
+
+
+@pytest.fixture
+def batch(tmp_path):
+    path = tmp_path / "batch.hsr"
+    path.write_bytes(os.urandom(200_000))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def impatient():
+    """A device that waits for somebody to write into a pipe would wait for ever."""
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+
+
+def refusal(call, *arguments):
+    with pytest.raises(HearsayError) as caught:
+        call(*arguments)
+    return caught.value.reason
+
+
+def names(folder):
+    return [path.name for path in folder.iterdir()]
+
+
+def test_a_file_is_read_up_to_its_limit(tree):
+    source = open_transport(str(tree))
+    assert source.fetch(PLACE, 7).content == b"content"
+    assert refusal(source.fetch, PLACE, 6) == "too_large"
+
+
+@pytest.mark.parametrize("place", ["roots/2.hst", "campaigns/other.hsc", "campaigns/mushrooms.hsc/x", "x" * 300])
+def test_what_is_not_there_is_none(tree, place):
+    assert Folder(tree).fetch(place, 100) is None
+
+
+def test_a_source_that_is_not_there_is_not_an_empty_one(tmp_path, batch):
+    source = Folder(tmp_path / "stick")
+    assert refusal(source.fetch, PLACE, 100) == "unreachable"
+    assert refusal(source.send, "reports/a.hsr", str(batch)) == "unreachable"
+    assert not (tmp_path / "stick").exists()
+
+
+def test_links_fifos_and_devices_are_not_read(tree, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"secret")
+    (tree / "a").symlink_to(secret)
+    (tree / "b").symlink_to(tmp_path)
+    (tree / "c").symlink_to("c")
+    (tree / "d").symlink_to("/dev/zero")
+    os.mkfifo(tree / "e")
+    (tree / "f").mkdir()
+    source = Folder(tree)
+    for place in ("a", "c", "d", "e", "f"):
+        assert refusal(source.fetch, place, 100) == "io_failed", place
+    assert source.fetch("b/secret", 100) is None  # as if the link were no folder
+
+
+def test_a_source_may_itself_be_reached_by_a_link(tree, tmp_path, batch):
+    (tmp_path / "current").symlink_to(tree)
+    source = Folder(tmp_path / "current")
+    assert source.fetch(PLACE, 100).content == b"content"
+    source.send("reports/a.hsr", str(batch))
+    assert (tree / "reports" / "a.hsr").read_bytes() == batch.read_bytes()
+
+
+def test_a_batch_is_copied_once_and_never_replaces_another(tree, batch):
+    source = Folder(tree)
+    source.send("reports/a.hsr", str(batch))
+    first = (tree / "reports" / "a.hsr").stat()
+    source.send("reports/a.hsr", str(batch))
+    assert (tree / "reports" / "a.hsr").stat() == first
+    (tree / "reports" / "a.hsr").write_bytes(b"x" + batch.read_bytes()[1:])
+    assert refusal(source.send, "reports/a.hsr", str(batch)) == "file_exists"
+    assert (tree / "reports" / "a.hsr").read_bytes()[:1] == b"x"
+    assert names(tree / "reports") == ["a.hsr"]
+
+
+@given(st.binary(max_size=40), st.binary(max_size=40))
+def test_files_are_the_same_only_if_they_are(one, other):
+    import io
+
+    assert _same(io.BytesIO(one), io.BytesIO(other)) == (one == other)
+    assert not _same(io.BytesIO(one), io.BytesIO(one + b"x"))
+
+
+def test_links_do_not_lead_a_batch_elsewhere(tree, tmp_path, batch):
+    source = Folder(tree)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tree / "reports").symlink_to(elsewhere)
+    assert refusal(source.send, "reports/a.hsr", str(batch)) == "io_failed"
+    (tree / "reports").unlink()
+    (tree / "reports").mkdir()
+    (tree / "reports" / "a.hsr").symlink_to(elsewhere / "b")
+    assert refusal(source.send, "reports/a.hsr", str(batch)) in ("io_failed", "file_exists")
+    os.mkfifo(tree / "reports" / "p.hsr")
+    assert refusal(source.send, "reports/p.hsr", str(batch)) == "io_failed"
+    assert names(elsewhere) == []
+
+
+def test_the_folders_owner_decides_who_may_read(tree, batch):
+    source = Folder(tree)
+    source.send("reports/a.hsr", str(batch))
+    assert stat.S_IMODE((tree / "reports" / "a.hsr").stat().st_mode) == 0o600
+    (tree / "reports").chmod(0o2750)
+    source.send("reports/b.hsr", str(batch))
+    assert stat.S_IMODE((tree / "reports" / "b.hsr").stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize(("problem", "reason"), [(errno.ENOSPC, "disk_full"), (errno.EIO, "io_failed")])
+def test_a_disk_that_fails_leaves_nothing(tree, batch, monkeypatch, problem, reason):
+    def fail(_):
+        raise OSError(problem, os.strerror(problem))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail)
+        assert refusal(Folder(tree).send, "reports/a.hsr", str(batch)) == reason
+    assert names(tree / "reports") == []

@@ -1,0 +1,47 @@
+"""Where the fuzzer starts: the documents and files of the conformance vectors, good ones and bad ones."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from support.failures import failure
+from support.publisher import Publisher
+from vectors.runner import load_all
+
+from protocol.envelope import PAYLOAD_TYPES, read_envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@lru_cache(maxsize=1)
+def _cases() -> tuple[dict[str, Any], ...]:
+    return tuple(case for _, case in load_all())
+
+
+def _documents() -> Iterator[bytes]:
+    for case in _cases():
+        if case["kind"] == "document":
+            yield bytes.fromhex(case["data"])
+            yield from (bytes.fromhex(earlier[1]) for earlier in case["before"])
+        elif case["kind"] == "pinned":
+            yield bytes.fromhex(case["root"])
+    publisher = Publisher()
+    yield from (publisher.root(), publisher.root(version=2), publisher.campaign(), publisher.model())
+
+
+@lru_cache(maxsize=8)
+def seeds(target: str) -> tuple[bytes, ...]:
+    """The distinct inputs that a target starts from, the shortest first."""
+    if target == "envelope":
+        found = set(_documents()) | {bytes.fromhex(case["data"]) for case in _cases() if case["kind"] == "unpack"}
+    elif target in PAYLOAD_TYPES:
+        whole = [raw for raw in _documents() if failure(read_envelope, raw, target) is None]
+        found = {read_envelope(raw, target).payload for raw in whole}
+    elif target == "batch":
+        found = {bytes.fromhex("".join(case["parts"])) for case in _cases() if case["kind"] == "batch_read"}
+    else:
+        texts = [case["expect"] for case in _cases() if case["kind"] == "report" and "expect" in case]
+        found = {bytes([number]) + bytes.fromhex(text) for number, text in enumerate(texts)}
+    return tuple(sorted(found, key=lambda data: (len(data), data)))

@@ -1,0 +1,281 @@
+"""What must hold for any bytes at all: one function per parser, each a property and not only "no crash".
+
+    TARGETS[name](data)        returns what became of the bytes, or raises AssertionError
+
+The targets know nothing of the fuzzer: ``run.py`` drives them with atheris, ``test_fuzz.py`` with their seeds. A
+payload is handed to its parser as if it had been signed: no fuzzer guesses a signature.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from support.failures import failure
+from support.publisher import NOW, ROOT_KEY, Publisher
+from support.watched import Watched
+
+from edge_sdk.classifier import Classifier
+from protocol import canonical, trust
+from protocol.batch import END, TRAILER_BYTES, Batch, Header, read_batches, read_header, write_batch
+from protocol.campaign import build_payload as build_campaign
+from protocol.campaign import parse_campaign
+from protocol.document import read_payload
+from protocol.envelope import MAX_SIGNATURES, PAYLOAD_TYPES, read_envelope, role_of, seal, verified_by, write_envelope
+from protocol.mechanisms import BITS, INTEGERS, SINGLE, from_micro
+from protocol.model import build_payload as build_model
+from protocol.model import parse_model
+from protocol.report import Layout, decode_answer, decode_report, encode_answer, encode_report
+from protocol.trust import parse_root
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from protocol.campaign import Campaign
+
+ENVELOPE_REASONS = {"too_large", "malformed", "unsupported_version", "wrong_role"}
+ROOT_REASONS = {"malformed", "bad_signature", "unsupported_version", "unknown_crit", "expired", "not_yet_valid"}
+NEXT_ROOT_REASONS = ROOT_REASONS | {"rollback", "equivocation"}
+CAMPAIGN_REASONS = {"malformed", "invalid_campaign", "epsilon_understated"}
+MODEL_REASONS = {"malformed", "invalid_model"}
+STEPS_PER_BYTE = 12
+STEPS_AT_LEAST = 2_000
+"""A reader of batches may take so many steps for each byte of a file, and these for any."""
+
+ROOT = Publisher().root()
+PINNED = trust.pin(ROOT, NOW)
+
+
+def refused(function: Callable[..., Any], *arguments: Any, reasons: set[str]) -> str | None:
+    """The reason of a refusal, which must be one of those documented; None if there was none."""
+    error = failure(function, *arguments)
+    if error is None:
+        return None
+    assert error.reason in reasons, error.reason
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    return error.reason
+
+
+def envelope(data: bytes) -> str:
+    """At most one role takes a file; what is taken apart and put together again is the file."""
+    verdicts = {role: refused(read_envelope, data, role, reasons=ENVELOPE_REASONS) for role in PAYLOAD_TYPES}
+    taken = [role for role, reason in verdicts.items() if reason is None]
+    if not taken:
+        return "refused"
+    (role,) = taken
+    assert all(reason in ("wrong_role", "too_large") for other, reason in verdicts.items() if other != role)
+    found = read_envelope(data, role)
+    assert role_of(data) == role
+    assert 1 <= len(found.signatures) <= MAX_SIGNATURES
+    assert write_envelope(found) == data
+    verified_by(found, [ROOT_KEY.public])
+    return role
+
+
+def root(data: bytes) -> str:
+    """A root is trusted only if keys of its own root role, as many as it says, have signed it."""
+    raw = seal(PAYLOAD_TYPES["root"], data, [ROOT_KEY])
+    reason = refused(trust.pin, raw, NOW, reasons=ROOT_REASONS)
+    following = refused(trust.install_roots, PINNED, [raw], NOW, reasons=NEXT_ROOT_REASONS)
+    if following is None:
+        after = trust.install_roots(PINNED, [raw], NOW)
+        assert after.root.header.version in (1, 2)
+        assert after.root.header.name == PINNED.root.header.name
+        assert reason is None or data == canonical.pack(PINNED.root.to_payload())
+    if reason is not None:
+        return reason
+    pinned = trust.pin(raw, NOW).root
+    for name, role in pinned.roles.items():
+        assert 1 <= role.threshold <= len(role.keys) <= MAX_SIGNATURES, name
+    assert pinned.roles["root"].threshold == 1
+    assert ROOT_KEY.public in pinned.roles["root"].keys
+    body, header = read_payload(canonical.pack(pinned.to_payload()))
+    assert parse_root(body, header) == pinned
+    return "accepted"
+
+
+def campaign(data: bytes) -> str:
+    """An accepted campaign spends no more than it says, and asks nothing that a record has no answer for."""
+    reason = refused(parse_campaign, data, reasons=CAMPAIGN_REASONS)
+    if reason is not None:
+        return reason
+    found = parse_campaign(data)
+    assert found.id == sha256(data).digest()
+    again = _built_again(found)
+    assert _built_again(parse_campaign(again)) == again
+    assert _says_no_more(canonical.unpack(again), canonical.unpack(data))
+    if found.ended:
+        assert (found.answers, found.epsilon_micro) == (0, 0)
+        return "ended"
+    assert not found.privacy_loss().exceeds(found.epsilon_micro)
+    _answers_every_record(found)
+    return "accepted"
+
+
+def _built_again(found: Campaign) -> bytes:
+    """The payload that says what a parsed campaign says."""
+    return build_campaign(
+        found.header,
+        found.schema,
+        found.questions,
+        epsilon_micro=found.epsilon_micro,
+        purpose=found.purpose,
+        contact=found.contact,
+        time_precision=found.time_precision,
+        min_batch_size=found.min_batch_size,
+        fit=found.fit,
+        model=found.model,
+    )
+
+
+def _says_no_more(read: Any, stated: Any) -> bool:
+    """Whether all that was read stands in the document, which may hold unknown keys besides; nil may be left out."""
+    if isinstance(read, dict):
+        return isinstance(stated, dict) and all(_says_no_more(value, stated.get(key)) for key, value in read.items())
+    if isinstance(read, list):
+        return isinstance(stated, list) and len(read) == len(stated) and all(map(_says_no_more, read, stated))
+    return type(read) is type(stated) and read == stated
+
+
+def _answers_every_record(found: Campaign) -> None:
+    """Whatever the record, each question has an input, each input an answer, each answer its bytes."""
+    classes = len(found.schema.label.classes)
+    names = [feature.name for feature in found.schema.features]
+    for number, record in enumerate(({}, dict.fromkeys(names, 10**400), dict.fromkeys(names, "no such value"))):
+        if any(part.unlisted == "refuse" for part in (found.schema.label, *found.schema.features)) and record:
+            continue
+        observation = found.schema.observe(record)
+        label = found.schema.label.code(None)
+        assert 0 <= label < classes
+        for index in {0, len(found.questions) // 2, len(found.questions) - 1}:
+            question = found.questions[index]
+            value = question.input_of(observation, label, classes)
+            answer = question.mechanism.perturb(value, bytes([number]) * 32)
+            field = encode_answer(question.mechanism, answer, found.layout)
+            assert decode_answer(question.mechanism, field, found.layout) == answer
+            raw = encode_report(found.layout, bytes(8), 0, index, field)
+            assert len(raw) == found.layout.record_length
+            assert decode_report(found.layout, raw) == (bytes(8), 0, index, field)
+    for stratum in range(min(found.answers, 50)):
+        for identifier in (bytes(8), b"\xff" * 8, b"\x80" + bytes(7)):
+            index = found.assignment.question_for(identifier, stratum)
+            assert found.questions[index].stratum == stratum
+            first, beyond = found.assignment.interval(index, stratum)
+            assert first <= int.from_bytes(identifier[:4], "big") < beyond
+
+
+def model(data: bytes) -> str:
+    """An accepted model classifies every record, with probabilities that sum to one."""
+    reason = refused(parse_model, data, reasons=MODEL_REASONS)
+    if reason is not None:
+        return reason
+    found = parse_model(data)
+    again = build_model(found)
+    assert build_model(parse_model(again)) == again
+    assert _says_no_more(canonical.unpack(again), canonical.unpack(data))
+    classifier = Classifier(found, lambda: NOW)
+    names = [feature.name for feature in found.schema.features]
+    for record in (
+        {},
+        dict.fromkeys(names, 0),
+        dict.fromkeys(names, -(10**400)),
+        dict.fromkeys(names, "no such value"),
+    ):
+        shares = classifier.predict_proba(record)
+        assert abs(sum(shares.values()) - 1) < 1e-9
+        assert shares[classifier.predict(record)] == max(shares.values())
+    return "accepted"
+
+
+def batch(data: bytes) -> str:
+    """Every byte is accounted for once, in work proportional to the file, and a good batch after it is found."""
+    _accounts_for_all(data)
+    header = Header(sha256(b"campaign").digest(), SINGLE, 18)
+    records = [b"\xd8\x01" + bytes([number]) * 16 for number in range(3)]
+    longer = data + write_batch(header, records)
+    items = _accounts_for_all(longer)
+    found = [
+        longer[start + number * 18 : start + (number + 1) * 18]
+        for item in items
+        if isinstance(item, Batch) and item.header == header
+        for start, count in item.spans
+        for number in range(count)
+    ]
+    whole = _overlaps_a_proven_batch(items, len(data))
+    assert whole or found[-3:] == records, "a good batch was lost after damage"
+    return "proven" if any(isinstance(item, Batch) and item.proven for item in items[:-1]) else "nothing proven"
+
+
+def _overlaps_a_proven_batch(items: list[Any], border: int) -> bool:
+    """Whether the file's own last batch goes on into what was appended, by a digest that is right."""
+    last = [item for item in items if isinstance(item, Batch) and item.proven and item.spans]
+    return any(
+        start < border < start + count * item.header.record_length for item in last for start, count in item.spans
+    )
+
+
+def _accounts_for_all(data: bytes) -> list[Any]:
+    """What the reader found, after checking that it adds up to the file."""
+    watched = Watched(data)
+    Watched.steps = 0
+    items = list(read_batches(watched))
+    assert Watched.steps <= STEPS_AT_LEAST + STEPS_PER_BYTE * len(data), f"{Watched.steps} steps"
+    taken = []
+    for item in items:
+        if isinstance(item, Batch):
+            taken += [(start, count * item.header.record_length) for start, count in item.spans]
+        else:
+            assert item.length > 0
+            assert item.reason in ("truncated", "invalid_message")
+            taken.append((item.position, item.length))
+    headers = []
+    position = 0
+    for start, length in [*sorted(taken), (len(data), 0)]:
+        assert start >= position, "bytes were read twice"
+        while position < start:
+            header = read_header(data, position)
+            if header is not None:
+                headers.append(header[0])
+                position = header[1]
+            else:
+                assert data.startswith(END, position), "bytes of no kind were passed over"
+                position += TRAILER_BYTES
+        assert position == start, "a header or trailer runs into a record"
+        position += length
+    assert headers == [item.header for item in items if isinstance(item, Batch)]
+    return items
+
+
+_REPORTS = [
+    (from_micro(name, 1_000_000, size), Layout(kind, width))
+    for name, size, kind, width in (
+        ("direct", 6, SINGLE, 2),
+        ("direct", 65_536, BITS, 3),
+        ("piecewise", 1, INTEGERS, 8),
+        ("oue", 9, BITS, 2),
+        ("bits", 3, BITS, 4),
+        ("she", 2, INTEGERS, 12),
+        ("laplace", 3, INTEGERS, 12),
+    )
+]
+
+
+def report(data: bytes) -> str:
+    """A report that decodes is spelled in just one way."""
+    if not data:
+        return "empty"
+    mechanism, layout = _REPORTS[data[0] % len(_REPORTS)]
+    record = (layout.prefix + data[1:]).ljust(layout.record_length, b"\0")[: layout.record_length]
+    identifier, period, question, field = decode_report(layout, record)
+    assert encode_report(layout, identifier, period, question, field) == record
+    answer = decode_answer(mechanism, field, layout)
+    if answer is None:
+        return "out of domain"
+    assert encode_answer(mechanism, answer, layout) == field
+    return "accepted"
+
+
+TARGETS = {"envelope": envelope, "root": root, "campaign": campaign, "model": model, "batch": batch, "report": report}
+LARGEST = {"envelope": 8192, "root": 8192, "campaign": 32_768, "model": 32_768, "batch": 8192, "report": 64}
+"""Longest input that the fuzzer makes: more is checked by tests of its own and only slows it down."""

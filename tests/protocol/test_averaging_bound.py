@@ -1,0 +1,146 @@
+"""What averages of one device's answers can show of it: never more than its lifetime ε allows, by enumeration.
+
+Source: tests/support/attack.py for the bound and its proof; docs/decisions/0022.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.attack import best_adaptive, both, bound, merged, success, table
+from support.mixtures import mixed_payload, tiny_schema
+
+from protocol import SCALE, mechanisms
+from protocol.campaign import parse_campaign
+from protocol.epsilon import MICRO
+
+VALUES = {
+    "direct": range(3),
+    "oue": range(3),
+    "sue": range(3),
+    "the": range(3),
+    "bit": (-SCALE, 0, SCALE),
+    "bits": ((-SCALE, 0, 0), (0, SCALE, 0), (0, 0, 777)),
+    "duchi": ((-SCALE, -SCALE, -SCALE), (SCALE, SCALE, SCALE), (0, SCALE, 1)),
+    "piecewise": (-SCALE, 0, SCALE),
+    "hybrid": (-SCALE, 0, SCALE),
+}
+"""Mechanism → three inputs that an attacker wants to tell apart."""
+SIZES = {"bit": 1, "piecewise": 1, "hybrid": 1}
+
+
+def answers_of(name, micro):
+    mechanism = mechanisms.from_micro(name, micro, SIZES.get(name, 3))
+    return merged(table(mechanism, list(VALUES[name])))
+
+
+def repeated(answers, times):
+    joint = answers
+    for _ in range(times - 1):
+        joint = both(joint, answers)
+    return joint
+
+
+def test_the_tables_cover_every_mechanism_with_exact_probabilities():
+    assert set(mechanisms.names()) - set(VALUES) == {"she", "laplace"}
+
+
+@pytest.mark.parametrize("periods", [1, 2, 4])
+@pytest.mark.parametrize("micro", [100_000, 500_000, 1_000_000])
+@pytest.mark.parametrize("name", VALUES)
+def test_repeating_a_question_until_the_budget_is_gone_gains_no_more_than_the_lifetime_epsilon(name, micro, periods):
+    found = success(repeated(answers_of(name, micro), periods))
+    assert Fraction(1, 3) < found <= bound(periods * micro, 3)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_without_a_lifetime_limit_the_same_answers_pass_the_bound_in_the_end(name):
+    """The bound is not empty: it holds since a device stops, and for no other reason."""
+    answers = merged(row[:2] for row in answers_of(name, MICRO))
+    joint, number = answers, 1
+    while success(joint) <= bound(MICRO, 2):
+        joint, number = both(joint, answers), number + 1
+    assert 1 < number < 12
+
+
+@pytest.mark.parametrize(("micro", "values"), [(500_000, 2), (1_000_000, 3), (4_000_000, 8), (16_000_000, 5)])
+def test_one_answer_by_direct_attains_the_bound_up_to_rounding(micro, values):
+    found = success(table(mechanisms.from_micro("direct", micro, values), range(values)))
+    assert 0 <= bound(micro, values) - found < Fraction(1, 1 << 31)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(sorted(set(VALUES) - {"piecewise", "hybrid"})), st.integers(1, 30)),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_any_mixture_of_campaigns_stays_below_the_bound_of_what_they_cost_together(chosen):
+    joint = ((Fraction(1),) * 3,)
+    for name, tenths in chosen:
+        joint = both(joint, answers_of(name, 100_000 * tenths))
+    assert success(joint) <= bound(sum(100_000 * tenths for _, tenths in chosen), 3)
+
+
+def halves(micro, groups):
+    """A campaign about which of two groups a value belongs to: an attacker's own choice of question."""
+    mechanism = mechanisms.from_micro("direct", micro, 2)
+    return table(mechanism, groups)
+
+
+@pytest.mark.parametrize("budget", [MICRO, 2 * MICRO])
+def test_no_choice_of_the_next_campaign_by_the_answers_so_far_beats_the_bound(budget):
+    offers = [
+        (cost, merged(answers))
+        for cost in (500_000, MICRO)
+        for answers in (
+            table(mechanisms.from_micro("direct", cost, 3), range(3)),
+            *(halves(cost, groups) for groups in product((0, 1), repeat=3) if groups[0] == 0 and any(groups)),
+        )
+    ]
+    found = best_adaptive(offers, budget, 3)
+    assert (
+        success(repeated(merged(table(mechanisms.from_micro("direct", MICRO, 3), range(3))), budget // MICRO)) <= found
+    )
+    assert found <= bound(budget, 3)
+    whole = [*offers, (budget, merged(table(mechanisms.from_micro("direct", budget, 3), range(3))))]
+    assert 0 <= bound(budget, 3) - best_adaptive(whole, budget, 3) < Fraction(1, 1 << 30)
+
+
+RECORDS = list(product(["a", None], ["x", "y"], ["e", "p"]))
+"""All records of a tiny schema that differ in a code: the attacker wants to know which."""
+
+
+@pytest.mark.parametrize("names", [["direct"] * 3, ["oue"] * 3, ["direct", "the", "sue"]])
+@pytest.mark.parametrize("answers", [1, 2, 3])
+def test_the_strata_of_a_period_spend_their_total_and_no_more(names, answers):
+    campaign = parse_campaign(mixed_payload(names, answers=answers, publisher=None))
+    schema = tiny_schema()
+    inputs = [(schema.observe({"odor": odor, "cap": cap}), schema.label.code(label)) for odor, cap, label in RECORDS]
+    strata = [
+        [index for index, question in enumerate(campaign.questions) if question.stratum == stratum]
+        for stratum in range(answers)
+    ]
+    best = Fraction(0)
+    for asked in product(*strata):
+        joint = ((Fraction(1),) * len(RECORDS),)
+        for index in asked:
+            question = campaign.questions[index]
+            values = [question.input_of(observation, label, 2) for observation, label in inputs]
+            joint = both(joint, merged(table(question.mechanism, values)))
+        best = max(best, success(joint))
+    assert Fraction(1, len(RECORDS)) < best <= bound(campaign.epsilon_micro, len(RECORDS))
+    assert best > bound(campaign.epsilon_micro // 10, len(RECORDS))
+
+
+def test_two_answers_for_one_period_would_break_the_bound():
+    """What fresh noise for the same period would give away, and why a device repeats its bytes."""
+    once = answers_of("direct", MICRO)
+    assert success(once) <= bound(MICRO, 3)
+    assert success(repeated(once, 5)) > bound(MICRO, 3)

@@ -1,0 +1,24 @@
+"""Bytes that count what is done with them: work is counted, not timed."""
+
+from __future__ import annotations
+
+
+class Watched(bytes):
+    """Every comparison is a step, and so is every byte that is searched or copied."""
+
+    steps = 0
+
+    def startswith(self, prefix, start=0):
+        Watched.steps += 1
+        return super().startswith(prefix, start)
+
+    def find(self, what, start=0, stop=None):
+        stop = len(self) if stop is None else min(stop, len(self))
+        place = super().find(what, start, stop)
+        Watched.steps += 1 + max(0, (stop if place < 0 else place) - start)
+        return place
+
+    def __getitem__(self, key):
+        found = super().__getitem__(key)
+        Watched.steps += len(found) if isinstance(key, slice) else 1
+        return found
