@@ -124,7 +124,7 @@ class Spool:
     def note_sealed(self, path: str, content: bytes, now: int) -> None:
         """Remember that all reports in the spool are in a file."""
         ((through,),) = self._state.run("SELECT coalesce(max(sequence), 0) FROM spool")
-        values = (sha256(content).digest(), path, through, now)
+        values = (path, sha256(content).digest(), through, now)
         self._state.run("INSERT OR REPLACE INTO sealed VALUES (?, ?, ?, ?, 1)", values)
         self._state.run(
             "DELETE FROM sealed WHERE rowid NOT IN (SELECT rowid FROM sealed ORDER BY rowid DESC LIMIT ?)",
@@ -142,9 +142,11 @@ class Spool:
             InputError: ``batch_unknown``.
         """
         if content is not None:
-            rows = self._state.run("SELECT through FROM sealed WHERE digest = ?", (sha256(content).digest(),))
+            rows = self._state.run(
+                "SELECT max(through) FROM sealed WHERE digest = ? HAVING count(*)", (sha256(content).digest(),)
+            )
         else:
-            rows = self._state.run("SELECT through FROM sealed WHERE path = ? ORDER BY rowid DESC LIMIT 1", (path,))
+            rows = self._state.run("SELECT through FROM sealed WHERE path = ?", (path,))
         for (through,) in rows:
             return checked(through, int)
         raise InputError("batch_unknown", "this device has not sealed such a file, or too long ago; drain once more")

@@ -125,6 +125,67 @@ def test_keys_that_are_no_features_are_told_of_but_not_named(files):
     assert result.stderr == "note: 1 of the record's keys are no features here and were ignored\n"
 
 
+@pytest.fixture
+def reported(files):
+    """A device that has answered once."""
+    for command in (("provision", "root.hst"), ("enrol", "c.hsc"), ("report", "--campaign", "mushrooms")):
+        assert edge(files, *command, text='{"odor": "n", "label": "e"}').returncode == 0
+    return files
+
+
+def asked(folder, *command):
+    result = edge(folder, *command, "--json")
+    assert (result.returncode, result.stderr) == (0, "")
+    return json.loads(result.stdout)
+
+
+def test_reports_leave_when_they_are_acknowledged(reported):
+    for name in ("a.hsr", "b.hsr"):
+        assert asked(reported, "drain", name)["reports"] == 1
+    assert asked(reported, "status")["sealed_files"] == 2
+    assert asked(reported, "ack", "a.hsr", "b.hsr") == {"acknowledged": 1}
+    assert asked(reported, "status")["unsent_reports"] == 0
+    assert edge(reported, "ack", "c.hsc").stderr.startswith("batch_unknown: ")
+
+
+def test_the_owner_looks_back_and_opts_out(reported):
+    answers = asked(reported, "history")["answers"]
+    assert [(line["campaign"], line["version"], line["epsilon"]) for line in answers] == [("mushrooms", 1, "1")]
+    table = edge(reported, "history").stdout.splitlines()
+    assert table[0].split() == ["campaign", "version", "period", "answered", "at", "epsilon"]
+    assert table[1].startswith("mushrooms")
+    assert asked(reported, "disable") == {"disabled": True, "epsilon_spent": "1"}
+    refused = edge(reported, "report", "--campaign", "mushrooms", text="{}")
+    assert (refused.returncode, refused.stderr.split(":")[0]) == (1, "disabled")
+    status = asked(reported, "status")
+    assert (status["disabled"], status["dropped"], status["epsilon_spent"]) == (True, {"disabled": 1}, "1")
+    assert {"wall", "now", "confirmed", "time_floor", "leap_left"} == set(status["clock"])
+    assert asked(reported, "enable") == {"disabled": False, "epsilon_left": "99"}
+
+
+def test_a_lost_state_is_reset_knowingly(reported):
+    (reported / "state" / "state.db").unlink()
+    lost = edge(reported, "status")
+    assert (lost.returncode, lost.stderr.split(":")[0]) == (1, "state_lost")
+    assert edge(reported, "provision", "root.hst").stderr.startswith("state_lost: ")
+    assert edge(reported, "reset", "root.hst").stderr.startswith("reset_unconfirmed: ")
+    assert asked(reported, "reset", "root.hst", "--count-budget-as-spent")["epsilon_counted_as_spent"] == "100"
+    assert asked(reported, "status")["epsilon_left"] == "0"
+    assert "counted as spent" in edge(reported, "history").stdout
+
+
+def test_newer_roots_and_evidence(reported):
+    publisher = Publisher(now=1)
+    (reported / "2.hst").write_bytes(publisher.root(version=2, lifetime=FOREVER))
+    assert asked(reported, "rotate", "2.hst") == {"root_version": 2, "ended_campaigns": []}
+    (reported / "other.hsc").write_bytes(publisher.campaign(lifetime=FOREVER - 1))
+    assert edge(reported, "enrol", "other.hsc").stderr.startswith("equivocation: ")
+    assert asked(reported, "evidence", "proof") == {"pairs": 1, "folder": "proof"}
+    assert (reported / "proof" / "1-accepted.hsc").read_bytes() == (reported / "c.hsc").read_bytes()
+    assert (reported / "proof" / "1-refused.hsc").read_bytes() == (reported / "other.hsc").read_bytes()
+    assert edge(reported, "evidence", "proof").stderr.startswith("file_exists: ")
+
+
 def test_nothing_to_drain_claims_no_file(files):
     edge(files, "provision", "root.hst")
     assert json.loads(edge(files, "drain", "out.hsr", "--json").stdout) == {"reports": 0, "file": None}
@@ -141,7 +202,24 @@ def test_a_terminal_without_epsilon_still_explains(files):
 
 
 @pytest.mark.parametrize(
-    "command", ["provision", "explain", "enrol", "report", "drain", "install", "predict", "status"]
+    "command",
+    [
+        "provision",
+        "explain",
+        "enrol",
+        "report",
+        "drain",
+        "ack",
+        "install",
+        "predict",
+        "rotate",
+        "status",
+        "history",
+        "evidence",
+        "disable",
+        "enable",
+        "reset",
+    ],
 )
 def test_every_command_shows_an_example(files, command):
     shown = edge(files, command, "--help").stdout

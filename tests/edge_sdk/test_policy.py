@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.failures import reason
+from support.failures import failure, reason
 from support.publisher import Publisher
 
 from edge_sdk import Device, Policy
@@ -70,3 +70,70 @@ def test_only_a_file_that_is_not_there_at_all_gives_the_defaults(tmp_path):
     (tmp_path / "mount").mkdir()
     (tmp_path / "mount" / "policy.toml").write_text('epsilon_lifetime = "1"\n')
     assert load_policy(str(path)) == Policy(lifetime_micro=1_000_000)
+
+
+RULES = [
+    ('epsilon_per_period = "0.5"', "epsilon_per_period"),
+    ('epsilon_per_day = "0.5"', "epsilon_per_day"),
+    ('epsilon_per_window = "0.999999"', "epsilon_per_window"),
+    ('shortest_period = "2d"', "shortest_period"),
+    ("shortest_period = 86401", "shortest_period"),
+    ("smallest_batch = 2", "smallest_batch"),
+    ('features = ["odor"]', "features"),
+    ('campaigns = ["forest", "mush-*"]', "campaigns"),
+    ("campaigns = []", "campaigns"),
+]
+
+
+@pytest.mark.parametrize(("line", "rule"), RULES)
+def test_every_rule_refuses_and_says_so(tmp_path, publisher, clock, line, rule):
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        campaign = device.enrol(publisher.campaign())
+    (tmp_path / "policy.toml").write_text(line + "\n")
+    with Device.open(tmp_path, clock=clock) as device:
+        assert f"({rule})" in device.explain(publisher.campaign())
+        for refused in (lambda: device.enrol(publisher.campaign(version=2)), lambda: device.report(campaign.id, {})):
+            error = failure(refused)
+            assert error.reason == "policy_refused"
+            assert f"({rule})" in error.detail
+        assert device.status().spent_micro == 0
+
+
+def test_what_the_rules_name_is_allowed(tmp_path, publisher, clock):
+    (tmp_path / "policy.toml").write_text(
+        'epsilon_per_period = "1"\nepsilon_per_day = 1\nepsilon_per_window = 1\nwindow_days = 1\nshortest_period = "1d"\n'
+        'smallest_batch = 1\nfeatures = ["odor", "width", "more"]\ncampaigns = ["mush*"]\nspool_reports = 1\n'
+    )
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        campaign = device.enrol(publisher.campaign())
+        assert device.report(campaign.id, {})
+        text = device.explain(publisher.campaign())
+        assert "allows ε = 1 in any 24 hours; 1 was spent" in text
+        assert "budget_paused" in text
+
+
+def test_all_rules_that_refuse_are_listed(tmp_path, publisher, clock):
+    (tmp_path / "policy.toml").write_text("\n".join(line for line, _ in RULES[:4] + RULES[5:8]) + "\n")
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        text = device.explain(publisher.campaign())
+    assert text.count("policy_refused: ") == 7
+
+
+def test_periods_of_a_second_are_refused_unless_the_owner_wants_them(tmp_path, publisher, clock):
+    short = publisher.campaign(time_precision=1, lifetime=10**6)
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        assert reason(device.enrol, short) == "policy_refused"
+    (tmp_path / "policy.toml").write_text('shortest_period = "1s"\n')
+    with Device.open(tmp_path, clock=clock) as device:
+        device.enrol(short)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['shortest_period = "1w"', 'shortest_period = "h"', 'shortest_period = "-1h"', 'shortest_period = "²h"',
+     "smallest_batch = 0", "smallest_batch = 1.5", "features = [1]", "campaigns = 7", "window_days = 0",
+     "spool_reports = -1", "spool_bytes = true", "epsilon_per_day = true", "[spool]\nreports = 1"],
+)  # fmt: skip
+def test_rules_that_make_no_sense_are_refused(tmp_path, text):
+    (tmp_path / "policy.toml").write_text(text + "\n")
+    assert reason(load_policy, str(tmp_path / "policy.toml")) == "policy_invalid"
