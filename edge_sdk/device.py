@@ -1,4 +1,4 @@
-"""The facade: what an application embeds. Enrol, report, drain, install, predict.
+"""The facade: what an application embeds. Enrol, report, drain, acknowledge, install, predict.
 
 Randomness, time and storage are arguments with real defaults in :meth:`Device.open`. Paths are handled
 by ``os.path``, and modules that not every device needs are imported where they are used: both keep the
@@ -8,41 +8,35 @@ start of a small device short.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple, Self
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Self
 
+from edge_sdk.anchoring import Timekeeper
 from edge_sdk.answering import answer
-from edge_sdk.clock import system_clock
+from edge_sdk.arguments import check_bytes, path_of
+from edge_sdk.documents import Documents
 from edge_sdk.entropy import system_entropy
-from edge_sdk.policy import POLICY_FILE, Policy, load_policy
-from edge_sdk.state import STATE_FILE, Entry, State
+from edge_sdk.installation import system_machine
+from edge_sdk.ledger import Ledger
+from edge_sdk.policy import DAY_SECONDS, Policy, Spent
+from edge_sdk.spool import Spool
 from protocol import campaign as campaigns
 from protocol import trust
-from protocol.errors import DocumentError, InputError, StorageError
+from protocol.errors import DocumentError, InputError, PolicyError, StorageError
 from protocol.stream import SEED_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from edge_sdk.classifier import Classifier
+    from edge_sdk.ledger import Answered
+    from edge_sdk.state import State
+    from edge_sdk.status import Status
     from protocol.campaign import Campaign
     from protocol.trust import TrustState, Verdict
 
 MAX_PERIOD = (1 << 32) - 1
-
-
-class Status(NamedTuple):
-    """What a device may tell about itself; never anything about a record.
-
-    ``spent_micro`` and ``left_micro`` are millionths of ε over the device's life.
-    """
-
-    spent_micro: int
-    left_micro: int
-    spooled: int
-    campaigns: tuple[tuple[str, int, str], ...]
-    models: tuple[tuple[str, int, bool], ...]
-    root_version: int
-    root_expired: bool
+_MAX_SEALED_BYTES = 1 << 28
 
 
 class Device:
@@ -56,23 +50,18 @@ class Device:
         state: State,
         policy: Policy,
         *,
-        clock: Callable[[], int] = system_clock,
-        entropy: Callable[[int], bytes] = system_entropy,
+        clock: Callable[[], int],
+        uptime: Callable[[], tuple[str, int]] | None,
+        entropy: Callable[[int], bytes],
     ) -> None:
-        """Use :meth:`open`; this is for states that are already provisioned.
-
-        Raises:
-            StorageError: ``not_provisioned``: the state trusts nobody yet.
-        """
-        stored = state.trust()
-        secret = state.secret()
-        if stored is None or secret is None:
-            raise _not_provisioned()
+        """Use :meth:`open`; this is for states that are already provisioned."""
         self._state = state
+        self._documents = Documents(state)
+        self._ledger = Ledger(state)
+        self._spool = Spool(state)
         self._policy = policy
-        self._clock = clock
+        self._time = Timekeeper(state, self._documents, clock, uptime)
         self._entropy = entropy
-        self._secret = secret
 
     @classmethod
     def open(
@@ -81,8 +70,11 @@ class Device:
         trust: bytes | None = None,
         *,
         policy: Policy | None = None,
-        clock: Callable[[], int] = system_clock,
+        enrolment: bytes | None = None,
+        clock: Callable[[], int] | None = None,
+        uptime: Callable[[], tuple[str, int]] | None = None,
         entropy: Callable[[int], bytes] = system_entropy,
+        machine: Callable[[], bytes | None] = system_machine,
     ) -> Self:
         """Open the state in a folder, or create it.
 
@@ -92,29 +84,58 @@ class Device:
             trust: the root file (``.hst``) that the owner trusts; needed the first time. Later an older
                 one than the stored is ignored and a newer one must continue its chain.
             policy: the owner's limits; by default ``policy.toml`` in the folder, or else the defaults.
-            clock: seconds since 1970; may be wrong.
+            enrolment: a provisioning file of a closed fleet: its secret makes this device's ids. Only the
+                first time.
+            clock: seconds since 1970; may be wrong. By default the system's. An application that brings
+                its own vouches for it, unless it brings an ``uptime`` too.
+            uptime: a name of the present boot and seconds since it began, to bound what a leap of the
+                clock can open; by default the system's, if ``clock`` is.
             entropy: n → n fresh random bytes.
+            machine: 32 bytes that tell this machine from others, or None.
 
         Raises:
-            StorageError, DocumentError, InputError: see ``docs/reasons.md``.
+            StorageError: ``state_lost``, ``state_copied``, ``state_newer``, ``not_provisioned`` and others;
+            DocumentError, InputError: see ``docs/reasons.md``.
         """
-        path = None
-        if trust is not None:
-            _check_bytes(trust, "trust")
-        if state_dir is not None:
-            path = _path_of(state_dir, "state_dir")
-            if trust is None and not os.path.exists(os.path.join(path, STATE_FILE)):
-                raise _not_provisioned()
-            _make_folder(path)
-        if policy is None:
-            policy = Policy() if path is None else load_policy(os.path.join(path, POLICY_FILE))
-        state = State(None if path is None else os.path.join(path, STATE_FILE))
-        try:
-            _provision(state, trust, clock(), entropy)
-            return cls(state, policy, clock=clock, entropy=entropy)
-        except BaseException:
-            state.close()
-            raise
+        from edge_sdk.opening import open_state
+
+        if clock is None:
+            from edge_sdk.clock import system_clock, system_uptime
+
+            clock, uptime = system_clock, uptime or system_uptime
+        state, allowed = open_state(
+            state_dir, trust, policy=policy, enrolment=enrolment, now=clock(), entropy=entropy, machine=machine
+        )
+        return cls(state, allowed, clock=clock, uptime=uptime, entropy=entropy)
+
+    @staticmethod
+    def reset(
+        state_dir: str | os.PathLike[str],
+        trust: bytes,
+        *,
+        policy: Policy | None = None,
+        enrolment: bytes | None = None,
+        clock: Callable[[], int] | None = None,
+        entropy: Callable[[int], bytes] = system_entropy,
+        machine: Callable[[], bytes | None] = system_machine,
+    ) -> int:
+        """Start afresh where a state was lost or copied, knowingly: a new secret, and the old budget is spent.
+
+        Of the owner's lifetime ε nothing is left until the owner raises it. Stop whatever uses the state first.
+
+        Returns:
+            what counts as spent, in millionths of ε.
+
+        Raises:
+            InputError, DocumentError, StorageError: as :meth:`open`; the old state is then untouched.
+        """
+        from edge_sdk.clock import system_clock
+        from edge_sdk.opening import reset_state
+
+        now = (clock or system_clock)()
+        return reset_state(
+            state_dir, trust, policy=policy, enrolment=enrolment, now=now, entropy=entropy, machine=machine
+        )
 
     def close(self) -> None:
         """Release the state file."""
@@ -128,7 +149,7 @@ class Device:
 
     def __repr__(self) -> str:
         try:
-            enrolled, waiting = len(self._state.documents("campaign")), self._state.spool_count()
+            enrolled, waiting = len(self._documents.all("campaign")), self._spool.count()
         except StorageError:
             return "<Device whose state is closed or can not be read>"
         return f"<Device with {enrolled} campaigns, {waiting} unsent reports>"
@@ -136,15 +157,15 @@ class Device:
     # Documents ------------------------------------------------------------------------------------
 
     def _trust(self) -> TrustState:
-        stored = self._state.trust()
+        stored = self._documents.trust()
         if stored is None:
-            raise _not_provisioned()
+            raise StorageError("not_provisioned", "this device has no trust root yet; provision it with a .hst file")
         return stored
 
     def _judge_campaign(self, raw: bytes) -> tuple[Verdict, Campaign]:
         """Signature, dates and value limits, in the order of docs/formats.md, before the owner's policy."""
-        _check_bytes(raw, "a campaign")
-        verdict = trust.verify(self._trust(), raw, "campaign", self._clock(), campaigns.UNDERSTOOD)
+        check_bytes(raw, "a campaign")
+        verdict = trust.verify(self._trust(), raw, "campaign", self._time.wall(), campaigns.UNDERSTOOD)
         return verdict, campaigns.parse_campaign(verdict.payload)
 
     def explain(self, raw: bytes) -> str:
@@ -156,42 +177,85 @@ class Device:
         from edge_sdk.explain import explain
 
         verdict, campaign = self._judge_campaign(raw)
-        return explain(campaign, self._policy, self._state.spent_micro(), verdict.now)
+        return explain(campaign, self._policy, self._spent(verdict.now), verdict.now)
 
     def enrol(self, raw: bytes) -> Campaign:
         """Verify a campaign, check it against the policy and store it. A newer version ends the older.
 
         Raises:
-            DocumentError: it is not acceptable; PolicyError: ``policy_refused``. The state is unchanged.
+            DocumentError: it is not acceptable; PolicyError: ``policy_refused``, ``disabled``. The state is
+            unchanged, but for the evidence if a publisher contradicts itself.
         """
-        with self._state.transaction():
+        with self._evidence("campaign", raw), self._state.transaction():
+            self._check_enabled()
             verdict, campaign = self._judge_campaign(raw)
             self._policy.check_campaign(campaign)
-            self._store(verdict)
+            self._store(verdict, raw)
         return campaign
 
     def install(self, raw: bytes) -> Classifier:
         """Verify a model, store it and return it ready to classify.
 
         Raises:
-            DocumentError: it is not acceptable; the state is unchanged.
+            DocumentError: it is not acceptable; the state is unchanged, but for the evidence if a publisher
+            contradicts itself.
         """
         from edge_sdk.classifier import MODEL_KEYS, open_classifier
 
-        _check_bytes(raw, "a model")
-        with self._state.transaction():
-            verdict = trust.verify(self._trust(), raw, "model", self._clock(), MODEL_KEYS)
-            classifier = open_classifier(verdict.payload, self._now)
-            self._store(verdict)
+        check_bytes(raw, "a model")
+        with self._evidence("model", raw), self._state.transaction():
+            verdict = trust.verify(self._trust(), raw, "model", self._time.wall(), MODEL_KEYS)
+            classifier = open_classifier(verdict.payload, self._time.now)
+            self._store(verdict, raw)
         return classifier
 
-    def _store(self, verdict: Verdict) -> None:
-        self._state.write_document(verdict.role, verdict.header.name, verdict.digest, verdict.payload)
-        self._state.write_trust(verdict.state)
+    def rotate(self, roots: Iterable[bytes]) -> int:
+        """Follow newer trust roots, given in any order, as far as they lead from the stored one.
+
+        Campaigns that the new root's keys have not signed end here: their keys were revoked. Models go on
+        classifying.
+
+        Returns:
+            the version of the root that is now trusted.
+
+        Raises:
+            DocumentError: no root is a next step, or the last is out of date; the state is unchanged.
+        """
+        given = list(roots)
+        for raw in given:
+            check_bytes(raw, "a root")
+        with self._evidence("root", *given), self._state.transaction():
+            before = self._trust()
+            reached = trust.install_roots(before, given, self._time.wall())
+            if reached is not before:
+                self._documents.write_trust(reached)
+                self._documents.end_unsigned("campaign", reached.root.roles["campaign"])
+                self._time.note_document(reached.root.header.issued_at)
+        return reached.root.header.version
+
+    def _store(self, verdict: Verdict, raw: bytes) -> None:
+        self._documents.write(verdict.role, verdict.header.name, verdict.digest, raw)
+        self._documents.write_trust(verdict.state)
+        self._time.note_document(verdict.header.issued_at)
+
+    @contextmanager
+    def _evidence(self, role: str, *raws: bytes) -> Iterator[None]:
+        """Keep what contradicts an accepted document: its publisher signed both."""
+        try:
+            yield
+        except DocumentError as error:
+            if error.reason == "equivocation":
+                with suppress(StorageError), self._state.transaction():
+                    self._documents.keep_contradictions(role, raws)
+            raise
+
+    def evidence(self) -> list[tuple[str, bytes, bytes]]:
+        """Pairs of signed documents that contradict each other: role, the accepted file, the refused file."""
+        return self._documents.evidence()
 
     def campaigns(self) -> list[Campaign]:
-        """The campaigns this device has accepted, by name."""
-        return [campaigns.parse_campaign(payload) for _, _, payload in self._state.documents("campaign")]
+        """The campaigns this device has accepted, by name; those that ended among them."""
+        return [campaigns.parse_campaign(payload) for _, _, payload in self._documents.all("campaign")]
 
     def model(self, name: str | None = None) -> Classifier:
         """An installed model: the one of this name, or the only one.
@@ -201,26 +265,23 @@ class Device:
         """
         from edge_sdk.classifier import open_classifier
 
-        installed = self._state.documents("model")
+        installed = self._documents.all("model")
         chosen = [payload for model_name, _, payload in installed if name in (None, model_name)]
         if not chosen:
             raise InputError("model_unknown", "no such model is installed")
         if len(chosen) > 1:
             raise InputError("model_ambiguous", f"name one of {', '.join(name for name, _, _ in installed)}")
-        return open_classifier(chosen[0], self._now)
+        return open_classifier(chosen[0], self._time.now)
 
     # Reports --------------------------------------------------------------------------------------
 
-    def _now(self) -> int:
-        """The wall clock, or the time floor if that is later."""
-        return max(self._clock(), self._state.time_floor())
-
     def _campaign(self, campaign_id: bytes) -> Campaign:
-        _check_bytes(campaign_id, "a campaign's id")
-        payload = self._state.document_by_digest("campaign", campaign_id)
+        check_bytes(campaign_id, "a campaign's id")
+        payload = self._documents.payload("campaign", campaign_id)
         if payload is None:
             raise InputError(
-                "campaign_unknown", "this device is not enrolled in that campaign, or a newer version ended it"
+                "campaign_unknown",
+                "this device is not enrolled in that campaign, or a newer version or a revoked key ended it",
             )
         return campaigns.parse_campaign(payload)
 
@@ -240,29 +301,43 @@ class Device:
 
         Raises:
             InputError: ``campaign_unknown``, ``record_invalid``, ``value_refused``;
-            DocumentError: ``expired``, ``not_yet_valid``; PolicyError: ``policy_refused``,
-            ``budget_exhausted``; StorageError. None of them was caused by a value, except
-            ``value_refused`` in campaigns that ask for it. No ε was spent.
+            DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``; PolicyError:
+            ``policy_refused``, ``budget_exhausted``, ``budget_paused``, ``disabled``; StorageError. None of
+            them was caused by a value, except ``value_refused`` in campaigns that ask for it. No ε was spent.
         """
         with self._state.transaction():
+            secret = self._check_enabled()
             campaign = self._campaign(campaign_id)
-            now = self._now()
-            last = self._state.last_entry(campaign.id)
-            period = campaign.period_at(now)
-            if last is not None and last.period >= period:
-                return last.reports
-            self._check_open(campaign, now, period)
-            spent = self._state.spent_micro()
+            if campaign.ended:
+                raise DocumentError("campaign_ended", "its publisher has ended this campaign")
+            reading = self._time.read()
+            moment = self._time.present(reading)
+            time, leapt = moment.period_time(campaign.time_precision)
+            newest = self._ledger.newest(campaign.id)
+            period = campaign.period_at(time)
+            if newest is not None and newest.period >= period:
+                return newest.reports or _refuse_again()
+            _check_open(campaign, moment.now, time, period)
             self._policy.check_campaign(campaign)
-            self._policy.check_budget(spent, campaign.epsilon_micro)
+            self._policy.check_budget(self._spent(time), campaign.epsilon_micro)
             observation = campaign.schema.observe(record)
             label_code = campaign.schema.label.code(label)
             predicted = 0 if campaign.model is None else self._predicted(campaign, record)
             seeds = [self._entropy(SEED_BYTES) for _ in range(campaign.answers)]
-            records = answer(campaign, observation, label_code, self._secret, period, seeds, predicted)
+            records = answer(campaign, observation, label_code, secret, period, seeds, predicted)
             reports = b"".join(records)
-            self._state.write_answers(campaign.id, Entry(period, campaign.epsilon_micro, reports), now, records)
+            line, number = self._ledger.spend(campaign, period, time, reports)
+            self._spool.add(line, number, records, time, self._policy.spool)
+            self._time.note_answer(reading, time, leapt=leapt)
         return reports
+
+    def _spent(self, now: int) -> Spent:
+        policy, ledger = self._policy, self._ledger
+        return Spent(
+            0 if policy.day_micro is None else ledger.spent_since(now - DAY_SECONDS),
+            0 if policy.window_micro is None else ledger.spent_since(now - policy.window_seconds),
+            ledger.spent_micro(),
+        )
 
     def _predicted(self, campaign: Campaign, record: Mapping[str, object]) -> int:
         """Code of the class that the evaluated model predicts for a record.
@@ -273,130 +348,142 @@ class Device:
         """
         from edge_sdk.classifier import open_classifier
 
-        payload = self._state.document_by_digest("model", campaign.model or b"")
+        payload = self._documents.payload("model", campaign.model or b"")
         if payload is None:
             raise InputError("model_unknown", "the campaign evaluates a model that is not installed here")
-        classifier = open_classifier(payload, self._now)
+        classifier = open_classifier(payload, self._time.now)
         if classifier.classes != campaign.schema.label.classes:
             raise DocumentError("invalid_campaign", "its classes are not those of the model that it evaluates")
         return classifier.classes.index(classifier.predict(record))
 
-    @staticmethod
-    def _check_open(campaign: Campaign, now: int, period: int) -> None:
-        if now >= campaign.header.expires or period > MAX_PERIOD:
-            raise DocumentError("expired", f"the campaign ended at {campaign.header.expires}")
-        if now < campaign.header.not_before:
-            raise DocumentError("not_yet_valid", f"the campaign begins at {campaign.header.not_before}")
-
     def drain(self, path: str | os.PathLike[str]) -> int:
-        """Seal all unsent reports into a batch file, atomically, and empty the spool.
+        """Seal all reports that were not acknowledged into a new batch file, atomically. They stay in the spool.
 
-        The file holds one batch per campaign, one after another; only the device's user can read it. If the
-        process dies between the file and the emptying, or the emptying fails, the same reports are sealed
-        again next time; repeats are harmless.
+        The file holds one batch per campaign, one after another; only the device's user can read it. Once it
+        has arrived, say so with :meth:`ack`. If the device dies in between, the same reports are sealed again
+        next time; repeats are harmless.
 
         Returns:
             the number of reports in the file; no file is written for none.
 
         Raises:
-            StorageError: ``file_exists``, ``io_failed``, ``disk_full``, ``state_busy``, ``state_damaged``; the
-            spool is kept. The text says so if the file is there all the same.
+            StorageError: ``file_exists``, ``io_failed``, ``disk_full``, ``state_busy``, ``state_damaged``;
+            the spool is kept. A file that is there all the same is whole: send it or remove it.
         """
-        from edge_sdk.outbox import write_outbox
-        from protocol.batch import Header as BatchHeader
+        from edge_sdk.outbox import batches, write_outbox
 
-        place = _path_of(path, "the path")
-        sealed = 0
-        unemptied = None
+        place = os.path.abspath(path_of(path, "the path"))
+        sealed = False
+        reports: dict[bytes, list[bytes]] = {}
         try:
             with self._state.transaction():
-                batches = [
-                    (BatchHeader(campaign_id, _layout_of(records[0]), len(records[0])), records)
-                    for campaign_id, records in self._state.spooled().items()
-                ]
-                if batches:
-                    write_outbox(place, batches)
-                    sealed = sum(len(records) for _, records in batches)
-                    self._state.clear_spool()
+                reports = self._spool.reports()
+                if reports:
+                    content = batches(reports)
+                    write_outbox(place, content)
+                    sealed = True
+                    self._spool.note_sealed(place, content, self._time.now())
         except StorageError as error:
             if not sealed:
                 raise
-            unemptied = error
-        if unemptied is not None:
-            raise StorageError(
-                unemptied.reason,
-                f"{unemptied.detail}; the batch file is whole and holds the reports, send it; "
-                "they stay in the spool too and will be sealed once more, which is harmless",
-            )
-        return sealed
+            problem = error
+        else:
+            return sum(map(len, reports.values()))
+        raise StorageError(
+            problem.reason,
+            f"{problem.detail}; the batch file is whole and holds the reports, but it can not be acknowledged: "
+            "send it or remove it, the same reports will be sealed again, which is harmless",
+        )
+
+    def ack(self, path: str | os.PathLike[str]) -> int:
+        """A file that :meth:`drain` sealed has arrived: forget the reports that are in it.
+
+        Args:
+            path: where it was sealed, whether it is still there or not; or where it is now.
+
+        Returns:
+            the number of reports released; 0 if they were acknowledged, or dropped, before.
+
+        Raises:
+            InputError: ``batch_unknown``; StorageError: nothing was forgotten.
+        """
+        place = os.path.abspath(path_of(path, "the path"))
+        content = None
+        with suppress(OSError), open(place, "rb") as file:
+            content = file.read(_MAX_SEALED_BYTES)
+        with self._state.transaction():
+            return self._spool.forget_through(self._spool.sealed_through(place, content))
+
+    # The owner ------------------------------------------------------------------------------------
+
+    def _check_enabled(self) -> bytes:
+        """The device's secret.
+
+        Raises:
+            PolicyError: ``disabled``.
+        """
+        secret = self._state.meta("secret")
+        if secret is None:
+            raise PolicyError("disabled", "its owner has opted this device out; it answers nothing until enabled")
+        return secret
+
+    def disable(self) -> None:
+        """Opt out: delete secret and spool. The ledger stays, and documents, and the model goes on classifying."""
+        with self._state.transaction():
+            self._state.write_meta("disabled", b"1")
+            self._state.remove_meta("secret")
+            self._spool.clear("disabled")
+            self._state.run("UPDATE newest SET reports = x''")
+
+    def enable(self, enrolment: bytes | None = None) -> None:
+        """Take part again after :meth:`disable`, under a new secret. What was spent stays spent.
+
+        Periods that were answered before stay answered: their bytes are gone, and are not made again.
+
+        Args:
+            enrolment: in a closed fleet a new provisioning file.
+
+        Raises:
+            InputError: ``enrolment_used``: the file's secret has answered here before.
+        """
+        from edge_sdk.opening import enable_state
+
+        with self._state.transaction():
+            if self._state.meta("secret") is None:
+                enable_state(self._state, self._state.folder, enrolment, self._entropy)
+
+    def history(self) -> list[Answered]:
+        """What was answered, when and at which ε, oldest first; never what was said."""
+        return list(self._ledger.history())
 
     def status(self) -> Status:
-        """What was spent, what is left, what waits to be sent, which documents are installed."""
-        from edge_sdk.classifier import open_classifier
+        """What was spent, what is left, what waits, which documents are installed, what the clocks say."""
+        from edge_sdk.status import gather
 
-        now = self._now()
-        spent = self._state.spent_micro()
-        return Status(
-            spent_micro=spent,
-            left_micro=max(0, self._policy.lifetime_micro - spent),
-            spooled=self._state.spool_count(),
-            campaigns=tuple((c.header.name, c.header.version, c.id.hex()) for c in self.campaigns()),
-            models=tuple(
-                (m.header.name, m.header.version, now >= m.header.expires)
-                for m in (open_classifier(payload, self._now).model for _, _, payload in self._state.documents("model"))
+        reading = self._time.read()
+        moment = self._time.present(reading)
+        return gather(
+            self._documents,
+            self._ledger,
+            self._spool,
+            self._policy,
+            Spent(
+                self._ledger.spent_since(moment.now - DAY_SECONDS),
+                self._ledger.spent_since(moment.now - self._policy.window_seconds),
+                self._ledger.spent_micro(),
             ),
-            root_version=self._trust().root.header.version,
-            root_expired=now >= self._trust().root.header.expires,
+            reading,
+            moment,
+            disabled=self._state.meta("secret") is None,
         )
 
 
-def _check_bytes(value: object, what: str) -> None:
-    """Refuse a path or text where a file's bytes are wanted: the natural mistake.
-
-    Raises:
-        InputError: ``argument_invalid``.
-    """
-    if not isinstance(value, bytes):
-        raise InputError("argument_invalid", f"{what} is given as bytes, not as {type(value).__name__}")
+def _refuse_again() -> bytes:
+    raise PolicyError("period_answered", "this period was answered before the device was disabled; it answers the next")
 
 
-def _path_of(value: object, what: str) -> str:
-    path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
-    if not isinstance(path, str) or "\0" in path:
-        raise InputError("argument_invalid", f"{what} is the path of a file or folder")
-    return path
-
-
-def _layout_of(record: bytes) -> int:
-    """The layout of a report: the extension type in its header."""
-    width = {0xC7: 2, 0xC8: 3}.get(record[0], 1)
-    return record[width]
-
-
-def _not_provisioned() -> StorageError:
-    return StorageError("not_provisioned", "this device has no trust root yet; provision it with a .hst file")
-
-
-def _make_folder(path: str) -> None:
-    problem = ""
-    try:
-        os.makedirs(path, mode=0o700, exist_ok=True)
-    except OSError as error:
-        problem = error.strerror or "it can not be made"
-    if problem:
-        raise StorageError("io_failed", f"the state folder can not be used: {problem}")
-
-
-def _provision(state: State, root: bytes | None, now: int, entropy: Callable[[int], bytes]) -> None:
-    """Pin the first root and draw the device's secret, or follow the chain from the stored root."""
-    with state.transaction():
-        stored = state.trust()
-        if stored is None:
-            if root is None:
-                return
-            state.write_secret(entropy(SEED_BYTES))
-            state.write_trust(trust.pin(root, now))
-        elif root is not None:
-            newer = trust.reconcile_pinned(stored, root, now)
-            if newer is not stored:
-                state.write_trust(newer)
+def _check_open(campaign: Campaign, now: int, time: int, period: int) -> None:
+    if max(now, time) >= campaign.header.expires or period > MAX_PERIOD:
+        raise DocumentError("expired", f"the campaign ended at {campaign.header.expires}")
+    if time < campaign.header.not_before:
+        raise DocumentError("not_yet_valid", f"the campaign begins at {campaign.header.not_before}")

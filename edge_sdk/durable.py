@@ -48,6 +48,27 @@ def write_new(path: str, write: Callable[[IO[bytes]], None]) -> None:
         raise
 
 
+def replace(path: str, content: bytes) -> None:
+    """Give a file new content, all of it or none, private to its owner and flushed to disk.
+
+    Raises:
+        OSError: the old content stays, and nothing is left beside it.
+    """
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
+    try:
+        with open(temporary, "xb", opener=_private) as file:
+            remove_abandoned(folder or ".", os.fstat(file.fileno()))
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, path)
+    except BaseException:
+        remove(temporary)
+        raise
+    flush_folder(folder or ".")
+
+
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 

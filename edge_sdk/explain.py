@@ -16,7 +16,7 @@ from protocol.schema import refusing
 from protocol.words import to_words
 
 if TYPE_CHECKING:
-    from edge_sdk.policy import Policy
+    from edge_sdk.policy import Policy, Spent
     from protocol.campaign import Campaign
     from protocol.questions import Question
     from protocol.schema import Schema
@@ -30,13 +30,13 @@ HIGH_EPSILON_MICRO = 20 * MICRO
 BIT_ANSWERS = 2
 
 
-def explain(campaign: Campaign, policy: Policy, spent_micro: int, now: int) -> str:
+def explain(campaign: Campaign, policy: Policy, spent: Spent, now: int) -> str:
     """What a campaign asks, what it costs now and over its life, and whether the owner's policy allows it.
 
     Args:
         campaign: verified; its value limits hold.
         policy: the owner's.
-        spent_micro: what the device has spent so far, in millionths of ε.
+        spent: what the device has spent so far.
         now: seconds since 1970.
     """
     header = campaign.header
@@ -48,13 +48,22 @@ def explain(campaign: Campaign, policy: Policy, spent_micro: int, now: int) -> s
         f"  contact    {campaign.contact}",
         f"  from       {_date(header.not_before)} to {_date(header.expires)}",
         "",
-        *_asked(campaign),
-        *_refusals(campaign),
-        "",
-        *_cost(campaign, policy, spent_micro, now),
-        "",
-        _verdict(campaign, policy, spent_micro),
     ]
+    if campaign.ended:
+        lines += [
+            "It asks nothing: with this version the publisher ends the campaign.",
+            "",
+            *_verdict(campaign, policy, spent),
+        ]
+    else:
+        lines += [
+            *_asked(campaign),
+            *_refusals(campaign),
+            "",
+            *_cost(campaign, policy, spent, now),
+            "",
+            *_verdict(campaign, policy, spent),
+        ]
     return "\n".join(lines)
 
 
@@ -195,19 +204,35 @@ def _noise(question: Question) -> str:
     return f"one number of {mechanism.answers}, likelier near the true one ({mechanism.name})"
 
 
-def _cost(campaign: Campaign, policy: Policy, spent_micro: int, now: int) -> list[str]:
+def _cost(campaign: Campaign, policy: Policy, spent: Spent, now: int) -> list[str]:
     """ε per answer, per period and over the campaign's life, and what the odds in it mean."""
     total = campaign.epsilon_micro
     periods = max(0, -(-campaign.header.expires // campaign.time_precision) - campaign.period_at(now))
     odds = _odds(campaign.privacy_loss())
     per_answer, lifetime = format_micro(campaign.epsilon_per_answer_micro), format_micro(policy.lifetime_micro)
+    used = format_micro(spent.lifetime_micro)
     warning = ["  Warning: above ε = 20 an answer hides next to nothing."] if total > HIGH_EPSILON_MICRO else []
     return [
         f"Cost: ε = {format_micro(total)} per {_duration(campaign.time_precision)} (ε = {per_answer} per answer).",
         f"  Whoever sees the reports of one period can multiply the odds of any guess by at most {odds}.",
         *warning,
         f"  Answering in all {periods} remaining periods would cost ε = {format_micro(total * periods)}.",
-        f"  The owner allows ε = {lifetime} for the device's life; {format_micro(spent_micro)} of it is spent.",
+        f"  The owner allows ε = {lifetime} for the device's life; {used} of it is spent.",
+        *_rates(policy, spent),
+    ]
+
+
+def _rates(policy: Policy, spent: Spent) -> list[str]:
+    """The owner's limits per time, where there are any."""
+    days = policy.window_seconds // 86_400
+    limits = (
+        (policy.day_micro, spent.day_micro, "24 hours"),
+        (policy.window_micro, spent.window_micro, f"{days} days"),
+    )
+    return [
+        f"  The owner allows ε = {format_micro(most)} in any {what}; {format_micro(used)} was spent in the last."
+        for most, used, what in limits
+        if most is not None
     ]
 
 
@@ -222,17 +247,21 @@ def _odds(loss: float) -> str:
     return f"{up.plus(power):g}" if power > 1000 else f"{1 + up.plus(power - 1):f}"
 
 
-def _verdict(campaign: Campaign, policy: Policy, spent_micro: int) -> str:
-    refusal = ""
-    try:
-        policy.check_campaign(campaign)
-        policy.check_budget(spent_micro, campaign.epsilon_micro)
-    except PolicyError as error:
-        refusal = str(error)
-    if refusal:
-        return f"The owner's policy refuses it. {refusal}"
-    left = (policy.lifetime_micro - spent_micro) // campaign.epsilon_micro
-    return f"The owner's policy allows it, for at most {left} more answers in this device's life."
+def _verdict(campaign: Campaign, policy: Policy, spent: Spent) -> list[str]:
+    """Whether the owner's policy allows it, and every rule that does not."""
+    refusals = [f"policy_refused: {words}" for words in policy.refusals(campaign)]
+    if not campaign.ended:
+        try:
+            policy.check_budget(spent, campaign.epsilon_micro)
+        except PolicyError as error:
+            refusals.append(str(error))
+    if refusals:
+        first, *others = refusals
+        return [f"The owner's policy refuses it. {first}", *(f"  and {refusal}" for refusal in others)]
+    if campaign.ended:
+        return ["The owner's policy allows it."]
+    left = (policy.lifetime_micro - spent.lifetime_micro) // campaign.epsilon_micro
+    return [f"The owner's policy allows it, for at most {left} more answers in this device's life."]
 
 
 def _date(seconds: int) -> str:

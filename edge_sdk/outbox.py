@@ -1,22 +1,30 @@
-"""Batch files of reports that wait to be sent."""
+"""Batch files of reports that wait to be acknowledged."""
 
 from __future__ import annotations
 
 import errno
 import os
-from hashlib import sha256
 from typing import IO, TYPE_CHECKING
 
 from edge_sdk.durable import write_new
-from protocol.batch import Header, trailer
+from protocol.batch import Header, write_batch
 from protocol.errors import StorageError
+from protocol.report import layout_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
-def write_outbox(path: str, batches: Sequence[tuple[Header, Sequence[bytes]]]) -> None:
-    """Write one batch after another into a new file at ``path``, whole or not at all, and flush it to disk.
+def batches(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
+    """One batch per campaign, one after another; ``reports`` by campaign id, each group of one length."""
+    return b"".join(
+        write_batch(Header(campaign, layout_kind(records[0]), len(records[0])), records)
+        for campaign, records in reports.items()
+    )
+
+
+def write_outbox(path: str, content: bytes) -> None:
+    """Put sealed batches into a new file at ``path``, whole or not at all, and flush it to disk.
 
     Only the device's user can read the file: it says that this device takes part, and in what.
 
@@ -26,9 +34,7 @@ def write_outbox(path: str, batches: Sequence[tuple[Header, Sequence[bytes]]]) -
     """
 
     def write(file: IO[bytes]) -> None:
-        for header, records in batches:
-            body = header.to_bytes() + b"".join(records)
-            file.write(body + trailer(len(records), sha256(body).digest()))
+        file.write(content)
 
     problem = 0
     try:

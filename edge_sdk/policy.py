@@ -1,9 +1,19 @@
 """What the owner of a device allows. No campaign, however signed, can change it.
 
-The policy is a local file, ``policy.toml`` in the state folder:
+The policy is a local file, ``policy.toml`` in the state folder. Every line is optional:
 
     epsilon_per_period = "2.0"     # largest ε that a campaign may spend in one of its periods
-    epsilon_lifetime = "50"        # largest ε that this device ever spends, over all campaigns
+    epsilon_per_day = "4.0"        # largest ε in any 24 hours, over all campaigns
+    epsilon_per_window = "20"      # largest ε in any window_days, over all campaigns
+    window_days = 30
+    epsilon_lifetime = "50"        # largest ε that this device ever spends, whatever its clock says
+    shortest_period = "1h"         # campaigns with shorter periods are refused; s, m, h, d
+    smallest_batch = 100           # campaigns that would show estimates of fewer reports are refused
+    features = ["odor", "width"]   # the only features that a campaign may name
+    campaigns = ["mushrooms", "forest-*"]   # the only names that a campaign may have
+    spool_reports = 100000         # reports that wait at most; the oldest are dropped
+    spool_bytes = 8000000
+    spool_days = 365
     allow_refuse = true            # development only: accept campaigns with ``unlisted = "refuse"``
 
 Without the file the defaults of :class:`Policy` hold.
@@ -12,83 +22,211 @@ Without the file the defaults of :class:`Policy` hold.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edge_sdk.spool import Limits
 from protocol.epsilon import MICRO, format_micro, micro_epsilon
 from protocol.errors import InputError, PolicyError
 from protocol.schema import refusing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from protocol.campaign import Campaign
 
 POLICY_FILE = "policy.toml"
+DAY_SECONDS = 86_400
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": DAY_SECONDS}
+_MOST = 1 << 40
+
+
+class Spent(NamedTuple):
+    """What a device has spent, in millionths of ε: in the last day, the last window, and in all."""
+
+    day_micro: int
+    window_micro: int
+    lifetime_micro: int
 
 
 class Policy(NamedTuple):
     """The owner's limits; ε in millionths.
 
     Attributes:
-        period_micro: largest ε that a campaign may spend per period.
+        period_micro: largest ε that a campaign may spend per period, all answers of the period together.
         lifetime_micro: largest ε in all, over all campaigns and for the life of the device; it does
             not depend on the clock.
         allow_refuse: whether a campaign may refuse unlisted values. Then it depends on the record whether
             there is a report, and ε says nothing about that.
+        day_micro: largest ε in any 24 hours; None: only the other limits hold.
+        window_micro: largest ε in any ``window_seconds``; None likewise.
+        window_seconds: length of the rolling window.
+        shortest_period: campaigns with shorter periods, in seconds, are refused.
+        smallest_batch: campaigns with a smaller ``min_batch_size`` are refused.
+        features: the only features that a campaign's schema may name; None: any.
+        campaigns: the only names that a campaign may have, ``*`` standing for any characters; None: any.
+        spool: how much may wait to be acknowledged.
     """
 
     period_micro: int = 4 * MICRO
     lifetime_micro: int = 100 * MICRO
     allow_refuse: bool = False
+    day_micro: int | None = None
+    window_micro: int | None = None
+    window_seconds: int = 30 * DAY_SECONDS
+    shortest_period: int = 60
+    smallest_batch: int = 1
+    features: tuple[str, ...] | None = None
+    campaigns: tuple[str, ...] | None = None
+    spool: Limits = Limits(100_000, 8_000_000, 365 * DAY_SECONDS)
 
     @classmethod
-    def of(
-        cls,
-        *,
-        epsilon_per_period: str | float = 4,
-        epsilon_lifetime: str | float = 100,
-        allow_refuse: bool = False,
-    ) -> Policy:
-        """The policy with these limits.
+    def of(cls, **entries: Any) -> Policy:
+        """The policy with these limits, named and written as in ``policy.toml``.
 
         Raises:
-            InputError: ``epsilon_invalid``; ``policy_invalid`` unless ``allow_refuse`` is true or false.
+            InputError: ``epsilon_invalid``; ``policy_invalid``: an unknown name, or a value that is none.
         """
-        if not isinstance(allow_refuse, bool):
-            raise InputError("policy_invalid", "allow_refuse is true or false")
-        return cls(micro_epsilon(epsilon_per_period), micro_epsilon(epsilon_lifetime), allow_refuse)
+        unknown = set(entries) - set(_ENTRIES)
+        if unknown:
+            raise InputError("policy_invalid", f"has an unknown key '{min(unknown)}'")
+        fields: dict[str, Any] = {}
+        limits: dict[str, int] = {}
+        for name, value in entries.items():
+            field, parse = _ENTRIES[name]
+            (limits if field in Limits._fields else fields)[field] = parse(name, value)
+        return cls(**fields, spool=cls().spool._replace(**limits))
+
+    def refusals(self, campaign: Campaign) -> Iterator[str]:
+        """Every rule that does not allow this campaign, in words, one sentence each."""
+        name = campaign.header.name
+        if self.campaigns is not None and not _matches(name, self.campaigns):
+            yield "the owner does not take part in campaigns of this name (campaigns)"
+        if not campaign.ended:
+            yield from self._too_dear(campaign)
+            yield from self._too_curious(campaign)
+
+    def _too_dear(self, campaign: Campaign) -> Iterator[str]:
+        """What one period's answers would cost, against the limits on ε."""
+        cost = format_micro(campaign.epsilon_micro)
+        for most, name in (
+            (self.period_micro, "epsilon_per_period"),
+            (self.day_micro, "epsilon_per_day"),
+            (self.window_micro, "epsilon_per_window"),
+        ):
+            if most is not None and campaign.epsilon_micro > most:
+                yield f"the campaign spends ε = {cost} per period; the owner allows {format_micro(most)} ({name})"
+
+    def _too_curious(self, campaign: Campaign) -> Iterator[str]:
+        """What is asked, how often and of how many, against the owner's rules."""
+        if campaign.time_precision < self.shortest_period:
+            yield (
+                f"a period lasts {campaign.time_precision} s; "
+                f"the owner allows no shorter ones than {self.shortest_period} s (shortest_period)"
+            )
+        if campaign.min_batch_size < self.smallest_batch:
+            yield (
+                f"the campaign waits for {campaign.min_batch_size} reports only; "
+                f"the owner asks for {self.smallest_batch} (smallest_batch)"
+            )
+        known = self.features
+        strange = [f.name for f in campaign.schema.features if known is not None and f.name not in known]
+        if strange:
+            yield f"the owner does not answer about '{strange[0]}' (features)"
+        if not self.allow_refuse and refusing(campaign.schema):
+            yield (
+                "the campaign refuses unlisted values, so whether there is a report would depend on the record; "
+                "the owner allows that with allow_refuse = true, for development"
+            )
 
     def check_campaign(self, campaign: Campaign) -> None:
         """Refuse a campaign that asks for more than the owner allows.
 
-        That is a larger ε per period, or reports that show by being there that a record was not refused.
+        Raises:
+            PolicyError: ``policy_refused``, with the first rule that does not allow it.
+        """
+        for refusal in self.refusals(campaign):
+            raise PolicyError("policy_refused", refusal)
+
+    def check_budget(self, spent: Spent, micro: int) -> None:
+        """Refuse to spend ``micro`` more than what is ``spent``.
 
         Raises:
-            PolicyError: ``policy_refused``.
+            PolicyError: ``budget_exhausted`` for good; ``budget_paused`` until a day or window has passed.
         """
-        if campaign.epsilon_micro > self.period_micro:
-            raise PolicyError(
-                "policy_refused",
-                f"the campaign spends ε = {format_micro(campaign.epsilon_micro)} per period; "
-                f"the owner allows {format_micro(self.period_micro)}",
-            )
-        if not self.allow_refuse and refusing(campaign.schema):
-            raise PolicyError(
-                "policy_refused",
-                "the campaign refuses unlisted values, so whether there is a report would depend on the record; "
-                "the owner allows that with allow_refuse = true, for development",
-            )
-
-    def check_budget(self, spent_micro: int, micro: int) -> None:
-        """Refuse to spend ``micro`` more once ``spent_micro`` is gone.
-
-        Raises:
-            PolicyError: ``budget_exhausted``.
-        """
-        if spent_micro + micro > self.lifetime_micro:
+        if spent.lifetime_micro + micro > self.lifetime_micro:
             raise PolicyError(
                 "budget_exhausted",
-                f"of the lifetime's ε = {format_micro(self.lifetime_micro)}, {format_micro(spent_micro)} is spent; "
-                f"this answer would need {format_micro(micro)}",
+                f"of the lifetime's ε = {format_micro(self.lifetime_micro)}, {format_micro(spent.lifetime_micro)} "
+                f"is spent; this answer would need {format_micro(micro)}",
             )
+        for most, used, what in (
+            (self.day_micro, spent.day_micro, "24 hours"),
+            (self.window_micro, spent.window_micro, f"{self.window_seconds // DAY_SECONDS} days"),
+        ):
+            if most is not None and used + micro > most:
+                raise PolicyError(
+                    "budget_paused",
+                    f"of ε = {format_micro(most)} per {what}, {format_micro(used)} is spent; "
+                    f"this answer would need {format_micro(micro)}; try again later",
+                )
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    from fnmatch import fnmatchcase
+
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _epsilon(_: str, value: object) -> int:
+    return micro_epsilon(value)  # type: ignore[arg-type]
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InputError("policy_invalid", f"{name} is true or false")
+    return value
+
+
+def _number(name: str, value: object) -> int:
+    if type(value) is not int or not 1 <= value <= _MOST:
+        raise InputError("policy_invalid", f"{name} is a whole number from 1 to 2^40")
+    return value
+
+
+def _days(name: str, value: object) -> int:
+    return _number(name, value) * DAY_SECONDS
+
+
+def _duration(name: str, value: object) -> int:
+    if isinstance(value, str) and value[-1:] in _UNITS and value[:-1].isascii() and value[:-1].isdigit():
+        return _number(name, int(value[:-1][:13]) * _UNITS[value[-1]])
+    if isinstance(value, str):
+        raise InputError("policy_invalid", f'{name} is a duration such as "90s", "15m", "1h" or "1d"')
+    return _number(name, value)
+
+
+def _names(name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise InputError("policy_invalid", f"{name} is a list of names")
+    return tuple(value)
+
+
+_ENTRIES: dict[str, tuple[str, Callable[[str, object], Any]]] = {
+    "epsilon_per_period": ("period_micro", _epsilon),
+    "epsilon_per_day": ("day_micro", _epsilon),
+    "epsilon_per_window": ("window_micro", _epsilon),
+    "window_days": ("window_seconds", _days),
+    "epsilon_lifetime": ("lifetime_micro", _epsilon),
+    "shortest_period": ("shortest_period", _duration),
+    "smallest_batch": ("smallest_batch", _number),
+    "features": ("features", _names),
+    "campaigns": ("campaigns", _names),
+    "spool_reports": ("reports", _number),
+    "spool_bytes": ("size_bytes", _number),
+    "spool_days": ("age_seconds", _days),
+    "allow_refuse": ("allow_refuse", _flag),
+}
+"""Key of ``policy.toml`` → field of :class:`Policy` or of its spool's limits, and how the value is read."""
 
 
 def load_policy(path: str) -> Policy:
@@ -104,13 +242,9 @@ def load_policy(path: str) -> Policy:
         return Policy()
     try:
         with open(path, "rb") as file:
-            entries = tomllib.load(file)
-        unknown = set(entries) - {"epsilon_per_period", "epsilon_lifetime", "allow_refuse"}
-        if not unknown:
-            return Policy.of(**entries)
-        problem = f" has an unknown key '{min(unknown)}'"
+            return Policy.of(**tomllib.load(file))
     except InputError as error:
         problem = f": {error.detail}"
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         problem = f" can not be read: {type(error).__name__}"
     raise InputError("policy_invalid", POLICY_FILE + problem)

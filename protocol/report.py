@@ -123,6 +123,11 @@ def encode_report(layout: Layout, identifier: bytes, period: int, question: int,
     return layout.prefix + _HEAD.pack(identifier, period, question) + answer_field
 
 
+def layout_kind(record: bytes) -> int:
+    """The layout of a report whose prefix is right: the extension type in its header."""
+    return record[{0xC7: 2, 0xC8: 3}.get(record[0], 1)]
+
+
 def decode_report(layout: Layout, record: bytes) -> tuple[bytes, int, int, bytes]:
     """Id, period, question and answer field of one report whose prefix and length are right."""
     start = len(layout.prefix)

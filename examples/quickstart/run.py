@@ -68,7 +68,9 @@ def answer(folder: Path, draw: random.Random) -> None:
         with Device.open(None, trust=trust) as device:  # None: state in memory. A real device names a folder
             campaign = device.enrol(campaign_bytes)
             device.report(campaign.id, record, label=label)
-            device.drain(folder / "inbox" / f"{number:04d}.hsr")
+            sealed = folder / "inbox" / f"{number:04d}.hsr"
+            device.drain(sealed)
+            device.ack(sealed)  # it has arrived; until then the device keeps what it said
 
 
 def learn(folder: Path, now: int) -> None:

@@ -92,7 +92,9 @@ class Sensor:
                     raise AssertionError("a period's report is the same after a restart")
             self.now += PERIOD_SECONDS
             self.said = device.report(campaign.id, window.record, window.label)
-        device.drain(inbox / f"{self.name}.hsr")
+        sealed = inbox / f"{self.name}.hsr"
+        device.drain(sealed)
+        device.ack(sealed)  # it has arrived: the inbox is the aggregator's own
         device.close()
 
 

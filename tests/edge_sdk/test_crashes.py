@@ -77,7 +77,9 @@ def live(folder: Path, kill_at: int, *, links: bool = True) -> int:
     with (folder / "emitted").open("ab") as seen:
         seen.write(device.report(campaign.id, RECORD, label="e"))
     drafts = sorted(folder.glob("*.hsr"))
-    device.drain(folder / f"batch{len(drafts)}.hsr")
+    sealed = folder / f"batch{len(drafts)}.hsr"
+    if device.drain(sealed):
+        device.ack(sealed)
     device.install(MODEL)
     device.close()
     return step.count

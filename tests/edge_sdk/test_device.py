@@ -36,6 +36,7 @@ def test_the_stored_bytes_are_returned_after_a_restart_and_after_draining(tmp_pa
         campaign = device.enrol(publisher.campaign())
         first = device.report(campaign.id, RECORD, label="e")
         device.drain(tmp_path / "a.hsr")
+        assert device.ack(tmp_path / "a.hsr") == 1
     with Device.open(tmp_path, clock=clock) as device:
         assert device.report(campaign.id, {"odor": "f"}) == first
         assert device.drain(tmp_path / "b.hsr") == 0
@@ -88,6 +89,8 @@ def test_a_drained_batch_is_proven_and_holds_every_campaign(device, publisher, t
     found = list(batch.read_batches((tmp_path / "x.hsr").read_bytes()))
     assert {one.header.campaign for one in found} == ids
     assert all(one.proven for one in found)
+    assert device.status().spooled == 2
+    assert device.ack(tmp_path / "x.hsr") == 2
     assert device.status().spooled == 0
 
 
@@ -178,7 +181,18 @@ def test_a_tightened_policy_stops_a_campaign_that_was_accepted_before(tmp_path, 
 
 
 @pytest.mark.parametrize(
-    "text", ["epsilon_lifetime = nan", "epsilon_per_day = 1", "epsilon_lifetime =", "epsilon_lifetime = -1", "\x00"]
+    "text",
+    [
+        "epsilon_lifetime = nan",
+        "epsilon_per_year = 1",
+        "shortest_period = 0",
+        'features = "odor"',
+        'spool_days = "1"',
+        "window_days = true",
+        "epsilon_lifetime =",
+        "epsilon_lifetime = -1",
+        "\x00",
+    ],
 )
 def test_a_policy_that_can_not_be_read_is_never_ignored(tmp_path, publisher, text):
     (tmp_path / "policy.toml").write_text(text)
@@ -249,7 +263,7 @@ def test_state_by_newer_software_or_of_something_else_is_refused_and_kept(tmp_pa
     assert reason_of(Device.open, tmp_path) == "state_newer"
     assert (tmp_path / "state.db").read_bytes() == before
     (tmp_path / "state.db").write_bytes(b"this is no database, whatever its name says" * 50)
-    assert reason_of(Device.open, tmp_path, trust=publisher.root()) == "state_damaged"
+    assert reason_of(Device.open, tmp_path, trust=publisher.root()) == "state_lost"
 
 
 def test_the_state_is_private_to_its_owner(tmp_path, publisher):

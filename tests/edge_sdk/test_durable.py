@@ -82,7 +82,7 @@ def test_devices_that_drain_to_one_name_lose_nothing(tmp_path, publisher, clock,
     first = path.read_bytes()
     assert reason(devices[1].drain, path) == "file_exists"
     assert path.read_bytes() == first
-    assert [device.status().spooled for device in devices] == [0, 1]
+    assert [device.status().spooled for device in devices] == [1, 1]
     assert unfinished(tmp_path) == []
     for device in devices:
         device.close()
@@ -170,21 +170,21 @@ def test_leftovers_of_crashed_drains_go_and_everything_else_stays(reporting, tmp
     assert left == {*kept, "x.hsr", ".h.0123456789abcdef.tmp"}
 
 
-@pytest.mark.parametrize("fault", ["delete", "commit"])
-def test_a_spool_that_can_not_be_emptied_is_said_and_nothing_is_lost(reporting, tmp_path, monkeypatch, fault):
+@pytest.mark.parametrize("fault", ["insert", "commit"])
+def test_a_file_that_can_not_be_noted_is_said_and_nothing_is_lost(reporting, tmp_path, monkeypatch, fault):
     import sqlite3
 
     state = reporting._state
     plain = state._connection
 
     class Full:
-        """A connection to a disk that fills up when the spool is to be emptied."""
+        """A connection to a disk that fills up when the sealed file is to be noted."""
 
         def __getattr__(self, name):
             return getattr(plain, name)
 
         def execute(self, statement, values=()):
-            if statement.startswith("DELETE FROM spool" if fault == "delete" else "COMMIT"):
+            if statement.startswith("INSERT OR REPLACE INTO sealed" if fault == "insert" else "COMMIT"):
                 error = sqlite3.OperationalError("database or disk is full")
                 error.sqlite_errorname = "SQLITE_FULL"
                 raise error
@@ -200,4 +200,5 @@ def test_a_spool_that_can_not_be_emptied_is_said_and_nothing_is_lost(reporting, 
     assert reporting.status().spooled == 1
     assert reporting.drain(tmp_path / "again.hsr") == 1
     assert (tmp_path / "again.hsr").read_bytes() == (tmp_path / "x.hsr").read_bytes()
+    assert reporting.ack(tmp_path / "x.hsr") == 1
     assert reporting.status().spooled == 0

@@ -10,7 +10,8 @@ import sys
 import pytest
 from support.publisher import Publisher
 
-from edge_sdk.cli import MAX_RECORD_BYTES, main
+from edge_sdk.cli import main
+from edge_sdk.commands import MAX_RECORD_BYTES
 from edge_sdk.records import read_record
 from protocol.values import as_text
 

@@ -166,7 +166,7 @@ def test_an_unexpected_error_is_one_line_without_values(tmp_path, monkeypatch):
     def broken(*_arguments, **_options):
         raise RuntimeError(MARK)
 
-    monkeypatch.setattr("edge_sdk.cli.Device.open", broken)
+    monkeypatch.setattr("edge_sdk.commands.Device.open", broken)
     status, out, err = run(["--state", str(tmp_path / "s"), "status"])
     assert (status, out) == (1, "")
     assert err.startswith("internal_error: RuntimeError at test_secrecy.py:")

@@ -116,21 +116,21 @@ def test_no_flipped_bit_of_the_state_raises_anything_but_our_errors(lived, tmp_p
     assert refusals > 0
 
 
-@pytest.mark.parametrize("column", ["payload", "digest"])
+@pytest.mark.parametrize("column", ["envelope", "digest"])
 @pytest.mark.parametrize("role", ["campaign", "model"])
 def test_a_stored_document_that_is_not_the_accepted_one_is_damage(state_dir, role, column):
     with opened(state_dir) as device:
         campaign = device.campaigns()[0]
-        other = device._state.documents("model" if role == "campaign" else "campaign")[0]
-    new = other[2] if column == "payload" else bytes(32)
+        other = device._documents.all("model" if role == "campaign" else "campaign")[0]
+    new = other[2] if column == "envelope" else bytes(32)
     change(state_dir, f"UPDATE documents SET {column} = ? WHERE role = ?", new, role)
     with opened(state_dir) as device:
-        assert reason(device._state.documents, role) == "state_damaged"
+        assert reason(device._documents.all, role) == "state_damaged"
         assert reason(device.campaigns if role == "campaign" else device.model) == "state_damaged"
         assert reason(device.status) == "state_damaged"
-        if (role, column) == ("campaign", "payload"):
+        if (role, column) == ("campaign", "envelope"):
             assert reason(device.report, campaign.id, RECORD) == "state_damaged"
-            assert reason(device._state.document_by_digest, "campaign", campaign.id) == "state_damaged"
+            assert reason(device._documents.payload, "campaign", campaign.id) == "state_damaged"
         assert "can not be read" in repr(device) or role == "model"
 
 
@@ -151,22 +151,19 @@ def test_a_stored_document_that_is_not_the_accepted_one_is_damage(state_dir, rol
 def test_damaged_trust_is_found_when_the_state_is_opened(state_dir, statement):
     change(state_dir, statement)
     for trust in (None, Publisher().root()):
-        assert reason(Device.open, state_dir, trust) == "state_damaged"
+        assert reason(Device.open, state_dir, trust) == "state_lost"
 
 
 @pytest.mark.parametrize(
     ("statement", "step"),
     [
-        ("UPDATE ledger SET epsilon_micro = -5", "status"),
-        ("UPDATE ledger SET epsilon_micro = 'much'", "status"),
-        ("UPDATE ledger SET epsilon_micro = 0.5", "status"),
-        ("UPDATE ledger SET period = 'now'", "report"),
-        ("UPDATE ledger SET reports = 5", "report"),
-        ("UPDATE spool SET record = x''", "drain"),
-        ("UPDATE spool SET record = 3", "drain"),
+        ("UPDATE newest SET reports = 5", "report"),
+        ("UPDATE spool SET reports = x''", "drain"),
+        ("UPDATE spool SET reports = 3", "drain"),
+        ("UPDATE spool SET answers = 7", "drain"),
         ("UPDATE spool SET campaign = x'00'", "drain"),
-        ("INSERT INTO spool (campaign, record) SELECT campaign, record || x'00' FROM spool", "drain"),
-        ("DROP TABLE ledger", "report"),
+        ("INSERT INTO spool SELECT sequence + 1, campaign, answers, reports || x'00', made_at FROM spool", "drain"),
+        ("UPDATE campaigns SET id = x'00'", "drain"),
         ("UPDATE documents SET name = CAST(x'ff' AS TEXT)", "status"),
     ],
 )
@@ -183,19 +180,38 @@ def test_a_stored_value_of_another_kind_is_damage(state_dir, tmp_path, statement
     assert not (tmp_path / "x.hsr").exists()
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE ledger SET epsilon_micro = -5",
+        "UPDATE ledger SET epsilon_micro = 'much'",
+        "UPDATE ledger SET epsilon_micro = 0.5",
+        "UPDATE ledger SET period = 'now'",
+        "UPDATE ledger SET total_micro = 0",
+        "UPDATE ledger SET sequence = 2",
+        "UPDATE newest SET period = period + 1",
+        "DELETE FROM ledger",
+        "DROP TABLE ledger",
+    ],
+)
+def test_a_ledger_that_does_not_add_up_is_a_lost_state(state_dir, statement):
+    change(state_dir, statement)
+    assert reason(opened, state_dir) == "state_lost"
+
+
 def test_damage_that_shows_while_rows_are_fetched_is_ours(state_dir):
     """A page in the middle of a long table is overwritten: the query begins well and fails on the way."""
     with opened(state_dir) as device:
-        row = ("0" * 64, bytes(18))
+        rows = [(number, 1, 1, bytes(18), NOW) for number in range(10, 2010)]
         with device._state.transaction():
-            device._state._run_many("INSERT INTO spool (campaign, record) VALUES (?, ?)", [row] * 2000)
+            device._state.run_many("INSERT INTO spool VALUES (?, ?, ?, ?, ?)", rows)
     raw = bytearray((state_dir / "state.db").read_bytes())
     page = 4096
     for start in range(len(raw) - 8 * page, len(raw), page):
         raw[start : start + page] = b"\xff" * page
     (state_dir / "state.db").write_bytes(raw)
     with opened(state_dir) as device:
-        assert reason(device._state.spooled) == "state_damaged"
+        assert reason(device._spool.reports) == "state_damaged"
 
 
 @pytest.mark.parametrize("length", [0, 1, 100, 4096, 8192])
@@ -207,7 +223,7 @@ def test_a_cut_state_is_damage_and_not_a_new_device(state_dir, length):
             with device:
                 assert reason(device.status) == "state_damaged"
         else:
-            assert device.reason == "state_damaged"
+            assert device.reason == "state_lost"
     assert (state_dir / "state.db").stat().st_size == length
 
 

@@ -1,0 +1,263 @@
+"""Opening a device's state, or making a new one: the only places where a device can begin.
+
+A device begins when nothing was installed in its folder, or when its owner resets it. Everything else
+that is missing or damaged is ``state_lost``: beginning again by itself would forget what was spent.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from edge_sdk.arguments import check_bytes, path_of
+from edge_sdk.documents import Documents
+from edge_sdk.durable import flush_folder, remove
+from edge_sdk.installation import MARKER_FILE, Marker, read_marker, state_lost, used_mark, write_marker
+from edge_sdk.ledger import Ledger
+from edge_sdk.policy import POLICY_FILE, Policy, load_policy
+from edge_sdk.state import STATE_FILE, State
+from protocol import trust
+from protocol.errors import InputError, StorageError
+from protocol.stream import SEED_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_JOURNAL = "-journal"
+
+
+def open_state(
+    state_dir: str | os.PathLike[str] | None,
+    root: bytes | None,
+    *,
+    policy: Policy | None,
+    enrolment: bytes | None,
+    now: int,
+    entropy: Callable[[int], bytes],
+    machine: Callable[[], bytes | None],
+) -> tuple[State, Policy]:
+    """The state in a folder, provisioned, and the policy that holds; see :meth:`edge_sdk.Device.open`."""
+    if root is not None:
+        check_bytes(root, "trust")
+    if state_dir is None:
+        state = State(None)
+        _provision(state, root, enrolment, now, entropy, None)
+        return state, policy or Policy()
+    folder = path_of(state_dir, "state_dir")
+    place = os.path.join(folder, STATE_FILE)
+    marker = read_marker(os.path.join(folder, MARKER_FILE))
+    if not os.path.lexists(place):
+        if marker is not None:
+            raise state_lost()
+        if root is None:
+            raise _not_provisioned()
+    _make_folder(folder)
+    allowed = load_policy(os.path.join(folder, POLICY_FILE)) if policy is None else policy
+    with _damage_is_loss(installed=marker is not None):
+        state = State(place)
+        try:
+            Ledger(state).check()
+            used = _provision(state, root, enrolment, now, entropy, machine())
+            _mark(folder, marker, allowed.lifetime_micro, used)  # before anything is answered
+        except BaseException:
+            state.close()
+            raise
+    return state, allowed
+
+
+def _mark(folder: str, known: Marker | None, lifetime_micro: int, secret: bytes | None) -> None:
+    """Leave the install marker, or bring it up to date."""
+    old = known or Marker()
+    enrolments = old.enrolments if secret is None else (*old.enrolments, used_mark(secret))
+    new = Marker(max(old.lifetime_micro, lifetime_micro), tuple(dict.fromkeys(enrolments)))
+    if new != known:
+        write_marker(os.path.join(folder, MARKER_FILE), new)
+
+
+@contextmanager
+def _damage_is_loss(*, installed: bool) -> Iterator[None]:
+    """A damaged state where a device was installed is a lost one."""
+    lost = False
+    try:
+        yield
+    except StorageError as error:
+        if not installed or error.reason != "state_damaged":
+            raise
+        lost = True
+    if lost:
+        raise state_lost()
+
+
+def _provision(
+    state: State,
+    root: bytes | None,
+    enrolment: bytes | None,
+    now: int,
+    entropy: Callable[[int], bytes],
+    machine: bytes | None,
+) -> bytes | None:
+    """Pin the first root and take or draw the device's secret, or follow the chain from the stored root.
+
+    Returns:
+        the device's secret if it came from a provisioning file, which is then used up.
+
+    Raises:
+        StorageError: ``not_provisioned``; ``state_copied``: the state was made on another machine.
+    """
+    documents = Documents(state)
+    with state.transaction():
+        stored = documents.trust()
+        if stored is None:
+            if root is None:
+                raise _not_provisioned()
+            secret = _secret(enrolment, entropy)
+            _begin(state, root, secret, now, machine, enrolled=enrolment is not None)
+            return None if enrolment is None else secret
+        known = state.meta("machine")
+        if machine is not None and known is not None and known != machine:
+            raise StorageError(
+                "state_copied",
+                "this state was made on another machine: a copy would answer, and spend, a second time. "
+                "Its owner can reset it, which makes a new secret and counts the whole budget as spent",
+            )
+        if root is not None:
+            newer = trust.reconcile_pinned(stored, root, now)
+            if newer is not stored:
+                documents.write_trust(newer)
+                documents.end_unsigned("campaign", newer.root.roles["campaign"])
+        if enrolment is None:
+            return None
+        if _secret(enrolment, entropy) != state.meta("secret"):
+            raise InputError(
+                "enrolment_late", "this device has a secret already; another one would answer periods anew"
+            )
+        return state.meta("secret")
+
+
+def _begin(state: State, root: bytes, secret: bytes, now: int, machine: bytes | None, *, enrolled: bool) -> None:
+    """The first lines of a new state."""
+    state.write_meta("secret", secret)
+    if enrolled:
+        state.write_meta("enrolled", b"1")
+    Documents(state).write_trust(trust.pin(root, now))
+    if machine is not None:
+        state.write_meta("machine", machine)
+
+
+def _secret(enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes:
+    """The secret of a closed fleet's provisioning file, else a fresh one."""
+    if enrolment is None:
+        return entropy(SEED_BYTES)
+    from protocol.provisioning import parse_provisioning
+
+    return parse_provisioning(enrolment).secret
+
+
+def fresh_secret(known: Marker | None, enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes:
+    """A secret that has answered nothing here.
+
+    Raises:
+        InputError: ``enrolment_used``: the provisioning file's secret may have.
+    """
+    secret = _secret(enrolment, entropy)
+    if known is not None and used_mark(secret) in known.enrolments:
+        raise InputError(
+            "enrolment_used", "this provisioning file was used here; ask the fleet's operator for a new one"
+        )
+    return secret
+
+
+def enable_state(state: State, state_dir: str | None, enrolment: bytes | None, entropy: Callable[[int], bytes]) -> None:
+    """Give a disabled state a new secret; see :meth:`edge_sdk.Device.enable`. Called inside a transaction."""
+    known = None if state_dir is None else read_marker(os.path.join(state_dir, MARKER_FILE))
+    secret = fresh_secret(known, enrolment, entropy)
+    if state_dir is not None and enrolment is not None:
+        _mark(state_dir, known, 0, secret)
+    state.write_meta("secret", secret)
+    state.remove_meta("disabled")
+
+
+def reset_state(
+    state_dir: str | os.PathLike[str],
+    root: bytes,
+    *,
+    policy: Policy | None,
+    enrolment: bytes | None,
+    now: int,
+    entropy: Callable[[int], bytes],
+    machine: Callable[[], bytes | None],
+) -> int:
+    """Replace a lost, copied or unwanted state; see :meth:`edge_sdk.Device.reset`.
+
+    The old file, if there is one, is set aside before its journal is removed: whenever the device stops in
+    between, either the old state is whole or the new one is, or there is none, which is ``state_lost``.
+    """
+    check_bytes(root, "trust")
+    folder = path_of(state_dir, "state_dir")
+    place = os.path.join(folder, STATE_FILE)
+    _make_folder(folder)
+    allowed = load_policy(os.path.join(folder, POLICY_FILE)) if policy is None else policy
+    trust.pin(root, now)  # what can not be trusted is found before anything is changed
+    known = read_marker(os.path.join(folder, MARKER_FILE))
+    secret = fresh_secret(known, enrolment, entropy)
+    micro = max(allowed.lifetime_micro, 0 if known is None else known.lifetime_micro, _readable_total(place))
+    _mark(folder, known, micro, None if enrolment is None else secret)
+    fresh = f"{place}.new"
+    try:
+        _discard(fresh)
+        state = State(fresh)
+        try:
+            with state.transaction():
+                _begin(state, root, secret, now, machine(), enrolled=enrolment is not None)
+                Ledger(state).count_as_spent(micro, now)
+        finally:
+            state.close()
+        _discard(place)
+        os.rename(fresh, place)
+        remove(fresh + _JOURNAL)
+        flush_folder(folder)
+    except OSError as error:
+        problem = error.strerror or "the system refused it"
+    else:
+        return micro
+    raise StorageError("io_failed", f"the state can not be replaced: {problem}")
+
+
+def _readable_total(place: str) -> int:
+    """What the old state says it has spent, if it can still say so."""
+    if not os.path.lexists(place):
+        return 0
+    with suppress(StorageError):
+        state = State(place)
+        try:
+            return Ledger(state).spent_micro()
+        finally:
+            state.close()
+    return 0
+
+
+def _discard(place: str) -> None:
+    """Remove a state file: first its name, so that its journal is never played into another file."""
+    aside = f"{place}.old"
+    for path in (aside, aside + _JOURNAL):
+        remove(path)
+    with suppress(FileNotFoundError):
+        os.rename(place, aside)
+    with suppress(FileNotFoundError):
+        os.unlink(place + _JOURNAL)
+    remove(aside)
+
+
+def _not_provisioned() -> StorageError:
+    return StorageError("not_provisioned", "this device has no trust root yet; provision it with a .hst file")
+
+
+def _make_folder(path: str) -> None:
+    problem = ""
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except OSError as error:
+        problem = error.strerror or "it can not be made"
+    if problem:
+        raise StorageError("io_failed", f"the state folder can not be used: {problem}")

@@ -1,0 +1,151 @@
+"""What a device may tell about itself; never anything about a record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from protocol import campaign as campaigns
+from protocol.epsilon import format_micro
+from protocol.model import parse_model
+
+if TYPE_CHECKING:
+    from edge_sdk.documents import Documents
+    from edge_sdk.ledger import Ledger
+    from edge_sdk.policy import Policy, Spent
+    from edge_sdk.spool import Held, Spool
+    from edge_sdk.timekeeping import Present, Reading
+
+
+class CampaignStatus(NamedTuple):
+    """An accepted campaign. ``answered`` is the newest answered period; ``state`` open, ended, expired or future."""
+
+    name: str
+    version: int
+    id: str
+    state: str
+    answered: int | None
+
+
+class ModelStatus(NamedTuple):
+    """An installed model."""
+
+    name: str
+    version: int
+    expired: bool
+
+
+class Clock(NamedTuple):
+    """What the device makes of its clocks, in seconds since 1970.
+
+    Attributes:
+        wall: what the wall clock says.
+        now: the later of that and what signed documents say; dates are judged by it.
+        confirmed: no period after this time's opens, unless ``leap_left``.
+        time_floor: the largest date of an accepted document.
+        leap_left: whether this boot's one leap of the wall clock beyond ``confirmed`` is still believed.
+    """
+
+    wall: int
+    now: int
+    confirmed: int
+    time_floor: int
+    leap_left: bool
+
+
+class Status(NamedTuple):
+    """Spent and left are millionths of ε; ``left_micro`` over the device's life.
+
+    Attributes:
+        disabled: the owner has opted out.
+        contradictions: pairs of signed documents that contradict each other and are kept as evidence.
+    """
+
+    spent_micro: int
+    left_micro: int
+    spent: Spent
+    spool: Held
+    campaigns: tuple[CampaignStatus, ...]
+    models: tuple[ModelStatus, ...]
+    root_version: int
+    root_expired: bool
+    clock: Clock
+    disabled: bool
+    contradictions: int
+
+    @property
+    def spooled(self) -> int:
+        """Reports that were not acknowledged."""
+        return self.spool.reports
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "epsilon_spent": format_micro(self.spent_micro),
+            "epsilon_left": format_micro(self.left_micro),
+            "epsilon_spent_day": format_micro(self.spent.day_micro),
+            "epsilon_spent_window": format_micro(self.spent.window_micro),
+            "unsent_reports": self.spool.reports,
+            "spool_bytes": self.spool.size_bytes,
+            "oldest_report_at": self.spool.oldest_at,
+            "sealed_files": self.spool.sealed_files,
+            "dropped": self.spool.dropped,
+            "campaigns": [campaign._asdict() for campaign in self.campaigns],
+            "models": [model._asdict() for model in self.models],
+            "root_version": self.root_version,
+            "root_expired": self.root_expired,
+            "clock": self.clock._asdict(),
+            "disabled": self.disabled,
+            "contradictions": self.contradictions,
+        }
+
+
+def gather(
+    documents: Documents,
+    ledger: Ledger,
+    spool: Spool,
+    policy: Policy,
+    spent: Spent,
+    reading: Reading,
+    present: Present,
+    *,
+    disabled: bool,
+) -> Status:
+    """The status at one look at the clocks.
+
+    Raises:
+        StorageError: ``state_damaged``.
+    """
+    trusted = documents.trust()
+    now = present.now
+    return Status(
+        spent_micro=spent.lifetime_micro,
+        left_micro=max(0, policy.lifetime_micro - spent.lifetime_micro),
+        spent=spent,
+        spool=spool.held(),
+        campaigns=tuple(_campaign(payload, ledger, now) for _, _, payload in documents.all("campaign")),
+        models=tuple(_model(payload, now) for _, _, payload in documents.all("model")),
+        root_version=0 if trusted is None else trusted.root.header.version,
+        root_expired=trusted is None or now >= trusted.root.header.expires,
+        clock=Clock(reading.wall, now, present.confirmed, documents.time_floor(), present.leap_left),
+        disabled=disabled,
+        contradictions=len(documents.evidence()),
+    )
+
+
+def _campaign(payload: bytes, ledger: Ledger, now: int) -> CampaignStatus:
+    campaign = campaigns.parse_campaign(payload)
+    header = campaign.header
+    state = "expired" if now >= header.expires else "future" if now < header.not_before else "open"
+    newest = ledger.newest(campaign.id)
+    return CampaignStatus(
+        header.name,
+        header.version,
+        campaign.id.hex(),
+        "ended" if campaign.ended else state,
+        None if newest is None else newest.period,
+    )
+
+
+def _model(payload: bytes, now: int) -> ModelStatus:
+    header = parse_model(payload).header
+    return ModelStatus(header.name, header.version, now >= header.expires)
