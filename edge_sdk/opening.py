@@ -7,7 +7,7 @@ that is missing or damaged is ``state_lost``: beginning again by itself would fo
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from edge_sdk.arguments import check_bytes, path_of
@@ -22,7 +22,7 @@ from protocol.errors import InputError, StorageError
 from protocol.stream import SEED_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 _JOURNAL = "-journal"
 
@@ -54,7 +54,8 @@ def open_state(
             raise _not_provisioned()
     _make_folder(folder)
     allowed = load_policy(os.path.join(folder, POLICY_FILE)) if policy is None else policy
-    with _damage_is_loss(installed=marker is not None):
+    lost = False
+    try:
         state = State(place)
         try:
             Ledger(state).check()
@@ -63,6 +64,12 @@ def open_state(
         except BaseException:
             state.close()
             raise
+    except StorageError as error:
+        lost = marker is not None and error.reason == "state_damaged"
+        if not lost:
+            raise
+    if lost:
+        raise state_lost()
     return state, allowed
 
 
@@ -73,20 +80,6 @@ def _mark(folder: str, known: Marker | None, lifetime_micro: int, secret: bytes 
     new = Marker(max(old.lifetime_micro, lifetime_micro), tuple(dict.fromkeys(enrolments)))
     if new != known:
         write_marker(os.path.join(folder, MARKER_FILE), new)
-
-
-@contextmanager
-def _damage_is_loss(*, installed: bool) -> Iterator[None]:
-    """A damaged state where a device was installed is a lost one."""
-    lost = False
-    try:
-        yield
-    except StorageError as error:
-        if not installed or error.reason != "state_damaged":
-            raise
-        lost = True
-    if lost:
-        raise state_lost()
 
 
 def _provision(

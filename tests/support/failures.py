@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def failure(function: Callable[..., Any], *arguments: Any) -> HearsayError | None:
+def failure(function: Callable[..., Any], *arguments: Any, **options: Any) -> HearsayError | None:
     """The error of ours that a call ends with; None if it succeeds. Other errors pass through."""
     try:
-        function(*arguments)
+        function(*arguments, **options)
     except HearsayError as error:
         return error
     return None
 
 
-def reason(function: Callable[..., Any], *arguments: Any) -> str | None:
+def reason(function: Callable[..., Any], *arguments: Any, **options: Any) -> str | None:
     """The stable reason a call is refused for; None if it succeeds.
 
     No other error may hang on to ours: its text is not under our control.
     """
-    error = failure(function, *arguments)
+    error = failure(function, *arguments, **options)
     if error is None:
         return None
     assert error.__cause__ is None

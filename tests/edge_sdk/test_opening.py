@@ -1,0 +1,274 @@
+"""A device begins once. What is lost afterwards is never taken for a new beginning."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+
+import pytest
+from support.failures import failure, reason
+from support.publisher import DAY, NOW, Publisher
+
+import edge_sdk.opening
+from edge_sdk import Device, Policy
+from edge_sdk.installation import Marker, read_marker, system_machine, write_marker
+from protocol.provisioning import Provisioning, build_provisioning
+from protocol.report import report_id
+
+RECORD = {"odor": "n"}
+
+
+@pytest.fixture
+def lived(tmp_path, publisher, clock):
+    """The folder of a device that has answered three times."""
+    folder = tmp_path / "state"
+    with Device.open(folder, trust=publisher.root(), clock=clock) as device:
+        campaign = device.enrol(publisher.campaign())
+        for _ in range(3):
+            device.report(campaign.id, RECORD)
+            clock.now += DAY
+    return folder
+
+
+def lose(folder, how):
+    if how == "missing":
+        (folder / "state.db").unlink()
+    elif how == "empty":
+        os.truncate(folder / "state.db", 0)
+    elif how == "overwritten":
+        (folder / "state.db").write_bytes(b"\xff" * 8192)
+    elif how == "fewer lines":
+        connection = sqlite3.connect(folder / "state.db")
+        with connection:
+            connection.execute("DELETE FROM ledger WHERE sequence = 2")
+        connection.close()
+
+
+LOSSES = ["missing", "empty", "overwritten", "fewer lines"]
+
+
+@pytest.mark.parametrize("how", LOSSES)
+def test_a_lost_state_is_refused_also_with_a_root_at_hand(lived, publisher, clock, how):
+    lose(lived, how)
+    for root in (None, publisher.root()):
+        assert reason(Device.open, lived, root, clock=clock) == "state_lost"
+        assert (lived / "installed").exists()
+
+
+@pytest.mark.parametrize("how", LOSSES)
+def test_a_reset_makes_a_new_secret_and_counts_the_whole_budget(lived, publisher, clock, how):
+    with Device.open(lived, clock=clock) as device:
+        campaign = device.campaigns()[0]
+        old = device.report(campaign.id, RECORD)
+    lose(lived, how)
+    assert Device.reset(lived, publisher.root(), clock=clock) == 100_000_000
+    with Device.open(lived, clock=clock) as device:
+        assert device.status().left_micro == 0
+        assert device.campaigns() == []
+        assert [line.campaign for line in device.history()] == [""]
+        device.enrol(publisher.campaign())
+        assert reason(device.report, campaign.id, RECORD) == "budget_exhausted"
+    (lived / "policy.toml").write_text('epsilon_lifetime = "101"\n')
+    with Device.open(lived, clock=clock) as device:
+        new = device.report(campaign.id, RECORD)
+        assert new[2:10] != old[2:10]
+        assert device.status().left_micro == 0
+    assert sorted(path.name for path in lived.iterdir()) == ["installed", "policy.toml", "state.db", "state.db-journal"]
+
+
+def test_a_reset_counts_the_largest_budget_that_ever_was_allowed(lived, publisher, clock):
+    (lived / "policy.toml").write_text('epsilon_lifetime = "250"\n')
+    Device.open(lived, clock=clock).close()
+    (lived / "policy.toml").write_text('epsilon_lifetime = "7"\n')
+    Device.open(lived, clock=clock).close()
+    (lived / "state.db").unlink()
+    assert Device.reset(lived, publisher.root(), clock=clock) == 250_000_000
+
+
+def test_a_reset_that_can_not_trust_the_root_changes_nothing(lived, publisher, clock):
+    broken = bytearray(publisher.root())
+    broken[-1] ^= 1
+    before = (lived / "state.db").read_bytes()
+    assert reason(Device.reset, lived, bytes(broken), clock=clock) == "bad_signature"
+    assert (lived / "state.db").read_bytes() == before
+    with Device.open(lived, clock=clock) as device:
+        assert device.status().spent_micro == 3_000_000
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_a_reset_that_stops_on_the_way_leaves_the_old_state_or_a_lost_one_or_the_new(
+    lived, publisher, clock, monkeypatch, step
+):
+    count = 0
+
+    class PowerCutError(Exception):
+        pass
+
+    def counted(plain):
+        def call(*arguments):
+            nonlocal count
+            if count == step:
+                raise PowerCutError
+            count += 1
+            return plain(*arguments)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in ("rename", "unlink"):
+            patch.setattr(os, name, counted(getattr(os, name)))
+        for name in ("remove", "flush_folder"):
+            patch.setattr(edge_sdk.opening, name, counted(getattr(edge_sdk.opening, name)))
+        with contextlib.suppress(PowerCutError):
+            Device.reset(lived, publisher.root(), clock=clock)
+    found = reason(Device.open, lived, clock=clock)
+    if found is None:
+        with Device.open(lived, clock=clock) as device:
+            assert device.status().spent_micro in (3_000_000, 100_000_000)
+    else:
+        assert found == "state_lost"
+    assert Device.reset(lived, publisher.root(), clock=clock) == 100_000_000
+    with Device.open(lived, clock=clock) as device:
+        assert device.status().spent_micro == 100_000_000
+
+
+def test_an_installation_that_stopped_before_its_marker_is_finished_next_time(tmp_path, publisher, clock, monkeypatch):
+    def power(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(edge_sdk.opening, "write_marker", power)
+        with pytest.raises(KeyboardInterrupt):
+            Device.open(tmp_path, trust=publisher.root(), clock=clock)
+    assert not (tmp_path / "installed").exists()
+    with Device.open(tmp_path, clock=clock) as device:
+        assert (tmp_path / "installed").exists()
+        assert device.status().root_version == 1
+
+
+def test_a_state_that_is_taken_away_while_it_is_used_is_lost(tmp_path, publisher, clock):
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        campaign = device.enrol(publisher.campaign())
+        (tmp_path / "state.db").unlink()
+        assert reason(device.report, campaign.id, RECORD) == "state_lost"
+    assert reason(Device.open, tmp_path, clock=clock) == "state_lost"
+
+
+def test_a_copy_on_another_machine_is_refused(tmp_path, publisher, clock):
+    def open_on(machine, folder, trust=None):
+        return Device.open(folder, trust, clock=clock, machine=lambda: machine)
+
+    open_on(b"a" * 32, tmp_path / "here", publisher.root()).close()
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+    assert reason(open_on, b"b" * 32, tmp_path / "there") == "state_copied"
+    assert reason(open_on, b"b" * 32, tmp_path / "there", publisher.root()) == "state_copied"
+    open_on(b"a" * 32, tmp_path / "here").close()
+    open_on(None, tmp_path / "there").close()  # a system without an id can not tell
+    Device.reset(tmp_path / "there", publisher.root(), clock=clock, machine=lambda: b"b" * 32)
+    with open_on(b"b" * 32, tmp_path / "there") as device:
+        assert device.status().left_micro == 0
+
+
+def test_the_machines_id_is_a_digest_or_nothing():
+    found = system_machine()
+    assert found is None or len(found) == 32
+    assert found == system_machine()
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"{}", b"[]", b"\xff", b'{"epsilon_lifetime_micro": "x", "enrolments": []}', b"[" * 9000]
+)
+def test_a_marker_that_can_not_be_read_still_is_one(tmp_path, raw):
+    (tmp_path / "installed").write_bytes(raw)
+    assert read_marker(str(tmp_path / "installed")) == Marker()
+    assert reason(Device.open, tmp_path, Publisher().root()) == "state_lost"
+
+
+def test_a_marker_says_no_more_than_it_must(tmp_path):
+    place = str(tmp_path / "installed")
+    assert read_marker(place) is None
+    write_marker(place, Marker(5, ("ab",)))
+    assert read_marker(place) == Marker(5, ("ab",))
+    assert json.loads((tmp_path / "installed").read_bytes()) == {
+        "format": 1,
+        "epsilon_lifetime_micro": 5,
+        "enrolments": ["ab"],
+    }
+    assert (tmp_path / "installed").stat().st_mode & 0o777 == 0o600
+
+
+SECRET = bytes(range(32))
+FILE = build_provisioning(Provisioning("pumps", "pump 7", SECRET))
+
+
+def test_a_provisioning_file_makes_the_ids(tmp_path, publisher, clock):
+    with Device.open(tmp_path, trust=publisher.root(), enrolment=FILE, clock=clock) as device:
+        campaign = device.enrol(publisher.campaign())
+        said = device.report(campaign.id, RECORD)
+    assert said[2:10] == report_id(SECRET, campaign.id, NOW // DAY, 0)
+    with Device.open(tmp_path, enrolment=FILE, clock=clock) as device:  # the same once more does no harm
+        assert device.report(campaign.id, RECORD) == said
+    other = build_provisioning(Provisioning("pumps", "pump 8", bytes(32)))
+    assert reason(Device.open, tmp_path, enrolment=other, clock=clock) == "enrolment_late"
+
+
+def test_a_provisioning_file_is_used_once(tmp_path, publisher, clock):
+    with Device.open(tmp_path, trust=publisher.root(), enrolment=FILE, clock=clock) as device:
+        device.disable()
+        assert reason(device.enable, FILE) == "enrolment_used"
+        device.enable(build_provisioning(Provisioning("pumps", "pump 7", bytes(32))))
+    (tmp_path / "state.db").unlink()
+    for used in (FILE, build_provisioning(Provisioning("other", "name", bytes(32)))):
+        error = failure(Device.reset, tmp_path, publisher.root(), enrolment=used, clock=clock)
+        assert error.reason == "enrolment_used"
+        assert SECRET.hex() not in str(error)
+    fresh = build_provisioning(Provisioning("pumps", "pump 7", b"n" * 32))
+    assert Device.reset(tmp_path, publisher.root(), enrolment=fresh, clock=clock) > 0
+
+
+def test_a_disabled_device_answers_nothing_and_keeps_its_ledger(tmp_path, publisher, clock):
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        campaign = device.enrol(publisher.campaign())
+        device.install(publisher.model())
+        said = device.report(campaign.id, RECORD)
+        device.disable()
+        secret_and_spool = (tmp_path / "state.db").read_bytes()
+        assert said not in secret_and_spool
+        assert reason(device.report, campaign.id, RECORD) == "disabled"
+        assert reason(device.enrol, publisher.campaign(name="other")) == "disabled"
+        assert device.drain(tmp_path / "x.hsr") == 0
+        assert device.model().predict(RECORD) == "e"
+        status = device.status()
+        assert (status.disabled, status.spent_micro, status.spooled) == (True, 1_000_000, 0)
+        assert status.spool.dropped == {"disabled": 1}
+    with Device.open(tmp_path, clock=clock) as device:
+        assert device.status().disabled
+        device.enable()
+        assert reason(device.report, campaign.id, RECORD) == "period_answered"
+        clock.now += DAY
+        again = device.report(campaign.id, RECORD)
+        assert len(again) == len(said)
+        assert device.status().spent_micro == 2_000_000
+        assert [line.period for line in device.history()] == [NOW // DAY, NOW // DAY + 1]
+
+
+def test_the_secret_is_overwritten_when_a_device_is_disabled(tmp_path, publisher, clock):
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        secret = device._state.meta("secret")
+        assert secret in (tmp_path / "state.db").read_bytes()
+        device.disable()
+        for path in tmp_path.iterdir():
+            assert secret not in path.read_bytes()
+
+
+def test_policies_of_memory_only_devices_need_no_folder(publisher, clock):
+    with Device.open(None, trust=publisher.root(), clock=clock, policy=Policy.of(epsilon_lifetime="1")) as device:
+        campaign = device.enrol(publisher.campaign())
+        device.report(campaign.id, RECORD)
+        device.disable()
+        device.enable()
+        clock.now += DAY
+        assert reason(device.report, campaign.id, RECORD) == "budget_exhausted"

@@ -1,0 +1,272 @@
+"""Which periods open when the wall clock leaps, the device reboots, or a signed document says the time."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.publisher import DAY, NOW
+
+from edge_sdk import Device, PolicyError
+from edge_sdk.clock import system_uptime
+from edge_sdk.timekeeping import Anchor, Present, Reading, after_answer, after_document, present
+from protocol.report import decode_report
+
+HOUR = 3600
+RECORD = {"odor": "n", "width": 3.2}
+
+
+class Machine:
+    """A device's clocks: a wall clock that anyone may set, and an uptime that nobody can."""
+
+    def __init__(self, wall=NOW):
+        self.wall, self.boot, self.seconds = wall, 1, 100
+
+    def clock(self):
+        return self.wall
+
+    def uptime(self):
+        return f"boot {self.boot}", self.seconds
+
+    def run(self, seconds):
+        self.wall += seconds
+        self.seconds += seconds
+
+    def reboot(self, off_seconds=0, wall=None):
+        self.boot, self.seconds = self.boot + 1, 5
+        self.wall = self.wall + off_seconds if wall is None else wall
+
+
+@pytest.fixture
+def machine():
+    return Machine()
+
+
+@pytest.fixture
+def field(tmp_path, publisher, machine):
+    """A device that was provisioned and enrolled, and has answered its first period."""
+    device = Device.open(tmp_path / "s", trust=publisher.root(), clock=machine.clock, uptime=machine.uptime)
+    with device:
+        device.enrol(publisher.campaign(time_precision=HOUR))
+        device.report(device.campaigns()[0].id, RECORD)
+        yield device
+
+
+def period(device):
+    """The period that the device answers now."""
+    campaign = device.campaigns()[0]
+    return decode_report(campaign.layout, device.report(campaign.id, RECORD))[1]
+
+
+def answers(device):
+    return len(device.history())
+
+
+def test_periods_open_as_time_passes(field, machine):
+    for hour in range(1, 50):
+        machine.run(HOUR)
+        assert period(field) == NOW // HOUR + hour
+    assert answers(field) == 50
+    assert field.status().clock.leap_left
+
+
+def test_leaps_of_the_wall_clock_open_one_period_per_boot(field, machine):
+    for _ in range(20):
+        machine.wall += 30 * DAY
+        period(field)
+    assert answers(field) == 2
+    clock = field.status().clock
+    assert not clock.leap_left
+    assert clock.confirmed < clock.wall
+
+
+def test_after_its_leap_the_device_goes_on_with_the_time_that_passes(field, machine):
+    machine.wall += 10 * DAY
+    first = period(field)
+    machine.wall += 100 * DAY
+    assert period(field) == first
+    machine.run(HOUR)
+    assert period(field) == first + 1
+    assert answers(field) == 3
+
+
+def test_every_boot_has_one_leap_of_its_own(field, machine):
+    for boot in range(1, 6):
+        machine.reboot(DAY)
+        for _ in range(3):
+            machine.wall += 90 * DAY // 10
+            period(field)
+        assert answers(field) == 1 + boot
+
+
+def test_what_reboots_can_buy_is_bounded_by_the_lifetime_alone(tmp_path, publisher, machine):
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "policy.toml").write_text('epsilon_lifetime = "5"\n')
+    device = Device.open(tmp_path / "s", trust=publisher.root(), clock=machine.clock, uptime=machine.uptime)
+    campaign = device.enrol(publisher.campaign(time_precision=HOUR))
+    refusals = set()
+    for _ in range(12):
+        try:
+            device.report(campaign.id, RECORD)
+        except PolicyError as error:
+            refusals.add(error.reason)
+        machine.reboot(DAY)
+    assert device.status().spent_micro == 5_000_000
+    assert refusals == {"budget_exhausted"}
+    device.close()
+
+
+def test_powered_for_ten_minutes_a_day_it_answers_daily(tmp_path, publisher, machine):
+    device = Device.open(tmp_path / "s", trust=publisher.root(), clock=machine.clock, uptime=machine.uptime)
+    campaign = device.enrol(publisher.campaign())
+    for _ in range(30):
+        device.close()
+        machine.reboot(DAY - 600)
+        device = Device.open(tmp_path / "s", clock=machine.clock, uptime=machine.uptime)
+        machine.run(300)
+        device.report(campaign.id, RECORD)
+        machine.run(300)
+        device.report(campaign.id, RECORD)
+    assert answers(device) == 30
+    device.close()
+
+
+def test_a_clock_that_starts_in_1970_and_is_then_set_right_loses_nothing(tmp_path, publisher, machine):
+    device = Device.open(tmp_path / "s", trust=publisher.root(), clock=machine.clock, uptime=machine.uptime)
+    campaign = device.enrol(publisher.campaign())
+    for day in range(1, 10):
+        machine.reboot(wall=day)  # no battery behind the clock
+        device.report(campaign.id, RECORD)
+        machine.wall = NOW + day * DAY  # the network has answered
+        device.report(campaign.id, RECORD)
+    assert [line.period for line in device.history()] == [NOW // DAY + day for day in range(10)]
+    device.close()
+
+
+def test_without_any_clock_time_goes_on_from_the_last_signed_document(tmp_path, publisher):
+    machine = Machine(wall=0)
+    device = Device.open(tmp_path / "s", trust=publisher.root(), clock=machine.clock, uptime=machine.uptime)
+    campaign = device.enrol(publisher.campaign(time_precision=HOUR))
+    for _ in range(5):
+        device.report(campaign.id, RECORD)
+        machine.seconds += HOUR
+    assert [line.period for line in device.history()] == [NOW // HOUR + hour for hour in range(5)]
+    machine.reboot(wall=0)
+    assert device.report(campaign.id, RECORD)
+    assert answers(device) == 5
+    publisher.now += 7 * DAY
+    device.install(publisher.model())
+    device.report(campaign.id, RECORD)
+    assert device.history()[-1].period == (NOW + 7 * DAY) // HOUR
+    device.close()
+
+
+def test_a_newer_document_confirms_a_time_and_the_leap_stays_used(field, publisher, machine):
+    machine.wall += 100 * DAY
+    period(field)
+    machine.wall += 100 * DAY
+    assert answers(field) == 2
+    publisher.now = machine.wall
+    field.install(publisher.model())
+    period(field)
+    assert answers(field) == 3
+    machine.wall += DAY
+    period(field)
+    assert answers(field) == 3
+
+
+def test_a_clock_that_goes_back_opens_nothing(field, machine):
+    machine.run(DAY)
+    last = period(field)
+    for back in (HOUR, DAY, 400 * DAY):
+        machine.wall -= back
+        assert period(field) == last
+    machine.reboot()
+    assert period(field) == last
+    assert answers(field) == 2
+
+
+def test_an_application_that_brings_its_own_clock_vouches_for_its_steps(tmp_path, publisher):
+    now = [NOW]
+    with Device.open(tmp_path / "s", trust=publisher.root(), clock=lambda: now[0]) as device:
+        campaign = device.enrol(publisher.campaign())
+        for _ in range(5):
+            device.report(campaign.id, RECORD)
+            now[0] += 20 * DAY
+        assert answers(device) == 5
+
+
+def test_the_day_and_the_window_are_counted_over_all_campaigns(tmp_path, publisher, machine):
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "policy.toml").write_text('epsilon_per_day = "3"\nepsilon_per_window = "5"\nwindow_days = 7\n')
+    device = Device.open(tmp_path / "s", trust=publisher.root(), clock=machine.clock, uptime=machine.uptime)
+    ids = [device.enrol(publisher.campaign(name=name, time_precision=HOUR)).id for name in ("one", "two")]
+    outcomes = []
+    for _ in range(24 * 9):
+        for campaign_id in ids:
+            try:
+                device.report(campaign_id, RECORD)
+                outcomes.append("")
+            except PolicyError as error:
+                outcomes.append(error.reason)
+        machine.run(HOUR)
+    times = [line.answered_at for line in device.history()]
+    assert set(outcomes) == {"", "budget_paused"}
+    for start in times:
+        assert sum(start <= time < start + DAY for time in times) <= 3
+        assert sum(start <= time < start + 7 * DAY for time in times) <= 5
+    assert len(times) == 10
+    device.close()
+
+
+def test_the_system_says_which_boot_it_is_and_how_long():
+    (boot, first), (again, second) = system_uptime(), system_uptime()
+    assert boot == again
+    assert 0 <= first <= second
+
+
+READINGS = st.builds(
+    Reading, wall=st.integers(0, 10**6), boot=st.sampled_from(["a", "b"]), uptime=st.integers(0, 10**6)
+)
+STEPS = st.lists(st.tuples(st.sampled_from(["answer", "document", "run", "boot"]), st.integers(0, 10**6)), max_size=30)
+
+
+@given(STEPS)
+def test_one_leap_per_boot_whatever_the_order(steps):
+    """The model: without documents, time that is answered goes on by what has passed, and one leap a boot."""
+    anchor, boot, uptime, floor = None, 0, 0, 0
+    opened, leaps = None, {}
+    for kind, amount in steps:
+        if kind == "run":
+            uptime += amount % 5000
+        elif kind == "boot":
+            boot, uptime = boot + 1, 0
+        elif kind == "document":
+            floor = max(floor, amount)
+            anchor = after_document(anchor, Reading(0, str(boot), uptime), amount) or anchor
+        else:
+            reading = Reading(amount, str(boot), uptime)
+            moment = present(anchor, floor, reading)
+            time, leapt = moment.period_time(100)
+            if opened is not None and time // 100 <= opened:
+                continue
+            opened = time // 100
+            leaps[boot] = leaps.get(boot, 0) + leapt
+            anchor = after_answer(anchor, reading, time, leapt=leapt) or anchor
+    assert max(leaps.values(), default=0) <= 1
+
+
+@given(READINGS, st.integers(0, 10**6))
+def test_no_anchor_means_one_leap_and_dates_by_the_later_clock(reading, floor):
+    assert present(None, floor, reading) == Present(max(reading.wall, floor), floor, leap_left=True)
+
+
+@given(st.text(max_size=40), st.integers(0, 2**60), st.integers(0, 2**40), st.booleans(), st.booleans())
+def test_an_anchor_comes_back_as_it_was(boot, uptime, time, signed, leapt):
+    anchor = Anchor(boot, uptime, time, signed, leapt)
+    assert Anchor.from_bytes(anchor.to_bytes()) == anchor
+
+
+@pytest.mark.parametrize("raw", [b"", b"\xc0", b"\x95\x01\x01\x01\xc3\xc3", b"\x90", b"\xff"])
+def test_damaged_bytes_are_no_anchor(raw):
+    assert Anchor.from_bytes(raw) is None
