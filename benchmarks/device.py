@@ -1,8 +1,9 @@
 """What the device side costs: start, memory, answers, durable reports; and a file of reports to counts.
 
-    python benchmarks/device.py [--json]
+    python benchmarks/device.py [--beside] [--json]
 
-Every figure is a median; ratios are to plain ``import``, ``hashlib`` or ``numpy`` in the same run.
+Every figure is a median; ratios are to plain ``import``, ``hashlib`` or ``numpy`` in the same run. ``--beside``
+measures three well-known clients too, installed from the package index for this run (benchmarks/footprint.py).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from footprint import footprint
 from harness import Row, arguments, interleaved_seconds, median_seconds, show
 
 from aggregator.intake.store import create_store
@@ -37,40 +39,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ANSWERS = [("direct", 8), ("oue", 32), ("sue", 32), ("the", 32), ("she", 8)]
+HOUR = 3600
 BARE = "import msgpack, sqlite3, nacl.bindings"
 
 
-def start_and_memory(repeats: int = 21) -> list[Row]:
-    """Import time and resident memory over a bare interpreter, in fresh processes."""
+def start(repeats: int = 21) -> list[Row]:
+    """Import time over a bare interpreter, in fresh processes, beside that of its dependencies alone."""
 
     def run(code: str) -> Callable[[], object]:
         return lambda: subprocess.run([sys.executable, "-I", "-c", code], check=True)
 
     bare, dependencies, sdk = interleaved_seconds([run("pass"), run(BARE), run("import edge_sdk")], repeats)
-    resident = [_resident(code) for code in ("pass", BARE, "import edge_sdk")]
-    return [
-        Row(
-            "import edge_sdk, over a bare interpreter",
-            (sdk - bare) * 1e3,
-            "ms",
-            BARE,
-            (sdk - bare) / (dependencies - bare),
-        ),
-        Row(
-            "resident memory it adds",
-            (resident[2] - resident[0]) / 2**20,
-            "MB",
-            BARE,
-            (resident[2] - resident[0]) / (resident[1] - resident[0]),
-        ),
-    ]
+    taken = sdk - bare
+    return [Row("import edge_sdk, over a bare interpreter", taken * 1e3, "ms", BARE, taken / (dependencies - bare))]
 
 
-def _resident(code: str) -> float:
-    """Median resident bytes at the end of a process that ran some code."""
-    probe = f"{code}\nfor line in open('/proc/self/status'):\n    if line.startswith('VmRSS'): print(line.split()[1])"
-    runs = [subprocess.run([sys.executable, "-I", "-c", probe], capture_output=True, check=True) for _ in range(5)]
-    return float(np.median([int(run.stdout) for run in runs])) * 1024
+def installed(*, beside: bool) -> list[Row]:
+    """The device's own wheel in an environment of its own."""
+    publisher = Publisher()
+    documents = {
+        "root.hst": publisher.root(),
+        "campaign.hsc": publisher.campaign(time_precision=HOUR),
+        "model.hsm": publisher.model(),
+    }
+    return footprint(documents, NOW, others=beside)
 
 
 def answers(repeats: int = 9) -> list[Row]:
@@ -161,9 +153,18 @@ def file_to_counts(reports: int = 200_000, repeats: int = 5) -> list[Row]:
 
 def main() -> None:
     """Measure and print."""
-    options = arguments(__doc__.splitlines()[0] if __doc__ else "").parse_args()
+    parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--beside", action="store_true", help="also install and measure three well-known clients")
+    options = parser.parse_args()
     began = time.perf_counter()
-    rows = [*start_and_memory(), *answers(), *durable_reports(), *simulated_devices(), *file_to_counts()]
+    rows = [
+        *installed(beside=options.beside),
+        *start(),
+        *answers(),
+        *durable_reports(),
+        *simulated_devices(),
+        *file_to_counts(),
+    ]
     show("Device side", rows, as_json=options.json)
     if not options.json:
         print(f"\n{time.perf_counter() - began:.0f} s in all")

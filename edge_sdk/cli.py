@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from edge_sdk import commands
+from edge_sdk import commands, sync_command
 from protocol.errors import HearsayError
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ EXAMPLES = """examples:
   hearsay-edge --state /var/lib/hearsay install mushrooms.hsm
   echo '{"odor": "f"}' | hearsay-edge --state /var/lib/hearsay predict
   hearsay-edge --state /var/lib/hearsay rotate 3.hst 2.hst
+  hearsay-edge --state /var/lib/hearsay sync https://example.org/hearsay --campaign mushrooms
+  hearsay-edge --state /var/lib/hearsay sync /media/stick
   hearsay-edge --state /var/lib/hearsay history
   hearsay-edge --state /var/lib/hearsay evidence proof/
   hearsay-edge --state /var/lib/hearsay disable
@@ -49,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result = options.run(options)
         _show(result, as_json=options.json)
         sys.stdout.flush()
+        refusal = "\n".join("{reason}: {step}: {detail}".format(**each) for each in result.get("refusals", ()))
     except HearsayError as error:
         refusal = str(error)
     except BrokenPipeError:
@@ -141,6 +144,9 @@ def _parser() -> argparse.ArgumentParser:
     command("rotate", commands.rotate, "follow newer trust roots, given in any order").add_argument(
         "roots", type=Path, nargs="+", metavar="ROOT.hst", help="the next root, and those after it"
     )
+    sync_command.add_arguments(
+        command("sync", sync_command.run, "fetch roots, campaigns and models from a source, and send reports to it")
+    )
     command("status", commands.status, "what was spent, what waits, what is installed, what the clocks say")
     command("history", commands.history, "what was answered, when and at which ε; never what was said")
     command(
@@ -161,6 +167,7 @@ def _show(result: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(result))  # noqa: T201
         return
+    result = {key: value for key, value in result.items() if key != "refusals"}
     answers = result.pop("answers", None)
     if answers is not None:
         _show_table(answers)

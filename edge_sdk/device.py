@@ -63,6 +63,16 @@ class Device:
         self._time = Timekeeper(state, self._documents, clock, uptime)
         self._entropy = entropy
 
+    @property
+    def folder(self) -> str | None:
+        """Where the state is; None in memory."""
+        return self._state.folder
+
+    @property
+    def policy(self) -> Policy:
+        """What the owner allows."""
+        return self._policy
+
     @classmethod
     def open(
         cls,
@@ -179,32 +189,42 @@ class Device:
         verdict, campaign = self._judge_campaign(raw)
         return explain(campaign, self._policy, self._spent(verdict.now), verdict.now)
 
-    def enrol(self, raw: bytes) -> Campaign:
+    def enrol(self, raw: bytes, *, name: str | None = None) -> Campaign:
         """Verify a campaign, check it against the policy and store it. A newer version ends the older.
 
+        Args:
+            raw: the ``.hsc`` file.
+            name: refuse it if its name is another, where somebody else chose what to bring.
+
         Raises:
-            DocumentError: it is not acceptable; PolicyError: ``policy_refused``, ``disabled``. The state is
-            unchanged, but for the evidence if a publisher contradicts itself.
+            DocumentError: it is not acceptable, or ``other_name``; PolicyError: ``policy_refused``, ``disabled``.
+            The state is unchanged, but for the evidence if a publisher contradicts itself.
         """
         with self._evidence("campaign", raw), self._state.transaction():
             self._check_enabled()
             verdict, campaign = self._judge_campaign(raw)
+            _check_name(verdict, name)
             self._policy.check_campaign(campaign)
             self._store(verdict, raw)
         return campaign
 
-    def install(self, raw: bytes) -> Classifier:
+    def install(self, raw: bytes, *, name: str | None = None) -> Classifier:
         """Verify a model, store it and return it ready to classify.
 
+        Args:
+            raw: the ``.hsm`` file.
+            name: as for :meth:`enrol`.
+
         Raises:
-            DocumentError: it is not acceptable; the state is unchanged, but for the evidence if a publisher
-            contradicts itself.
+            DocumentError: it is not acceptable, or ``other_name``; the state is unchanged, but for the evidence
+            if a publisher contradicts itself.
         """
         from edge_sdk.classifier import MODEL_KEYS, open_classifier
 
         check_bytes(raw, "a model")
         with self._evidence("model", raw), self._state.transaction():
             verdict = trust.verify(self._trust(), raw, "model", self._time.wall(), MODEL_KEYS)
+            _check_name(verdict, name)
             classifier = open_classifier(verdict.payload, self._time.now)
             self._store(verdict, raw)
         return classifier
@@ -428,8 +448,16 @@ class Device:
         return secret
 
     def disable(self) -> None:
-        """Opt out: delete secret and spool. The ledger stays, and documents, and the model goes on classifying."""
+        """Opt out: delete secret, spool and outbox. Ledger and documents stay, and the model goes on classifying.
+
+        Raises:
+            StorageError: nothing changed, but for files of the outbox that are gone.
+        """
+        from edge_sdk.waiting import Outbox
+
         with self._state.transaction():
+            if self.folder is not None:
+                Outbox(self.folder).clear()
             self._state.write_meta("disabled", b"1")
             self._state.remove_meta("secret")
             self._spool.clear("disabled")
@@ -476,6 +504,11 @@ class Device:
             moment,
             disabled=self._state.meta("secret") is None,
         )
+
+
+def _check_name(verdict: Verdict, name: str | None) -> None:
+    if name is not None and verdict.header.name != name:
+        raise DocumentError("other_name", f"the {verdict.role} has another name than the one that was asked for")
 
 
 def _refuse_again() -> bytes:

@@ -236,10 +236,10 @@ def load_policy(path: str) -> Policy:
         InputError: ``policy_invalid``: unreadable, not TOML, an unknown key or a wrong value. A device
             with a policy that it can not read does not fall back to another one.
     """
-    import tomllib
-
     if not os.path.lexists(path):
         return Policy()
+    import tomllib
+
     try:
         with open(path, "rb") as file:
             return Policy.of(**tomllib.load(file))

@@ -8,12 +8,9 @@ takes is believed to have arrived, so :meth:`Transport.send` returns only once t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Found(NamedTuple):
@@ -98,13 +95,13 @@ def parts_of(place: str) -> list[str]:
     return parts
 
 
-def read_token(read: Callable[[], bytes]) -> str:
-    """The token in a file: one line of ASCII that prints, without spaces.
+def read_token(raw: bytes) -> str:
+    """The token in a file's bytes: one line of ASCII that prints, without spaces.
 
     Raises:
         InputError: ``token_invalid``. Never quotes it.
     """
-    raw = read().strip()
-    if not raw or len(raw) > 4096 or not all(0x21 <= byte <= 0x7E for byte in raw):
+    token = raw.strip()
+    if not token or len(token) > 4096 or not all(0x21 <= byte <= 0x7E for byte in token):
         raise InputError("token_invalid", "the token's file holds one word of ASCII, at most 4096 characters")
-    return raw.decode("ascii")
+    return token.decode("ascii")

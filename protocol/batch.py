@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.digest import bulk_sha256 as sha256
+from protocol.digest import bulk_sha256, sha256
 from protocol.errors import InputError
 from protocol.report import FIXED_BYTES, Layout
 
@@ -222,7 +222,7 @@ class _Scan:
             return False
         if self._wasted + end - start > MAX_WASTED * end:
             return False
-        digest = sha256(memoryview(self.data)[start:end]).digest()
+        digest = bulk_sha256(memoryview(self.data)[start:end]).digest()
         proven = self.data.startswith(digest, end + len(head))
         self._wasted += 0 if proven else end - start
         return proven

@@ -5,10 +5,10 @@ Source: docs/formats.md, section 8. Made by whoever enrols devices, read once by
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import NamedTuple
 
 from protocol import canonical
+from protocol.digest import sha256
 from protocol.document import is_text
 from protocol.errors import DocumentError
 

@@ -20,6 +20,7 @@ from protocol.errors import DocumentError, InputError
 
 if TYPE_CHECKING:
     from aggregator.publishing.privacy import PrivacySheet
+    from aggregator.publishing.signatures import Standing
     from protocol.document import Header
     from protocol.epsilon import PrivacyLoss
 
@@ -60,11 +61,21 @@ def show(file: Path, *, as_json: bool) -> None:
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--trust", "trust_file", type=click.Path(path_type=Path), required=True, help="The trust root, .hst.")
+@click.option(
+    "--trust",
+    "trust_files",
+    type=click.Path(path_type=Path),
+    required=True,
+    multiple=True,
+    help="The trust root, .hst; given again, a newer root that follows from it, in any order.",
+)
 @click.option("--privacy", is_flag=True, help="Of a campaign: the exact privacy loss, from the file alone.")
 @json_option
-def verify(file: Path, trust_file: Path, *, privacy: bool, as_json: bool) -> None:
+def verify(file: Path, trust_files: tuple[Path, ...], *, privacy: bool, as_json: bool) -> None:
     """Check a file as a device does: signatures, dates, and every value of a campaign or model.
+
+    Only the first --trust is taken at its word. Others are followed from it, root by root, as a device
+    does that was away for long; the last one reached says whose signatures count.
 
     With --privacy: the worst ratio of any answer's probabilities under two records, per question and in
     total, as an exact fraction and as ε, beside what the campaign declares.
@@ -72,8 +83,10 @@ def verify(file: Path, trust_file: Path, *, privacy: bool, as_json: bool) -> Non
     \b
     Example:
       hearsay verify c.hsc --trust work/root.hst --privacy
+      hearsay verify c.hsc --trust 1.hst --trust 2.hst --trust 3.hst
     """  # noqa: D301
     from aggregator.files import read_file
+    from aggregator.publishing.signatures import root_of, standing
 
     raw = read_file(file, MAX_BATCH_BYTES)
     role = role_of(raw)
@@ -82,14 +95,17 @@ def verify(file: Path, trust_file: Path, *, privacy: bool, as_json: bool) -> Non
     if privacy and role != "campaign":
         raise InputError("not_a_campaign", f"'{file}' is a {role}; --privacy is about campaigns")
     now = int(time.time())
-    state = trust.pin(read_file(trust_file, SIZE_LIMITS["root"]), now)
-    result: dict[str, Any] = {"kind": role, "verified": True}
+    first, *newer = (read_file(path, SIZE_LIMITS["root"]) for path in trust_files)
+    state = _followed(first, newer, now)
+    result: dict[str, Any] = {"kind": role, "verified": True, "root_version": state.root.header.version}
     if role == "root":
         header = _verified_root(state, raw, now)
+        result["signatures"] = standing(read_envelope(raw, role), root_of(read_envelope(raw, role)).roles[role])
     else:
         known = campaign.UNDERSTOOD if role == "campaign" else model.UNDERSTOOD
         verdict = trust.verify(state, raw, role, now, known)
         header = verdict.header
+        result["signatures"] = standing(read_envelope(raw, role), state.root.roles[role])
         _check_values(role, verdict.payload, privacy=privacy, as_json=as_json)
         if privacy:
             result["privacy"] = _sheet(verdict.payload).to_json()
@@ -107,6 +123,20 @@ def _refuse_unsigned(file: Path, raw: bytes) -> NoReturn:
             "hearsay show says what is in it",
         )
     raise InputError("unknown_file", f"'{file}' is no trust root, campaign or model")
+
+
+def _followed(first: bytes, newer: list[bytes], now: int) -> trust.TrustState:
+    """The state of whoever pinned the first root and was then given the newer ones, in any order.
+
+    Dates are checked of the last one reached only.
+
+    Raises:
+        DocumentError: as :func:`protocol.trust.pin` and :func:`protocol.trust.install_roots`.
+    """
+    state = trust.restore(first, {}, 0)
+    state = state._replace(time_floor=state.root.header.issued_at)
+    reached = trust.install_roots(state, newer, now)
+    return trust.pin(first, now) if reached is state else reached
 
 
 def _verified_root(state: trust.TrustState, raw: bytes, now: int) -> Header:
@@ -139,10 +169,12 @@ def _check_values(role: str, payload: bytes, *, privacy: bool, as_json: bool) ->
 
 
 def _print_verdict(role: str, header: Header, result: dict[str, Any], raw: bytes | None, *, as_json: bool) -> None:
+    held: Standing = result["signatures"]
     if as_json:
-        print_json(result)
+        print_json({**result, "signatures": held.said(as_json=True)})
         return
     click.echo(f"verified: {role} '{header.name}', version {header.version}, until {when(header.expires)}")
+    click.echo(f"signed by {len(held.signers)} of {held.keys} keys, {held.needed} needed: {', '.join(held.signers)}")
     if raw is not None:
         print_sheet(_sheet(read_envelope(raw, role).payload))
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from aggregator.publishing.signatures import Standing
     from aggregator.publishing.workspace import Workspace
 
-ELSEWHERE, ENCRYPTED = "elsewhere", "here, encrypted"
+ELSEWHERE = "elsewhere"
+ENCRYPTED = "here, encrypted"
 role_argument = click.argument("role", type=click.Choice(ROLES))
 threshold_option = click.option("--threshold", type=int, help="How many of the role's keys must sign from now on.")
 

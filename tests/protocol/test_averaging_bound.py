@@ -5,8 +5,10 @@ Source: tests/support/attack.py for the bound and its proof; docs/decisions/0022
 
 from __future__ import annotations
 
+import sys
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +19,9 @@ from support.mixtures import mixed_payload, tiny_schema
 from protocol import SCALE, mechanisms
 from protocol.campaign import parse_campaign
 from protocol.epsilon import MICRO
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import averaging
 
 VALUES = {
     "direct": range(3),
@@ -144,3 +149,9 @@ def test_two_answers_for_one_period_would_break_the_bound():
     once = answers_of("direct", MICRO)
     assert success(once) <= bound(MICRO, 3)
     assert success(repeated(once, 5)) > bound(MICRO, 3)
+
+
+@pytest.mark.parametrize(("values", "periods"), [(2, 1), (2, 6), (3, 5), (8, 4)])
+def test_the_benchmark_that_draws_the_curve_sums_the_same_probabilities(values, periods):
+    answers = merged(table(mechanisms.from_micro("direct", 500_000, values), range(values)))
+    assert averaging.success(500_000, periods, values) == pytest.approx(float(success(repeated(answers, periods))))

@@ -1,0 +1,77 @@
+"""What was fetched from a source before, so that an unchanged document need not come again.
+
+A small file beside the state. It is not part of the state: losing it, or finding it damaged, costs one
+more fetch. It speaks of documents only that the device has accepted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import NamedTuple
+
+_MAX_BYTES = 1 << 20
+FETCHED_FILE = "fetched.json"
+
+
+class Known(NamedTuple):
+    """An accepted document: the version it had, the digest of the file it came in, and the transport's tag for it."""
+
+    version: int
+    digest: str
+    tag: str
+
+
+class Fetched:
+    """Place → what is known of it, for one address."""
+
+    def __init__(self, folder: str, address: str) -> None:
+        """Read what is there; what can not be read, or speaks of another address, counts as nothing."""
+        self._path = os.path.join(folder, FETCHED_FILE)
+        self._address = address
+        self._places = _read(self._path, address)
+        self._changed = False
+
+    def get(self, place: str, version: int | None) -> Known | None:
+        """What is known of a place, if the device still has that version."""
+        known = self._places.get(place)
+        return known if known is not None and known.version == version else None
+
+    def put(self, place: str, known: Known) -> None:
+        """Remember an accepted document."""
+        if self._places.get(place) != known:
+            self._places[place] = known
+            self._changed = True
+
+    def save(self) -> None:
+        """Write what changed, by one rename. Not flushed: a card should not wear for what can be fetched again."""
+        if not self._changed:
+            return
+        text = json.dumps({"address": self._address, "places": self._places})
+        temporary = f"{self._path}.new"
+        with contextlib.suppress(OSError):
+            with open(temporary, "w", encoding="utf-8", opener=_private) as file:
+                file.write(text)
+            os.replace(temporary, self._path)
+        self._changed = False
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def _read(path: str, address: str) -> dict[str, Known]:
+    entries: object = None
+    with contextlib.suppress(OSError, ValueError, RecursionError), open(path, "rb") as file:
+        entries = json.loads(file.read(_MAX_BYTES))
+    if not isinstance(entries, dict) or entries.get("address") != address:
+        return {}
+    places = entries.get("places")
+    if not isinstance(places, dict):
+        return {}
+    return {place: Known(*fields) for place, fields in places.items() if _is_known(fields)}
+
+
+def _is_known(fields: object) -> bool:
+    return isinstance(fields, list) and [type(field) for field in fields] == [int, str, str]

@@ -1,0 +1,79 @@
+"""The outbox: sealed files that wait until they have been sent and acknowledged."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from protocol.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OUTBOX = "outbox"
+NAME_BYTES = 16
+_NAME = re.compile(rf"[0-9a-f]{{{2 * NAME_BYTES}}}\.hsr")
+
+
+class Outbox:
+    """The folder ``outbox`` below another. Its files have random names, which say nothing to who carries them."""
+
+    def __init__(self, folder: str) -> None:
+        self._path = os.path.join(os.path.abspath(folder), OUTBOX)
+
+    def new(self, chance: bytes) -> str:
+        """Where the next file goes, by 16 random bytes; its folder is there.
+
+        Raises:
+            StorageError: ``io_failed``, ``disk_full``.
+        """
+        with _storage_errors(), suppress(FileExistsError):
+            os.mkdir(self._path, 0o700)
+        return os.path.join(self._path, f"{chance.hex()}.hsr")
+
+    def waiting(self) -> list[str]:
+        """Paths of the files that wait. What has another name, or is no ordinary file, is none of them.
+
+        Raises:
+            StorageError: ``io_failed``.
+        """
+        with _storage_errors(), suppress(FileNotFoundError), os.scandir(self._path) as entries:
+            return sorted(
+                entry.path for entry in entries if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
+            )
+        return []
+
+    @staticmethod
+    def remove(path: str) -> None:
+        """Remove a file, if it is still there.
+
+        Raises:
+            StorageError: ``io_failed``.
+        """
+        with _storage_errors(), suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def clear(self) -> None:
+        """Remove all files that wait: the owner takes back what was not sent.
+
+        Raises:
+            StorageError: ``io_failed``; some may be left.
+        """
+        for path in self.waiting():
+            self.remove(path)
+
+
+@contextmanager
+def _storage_errors() -> Iterator[None]:
+    problem = 0
+    try:
+        yield
+    except OSError as error:
+        problem = error.errno or errno.EIO
+    if problem in (errno.ENOSPC, errno.EDQUOT):
+        raise StorageError("disk_full", "there is no space left for the outbox")
+    if problem:
+        raise StorageError("io_failed", f"the outbox can not be used: {os.strerror(problem)}")

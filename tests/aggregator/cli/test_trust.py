@@ -1,0 +1,302 @@
+"""Keys, thresholds, rotation, endings and the served tree by commands, with real devices that follow."""
+
+import json
+import random
+import time
+from urllib.parse import quote
+
+import pytest
+from click.testing import CliRunner
+from support.failures import reason
+from support.publisher import Publisher
+
+from aggregator.cli import passphrase as asking
+from aggregator.cli.app import hearsay
+from aggregator.publishing import keys as key_rooms
+from aggregator.publishing.keys import Cost, read_key
+from edge_sdk import Device
+from protocol.envelope import PAYLOAD_TYPES, seal
+
+SCHEMA = """
+name = "mushrooms"
+[label]
+name = "class"
+classes = ["e", "p"]
+[[features]]
+name = "odor"
+kind = "categorical"
+values = ["a", "n", "f"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def cheap(monkeypatch):
+    """Passphrases cost a second each; here they cost nothing."""
+    monkeypatch.setattr(key_rooms, "COST", Cost(1, 8192))
+    monkeypatch.delenv(asking.VARIABLE, raising=False)
+
+
+class Place:
+    """A folder with a workspace and a schema, and commands that run in it."""
+
+    def __init__(self, folder, *options):
+        self.folder = folder
+        self.work = folder / "work"
+        (folder / "s.toml").write_text(SCHEMA)
+        self.run("init", "work", *options)
+
+    def run(self, *arguments, status=0, **options):
+        words = [str(word) for word in arguments]
+        words = [str(self.folder / word) if word in ("work", "www") or "." in word else word for word in words]
+        result = CliRunner().invoke(hearsay, words, **options)
+        assert result.exit_code == status, result.output
+        return result
+
+    def read(self, *arguments, **options):
+        return json.loads(self.run(*arguments, "--json", **options).stdout)
+
+    def refused(self, *arguments, **options):
+        result = self.run(*arguments, status=1, **options)
+        assert result.stderr.count("\n") == 1
+        return result.stderr.split(":")[0]
+
+    def trust(self, *arguments, **options):
+        return self.read("trust", *arguments, "--workspace", "work", **options)
+
+    def campaign(self, output, *more):
+        return self.run("campaign", "s.toml", "--workspace", "work", "--epsilon", "1", "--mechanism", "direct",
+                        "-o", output, *more)  # fmt: skip
+
+    def bytes(self, name):
+        return (self.folder / name).read_bytes()
+
+    def roots(self):
+        return [path.read_bytes() for path in sorted((self.work / "roots").iterdir())]
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+def test_two_of_three_people_sign_a_campaign_one_by_one(place):
+    for name in ("alice", "bob"):
+        place.run("key", "new", f"{name}.key", "--role", "campaign", "--no-passphrase")
+        place.trust("add-key", "campaign", "--key", f"{name}.key.pub")
+    assert place.trust("threshold", "campaign", "2")["in_force"] is True
+    shown = place.trust("show")
+    assert shown["version"] == 4
+    assert shown["roles"]["campaign"]["threshold"] == 2
+    assert [each["here"] for each in shown["roles"]["campaign"]["keys"]].count(True) == 1
+    made = place.campaign("c.hsc")
+    assert "1 of 2 needed signatures" in made.stderr
+    device = Device.open(None, trust=place.bytes("work/root.hst"))
+    assert reason(device.enrol, place.bytes("c.hsc")) == "bad_signature"
+    first = place.read("sign", "c.hsc", "--key", "bob.key", "-o", "both.hsc", "--trust", "work/root.hst")
+    assert (first["added"], first["signatures"], first["trusted"]["complete"]) == (True, 2, True)
+    again = place.read("sign", "both.hsc", "--key", "bob.key", "--trust", "work/root.hst")
+    assert (again["added"], again["signatures"]) == (False, 2)
+    verified = place.read("verify", "both.hsc", "--trust", "work/root.hst")
+    assert verified["signatures"]["needed"] == 2
+    assert len(verified["signatures"]["signers"]) == 2
+    text = place.run("verify", "both.hsc", "--trust", "work/root.hst").stdout
+    assert "signed by 2 of 3 keys, 2 needed: " in text
+    assert device.enrol(place.bytes("both.hsc")).header.version == 1
+    assert place.refused("verify", "c.hsc", "--trust", "work/root.hst") == "bad_signature"
+    assert place.read("publish", "--to", "www", "--workspace", "work")["campaigns"] == 0
+    place.run("trust", "gather", "both.hsc", "--workspace", "work")
+    assert place.read("publish", "--to", "www", "--workspace", "work")["campaigns"] == 1
+    assert place.bytes("www/campaigns/mushrooms.hsc") != place.bytes("c.hsc")
+
+
+def test_devices_follow_rotations_in_any_order(place, tmp_path):
+    place.campaign("c.hsc")
+    first = place.bytes("work/root.hst")
+    for role in ("root", "campaign", "model", "root"):
+        place.trust("rotate", role)
+    place.trust("resign")
+    roots = place.roots()
+    assert len(roots) == 5
+    for seed in range(6):
+        device = Device.open(None, trust=first)
+        given = random.Random(seed).sample(roots, 5)
+        assert device.rotate(given) == 5
+        assert device.rotate(given) == 5
+        assert reason(device.enrol, place.bytes("c.hsc")) == "bad_signature"
+        copy = next((place.work / "published").iterdir()).read_bytes()
+        assert device.enrol(copy).header.name == "mushrooms"
+    gap = Device.open(None, trust=first)
+    assert reason(gap.rotate, [roots[4], roots[2]]) == "bad_signature"
+    assert place.read("verify", "c.hsc", "--trust", "work/roots/1.hst")["root_version"] == 1
+    chain = [word for number in (5, 3, 2, 4) for word in ("--trust", f"work/roots/{number}.hst")]
+    assert place.refused("verify", "c.hsc", "--trust", "work/roots/1.hst", *chain) == "bad_signature"
+    (tmp_path / "re.hsc").write_bytes(copy)
+    assert place.read("verify", "re.hsc", "--trust", "work/roots/1.hst", *chain)["root_version"] == 5
+    assert place.read("verify", "work/roots/2.hst", "--trust", "work/roots/1.hst")["signatures"]["needed"] == 1
+
+
+def test_a_thiefs_last_version_is_undone_by_rotation(place, tmp_path):
+    """Fast-forward: the thief signs version 2^32 − 1. After the rotation the device takes ours, of version 2."""
+    place.campaign("c.hsc")
+    device = Device.open(tmp_path / "state", trust=place.bytes("work/root.hst"))
+    device.enrol(place.bytes("c.hsc"))
+    thief = read_key(place.work / "keys" / "campaign.key").open()
+    payload = Publisher(now=int(time.time())).campaign_payload(version=(1 << 32) - 1)
+    device.enrol(seal(PAYLOAD_TYPES["campaign"], payload, [thief]))
+    place.campaign("c2.hsc")
+    assert reason(device.enrol, place.bytes("c2.hsc")) == "rollback"
+    place.trust("rotate", "campaign")
+    (redone,) = place.trust("resign")["signed"]
+    assert device.rotate(place.roots()) == 2
+    copy = (tmp_path / redone["document"]).read_bytes()
+    assert device.enrol(copy).header.version == 2
+    assert [held.header.version for held in device.campaigns()] == [2]
+    device.close()
+
+
+def test_a_revoked_key_signs_for_nobody(place):
+    place.trust("add-key", "campaign")
+    own = place.trust("show")["roles"]["campaign"]["keys"]
+    place.campaign("c.hsc")
+    assert place.read("verify", "c.hsc", "--trust", "work/root.hst")["signatures"]["keys"] == 2
+    assert place.refused("trust", "revoke", "campaign", "0" * 16, "--workspace", "work") == "key_unknown"
+    for each in own:
+        result = place.run("trust", "revoke", "campaign", each["id"].upper(), "--workspace", "work",
+                           status=0 if each is own[0] else 1)  # fmt: skip
+    assert result.stderr.startswith("role_invalid: ")
+    assert place.read("verify", "c.hsc", "--trust", "work/root.hst")["signatures"]["signers"] == [own[1]["id"]]
+    place.trust("rotate", "campaign")
+    assert place.refused("verify", "c.hsc", "--trust", "work/root.hst") == "bad_signature"
+
+
+def test_the_root_key_can_live_on_another_machine(place, tmp_path):
+    (place.work / "keys" / "root.key").rename(tmp_path / "root.key")
+    step = place.run("trust", "add-key", "model", "--workspace", "work")
+    assert "hearsay sign" in step.stderr
+    shown = place.trust("show")
+    assert shown["pending"]["root_before"] == {"signers": [], "keys": 1, "needed": 1, "complete": False}
+    assert "pending root" in place.run("trust", "show", "--workspace", "work").stdout
+    assert place.refused("trust", "renew", "--workspace", "work") == "root_pending"
+    signed = place.read("sign", "work/pending/2.hst", "--key", "root.key", "-o", "2.hst")
+    assert signed["itself"]["complete"] is True
+    assert place.trust("gather", "2.hst")["in_force"] is True
+    assert place.trust("renew", "--sign-with", "root.key", "--days", "30")["in_force"] is True
+    place.run("trust", "renew", "--workspace", "work")
+    assert place.trust("discard") == {"discarded": 4}
+    assert place.refused("trust", "discard", "--workspace", "work") == "nothing_pending"
+
+
+def test_what_may_not_be_signed_is_not(place):
+    place.campaign("c.hsc")
+    place.run("key", "new", "m.key", "--role", "model", "--no-passphrase")
+    place.run("key", "new", "c.key", "--role", "campaign", "--no-passphrase")
+    before = place.bytes("c.hsc")
+    assert place.refused("sign", "c.hsc", "--key", "m.key") == "wrong_key"
+    assert place.refused("sign", "s.toml", "--key", "m.key") == "unknown_file"
+    assert place.refused("sign", "c.hsc", "--key", "s.toml") == "key_invalid"
+    assert place.refused("sign", "c.hsc", "--key", "c.key", "-o", "s.toml") == "output_exists"
+    (place.folder / "cut.hsc").write_bytes(before[:-3])
+    assert place.refused("sign", "cut.hsc", "--key", "c.key") == "malformed"
+    assert place.refused("trust", "add-key", "campaign", "--key", "m.key.pub", "--workspace", "work") == "wrong_key"
+    assert place.refused("key", "new", "c.key", "--role", "root", "--no-passphrase") == "output_exists"
+    assert place.bytes("c.hsc") == before
+    stranger = place.run("sign", "c.hsc", "--key", "c.key", "--trust", "work/root.hst")
+    assert "names this key" in stranger.stderr
+    assert place.run("verify", "c.hsc", "--trust", "work/root.hst").stdout.startswith("verified: ")
+
+
+def test_a_campaign_that_lies_is_not_signed(place):
+    (place.folder / "lie.hsc").write_bytes(Publisher().campaign({"epsilon_micro": 999_999}))
+    place.run("key", "new", "c.key", "--role", "campaign", "--no-passphrase")
+    assert place.refused("sign", "lie.hsc", "--key", "c.key") == "epsilon_understated"
+
+
+def test_an_encrypted_workspace_needs_its_passphrase(tmp_path, monkeypatch):
+    (tmp_path / "secret.txt").write_text("correct horse\n")
+    (tmp_path / "wrong.txt").write_text("battery staple")
+    (tmp_path / "empty.txt").write_text("\n")
+    place = Place(tmp_path, "--passphrase-file", "secret.txt")
+    assert all(each["encrypted"] for role in place.trust("show")["roles"].values() for each in role["keys"])
+    arguments = ("campaign", "s.toml", "--workspace", "work", "--epsilon", "1", "--mechanism", "direct", "-o", "c.hsc")
+    assert place.refused(*arguments) == "passphrase_missing"
+    for name, why in (("wrong", "passphrase_wrong"), ("empty", "passphrase_missing"), ("absent", "file_not_found")):
+        assert place.refused(*arguments, "--passphrase-file", f"{name}.txt") == why
+    assert not (tmp_path / "c.hsc").exists()
+    monkeypatch.setenv(asking.VARIABLE, str(tmp_path / "secret.txt"))
+    place.run(*arguments)
+    place.trust("rotate", "campaign")
+    assert place.trust("show")["roles"]["campaign"]["keys"][0]["encrypted"] is True
+    assert place.trust("resign")["signed"][0]["signatures"]["complete"] is True
+    monkeypatch.delenv(asking.VARIABLE)
+    monkeypatch.setattr(asking, "is_terminal", lambda: True)
+    place.run("campaign", "--end", "mushrooms", "--workspace", "work", "-o", "end.hsc", input="correct horse\n")
+
+
+def test_passphrases_are_asked_twice_where_keys_are_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(asking, "is_terminal", lambda: True)
+    result = CliRunner().invoke(
+        hearsay, ["init", str(tmp_path / "w"), "--encrypt", "--json"], input="one\ntwo\none\none\n"
+    )
+    assert result.exit_code == 0
+    assert json.loads(result.stdout[result.stdout.index("{") :])["encrypted"] is True
+    monkeypatch.setattr(asking, "is_terminal", lambda: False)
+    result = CliRunner().invoke(hearsay, ["init", str(tmp_path / "v"), "--encrypt"])
+    assert (result.exit_code, result.stderr.split(":")[0]) == (1, "passphrase_missing")
+    assert not (tmp_path / "v").exists()
+    both = CliRunner().invoke(hearsay, ["init", str(tmp_path / "v"), "--encrypt", "--no-passphrase"])
+    assert both.exit_code == 2
+
+
+def test_init_stays_as_it_was_where_nobody_is_asked(tmp_path):
+    result = CliRunner().invoke(hearsay, ["init", str(tmp_path / "w")])
+    assert result.exit_code == 0
+    assert "not encrypted" in result.stderr
+    assert CliRunner().invoke(hearsay, ["init", str(tmp_path / "v"), "--no-passphrase"]).stderr == ""
+
+
+def test_a_key_changes_its_passphrase_and_stays_the_same(place):
+    for name in ("one", "two"):
+        (place.folder / f"{name}.txt").write_text(name)
+    made = place.read("key", "new", "a.key", "--role", "root", "--passphrase-file", "one.txt")
+    after = place.read("key", "protect", "a.key", "--passphrase-file", "one.txt", "--new-passphrase-file", "two.txt")
+    assert (after["id"], after["encrypted"]) == (made["id"], True)
+    assert (
+        place.refused("key", "protect", "a.key", "--passphrase-file", "one.txt", "--no-passphrase")
+        == "passphrase_wrong"
+    )
+    assert (
+        place.read("key", "protect", "a.key", "--passphrase-file", "two.txt", "--no-passphrase")["encrypted"] is False
+    )
+
+
+def test_a_campaign_is_ended_and_devices_obey(place):
+    place.campaign("c.hsc")
+    device = Device.open(None, trust=place.bytes("work/root.hst"))
+    campaign = device.enrol(place.bytes("c.hsc"))
+    device.report(campaign.id, {"odor": "a"}, label="e")
+    facts = place.read("campaign", "--end", "mushrooms", "--workspace", "work", "-o", "end.hsc")
+    assert facts["version"] == 2
+    assert device.enrol(place.bytes("end.hsc")).ended
+    assert reason(device.report, campaign.id, {"odor": "a"}, "e") == "campaign_unknown"
+    assert reason(device.report, bytes.fromhex(facts["id"]), {"odor": "a"}, "e") == "campaign_ended"
+    assert "it asks nothing" in place.run("show", "end.hsc").stdout
+    assert place.run("verify", "end.hsc", "--trust", "work/root.hst", "--privacy").exit_code == 0
+    assert place.refused("ingest", "end.hsc", "s.toml", "--store", "store.d") == "campaign_ended"
+    assert place.refused("campaign", "--end", "mushrooms", "--workspace", "work", "-o", "e2.hsc") == "campaign_ended"
+    assert place.refused("campaign", "--end", "other", "--workspace", "work", "-o", "e2.hsc") == "campaign_unknown"
+    for extra in (("--epsilon", "1"), ("s.toml",), ("--days", "3")):
+        place.run("campaign", *extra, "--end", "mushrooms", "--workspace", "work", "-o", "e2.hsc", status=2)
+    for lacking in (("--epsilon", "1"), ("--mechanism", "oue")):
+        place.run("campaign", "s.toml", *lacking, "--workspace", "work", "-o", "e2.hsc", status=2)
+    place.run("campaign", "--epsilon", "1", "--mechanism", "oue", "--workspace", "work", "-o", "e2.hsc", status=2)
+
+
+def test_a_tree_is_served_without_a_store(place):
+    place.campaign("c.hsc")
+    place.campaign("d.hsc", "--name", "a/b")
+    made = place.read("publish", "--to", "www", "--workspace", "work")
+    assert made["files_changed"] == ["roots/1.hst", f"campaigns/{quote('a/b', safe='')}.hsc", "campaigns/mushrooms.hsc"]
+    assert place.bytes("www/campaigns/mushrooms.hsc") == place.bytes("c.hsc")
+    assert place.read("publish", "--to", "www", "--workspace", "work")["files_changed"] == []
+    for wrong in ((), ("--store", "x"), ("-o", "m.hsm"), ("--to", "www", "-o", "m.hsm")):
+        place.run("publish", *wrong, "--workspace", "work", status=2)

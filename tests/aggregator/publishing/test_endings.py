@@ -1,0 +1,112 @@
+"""The end of a campaign: a version that asks nothing, lives as long as what it ends, and can be followed by another."""
+
+import pytest
+from support.failures import reason
+from support.publisher import NOW, Publisher, small_schema
+
+from aggregator.intake.store import create_store
+from aggregator.publishing.campaigns import Terms, publish_campaign
+from aggregator.publishing.endings import end_campaign
+from aggregator.publishing.evaluations import EvaluationTerms, publish_evaluation
+from aggregator.publishing.privacy import periods, privacy_sheet
+from aggregator.publishing.workspace import create_workspace, open_workspace
+from edge_sdk import Device
+from protocol import campaign
+from protocol.document import DAY_SECONDS, read_payload
+from protocol.envelope import read_envelope
+from protocol.epsilon import MICRO
+
+TERMS = Terms("mushrooms", MICRO, "direct", purpose="why", contact="who", period_seconds=3600, min_batch_size=9)
+
+
+@pytest.fixture
+def work(tmp_path):
+    return create_workspace(tmp_path / "work", name="workspace", now=NOW)
+
+
+def publish(work, now=NOW, **changes):
+    return publish_campaign(work, small_schema(), TERMS._replace(**changes), now)
+
+
+def parsed(raw):
+    return campaign.parse_campaign(read_envelope(raw, "campaign").payload)
+
+
+@pytest.mark.parametrize("mechanism", ["direct", "oue", "she"])
+def test_the_end_says_what_was_said_before_and_asks_nothing(work, mechanism):
+    raws = publish(work, mechanism=mechanism), end_campaign(work, "mushrooms", NOW + 5)
+    before, end = map(parsed, raws)
+    assert end.ended
+    assert not before.ended
+    assert (end.questions, end.answers, end.epsilon_micro, end.epsilon_per_answer_micro) == ((), 0, 0, 0)
+    assert (end.layout.kind, end.layout.record_length) == (1, 18)
+    assert (end.header.version, end.header.issued_at) == (2, NOW + 5)
+    bodies = [read_payload(read_envelope(raw, "campaign").payload)[0] for raw in raws]
+    other = {"questions", "answers", "epsilon_micro", "layout", "record_length", "version", "issued_at", "not_before"}
+    assert {name: bodies[0][name] for name in bodies[0].keys() - other} == {
+        name: bodies[1][name] for name in bodies[1].keys() - other
+    }
+    assert end.header.expires == before.header.expires
+    assert periods(end) == 0
+    assert float(end.privacy_loss()) == 0
+
+
+def test_the_end_lives_as_long_as_any_version_and_at_least_two_days(work):
+    long = parsed(publish(work, lifetime_seconds=90 * DAY_SECONDS)).header.expires
+    publish(work, lifetime_seconds=3 * DAY_SECONDS)
+    assert parsed(end_campaign(work, "mushrooms", NOW + DAY_SECONDS)).header.expires == long
+    publish(work, name="short", lifetime_seconds=2 * DAY_SECONDS)
+    late = NOW + 7 * DAY_SECONDS
+    assert parsed(end_campaign(work, "short", late)).header.expires == late + 2 * DAY_SECONDS
+
+
+def test_an_evaluation_can_be_ended(work):
+    model = Publisher().model()
+    signed = work.publish("model", "mushrooms", NOW, lambda *_: read_envelope(model, "model").payload)
+    publish_evaluation(work, signed, EvaluationTerms(MICRO), NOW)
+    end = parsed(end_campaign(work, "mushrooms-outcome", NOW))
+    assert end.ended
+    assert end.fit.family == "outcome"
+    assert end.model is not None
+
+
+def test_a_campaign_ends_once_and_may_ask_again(work):
+    publish(work)
+    assert reason(end_campaign, work, "other", NOW) == "campaign_unknown"
+    end_campaign(work, "mushrooms", NOW)
+    assert reason(end_campaign, work, "mushrooms", NOW) == "campaign_ended"
+    assert not parsed(publish(work)).ended
+    assert parsed(end_campaign(work, "mushrooms", NOW)).header.version == 4
+
+
+def test_what_the_end_needs_must_be_there(work):
+    publish(work)
+    next((work.path / "published").iterdir()).unlink()
+    assert reason(end_campaign, work, "mushrooms", NOW) == "workspace_damaged"
+
+
+def test_an_end_has_no_store(work, tmp_path):
+    publish(work)
+    assert reason(create_store, tmp_path / "store", end_campaign(work, "mushrooms", NOW)) == "campaign_ended"
+    assert not (tmp_path / "store").exists()
+
+
+def test_the_privacy_of_an_end_is_that_nothing_is_said(work):
+    publish(work)
+    body, _ = read_payload(read_envelope(end_campaign(work, "mushrooms", NOW), "campaign").payload)
+    sheet = privacy_sheet(body)
+    assert sheet.holds
+    assert sheet.to_json()["total"] == {"worst_ratio": "1", "epsilon": 0.0}
+    for changes in ({"answers": 1}, {"answers": -1}, {"questions": None}):
+        assert reason(privacy_sheet, {**body, **changes}) == "invalid_campaign"
+
+
+def test_a_device_takes_the_end_as_the_newest_version(work):
+    first = publish(work)
+    device = Device.open(None, trust=open_workspace(work.path).root_bytes, clock=lambda: NOW)
+    device.enrol(first)
+    end = end_campaign(work, "mushrooms", NOW)
+    assert device.enrol(end).ended
+    assert reason(device.enrol, first) == "rollback"
+    assert reason(device.report, parsed(first).id, {"odor": "n"}, "e") is not None
+    assert device.status().spooled == 0

@@ -1,0 +1,154 @@
+"""Key files: under a passphrase or not, opened by nobody else, and never a way to eat time or memory."""
+
+import stat
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.failures import everything_said, reason
+from support.publisher import key
+
+from aggregator.publishing import keys
+from aggregator.publishing.keys import Cost, key_file, parse_key, parse_public, public_line, read_key, write_key
+from protocol import canonical
+from protocol.errors import InputError, StorageError
+
+CHEAP = Cost(1, 8192)
+SECRET = b"correct horse"
+WRONG = b"battery staple"
+
+
+def sealed(passphrase=SECRET, role="campaign", number=5):
+    return key_file(role, key(number), passphrase, cost=CHEAP)
+
+
+def changed(**fields):
+    return canonical.pack({**canonical.unpack(sealed().to_bytes()), **fields})
+
+
+@pytest.mark.parametrize("passphrase", [None, SECRET, "Schlüssel".encode(), b"x" * 1024])
+def test_a_key_comes_back_from_its_file(tmp_path, passphrase):
+    made = sealed(passphrase)
+    write_key(tmp_path / "a.key", made)
+    assert stat.S_IMODE((tmp_path / "a.key").stat().st_mode) == 0o600
+    found = read_key(tmp_path / "a.key")
+    assert found == made
+    assert (found.role, found.public, found.encrypted) == ("campaign", key(5).public, passphrase is not None)
+    assert found.open(lambda: passphrase) == key(5)
+
+
+def test_an_encrypted_file_holds_nothing_of_the_seed_and_shows_none():
+    assert key(5).seed not in sealed().to_bytes()
+    assert key(5).seed in sealed(None).to_bytes()
+    assert repr(sealed()) == f"<encrypted campaign key {sealed().id}>"
+    assert repr(sealed(None)) == f"<campaign key {sealed().id}>"
+
+
+def test_each_file_has_a_salt_and_nonce_of_its_own():
+    one, other = sealed(), sealed()
+    assert one.salt != other.salt
+    assert one.nonce != other.nonce
+    assert one.box != other.box
+
+
+def test_a_wrong_passphrase_is_told_and_says_nothing():
+    with pytest.raises(InputError) as refused:
+        sealed().open(lambda: WRONG)
+    assert refused.value.reason == "passphrase_wrong"
+    assert WRONG.decode() not in everything_said(refused.value)
+    assert reason(sealed().open) == "passphrase_missing"
+    assert reason(key_file, "root", key(1), b"") == "passphrase_missing"
+
+
+def test_what_stands_beside_the_box_is_not_believed():
+    """The role and the public key are in the clear; the box says whether they are true."""
+    for fields in ({"role": "root"}, {"public": key(6).public}):
+        assert reason(parse_key(changed(**fields)).open, lambda: SECRET) == "passphrase_wrong"
+
+
+@settings(max_examples=60, deadline=None)
+@given(position=st.integers(0, 10_000), bit=st.integers(0, 7))
+def test_no_flipped_bit_opens_another_key(position, bit):
+    raw = bytearray(sealed().to_bytes())
+    raw[position % len(raw)] ^= 1 << bit
+    try:
+        opened = parse_key(bytes(raw)).open(lambda: SECRET)
+    except (InputError, StorageError) as error:
+        opened = None
+        why = error.reason
+    assert opened == key(5) or why in ("key_invalid", "key_newer", "passphrase_wrong", "memory_short")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"memlimit": (1 << 30) + 1},
+        {"memlimit": 1 << 62},
+        {"memlimit": 0},
+        {"memlimit": True},
+        {"memlimit": "8192"},
+        {"opslimit": 11},
+        {"opslimit": 1 << 40},
+        {"opslimit": 0},
+        {"salt": bytes(15)},
+        {"nonce": bytes(25)},
+        {"box": None},
+        {"public": bytes(31)},
+        {"role": "node"},
+        {"role": None},
+    ],
+    ids=str,
+)
+def test_hostile_files_are_refused_before_any_work(fields):
+    raw = changed(**fields)
+    tracemalloc.start()
+    assert reason(parse_key, raw) == "key_invalid"
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"\xc0", b"\x80", b"hello", b"\xdd\xff\xff\xff\xff", canonical.pack({"hearsay_key": "1"})]
+)
+def test_what_is_no_key_file_is_refused(raw):
+    assert reason(parse_key, raw) == "key_invalid"
+
+
+def test_files_that_are_newer_or_large(tmp_path):
+    assert reason(parse_key, canonical.pack({"hearsay_key": 3})) == "key_newer"
+    (tmp_path / "a.key").write_bytes(bytes(5000))
+    assert reason(read_key, tmp_path / "a.key") == "too_large"
+
+
+def test_too_little_memory_has_a_name(monkeypatch):
+    from nacl.pwhash import argon2id
+
+    def fail(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(argon2id, "kdf", fail)
+    assert reason(sealed(None).open) is None
+    assert reason(sealed, SECRET) == "memory_short"
+
+
+def test_new_files_cost_a_second_and_what_is_allowed_is_more():
+    assert keys.COST == (3, 256 << 20)
+    assert all(cost <= most for cost, most in zip(keys.COST, keys.MOST, strict=True))
+
+
+def test_the_public_part_is_a_line_for_one_role():
+    line = public_line(sealed())
+    assert line == f"hearsay-key-1 campaign {key(5).public.hex()}\n"
+    assert parse_public(line.encode(), "campaign") == key(5).public
+    assert reason(parse_public, line.encode(), "model") == "wrong_key"
+    for wrong in (
+        b"",
+        b"hearsay-key-1 campaign",
+        line.replace("1 c", "2 c").encode(),
+        line[:-3].encode(),
+        b"\xff" * 80,
+    ):
+        assert reason(parse_public, wrong, "campaign") == "key_invalid"
+    spoilt = line.replace(key(5).public.hex()[:2], "zz")
+    assert reason(parse_public, spoilt.encode(), "campaign") == "key_invalid"

@@ -1,0 +1,350 @@
+"""The trust root's changes: thresholds, chains in any order, offline signers, crashes, and what devices make of it."""
+
+import random
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.failures import reason
+from support.killed import every_death
+from support.publisher import NOW, Publisher, key, small_schema
+
+from aggregator.publishing import keys as key_rooms
+from aggregator.publishing.campaigns import Terms, publish_campaign
+from aggregator.publishing.history import latest_of_each
+from aggregator.publishing.keys import Cost
+from aggregator.publishing.roots import ALL, Change, change_root, discard, gather_copies, lacking, pending, resign
+from aggregator.publishing.signatures import signed, to_bytes
+from aggregator.publishing.workspace import create_workspace, open_workspace
+from edge_sdk import Device
+from protocol import campaign, trust
+from protocol.document import DAY_SECONDS
+from protocol.envelope import PAYLOAD_TYPES, keyid, read_envelope, seal
+from protocol.epsilon import MICRO
+
+TERMS = Terms("mushrooms", MICRO, "direct")
+YEAR = 365 * DAY_SECONDS
+
+
+@pytest.fixture
+def work(tmp_path):
+    return create_workspace(tmp_path / "work", name="workspace", now=NOW)
+
+
+def again(work):
+    return open_workspace(work.path, work.passphrase)
+
+
+def change(work, *arguments, now=NOW, signers=(), **fields):
+    return change_root(again(work), Change(*arguments, **fields), now, YEAR, signers=signers)
+
+
+def publish(work, name="mushrooms", now=NOW):
+    return publish_campaign(again(work), small_schema(), TERMS._replace(name=name), now)
+
+
+def roots(work):
+    return again(work).roots()
+
+
+def accepted(work, raw, role="campaign", now=NOW):
+    """Why a device with the newest root refuses a document; None if it does not."""
+    return reason(trust.verify, trust.pin(again(work).root_bytes, now), raw, role, now, campaign.UNDERSTOOD)
+
+
+def sign_file(path, *keys):
+    envelope = read_envelope(path.read_bytes(), "root")
+    for each in keys:
+        envelope = signed(envelope, each)
+    return to_bytes(envelope, "root")
+
+
+def key_id(each):
+    return keyid(each.public).hex()
+
+
+def test_a_key_added_here_signs_at_once(work):
+    step = change(work, "campaign", fresh=1, threshold=2)
+    assert step.in_force
+    assert (step.root.header.version, step.path.name) == (2, "2.hst")
+    assert again(work).root == step.root
+    assert (work.path / "root.hst").read_bytes() == step.path.read_bytes()
+    assert len(again(work).signing_keys("campaign")) == 2
+    raw = publish(work)
+    assert len(read_envelope(raw, "campaign").signatures) == 2
+    assert accepted(work, raw) is None
+
+
+def test_every_change_names_what_it_changes_and_nothing_else(work):
+    before = work.root
+    step = change(work, now=NOW + 5)
+    assert step.root.roles == before.roles
+    assert (step.root.header.issued_at, step.root.header.expires) == (NOW + 5, NOW + 5 + YEAR)
+    step = change(work, "model", fresh=2, drop=ALL, threshold=2)
+    assert step.root.roles["root"] == before.roles["root"]
+    assert step.root.roles["campaign"] == before.roles["campaign"]
+    assert not step.root.roles["model"].keys & before.roles["model"].keys
+
+
+def test_roles_that_can_not_be_met_are_refused_and_nothing_changes(work):
+    own = next(iter(work.root.roles["model"].keys))
+    for fields, why in (
+        ({"threshold": 2}, "role_invalid"),
+        ({"threshold": 0}, "role_invalid"),
+        ({"drop": [keyid(own).hex()]}, "role_invalid"),
+        ({"drop": ALL}, "role_invalid"),
+        ({"fresh": 16}, "role_invalid"),
+        ({"drop": ["00" * 8]}, "key_unknown"),
+        ({"add": (own,)}, "key_repeated"),
+        ({"add": (key(9).public, key(9).public)}, "key_repeated"),
+    ):
+        assert reason(lambda fields=fields: change(work, "model", **fields)) == why
+    assert again(work).root == work.root
+    assert len(list((work.path / "keys").iterdir())) == 3
+
+
+def test_two_of_three_gathered_one_by_one_and_one_key_twice_does_not_count(work):
+    """The root role needs two of three keys, one of them here; the next root waits for one of the others."""
+    alice, bob = key(41), key(42)
+    assert change(work, "root", add=(alice.public, bob.public), threshold=2).in_force is False
+    discard(again(work))
+    first = change(work, "root", add=(alice.public, bob.public), threshold=2, signers=[alice])
+    assert first.in_force
+    step = change(work, "campaign", fresh=1)
+    assert (step.in_force, len(step.before.signers), len(step.own.signers)) == (False, 1, 1)
+    assert again(work).root == first.root
+    here = sign_file(step.path, again(work).signing_keys("root")[0].open())
+    for _ in range(2):
+        assert not gather_copies(again(work), "root", [here, here]).in_force
+    assert again(work).root == first.root
+    stranger = sign_file(step.path, key(43))
+    assert not gather_copies(again(work), "root", [stranger]).in_force
+    whole = gather_copies(again(work), "root", [sign_file(step.path, bob)])
+    assert whole.in_force
+    assert again(work).root == whole.root
+    assert not step.path.exists()
+    assert gather_copies(again(work), "root", [whole.path.read_bytes()]).in_force
+    state = trust.install_roots(trust.pin(roots(work)[0], NOW), random.Random(1).sample(roots(work), 3), NOW)
+    assert state.root.header.version == 3
+
+
+def test_only_one_next_root_waits_at_a_time(work):
+    change(work, "root", add=(key(41).public,), threshold=2)
+    waiting = pending(again(work))
+    assert waiting is not None
+    assert waiting.root.header.version == 2
+    assert reason(change, work, "campaign") == "root_pending"
+    other = seal(PAYLOAD_TYPES["root"], read_envelope(work.root_bytes, "root").payload + b"", [key(41)])
+    assert gather_copies(again(work), "root", [other]).in_force, "that is the root in force"
+    assert discard(again(work)) == 2
+    assert pending(again(work)) is None
+    assert reason(discard, again(work)) == "nothing_pending"
+    assert change(work).in_force
+
+
+def test_a_root_signed_elsewhere_comes_into_force_if_it_is_the_next(work, tmp_path):
+    """The root key lives on another machine: the draft there and back carries the signature."""
+    (work.path / "keys" / "root.key").rename(tmp_path / "root.key")
+    step = change(work, "campaign", fresh=1, drop=ALL)
+    assert not step.in_force
+    assert step.before.signers == ()
+    offline = key_rooms.read_key(tmp_path / "root.key").open()
+    done = sign_file(step.path, offline)
+    assert gather_copies(again(work), "root", [done]).in_force
+    assert accepted(work, publish(work)) is None
+    foreign = create_workspace(tmp_path / "other", name="workspace", now=NOW)
+    assert reason(gather_copies, again(work), "root", [change(foreign).path.read_bytes()]) == "bad_signature"
+    assert change(work, signers=[offline]).in_force
+    assert reason(gather_copies, again(work), "root", [roots(work)[1]]) == "rollback"
+
+
+def test_a_replaced_key_is_retired_and_what_it_signs_is_refused(work):
+    thief = again(work).signing_keys("campaign")[0].open()
+    payload = read_envelope(publish(work), "campaign").payload
+    step = change(work, "campaign", fresh=1, drop=[key_id(thief)])
+    assert step.in_force
+    assert [each.public for each in again(work).key_files("campaign")] == list(step.root.roles["campaign"].keys)
+    assert (work.path / "keys" / "retired" / f"campaign-{key_id(thief)}.key").is_file()
+    assert accepted(work, seal(PAYLOAD_TYPES["campaign"], payload, [thief])) == "bad_signature"
+    assert accepted(work, publish(work, "other")) is None
+
+
+def test_running_campaigns_are_signed_again_with_the_same_id(work):
+    old, ended = publish(work), publish(work, "other")
+    late = NOW + 31 * DAY_SECONDS
+    change(work, "campaign", fresh=1, drop=ALL)
+    assert accepted(work, old) == "bad_signature"
+    assert [item.name for item in lacking(again(work), NOW)] == ["mushrooms", "other"]
+    assert lacking(again(work), late) == []
+    redone = resign(again(work), NOW)
+    assert all(held.complete for _, held in redone)
+    assert resign(again(work), NOW) == []
+    for item, raw in zip(latest_of_each(again(work).history()), (old, ended), strict=True):
+        copy = again(work).copy(item)
+        assert accepted(work, copy) is None
+        assert read_envelope(copy, "campaign").payload == read_envelope(raw, "campaign").payload
+        assert len(read_envelope(copy, "campaign").signatures) == 1
+    again(work).check_signed(old)
+
+
+def test_a_draft_uses_up_its_version_and_waits_for_signatures(work):
+    alice = key(41)
+    change(work, "campaign", add=(alice.public,), threshold=2)
+    raw = publish(work)
+    assert accepted(work, raw) == "bad_signature"
+    assert again(work).standing("campaign", raw).signers == (again(work).signing_keys("campaign")[0].id,)
+    whole = to_bytes(signed(read_envelope(raw, "campaign"), alice), "campaign")
+    assert accepted(work, whole) is None
+    item, held = gather_copies(again(work), "campaign", [whole])
+    assert (item.version, held.complete) == (1, True)
+    assert accepted(work, again(work).copy(item)) is None
+    assert campaign.parse_campaign(read_envelope(publish(work), "campaign").payload).header.version == 2
+    strange = Device.open(None, trust=again(work).root_bytes, clock=lambda: NOW)
+    assert strange.enrol(whole).id == item.digest
+
+
+def test_copies_of_other_documents_are_not_joined(work):
+    one, other = publish(work), publish(work, "other")
+    assert reason(gather_copies, again(work), "campaign", [one, other]) == "copies_differ"
+    elsewhere = create_workspace(work.path.parent / "elsewhere", name="w", now=NOW)
+    assert reason(gather_copies, elsewhere, "campaign", [one]) == "document_unknown"
+    assert reason(gather_copies, elsewhere, "root", [one]) == "wrong_role"
+
+
+def test_a_fast_forward_by_a_thief_is_undone_by_rotation(work):
+    """A stolen campaign key signs the last version there is; all keys new, and devices forget that floor."""
+    device = Device.open(None, trust=work.root_bytes, clock=lambda: NOW)
+    device.enrol(publish(work))
+    thief = again(work).signing_keys("campaign")[0].open()
+    evil = seal(PAYLOAD_TYPES["campaign"], Publisher().campaign_payload(version=(1 << 32) - 1), [thief])
+    device.enrol(evil)
+    good = publish(work)
+    assert reason(device.enrol, good) == "rollback"
+    change(work, "campaign", fresh=1, drop=ALL)
+    resign(again(work), NOW)
+    item = again(work).latest("campaign", "mushrooms")
+    state = trust.TrustState(work.root_bytes, work.root, {("campaign", "mushrooms"): ((1 << 32) - 1, bytes(32))}, NOW)
+    state = trust.install_roots(state, [again(work).root_bytes], NOW)
+    assert state.floors == {}
+    verdict = trust.verify(state, again(work).copy(item), "campaign", NOW, campaign.UNDERSTOOD)
+    assert verdict.header.version == item.version
+    assert reason(trust.verify, state, evil, "campaign", NOW, campaign.UNDERSTOOD) == "bad_signature"
+
+
+CHANGES = st.sampled_from(
+    [Change(), Change("root", fresh=1), Change("root", fresh=1, drop=ALL), Change("campaign", fresh=1, drop=ALL),
+     Change("model", fresh=2, threshold=2), Change("root", fresh=2, drop=ALL, threshold=2), Change("campaign", fresh=1)]
+)  # fmt: skip
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(changes=st.lists(CHANGES, min_size=1, max_size=5), data=st.data())
+def test_from_any_root_to_the_newest_in_any_order(tmp_path_factory, changes, data):
+    work = create_workspace(tmp_path_factory.mktemp("chain") / "work", name="workspace", now=NOW)
+    for each in changes:
+        with suppress(key_rooms.InputError):  # a role that is full, or a threshold that is too high for it
+            assert change_root(again(work), each, NOW, YEAR).in_force
+    chain = roots(work)
+    assert [trust.restore(raw, {}, 0).root.header.version for raw in chain] == list(range(1, len(chain) + 1))
+    start = data.draw(st.integers(0, len(chain) - 1))
+    given_roots = data.draw(st.permutations(chain))
+    state = trust.install_roots(trust.pin(chain[start], NOW), given_roots, NOW)
+    assert state.root_bytes == again(work).root_bytes == (work.path / "root.hst").read_bytes()
+
+
+@pytest.mark.parametrize("wrong", [b"", b"\x94", None])
+def test_a_damaged_chain_is_told(work, wrong):
+    change(work)
+    change(work)
+    if wrong is None:
+        (work.path / "roots" / "2.hst").unlink()
+    else:
+        (work.path / "root.hst").write_bytes(work.root_bytes)
+        (work.path / "roots" / "2.hst").write_bytes(wrong)
+    assert reason(lambda: again(work).roots()) == "workspace_damaged"
+
+
+def test_a_workspace_made_before_roots_were_numbered(work):
+    for name in ("roots/1.hst", "roots", "pending"):
+        path = work.path / name
+        path.rmdir() if path.is_dir() else path.unlink()
+    raw = publish(work)
+    assert accepted(work, raw) is None
+    assert change(work, "root", fresh=1, drop=ALL).in_force
+    assert len(roots(work)) == 2
+
+
+def test_encrypted_keys_stay_encrypted_and_new_ones_join_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(key_rooms, "COST", Cost(1, 8192))
+    secret = b"one for all"
+    work = create_workspace(tmp_path / "work", name="w", now=NOW, passphrase=secret)
+    assert all(each.encrypted for each in work.key_files())
+    assert reason(lambda: publish(open_workspace(work.path))) == "passphrase_missing"
+    assert change(work, "campaign", fresh=1, drop=ALL).in_force
+    assert all(each.encrypted for each in again(work).key_files())
+    assert accepted(work, publish(work)) is None
+    wrong = open_workspace(work.path, lambda: b"another")
+    (work.path / "keys" / "root.key").rename(tmp_path / "root.key")
+    assert reason(lambda: change(wrong, "model", fresh=1)) == "passphrase_wrong"
+    assert pending(again(work)) is None
+    assert reason(lambda: create_workspace(tmp_path / "x", name="w", now=NOW, passphrase=b"")) == "passphrase_missing"
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_death_at_any_moment_of_a_rotation_leaves_one_chain(tmp_path):
+    """Whatever was on the disk by then, the same rotation can be made; no root number is used for two roots."""
+    deaths = 0
+    path = tmp_path / "none"
+
+    def rotate():
+        change_root(open_workspace(path), Change("campaign", fresh=1, drop=ALL), NOW, YEAR)
+
+    def fresh():
+        path = tmp_path / f"work{deaths}"
+        made = create_workspace(path, name="workspace", now=NOW)
+        publish(made)
+        change(made, "root", fresh=1, drop=ALL)
+        return path
+
+    path = fresh()
+    for number in every_death(rotate):
+        deaths = number
+        left = {p.name: p.read_bytes() for p in (path / "roots").glob("*.hst")}
+        work = open_workspace(path)
+        work.roots()
+        assert work.root.header.version in (2, 3)
+        if work.root.header.version == 2:
+            assert change(work, "campaign", fresh=1, drop=ALL).in_force
+        publish(work)
+        now = {p.name: p.read_bytes() for p in (path / "roots").glob("*.hst")}
+        assert left.items() <= now.items()
+        chain = open_workspace(path).roots()
+        assert trust.install_roots(trust.pin(chain[0], NOW), chain[::-1], NOW).root.header.version == 3
+        assert (path / "root.hst").read_bytes() == chain[-1]
+        assert len(open_workspace(path).signing_keys("campaign")) == 1
+        path = fresh()
+    assert deaths >= 8
+
+
+def test_a_death_at_any_moment_of_publishing_never_makes_two_documents_of_one_version(tmp_path):
+    work = create_workspace(tmp_path / "work", name="workspace", now=NOW)
+    output = tmp_path / "c.hsc"
+
+    def run():
+        output.write_bytes(publish(work, now=NOW + attempt[0]))
+
+    attempt = [0]
+    left_the_house: dict[int, bytes] = {}
+    deaths = 0
+    for number in every_death(run):
+        deaths, attempt[0] = number, number
+        copies = {item.version: again(work).copy(item) for item in again(work).history()}
+        if output.exists() and output.read_bytes():
+            header = campaign.parse_campaign(read_envelope(output.read_bytes(), "campaign").payload).header
+            assert copies[header.version] == output.read_bytes()
+        assert left_the_house.items() <= copies.items()
+        left_the_house = copies
+    assert deaths >= 5
+    versions = [item.version for item in again(work).history()]
+    assert versions == list(range(1, len(versions) + 1))

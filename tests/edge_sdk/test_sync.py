@@ -1,0 +1,481 @@
+"""Sync: one restartable command that fetches, sends and acknowledges."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.publisher import DAY, NOW, Publisher, key
+from support.servers import reply, scripted, tree_server
+from support.sources import Cut, Source
+
+from edge_sdk import Device
+from edge_sdk.fetched import FETCHED_FILE, Fetched, Known
+from edge_sdk.folder import Folder
+from edge_sdk.patience import Patience
+from edge_sdk.policy import Policy
+from edge_sdk.sync import MAX_ROOTS, sync
+from edge_sdk.transport import open_transport
+from edge_sdk.web import Web
+from protocol import batch
+from protocol.errors import DocumentError, InputError, StorageError
+
+RECORD = {"odor": "n", "width": 3.2}
+CAMPAIGN = "campaigns/mushrooms.hsc"
+MODEL = "models/mushrooms.hsm"
+
+
+@pytest.fixture
+def source(publisher):
+    return Source({CAMPAIGN: publisher.campaign(), MODEL: publisher.model()})
+
+
+@pytest.fixture
+def enrolled(device, source):
+    """A device that is in step with its source."""
+    assert sync(device, source, campaigns=["mushrooms"]).refusals == ()
+    source.calls.clear()
+    return device
+
+
+def reasons(outcome):
+    return {refusal.step: refusal.reason for refusal in outcome.refusals}
+
+
+def records(files):
+    """Every record in batch files, proven ones only."""
+    found = []
+    for raw in files:
+        for part in batch.read_batches(raw):
+            assert part.proven
+            for position, count in part.spans:
+                found += [raw[start : start + 18] for start in range(position, position + 18 * count, 18)]
+    return found
+
+
+def answer(device, clock, number=1):
+    """As many periods' reports."""
+    made = []
+    for _ in range(number):
+        made.append(device.report(device.campaigns()[0].id, RECORD, label="e"))
+        clock.now += DAY
+    return made
+
+
+def outbox(device):
+    return sorted(path.name for path in Path(device.folder, "outbox").glob("*"))
+
+
+# Documents ------------------------------------------------------------------------------------------
+
+
+def test_the_first_run_takes_what_is_named_and_the_second_nothing(device, source):
+    first = sync(device, source, campaigns=["mushrooms"])
+    assert (first.campaigns, first.models) == ((("mushrooms", 1),), (("mushrooms", 1),))
+    assert (first.unchanged, first.refusals, first.sent, first.root_version) == (0, (), 0, 1)
+    assert device.model().predict(RECORD) == "e"
+    second = sync(device, source)
+    assert (second.campaigns, second.models, second.unchanged, second.refusals) == ((), (), 2, ())
+
+
+def test_nothing_is_taken_that_nobody_named(device, source):
+    outcome = sync(device, source)
+    assert source.calls == [("fetch", "roots/2.hst")]
+    assert (outcome.campaigns, device.campaigns()) == ((), [])
+
+
+def test_the_policys_names_are_taken_unless_they_have_a_star(tmp_path, publisher):
+    policy = Policy.of(campaigns=["mushrooms", "forest-*", "absent"])
+    source = Source({CAMPAIGN: publisher.campaign(), "campaigns/forest-1.hsc": publisher.campaign(name="forest-1")})
+    with Device.open(tmp_path / "state", trust=publisher.root(), policy=policy, clock=lambda: NOW) as device:
+        outcome = sync(device, source)
+    assert outcome.campaigns == (("mushrooms", 1),)
+    assert outcome.absent == ("campaigns/absent.hsc", MODEL)
+    assert outcome.refusals == ()
+
+
+def test_newer_versions_are_taken(enrolled, source, publisher):
+    source.places[CAMPAIGN] = publisher.campaign(version=2)
+    source.places[MODEL] = publisher.model(version=3)
+    outcome = sync(enrolled, source)
+    assert (outcome.campaigns, outcome.models, outcome.unchanged) == ((("mushrooms", 2),), (("mushrooms", 3),), 0)
+
+
+def test_models_that_are_named_need_no_campaign(device, source, publisher):
+    source.places["models/other%20one.hsm"] = publisher.model(name="other one")
+    assert sync(device, source, models=["other one"]).models == (("other one", 1),)
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "ü%41", "a b?c#d"])
+def test_names_become_places_as_publish_writes_them(tmp_path, device, publisher, name):
+    path = tmp_path / "tree" / "campaigns" / f"{quote(name, safe='')}.hsc"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(publisher.campaign(name=name))
+    assert sync(device, Folder(tmp_path / "tree"), campaigns=[name]).campaigns == ((name, 1),)
+    with tree_server(tmp_path / "tree") as (url, _), Device.open(None, publisher.root(), clock=lambda: NOW) as other:
+        assert sync(other, open_transport(url), campaigns=[name], folder=tmp_path).campaigns == ((name, 1),)
+
+
+def test_one_refused_document_does_not_keep_the_rest_from_happening(enrolled, source, publisher, clock):
+    made = answer(enrolled, clock)
+    source.places["roots/2.hst"] = publisher.campaign()
+    source.places[CAMPAIGN] = b"damaged"
+    source.places[MODEL] = publisher.model(version=2)
+    source.places["campaigns/late.hsc"] = Publisher(now=NOW - 9 * DAY).campaign(name="late", lifetime=2 * DAY)
+    outcome = sync(enrolled, source, campaigns=["late", "nowhere"])
+    assert reasons(outcome) == {
+        "roots/2.hst": "wrong_role",
+        CAMPAIGN: "malformed",
+        "campaigns/late.hsc": "expired",
+        "campaigns/nowhere.hsc": "not_published",
+    }
+    assert outcome.models == (("mushrooms", 2),)
+    assert records(source.reports.values()) == made
+    assert json.loads(json.dumps(outcome.to_json()))["refusals"][0]["reason"] == "wrong_role"
+
+
+def test_a_document_of_another_name_is_refused_wherever_it_lies(device, source, publisher):
+    """Whoever runs the server may not choose which campaign a device takes part in."""
+    source.places[CAMPAIGN] = publisher.campaign(name="others")
+    source.places[MODEL] = publisher.model(name="others")
+    outcome = sync(device, source, campaigns=["mushrooms"], models=["mushrooms"])
+    assert reasons(outcome) == {CAMPAIGN: "other_name", MODEL: "other_name"}
+    assert device.campaigns() == []
+    assert device.enrol(publisher.campaign(name="others", version=1)).header.name == "others"
+
+
+def test_what_was_refused_is_asked_for_again_and_what_the_device_lost_too(device, source, publisher):
+    source.places[CAMPAIGN] = publisher.campaign(epsilon_micro=9_000_000)
+    assert reasons(sync(device, source, campaigns=["mushrooms"])) == {CAMPAIGN: "policy_refused"}
+    assert reasons(sync(device, source, campaigns=["mushrooms"])) == {CAMPAIGN: "policy_refused"}
+    folder = device.folder
+    source.places[CAMPAIGN] = publisher.campaign()
+    assert sync(device, source, campaigns=["mushrooms"]).refusals == ()
+    device.close()
+    Device.reset(folder, publisher.root(), clock=lambda: NOW)
+    with Device.open(folder, clock=lambda: NOW) as fresh:
+        assert sync(fresh, source, campaigns=["mushrooms"]).campaigns == (("mushrooms", 1),)
+
+
+def test_names_that_are_none(device, source):
+    for name in ("", "x" * 1025, "\udc80", "a\nb", 7):
+        with pytest.raises(InputError, match="argument_invalid"):
+            sync(device, source, campaigns=[name])
+    assert source.calls == []
+
+
+# Roots ----------------------------------------------------------------------------------------------
+
+
+def test_roots_are_followed_one_by_one(device, source, publisher):
+    """Only the last root's dates count, so all of them are fetched first."""
+    old = Publisher(now=NOW - 400 * DAY)
+    source.places |= {f"roots/{number}.hst": old.root(number, lifetime=10 * DAY) for number in range(2, 5)}
+    source.places["roots/5.hst"] = publisher.root(5)
+    outcome = sync(device, source)
+    assert (outcome.root_version, outcome.rotated, outcome.refusals) == (5, 4, ())
+    assert source.calls == [("fetch", f"roots/{number}.hst") for number in range(2, 7)]
+
+
+def test_a_bad_root_does_not_undo_the_good_ones_before_it(device, source, publisher):
+    stranger = publisher.sign("root", b"\x80", key(9))
+    source.places |= {"roots/2.hst": publisher.root(2), "roots/3.hst": publisher.root(3), "roots/4.hst": stranger}
+    outcome = sync(device, source)
+    assert (outcome.root_version, reasons(outcome)) == (3, {"roots/4.hst": "bad_signature"})
+
+
+def test_an_expired_last_root_is_not_followed(device, source, publisher):
+    old = Publisher(now=NOW - 400 * DAY)
+    source.places |= {"roots/2.hst": publisher.root(2), "roots/3.hst": old.root(3, lifetime=10 * DAY)}
+    outcome = sync(device, source)
+    assert (outcome.root_version, reasons(outcome)) == (2, {"roots/3.hst": "expired"})
+
+
+def test_a_gap_ends_the_chain(device, source, publisher):
+    source.places |= {"roots/2.hst": publisher.root(2), "roots/3.hst": publisher.root(4)}
+    outcome = sync(device, source)
+    assert (outcome.root_version, reasons(outcome)) == (2, {"roots/3.hst": "bad_signature"})
+
+
+class Everything(Source):
+    """A server with one page for all questions, as in a hotel."""
+
+    def fetch(self, place, limit, tag=""):
+        self.places[place] = b"<html>Log in</html>"
+        return super().fetch(place, limit, tag)
+
+
+def test_a_page_for_everything_is_asked_for_one_root_only(enrolled, source):
+    portal = Everything()
+    outcome = sync(enrolled, portal)
+    assert reasons(outcome) == {"roots/2.hst": "malformed", CAMPAIGN: "malformed", MODEL: "malformed"}
+    assert len(portal.calls) == 3
+
+
+def test_a_run_follows_a_bounded_number_of_roots_and_the_next_goes_on(device, source, publisher):
+    source.places |= {f"roots/{number}.hst": publisher.root(number) for number in range(2, MAX_ROOTS + 5)}
+    assert sync(device, source).root_version == MAX_ROOTS + 1
+    assert len(source.calls) == MAX_ROOTS
+    assert sync(device, source).root_version == MAX_ROOTS + 4
+
+
+# Sending --------------------------------------------------------------------------------------------
+
+
+def test_reports_arrive_and_are_forgotten(enrolled, source, clock):
+    made = answer(enrolled, clock, 3)
+    outcome = sync(enrolled, source)
+    assert (outcome.sent, outcome.released, outcome.refusals) == (1, 3, ())
+    assert records(source.reports.values()) == made
+    assert (enrolled.status().spooled, outbox(enrolled)) == (0, [])
+    assert sync(enrolled, source).sent == 0
+    assert len(source.reports) == 1
+
+
+def test_while_a_file_waits_nothing_new_is_sealed(enrolled, source, clock):
+    made = answer(enrolled, clock)
+    source.failures = dict.fromkeys(range(100), "before")
+    for _ in range(3):
+        assert set(reasons(sync(enrolled, source)).values()) == {"unreachable"}
+        made += answer(enrolled, clock)
+    assert len(outbox(enrolled)) == 1
+    source.failures = {}
+    outcome = sync(enrolled, source)
+    assert (outcome.sent, outcome.released) == (2, 4)
+    assert records(source.reports.values()).count(made[0]) == 1
+    assert set(records(source.reports.values())) == set(made)
+
+
+@pytest.mark.parametrize("how", ["after", "cut", "cut after"])
+def test_what_may_have_arrived_goes_again_under_its_name(enrolled, source, clock, how):
+    answer(enrolled, clock)
+    source.failures = {3: how}
+    if "cut" in how:
+        with pytest.raises(Cut):
+            sync(enrolled, source)
+    else:
+        assert reasons(sync(enrolled, source)) == {"outbox": "unreachable"}
+    (name,) = outbox(enrolled)
+    assert enrolled.status().spooled == 1
+    assert sync(enrolled, source).released == 1
+    assert [place for what, place in source.calls if what == "send"] == [f"reports/{name}"] * 2
+    assert outbox(enrolled) == []
+
+
+def test_a_full_disk_does_not_keep_what_has_arrived(enrolled, source, clock, monkeypatch):
+    """The file's room is what the acknowledgement needs."""
+    answer(enrolled, clock)
+    plain = Device.ack
+
+    def ack(self, path):
+        if Path(path).exists():
+            raise StorageError("disk_full", "made so by a test")
+        return plain(self, path)
+
+    monkeypatch.setattr(Device, "ack", ack)
+    outcome = sync(enrolled, source)
+    assert (outcome.released, outcome.refusals, outbox(enrolled)) == (1, (), [])
+
+
+def test_a_file_of_a_state_that_was_reset_is_sent_and_removed(enrolled, source, publisher, clock):
+    answer(enrolled, clock)
+    source.failures = {3: "before"}
+    sync(enrolled, source)
+    folder = enrolled.folder
+    enrolled.close()
+    Device.reset(folder, publisher.root(), clock=clock)
+    with Device.open(folder, clock=clock) as fresh:
+        outcome = sync(fresh, source)
+        assert (outcome.sent, outcome.released, outcome.refusals, outbox(fresh)) == (1, 0, (), [])
+
+
+def test_other_files_in_the_outbox_are_left_alone(enrolled, source, tmp_path):
+    folder = tmp_path / "state" / "outbox"
+    folder.mkdir(exist_ok=True)
+    (folder / "notes.hsr").write_bytes(b"not sealed by sync")
+    (folder / ("0" * 32 + ".hsr")).symlink_to("/etc/passwd")
+    (folder / ("1" * 32 + ".hsr")).mkdir()
+    assert sync(enrolled, source).sent == 0
+    assert source.reports == {}
+
+
+def test_who_has_opted_out_sends_nothing_and_nothing_of_before_either(enrolled, source, publisher, clock):
+    answer(enrolled, clock)
+    source.failures = {3: "before"}
+    sync(enrolled, source)
+    assert len(outbox(enrolled)) == 1
+    enrolled.disable()
+    assert outbox(enrolled) == []
+    source.places |= {"roots/2.hst": publisher.root(2), MODEL: publisher.model(version=2)}
+    outcome = sync(enrolled, source)
+    assert (outcome.disabled, outcome.root_version, outcome.models) == (True, 2, (("mushrooms", 2),))
+    assert outcome.refusals == ()
+    enrolled.enable()
+    assert sync(enrolled, source).sent == 0
+    assert source.reports == {}
+
+
+def test_a_device_in_memory_needs_a_folder(publisher, source, tmp_path):
+    with Device.open(None, publisher.root(), clock=lambda: NOW) as device:
+        with pytest.raises(InputError, match="argument_invalid"):
+            sync(device, source)
+        sync(device, source, campaigns=["mushrooms"], folder=tmp_path)
+        device.report(device.campaigns()[0].id, RECORD)
+        assert sync(device, source, folder=tmp_path).released == 1
+
+
+def test_a_folder_that_can_not_be_written_is_a_refusal(enrolled, source, tmp_path):
+    (tmp_path / "state" / "outbox").rmdir()
+    (tmp_path / "state" / "outbox").write_bytes(b"")
+    assert reasons(sync(enrolled, source)) == {"outbox": "io_failed"}
+
+
+def test_two_runs_at_once_lose_nothing(tmp_path, publisher, clock, source):
+    with Device.open(tmp_path / "state", trust=publisher.root(), clock=clock) as device:
+        sync(device, source, campaigns=["mushrooms"])
+        made = []
+        for _ in range(5):
+            made += answer(device, clock, 2)
+            with Device.open(tmp_path / "state", clock=clock) as other:
+                runs = [threading.Thread(target=sync, args=(one, source)) for one in (device, other, other)]
+                for run in runs:
+                    run.start()
+                for run in runs:
+                    run.join()
+        sync(device, source)
+        assert device.status().spooled == 0
+        assert outbox(device) == []
+    assert set(records(source.reports.values())) == set(made)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.just("report"),
+        st.dictionaries(st.integers(0, 8), st.sampled_from(["before", "after", "cut", "cut after"]), max_size=3),
+        st.just("publish"),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=30)
+@given(STEPS)
+def test_whatever_fails_nothing_is_lost_and_nothing_is_made_twice(tmp_path_factory, steps):
+    tmp_path = tmp_path_factory.mktemp("sync")
+    now = [NOW]
+    publisher = Publisher()
+    source = Source({CAMPAIGN: publisher.campaign(), MODEL: publisher.model()})
+    made = []
+    version = 1
+    with Device.open(tmp_path / "state", trust=publisher.root(), clock=lambda: now[0]) as device:
+        sync(device, source, campaigns=["mushrooms"])
+        for step in steps:
+            if step == "report":
+                made.append(device.report(device.campaigns()[0].id, RECORD, label="e"))
+                now[0] += DAY
+            elif step == "publish":
+                version += 1
+                source.places[MODEL] = publisher.model(version=version)
+            else:
+                source.calls.clear()
+                source.failures = step
+                with suppress(Cut):
+                    sync(device, source)
+                assert len(outbox(device)) <= 1
+            assert set(records(source.reports.values())) <= set(made)
+        source.failures = {}
+        assert sync(device, source).refusals == ()
+        assert device.status().spooled == 0
+        assert outbox(device) == []
+        assert device.model().version == version
+    arrived = records(source.reports.values())
+    assert set(arrived) == set(made)
+    assert len(arrived) == len(made)  # a file goes again under its own name, so none is there twice
+
+
+# On the web -----------------------------------------------------------------------------------------
+
+
+def test_in_step_costs_one_conditional_request_per_document(device, publisher, tmp_path, clock):
+    tree = tmp_path / "tree"
+    for place, content in ((CAMPAIGN, publisher.campaign()), (MODEL, publisher.model())):
+        (tree / place).parent.mkdir(parents=True)
+        (tree / place).write_bytes(content)
+        os.utime(tree / place, (NOW - DAY, 1_700_000_000))
+    with tree_server(tree) as (url, log):
+        sync(device, open_transport(url), campaigns=["mushrooms"])
+        made = answer(device, clock)
+        log.clear()
+        assert sync(device, open_transport(url)).refusals == ()
+        name = next((tree / "reports").iterdir()).name
+        assert log == [
+            ("GET", "/roots/2.hst", 404),
+            ("GET", f"/{CAMPAIGN}", 304),
+            ("GET", f"/{MODEL}", 304),
+            ("PUT", f"/reports/{name}", 201),
+        ]
+        assert records([(tree / "reports" / name).read_bytes()]) == made
+        state = (tmp_path / "state" / "state.db").read_bytes()
+        sync(device, open_transport(url))
+        assert (tmp_path / "state" / "state.db").read_bytes() == state  # a card does not wear by asking
+
+
+def test_a_server_that_goes_away_costs_its_patience_once(enrolled, clock):
+    answer(enrolled, clock)
+    pauses = []
+    with scripted(b"") as server:
+        web = Web(server.url, patience=Patience(attempts=4), sleep=pauses.append)
+        assert set(reasons(sync(enrolled, web)).values()) == {"unreachable"}
+    assert len(pauses) == 3
+    assert enrolled.status().spooled == 1
+    assert len(outbox(enrolled)) == 1
+
+
+def test_a_server_that_takes_nothing(enrolled, clock):
+    answer(enrolled, clock)
+    with scripted(reply(404)) as server:
+        assert reasons(sync(enrolled, Web(server.url))) == {"outbox": "refused_by_server"}
+    assert enrolled.status().spooled == 1
+
+
+# What was fetched -----------------------------------------------------------------------------------
+
+
+def test_what_was_fetched_is_remembered_for_one_address(tmp_path):
+    memory = Fetched(str(tmp_path), "a")
+    memory.put("x", Known(2, "digest", "tag"))
+    memory.save()
+    assert Fetched(str(tmp_path), "a").get("x", 2) == (2, "digest", "tag")
+    assert Fetched(str(tmp_path), "a").get("x", 1) is None
+    assert Fetched(str(tmp_path), "b").get("x", 2) is None
+    assert [path.name for path in tmp_path.iterdir()] == [FETCHED_FILE]
+
+
+@given(st.one_of(st.binary(max_size=50), st.recursive(
+    st.none() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["address", "places", "x"]), inner),
+).map(lambda value: json.dumps(value).encode())))  # fmt: skip
+def test_a_damaged_memory_counts_as_none(tmp_path_factory, content):
+    folder = tmp_path_factory.getbasetemp() / "memory"
+    folder.mkdir(exist_ok=True)
+    (folder / FETCHED_FILE).write_bytes(content)
+    known = Fetched(str(folder), "a").get("x", 1)
+    assert known is None or [type(field) for field in known] == [int, str, str]
+
+
+def test_losing_the_memory_costs_a_fetch(enrolled, source, tmp_path):
+    (tmp_path / "state" / FETCHED_FILE).write_bytes(b"[" * 100_000)
+    outcome = sync(enrolled, source)
+    assert (outcome.unchanged, outcome.refusals) == (2, ())
+
+
+def test_documents_too_large_are_refused(enrolled, source):
+    source.places[CAMPAIGN] = DocumentError("too_large", "made so by a test")
+    assert reasons(sync(enrolled, source)) == {CAMPAIGN: "too_large"}

@@ -1,0 +1,133 @@
+"""``hearsay-edge sync`` as its users type it."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from support.publisher import DAY, Publisher
+from support.servers import reply, scripted, tree_server
+
+from edge_sdk.cli import main
+
+RECORD = '{"odor": "n", "label": "e"}'
+
+
+@pytest.fixture
+def now_publisher():
+    """The command line has the real clock."""
+    return Publisher(now=int(time.time()) - DAY)
+
+
+@pytest.fixture
+def state(tmp_path, now_publisher):
+    root = tmp_path / "root.hst"
+    root.write_bytes(now_publisher.root())
+    assert main(["--state", str(tmp_path / "state"), "provision", str(root)]) == 0
+    return str(tmp_path / "state")
+
+
+@pytest.fixture
+def tree(tmp_path, now_publisher):
+    folder = tmp_path / "tree"
+    for place, content in (
+        ("campaigns/mushrooms.hsc", now_publisher.campaign()),
+        ("roots/2.hst", now_publisher.root(2)),
+    ):
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_bytes(content)
+    return folder
+
+
+def run(capsys, *arguments):
+    capsys.readouterr()
+    status = main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def test_a_whole_life_over_the_web(state, tree, tmp_path, capsys):
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    record = tmp_path / "record.json"
+    record.write_text(RECORD)
+    with tree_server(tree) as (url, log):
+        status, out, err = run(capsys, "--state", state, "sync", url, "--campaign", "mushrooms", "--json")
+        assert (status, err) == (0, "")
+        first = json.loads(out)
+        assert first["campaigns"] == [{"name": "mushrooms", "version": 1}]
+        assert (first["root_version"], first["sent"], first["refusals"]) == (2, 0, [])
+        assert run(capsys, "--state", state, "report", "--campaign", "mushrooms", record)[0] == 0
+        status, out, err = run(capsys, "--state", state, "sync", url, "--post", "--token", token, "--seconds", "20")
+        assert (status, err) == (0, "")
+        assert "released      1" in out
+    assert [method for method, _, _ in log][-1] == "POST"
+    assert len(list((tree / "reports").iterdir())) == 1
+
+
+def test_refusals_are_listed_and_the_status_is_one(state, tree, capsys):
+    (tree / "campaigns" / "mushrooms.hsc").write_bytes(b"damaged")
+    arguments = ("--state", state, "sync", tree, "--campaign", "mushrooms", "--campaign", "nowhere")
+    status, out, err = run(capsys, *arguments, "--json")
+    assert status == 1
+    assert [line.split(":")[:2] for line in err.splitlines()] == [
+        ["malformed", " campaigns/mushrooms.hsc"],
+        ["not_published", " campaigns/nowhere.hsc"],
+    ]
+    assert [each["reason"] for each in json.loads(out)["refusals"]] == ["malformed", "not_published"]
+    assert json.loads(out)["root_version"] == 2
+    status, out, err = run(capsys, *arguments)
+    assert (status, "refusals" in out, len(err.splitlines())) == (1, False, 2)
+
+
+def test_a_stick_that_is_not_there(state, tmp_path, capsys):
+    status, _, err = run(capsys, "--state", state, "sync", tmp_path / "stick")
+    assert status == 1
+    assert {line.split(":")[0] for line in err.splitlines()} == {"unreachable"}
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (["ftp://example.org"], "address_invalid"),
+        (["http://example.org", "--token", "TOKEN"], "token_invalid"),
+        (["https://example.org", "--token", "NONE"], "file_unreadable"),
+        (["https://example.org", "--token", "EMPTY"], "token_invalid"),
+        (["TREE", "--campaign", ""], "argument_invalid"),
+    ],
+)
+def test_what_can_not_be_begun(state, tree, tmp_path, capsys, more, reason):
+    (tmp_path / "TOKEN").write_text("secret")
+    (tmp_path / "EMPTY").write_text("")
+    places = {name: str(tmp_path / name) for name in ("TOKEN", "NONE", "EMPTY")} | {"TREE": str(tree)}
+    status, out, err = run(capsys, "--state", state, "sync", *(places.get(each, each) for each in more))
+    assert (status, out, err.split(":")[0]) == (1, "", reason)
+    assert "secret" not in err
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "x", "1e9"])
+def test_wrong_usage(state, tree, capsys, seconds):
+    with pytest.raises(SystemExit) as caught:
+        run(capsys, "--state", state, "sync", tree, "--seconds", seconds)
+    assert caught.value.code == 2
+
+
+def test_a_slow_server_ends_when_the_command_says(state, capsys):
+    with scripted(lambda connection, _: time.sleep(2)) as server:
+        began = time.monotonic()
+        status, _, err = run(capsys, "--state", state, "sync", server.url, "--seconds", "0.3")
+        assert (status, err.split(":")[0]) == (1, "unreachable")
+        assert time.monotonic() - began < 2
+
+
+def test_what_a_server_says_is_not_repeated(state, capsys):
+    with scripted(reply(403, b"\x1b[2J")) as server:
+        _, _, err = run(capsys, "--state", state, "sync", server.url)
+    assert err == "refused_by_server: roots/2.hst: the server answers with status 403\n"
+
+
+def test_help_shows_an_example(capsys):
+    with pytest.raises(SystemExit):
+        main(["--state", "x", "sync", "--help"])
+    assert "hearsay-edge --state /var/lib/hearsay sync https://" in capsys.readouterr().out

@@ -1,0 +1,175 @@
+"""Killed at any step of a sync and run again, a device loses no report and keeps no half of a document.
+
+A child process lives one life: provision, sync, report, sync. It is killed with SIGKILL before step N, for
+every N; another then lives the whole life on what is left. A step is a statement of SQL that changes the state, a
+system call that changes the disk, and every look at the source and sending to it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+
+import pytest
+from support.publisher import NOW, Publisher
+
+import edge_sdk.durable
+import edge_sdk.state
+from edge_sdk import Device
+from edge_sdk.folder import Folder
+from edge_sdk.sync import sync
+from protocol import batch
+
+LOOKS = ("SELECT", "PRAGMA")
+"""Statements that change nothing: a kill between two changes is the same wherever it falls."""
+RECORD = {"odor": "n", "width": 3.2}
+PUBLISHER = Publisher()
+ROOT = PUBLISHER.root()
+TREE = {
+    "roots/2.hst": PUBLISHER.root(2),
+    "roots/3.hst": PUBLISHER.root(3),
+    "campaigns/mushrooms.hsc": PUBLISHER.campaign(),
+    "models/mushrooms.hsm": PUBLISHER.model(),
+}
+
+
+class Steps:
+    """Counts steps; kills the process at one of them."""
+
+    def __init__(self, kill_at):
+        self.count = 0
+        self.kill_at = kill_at
+
+    def __call__(self, *_):
+        self.count += 1
+        if self.count == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def around(self, owner, name):
+        plain = getattr(owner, name)
+
+        def counted(*arguments, **options):
+            self()
+            return plain(*arguments, **options)
+
+        setattr(owner, name, counted)
+
+
+def live(folder, kill_at):
+    """One life of a device; returns the number of steps. Runs in a child."""
+    step = Steps(kill_at)
+    plain_connect = edge_sdk.state.State._connect
+
+    def connect(self):
+        connection = plain_connect(self)
+        connection.set_trace_callback(lambda statement: None if statement.startswith(LOOKS) else step())
+        return connection
+
+    edge_sdk.state.State._connect = connect
+    for name in ("fsync", "link", "unlink", "rename", "replace", "mkdir"):
+        step.around(os, name)
+    step.around(edge_sdk.durable, "flush_folder")
+    source = Folder(folder / "tree")
+    step.around(source, "fetch")
+    step.around(source, "send")
+    with Device.open(folder / "state", trust=ROOT, clock=lambda: NOW) as device:
+        assert sync(device, source, campaigns=["mushrooms"]).refusals == ()
+        with (folder / "emitted").open("ab") as seen:
+            seen.write(device.report(device.campaigns()[0].id, RECORD, label="e"))
+        assert sync(device, source).refusals == ()
+    return step.count
+
+
+def in_child(folder, kill_at):
+    """Steps taken, or None if the child was killed."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.close(read_end)
+            os.write(write_end, b"%d" % live(folder, kill_at))
+            status = 0
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return None
+    assert os.WEXITSTATUS(status) == 0
+    return int(text)
+
+
+def make_tree(folder):
+    for place, content in TREE.items():
+        path = folder / "tree" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder
+
+
+def arrived(folder):
+    """The distinct reports that the source has, all of them whole and proven."""
+    found = set()
+    for path in (folder / "tree" / "reports").glob("*.hsr"):
+        raw = path.read_bytes()
+        for part in batch.read_batches(raw):
+            assert part.proven
+            for position, count in part.spans:
+                found |= {raw[start : start + 18] for start in range(position, position + 18 * count, 18)}
+    return found
+
+
+def check(folder):
+    """What must hold after any number of crashes and one whole life."""
+    with Device.open(folder / "state", clock=lambda: NOW) as device:
+        status = device.status()
+        report = device.report(device.campaigns()[0].id, {})
+        assert device.model().predict(RECORD) == "e"
+    assert status.spent_micro == 1_000_000
+    assert (status.spooled, status.root_version) == (0, 3)
+    emitted = (folder / "emitted").read_bytes()
+    assert {emitted[start : start + 18] for start in range(0, len(emitted), 18)} == {report}
+    assert arrived(folder) == {report}
+    assert list((folder / "state" / "outbox").glob("*.hsr")) == []
+
+
+def check_killed(folder):
+    """What must hold right after a crash: a report that was made is on the device or has arrived."""
+    if not (folder / "emitted").exists():
+        return
+    with Device.open(folder / "state", clock=lambda: NOW) as device:
+        report = device.report(device.campaigns()[0].id, {})
+        if device.status().spooled == 0:
+            assert arrived(folder) == {report}
+
+
+def test_killed_before_every_step(tmp_path):
+    whole = make_tree(tmp_path / "whole")
+    steps = in_child(whole, kill_at=0)
+    assert steps is not None
+    assert steps > 60
+    check(whole)
+    for kill_at in range(1, steps + 1):
+        folder = make_tree(tmp_path / str(kill_at))
+        assert in_child(folder, kill_at) is None
+        check_killed(folder)
+        assert in_child(folder, kill_at=0) is not None
+        check(folder)
+
+
+@pytest.mark.parametrize("kills", [(15, 30, 50, 70), (60,) * 4, (75, 70, 65, 60)])
+def test_killed_several_times_in_a_row(tmp_path, kills):
+    folder = make_tree(tmp_path)
+    for kill_at in kills:
+        in_child(folder, kill_at)
+        with suppress(FileNotFoundError):
+            check_killed(folder)
+    assert in_child(folder, kill_at=0) is not None
+    check(folder)

@@ -1,0 +1,53 @@
+"""A process that dies just before the n-th change it would make to a folder: a power cut, as near as a fork gets."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from itertools import count
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.chmod", "os.truncate"}
+_DIED, _FAILED = 86, 87
+
+
+def killed_before(function: Callable[[], object], number: int) -> bool:
+    """Run a function in a child that dies before change ``number`` (1, 2, …) of the file system.
+
+    Returns:
+        False once there are fewer changes: then the function ran to its end.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # pytest's workers have threads; the child uses none
+        child = os.fork()
+    if child == 0:
+        left = [number]
+
+        def watch(event: str, arguments: tuple[object, ...]) -> None:
+            writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+            if event in CHANGES or writes:
+                left[0] -= 1
+                if left[0] == 0:
+                    os._exit(_DIED)
+
+        try:
+            sys.addaudithook(watch)
+            function()
+        except BaseException:  # noqa: BLE001 - whatever it is, the parent must not go on as two
+            os._exit(_FAILED)
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, _DIED), f"the child failed with {status}"
+    return status == _DIED
+
+
+def every_death(function: Callable[[], object]) -> Iterator[int]:
+    """Run a function again and again, dying at its first, second, … change; yields after each death."""
+    for number in count(1):
+        if not killed_before(function, number):
+            return
+        yield number

@@ -1,0 +1,77 @@
+"""A source in memory that can fail wherever a test wants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edge_sdk.transport import Found
+from protocol.errors import HearsayError, StorageError
+
+
+class Cut(Exception):  # noqa: N818  # no error of the software's, but the end of its process
+    """The device stops here, as if its power were cut."""
+
+
+@dataclass
+class Source:
+    """Places and what is at them; ``failures`` says what happens at the n-th call, counted from 0.
+
+    A failure is ``before`` (nothing happened), ``after`` (it happened, and the answer is lost), or ``cut``
+    and ``cut after``: the same, and the device's process ends.
+    """
+
+    places: dict[str, bytes | HearsayError] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    address: str = "memory"
+
+    def publish(self, folder: Path) -> None:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                self.places[path.relative_to(folder).as_posix()] = path.read_bytes()
+
+    @property
+    def reports(self) -> dict[str, bytes]:
+        return {place: content for place, content in self.places.items() if place.startswith("reports/")}
+
+    def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
+        with self.failing("fetch", place):
+            found = self.places.get(place)
+        if isinstance(found, HearsayError):
+            raise found
+        if found is None:
+            return None
+        now = f"tag of {hash(found)}"
+        return Found(None, tag) if tag == now else Found(found[: limit + 1], now)
+
+    def send(self, place: str, path: str) -> None:
+        with self.failing("send", place):
+            try:
+                content = Path(path).read_bytes()
+            except FileNotFoundError:
+                raise StorageError("io_failed", "another run was here") from None
+            assert self.places.setdefault(place, content) == content
+
+    def failing(self, what: str, place: str) -> Failing:
+        self.calls.append((what, place))
+        return Failing(self.failures.get(len(self.calls) - 1, ""))
+
+
+class Failing:
+    """Fails before or after its body."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def __enter__(self) -> None:
+        if self.how == "before":
+            raise StorageError("unreachable", "made so by a test")
+        if self.how == "cut":
+            raise Cut
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None and self.how == "after":
+            raise StorageError("unreachable", "made so by a test, after it was done")
+        if kind is None and self.how == "cut after":
+            raise Cut

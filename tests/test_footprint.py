@@ -1,0 +1,52 @@
+"""A device that has opened, enrolled, reported, installed, predicted and drained fits into 20 MB, without OpenSSL."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from support.publisher import NOW, Publisher
+
+ROOT = Path(__file__).parents[1]
+LIMIT = 20_000_000
+
+LIFE = """
+import sys
+sys.path += sys.argv[2:]
+from edge_sdk import Device
+folder = sys.argv[1]
+read = lambda name: open(f"{folder}/{name}", "rb").read()
+now = [NOW]
+with Device.open(f"{folder}/state", trust=read("root"), clock=lambda: now[0]) as device:
+    campaign = device.enrol(read("campaign"))
+    for _ in range(5):
+        device.report(campaign.id, {"odor": "n", "width": 3}, label="e")
+        now[0] += 86400
+    device.install(read("model"))
+    device.model().predict({"odor": "n"})
+    device.drain(f"{folder}/out")
+    device.ack(f"{folder}/out")
+    device.status()
+resident = [line.split()[1] for line in open("/proc/self/status") if line.startswith("VmRSS")]
+loaded = [name for name in ("_hashlib", "_ssl", "re", "tomllib", "numpy") if name in sys.modules]
+print('{"resident": ' + resident[0] + ', "loaded": "' + " ".join(loaded) + '"}')
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="resident memory is read from /proc")  # noqa: PTH110
+def test_a_whole_life_fits_into_20_megabytes(tmp_path):
+    publisher = Publisher()
+    for name, content in (("root", publisher.root()), ("campaign", publisher.campaign()), ("model", publisher.model())):
+        (tmp_path / name).write_bytes(content)
+    # -S: how this tree is installed for development costs memory of its own
+    command = [sys.executable, "-I", "-S", "-c", LIFE.replace("NOW", str(NOW)), str(tmp_path)]
+    paths = [str(ROOT), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    done = subprocess.run([*command, *paths], capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert "_hashlib" not in found["loaded"].split()
+    assert found["resident"] * 1024 < LIMIT, found
