@@ -146,7 +146,7 @@ class Spool:
                 "SELECT max(through) FROM sealed WHERE digest = ? HAVING count(*)", (sha256(content).digest(),)
             )
         else:
-            rows = self._state.run("SELECT through FROM sealed WHERE path = ?", (path,))
+            rows = self._state.run("SELECT through FROM sealed WHERE path = ? ORDER BY rowid DESC LIMIT 1", (path,))
         for (through,) in rows:
             return checked(through, int)
         raise InputError("batch_unknown", "this device has not sealed such a file, or too long ago; drain once more")

@@ -101,8 +101,8 @@ def test_every_rule_refuses_and_says_so(tmp_path, publisher, clock, line, rule):
 
 def test_what_the_rules_name_is_allowed(tmp_path, publisher, clock):
     (tmp_path / "policy.toml").write_text(
-        'epsilon_per_period = "1"\nepsilon_per_day = 1\nepsilon_per_window = 1\nwindow_days = 1\nshortest_period = "1d"\n'
-        'smallest_batch = 1\nfeatures = ["odor", "width", "more"]\ncampaigns = ["mush*"]\nspool_reports = 1\n'
+        'epsilon_per_period = "1"\nepsilon_per_day = 1\nepsilon_per_window = 1\nwindow_days = 1\n'
+        'shortest_period = "1d"\nsmallest_batch = 1\nfeatures = ["odor", "width", "more"]\ncampaigns = ["mush*"]\nspool_reports = 1\n'
     )
     with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
         campaign = device.enrol(publisher.campaign())

@@ -31,8 +31,8 @@ def root(publisher, version, signers, *, campaign=CAMPAIGN_KEY, model=MODEL_KEY,
 def test_roots_lead_on_in_whatever_order_they_come(tmp_path, publisher, clock):
     chain = [
         root(publisher, 2, [ROOT_KEY, OTHER], owners=(OTHER,)),
-        root(publisher, 3, [OTHER]),
-        root(publisher, 4, [OTHER]),
+        root(publisher, 3, [OTHER], owners=(OTHER,)),
+        root(publisher, 4, [OTHER], owners=(OTHER,)),
     ]
     for number, order in enumerate(permutations(chain)):
         with Device.open(tmp_path / str(number), trust=publisher.root(), clock=clock) as device:
