@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 MAX_ROOTS = 100
 """Roots that are followed in one run; the next run goes on from there."""
 _MAX_ROOT_BYTES = 4 << 20
+_WILD = frozenset("*?[")
 _PLACES = {"campaign": ("campaigns", "hsc"), "model": ("models", "hsm")}
 
 
@@ -99,7 +100,7 @@ def sync(
     """Bring a device and a source up to date with each other. Run it again after whatever happened.
 
     Fetched are: newer roots, one by one; the campaigns that the device is enrolled in, that are named here, or
-    that the owner's policy names without ``*``; the models that are installed, named here, or of an
+    that the owner's policy names without a wildcard; the models that are installed, named here, or of an
     enrolled campaign's name. A document is accepted only under the name it was asked for.
 
     Args:
@@ -160,7 +161,7 @@ class _Run:
         self._rotate(before.root_version)
         if not before.disabled:
             enrolled = {campaign.name: campaign.version for campaign in device.status().campaigns}
-            allowed = [name for name in device.policy.campaigns or () if "*" not in name]
+            allowed = [name for name in device.policy.campaigns or () if not _WILD.intersection(name)]
             self._renew_all("campaign", enrolled, [*enrolled, *allowed], named["campaign"])
         status = device.status()
         installed = {model.name: model.version for model in status.models}

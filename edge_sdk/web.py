@@ -92,8 +92,7 @@ class Web:
     @property
     def address(self) -> str:
         """The address in one spelling."""
-        scheme, host, port, path = self._base
-        return f"{scheme}://{host}:{port}{path.rstrip('/')}/"
+        return f"{self._base.scheme}://{_netloc(self._base)}{self._base.path.rstrip('/')}/"
 
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
         """Ask for a place by GET, on the condition that it changed if there is a tag."""

@@ -29,8 +29,12 @@ def test_the_policy_is_read_and_the_defaults_are_as_told(tmp_path):
 
 
 def test_the_python_lines_run(tmp_path):
-    code = re.search(r"```python\n(.*?)```", README, re.DOTALL)[1]
-    code = code.replace("/var/lib/hearsay", str(tmp_path / "state")).replace("outbox/", f"{tmp_path}/")
+    code, synchronised = (
+        block.replace("/var/lib/hearsay", str(tmp_path / "state"))
+        .replace("outbox/", f"{tmp_path}/")
+        .replace("https://example.org/hearsay", str(tmp_path))
+        for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    )
     publisher = Publisher(now=1)
     scope = {
         "root_bytes": publisher.root(lifetime=1 << 33),
@@ -38,6 +42,11 @@ def test_the_python_lines_run(tmp_path):
         "model_bytes": publisher.model(lifetime=1 << 33),
     }
     exec(code, scope)
+    assert scope["device"].status().spooled == 0
+    exec(synchronised, scope)
+    assert [(each.step, each.reason) for each in scope["outcome"].refusals] == [
+        ("campaigns/mushrooms.hsc", "not_published")
+    ]
     scope["device"].close()
     assert (tmp_path / "today.hsr").stat().st_size == 44 + 18 + 44
 

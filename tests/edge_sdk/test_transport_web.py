@@ -525,7 +525,7 @@ def test_a_token_needs_encryption():
     with pytest.raises(InputError, match="token_invalid"):
         open_transport("http://127.0.0.1.example.org", token="secret")
     assert "secret" not in repr(open_transport("https://example.org", token="secret"))
-    assert open_transport("http://[::1]:8080", token="secret").address == "http://::1:8080/"
+    assert open_transport("http://[::1]:8080", token="secret").address == "http://[::1]:8080/"
 
 
 @pytest.mark.parametrize("raw", [b"", b"\n", b"two words", b"a\r\nX: y", b"\xff", b"x" * 5000])
