@@ -18,7 +18,7 @@ from protocol.stream import SEED_BYTES
 from protocol.trust import TrustState, restore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from edge_sdk.state import State
     from protocol.trust import Role
@@ -117,11 +117,30 @@ class Documents:
         return ended
 
     def keep_contradictions(self, role: str, refused: Iterable[bytes]) -> None:
-        """Keep signed documents beside the accepted one that they contradict."""
-        for raw in refused:
-            accepted = self._state.meta("root") if role == "root" else self._accepted_beside(role, raw)
-            if accepted is not None and accepted != raw:
-                self._keep_pair(role, accepted, raw)
+        """Keep signed documents beside those that they contradict: an accepted one, or another next root."""
+        if role == "root":
+            pairs = list(self._contradicting_roots(refused))
+        else:
+            pairs = [(accepted, raw) for raw in refused if (accepted := self._accepted_beside(role, raw)) is not None]
+        for first, second in pairs:
+            if first != second:
+                self._keep_pair(role, first, second)
+
+    def _contradicting_roots(self, raws: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """Pairs of different roots of one version, the trusted root or signed by its keys; the trusted one first."""
+        trusted = self.trust()
+        if trusted is None:
+            return
+        role = trusted.root.roles["root"]
+        known = {trusted.root.header.version: trusted.root_bytes}
+        for raw in raws:
+            envelope = read_envelope(raw, "root")
+            if len(verified_by(envelope, role.keys)) < role.threshold:
+                continue
+            _, header = read_payload(envelope.payload)
+            first = known.setdefault(header.version, raw)
+            if read_envelope(first, "root").payload != envelope.payload:
+                yield first, raw
 
     def _accepted_beside(self, role: str, raw: bytes) -> bytes | None:
         """The accepted document of the same name as a signed one."""

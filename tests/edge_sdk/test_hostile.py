@@ -1,0 +1,506 @@
+"""Documents of whoever means harm, on a real device: one table of attacks, and what each of them is refused for.
+
+Whatever arrives, the device answers with the documented reason, in bounded memory, and keeps the state it had. Some
+attackers have a key of the publisher's, some have none. The bytes that no device may accept are in tests/vectors too;
+all those cases are run here again, through the device's own calls.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from support.failures import reason
+from support.publisher import CAMPAIGN_KEY, DAY, MODEL_KEY, NOW, ROOT_KEY, Publisher, key
+from vectors.makers import wild
+from vectors.runner import load_all
+
+from edge_sdk import Device, Policy
+from protocol import canonical, mechanisms
+from protocol.document import Header
+from protocol.envelope import PAYLOAD_TYPES, SIZE_LIMITS, keyid, read_envelope, seal
+from protocol.trust import Role, Root
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PUBLISHER = Publisher()
+CAMPAIGN, MODEL = PUBLISHER.campaign(), PUBLISHER.model()
+PERMISSIVE = Policy.of(epsilon_per_period="100000", epsilon_lifetime="100000", shortest_period=1, allow_refuse=True)
+PEAK_PER_BYTE = 250
+PEAK_AT_LEAST = 600_000
+"""Bytes of memory that refusing a document may take for each of its bytes, and for any."""
+
+
+def root(
+    version: int = 2,
+    *signers: Any,
+    campaign: Role | None = None,
+    keys: Role | None = None,
+    name: str = "workspace",
+    changes: Callable[[dict[str, Any]], None] | None = None,
+    issued: int = NOW,
+) -> bytes:
+    """A trust root that says anything, signed by anybody."""
+    roles = {
+        "root": keys or Role(frozenset([ROOT_KEY.public]), 1),
+        "campaign": campaign or Role(frozenset([CAMPAIGN_KEY.public]), 1),
+        "model": Role(frozenset([MODEL_KEY.public]), 1),
+    }
+    header = Header(name, version, issued, issued, issued + 3650 * DAY)
+    payload = Root(header, roles).to_payload()
+    if changes is not None:
+        changes(payload)
+    return seal(PAYLOAD_TYPES["root"], canonical.pack(payload), signers or (ROOT_KEY,))
+
+
+def campaign_of(change: Callable[[dict[str, Any]], None], **options: Any) -> bytes:
+    """A signed campaign with something in it changed."""
+    body = canonical.unpack(PUBLISHER.campaign_payload(**options))
+    change(body)
+    return PUBLISHER.sign("campaign", canonical.pack(body))
+
+
+def repeated_key(raw: bytes, role: str) -> bytes:
+    """A signed document of the same fields, one of them twice."""
+    fields = sorted(canonical.unpack(read_envelope(raw, role).payload).items())
+    return PUBLISHER.sign(role, wild((fields[0], *fields)))
+
+
+def nested(role: str, fill: bytes, size: int) -> bytes:
+    """A signed payload that is all brackets."""
+    return PUBLISHER.sign(role, fill * (size // len(fill)))
+
+
+def spends_more(body: dict[str, Any]) -> None:
+    """Mechanisms of twice the ε that the campaign declares."""
+    for question in body["questions"]:
+        question["mechanism"] = mechanisms.from_micro("direct", 2_000_000, question["size"]).to_dict()
+
+
+def spends_more_in_secret(body: dict[str, Any]) -> None:
+    """The same integers, said to be those of the declared ε."""
+    spends_more(body)
+    for question in body["questions"]:
+        question["mechanism"]["epsilon_micro"] = 1_000_000
+
+
+def infinite(body: dict[str, Any]) -> None:
+    """One question whose answer is the truth."""
+    body["questions"][0]["mechanism"]["keep"] = 1 << 32
+
+
+def never_asked(body: dict[str, Any]) -> None:
+    """A question whose interval of ids is empty."""
+    body["questions"][1]["bound"] = body["questions"][0]["bound"]
+
+
+def everybody_asked_the_first(body: dict[str, Any]) -> None:
+    """All ids belong to the first question of the stratum, none to the others."""
+    for question in body["questions"]:
+        question["bound"] = 1 << 32
+
+
+class Attack(NamedTuple):
+    """What arrives, by which door, what was there before, and what the device calls it."""
+
+    reason: str
+    door: str
+    raw: Any
+    before: tuple[tuple[str, Any], ...] = ()
+    policy: Policy = PERMISSIVE
+    clock: int = NOW
+
+
+TWO_OF_THREE = Role(frozenset(key(number).public for number in (4, 5, 6)), 2)
+TWO_ROOTS = Role(frozenset([ROOT_KEY.public, key(7).public]), 2)
+PAYLOAD = PUBLISHER.campaign_payload()
+
+
+def with_threshold(number: int) -> Callable[[dict[str, Any]], None]:
+    return lambda payload: payload["roles"]["campaign"].update(threshold=number)
+
+
+def twice_the_same_key(payload: dict[str, Any]) -> None:
+    """A root whose campaign role names one key twice and asks for two."""
+    hint = keyid(CAMPAIGN_KEY.public).hex()
+    payload["roles"]["campaign"] = {"keyids": [hint, hint], "threshold": 2}
+
+
+def key_under_two_names(payload: dict[str, Any]) -> None:
+    """One public key under its own id and under an invented one."""
+    payload["keys"]["00" * 8] = CAMPAIGN_KEY.public
+    payload["roles"]["campaign"] = {"keyids": sorted(["00" * 8, keyid(CAMPAIGN_KEY.public).hex()]), "threshold": 2}
+
+
+ATTACKS = {
+    # oversized and deeply nested
+    "a campaign above its limit": Attack("too_large", "enrol", bytes(SIZE_LIMITS["campaign"] + 1)),
+    "a model above its limit": Attack("too_large", "install", MODEL + bytes(SIZE_LIMITS["model"])),
+    "a root above its limit": Attack("too_large", "rotate", [bytes(SIZE_LIMITS["root"] + 1)]),
+    "signed brackets in a campaign": Attack("malformed", "enrol", nested("campaign", b"\x91", 1 << 19)),
+    "signed maps in maps in a model": Attack("malformed", "install", nested("model", b"\x81\xa0", 1 << 20)),
+    "signed brackets in a root": Attack("malformed", "rotate", [nested("root", b"\x91", 1 << 15)]),
+    "a signed array of 2^32": Attack("malformed", "enrol", PUBLISHER.sign("campaign", b"\xdd" + b"\xff" * 4)),
+    "a signed million of empty maps": Attack(
+        "malformed", "install", PUBLISHER.sign("model", b"\xdd" + (1 << 20).to_bytes(4, "big") + b"\x80" * (1 << 20))
+    ),
+    "unsigned brackets": Attack("malformed", "install", b"\x91" * SIZE_LIMITS["model"]),
+    # msgpack that two readers could read differently
+    "duplicate keys in a campaign": Attack("malformed", "enrol", repeated_key(CAMPAIGN, "campaign")),
+    "duplicate keys in a model": Attack("malformed", "install", repeated_key(MODEL, "model")),
+    "duplicate keys in a root": Attack("malformed", "rotate", [repeated_key(root(), "root")]),
+    # what a reader must understand
+    "unknown crit in a campaign": Attack("unknown_crit", "enrol", PUBLISHER.campaign({"crit": ["zz"], "zz": 1})),
+    "unknown crit in a root": Attack(
+        "unknown_crit", "rotate", [root(changes=lambda payload: payload.update(crit=["zz"]))]
+    ),
+    "unknown crit in a model": Attack(
+        "unknown_crit",
+        "install",
+        PUBLISHER.sign(
+            "model", canonical.pack({**canonical.unpack(read_envelope(MODEL, "model").payload), "crit": ["zz"]})
+        ),
+    ),
+    # signatures
+    "a model as a campaign": Attack("wrong_role", "enrol", MODEL),
+    "a campaign as a model": Attack("wrong_role", "install", CAMPAIGN),
+    "a campaign as a root": Attack("wrong_role", "rotate", [CAMPAIGN]),
+    "a campaign by the model's key": Attack("bad_signature", "enrol", PUBLISHER.sign("campaign", PAYLOAD, MODEL_KEY)),
+    "a model by the root's key": Attack(
+        "bad_signature", "install", PUBLISHER.sign("model", read_envelope(MODEL, "model").payload, ROOT_KEY)
+    ),
+    "a threshold met by one key twice": Attack(
+        "bad_signature",
+        "enrol",
+        canonical.pack(
+            [
+                "hsy1",
+                PAYLOAD_TYPES["campaign"],
+                PAYLOAD,
+                [list(read_envelope(PUBLISHER.sign("campaign", PAYLOAD, key(4)), "campaign").signatures[0])] * 2,
+            ]
+        ),
+        before=(("rotate", [root(campaign=TWO_OF_THREE)]),),
+    ),
+    "a threshold of zero": Attack("malformed", "rotate", [root(changes=with_threshold(0))]),
+    "a threshold that can not be met": Attack("malformed", "rotate", [root(changes=with_threshold(2))]),
+    "a threshold of one key named twice": Attack("malformed", "rotate", [root(changes=twice_the_same_key)]),
+    "a key under two names": Attack("malformed", "rotate", [root(changes=key_under_two_names)]),
+    "a root that only its new keys signed": Attack(
+        "bad_signature", "rotate", [root(2, key(9), keys=Role(frozenset([key(9).public]), 1))]
+    ),
+    "a root that only its old keys signed": Attack("bad_signature", "rotate", [root(2, ROOT_KEY, keys=TWO_ROOTS)]),
+    "a root two versions ahead": Attack("bad_signature", "rotate", [root(3)]),
+    # versions
+    "an older campaign": Attack("rollback", "enrol", CAMPAIGN, before=(("enrol", PUBLISHER.campaign(version=2)),)),
+    "an older model": Attack("rollback", "install", MODEL, before=(("install", PUBLISHER.model(version=2)),)),
+    "a root of another workspace": Attack("rollback", "rotate", [root(2, name="another")]),
+    "a version that was used up": Attack(
+        "rollback",
+        "enrol",
+        PUBLISHER.campaign(version=2),
+        before=(("enrol", PUBLISHER.campaign(version=(1 << 32) - 1)),),
+    ),
+    "two campaigns of one name and version": Attack(
+        "equivocation", "enrol", PUBLISHER.campaign({"purpose": "another"}), before=(("enrol", CAMPAIGN),)
+    ),
+    "two models of one name and version": Attack(
+        "equivocation", "install", PUBLISHER.model(lifetime=9 * DAY), before=(("install", MODEL),)
+    ),
+    "two next roots": Attack("equivocation", "rotate", [root(2), root(2, issued=NOW + 1)]),
+    "a second root of the trusted version": Attack(
+        "equivocation", "rotate", [root(2, issued=NOW + 1)], before=(("rotate", [root(2)]),)
+    ),
+    # dates
+    "a campaign of next week": Attack("not_yet_valid", "enrol", PUBLISHER.campaign({"not_before": NOW + DAY})),
+    "a campaign of last year": Attack("expired", "enrol", CAMPAIGN, clock=NOW + 400 * DAY),
+    "a campaign once the time was pushed on": Attack(
+        "expired", "enrol", CAMPAIGN, before=(("enrol", Publisher(now=NOW + 400 * DAY).campaign(name="later")),)
+    ),
+    # what it asks and spends
+    "parameters that spend more than declared": Attack("epsilon_understated", "enrol", campaign_of(spends_more)),
+    "parameters that spend more and deny it": Attack(
+        "epsilon_understated", "enrol", campaign_of(spends_more_in_secret)
+    ),
+    "an answer that is the truth": Attack("epsilon_understated", "enrol", campaign_of(infinite)),
+    "more answers than the total allows": Attack(
+        "epsilon_understated",
+        "enrol",
+        campaign_of(lambda body: body.update(epsilon_micro=1_000_000), answers=3, epsilon_micro=3_000_000),
+    ),
+    "an interval of no width": Attack("invalid_campaign", "enrol", campaign_of(never_asked)),
+    "intervals that leave nothing to the others": Attack(
+        "invalid_campaign", "enrol", campaign_of(everybody_asked_the_first)
+    ),
+    "periods of no length": Attack("invalid_campaign", "enrol", PUBLISHER.campaign({"time_precision": 0})),
+    "periods of a second": Attack(
+        "policy_refused", "enrol", PUBLISHER.campaign(lifetime=2 * DAY, time_precision=1), policy=Policy()
+    ),
+    "more than the owner allows in a period": Attack(
+        "policy_refused", "enrol", PUBLISHER.campaign(epsilon_micro=5_000_000), policy=Policy()
+    ),
+    "reports that depend on the record": Attack(
+        "policy_refused",
+        "enrol",
+        campaign_of(lambda body: body["label"].update(unlisted="refuse")),
+        policy=Policy(),
+    ),
+    "a model with a table of another shape": Attack(
+        "invalid_model",
+        "install",
+        PUBLISHER.sign(
+            "model",
+            canonical.pack(
+                {**canonical.unpack(read_envelope(MODEL, "model").payload), "parameters": {"log_prior": None}}
+            ),
+        ),
+    ),
+    # not bytes at all
+    "a path instead of a document": Attack("argument_invalid", "enrol", "campaign.hsc"),
+}
+
+
+def through(device: Device, door: str, raw: Any) -> object:
+    """Hand a document to the device."""
+    return getattr(device, door)(raw)
+
+
+def contents(device: Device) -> dict[str, list[tuple[Any, ...]]]:
+    """All that the state holds, besides evidence against publishers."""
+    tables = [name for (name,) in device._state.run("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return {
+        name: device._state.run(f"SELECT * FROM {name}")
+        for name in tables
+        if name != "evidence" and not name.startswith("sqlite_")
+    }
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_is_refused_for_its_reason_and_leaves_the_state_as_it_was(name, tmp_path):
+    attack = ATTACKS[name]
+    with Device.open(
+        tmp_path / "state", trust=PUBLISHER.root(), clock=lambda: attack.clock, policy=attack.policy
+    ) as device:
+        for door, raw in attack.before:
+            through(device, door, raw)
+        before, status = contents(device), device.status()
+        pieces = attack.raw if isinstance(attack.raw, list) else [attack.raw]
+        tracemalloc.start()
+        called = reason(through, device, attack.door, attack.raw)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert called == attack.reason
+        assert contents(device) == before
+        assert device.status()._replace(contradictions=0) == status
+        assert peak <= PEAK_AT_LEAST + PEAK_PER_BYTE * sum(map(len, pieces)), f"{peak} bytes"
+        assert len(device.evidence()) == device.status().contradictions == (attack.reason == "equivocation")
+        honest = Publisher(now=NOW + DAY).campaign(name="honest")
+        if attack.clock == NOW and not attack.before:
+            device.enrol(honest)
+
+
+def test_the_check_of_the_state_sees_a_document_that_was_accepted(device):
+    before = contents(device)
+    device.enrol(CAMPAIGN)
+    assert contents(device) != before
+
+
+def test_the_evidence_of_two_next_roots_is_those_two(device):
+    trusted, one, other = PUBLISHER.root(), root(2), root(2, issued=NOW + 1)
+    unsigned = root(2, key(9), issued=NOW + 2)
+    assert reason(device.rotate, [trusted, one, unsigned, other]) == "equivocation"
+    assert device.evidence() == [("root", one, other)]
+
+
+CHILD = """
+import resource, sys
+sys.path += sys.argv[3:]
+from edge_sdk import Device
+from edge_sdk.classifier import Classifier
+from protocol.errors import HearsayError
+import edge_sdk.explain, protocol.model
+folder, megabytes = sys.argv[1], int(sys.argv[2])
+names = sys.stdin.read().split()
+with Device.open(folder + "/state", trust=open(folder + "/root", "rb").read(), clock=lambda: NOW) as device:
+    (size,) = (int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmSize"))
+    resource.setrlimit(resource.RLIMIT_AS, (1024 * size + (megabytes << 20),) * 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    for name in names:
+        raw = open(f"{folder}/{name}", "rb").read()
+        door = name.rpartition("-")[2]
+        try:
+            getattr(device, door)([raw] if door == "rotate" else raw)
+            print(name, "accepted")
+        except HearsayError as error:
+            print(name, error.reason)
+"""
+MEGABYTES, SECONDS = 96, 60
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory and time are those of Linux")
+def test_the_largest_attacks_fit_into_a_small_process_and_a_short_time(tmp_path):
+    """A process that may have 96 MiB more than an idle device, and a minute, for all of them together."""
+    expected = {}
+    for number, attack in enumerate(ATTACKS.values()):
+        (raw,) = attack.raw if isinstance(attack.raw, list) and len(attack.raw) == 1 else [attack.raw]
+        if isinstance(raw, bytes) and len(raw) > 30_000 and not attack.before:
+            (tmp_path / f"{number}-{attack.door}").write_bytes(raw)
+            expected[f"{number}-{attack.door}"] = attack.reason
+    body = canonical.unpack(read_envelope(MODEL, "model").payload)
+    crowded = {**body, "card": {"x": [[]] * 190_000}}
+    (tmp_path / "crowded-install").write_bytes(PUBLISHER.sign("model", canonical.pack(crowded)))
+    expected["crowded-install"] = "accepted"
+    (tmp_path / "root").write_bytes(PUBLISHER.root())
+    program = CHILD.replace("NOW", str(NOW)).replace("SECONDS", str(SECONDS))
+    command = [sys.executable, "-c", program, str(tmp_path), str(MEGABYTES), str(Path(__file__).parents[2])]
+    done = subprocess.run(command, input=" ".join(expected), capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert dict(line.split() for line in done.stdout.splitlines()) == expected
+    assert len(expected) >= 7
+
+
+def test_the_limit_of_memory_is_felt(tmp_path):
+    """With next to no memory the same process fails: the limit above is one."""
+    body = canonical.unpack(read_envelope(MODEL, "model").payload)
+    (tmp_path / "crowded-install").write_bytes(
+        PUBLISHER.sign("model", canonical.pack({**body, "card": {"x": [[]] * 190_000}}))
+    )
+    (tmp_path / "root").write_bytes(PUBLISHER.root())
+    program = CHILD.replace("NOW", str(NOW)).replace("SECONDS", str(SECONDS))
+    command = [sys.executable, "-c", program, str(tmp_path), "2", str(Path(__file__).parents[2])]
+    done = subprocess.run(command, input="crowded-install", capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "MemoryError" in done.stderr
+
+
+def every_bit(raw):
+    for position in range(len(raw)):
+        for bit in range(8):
+            yield raw[:position] + bytes([raw[position] ^ 1 << bit]) + raw[position + 1 :]
+
+
+DAMAGE = {"malformed", "unsupported_version", "wrong_role", "bad_signature"}
+
+
+@pytest.mark.parametrize(
+    ("door", "raw"), [("enrol", CAMPAIGN), ("install", MODEL), ("rotate", root())], ids=["campaign", "model", "root"]
+)
+def test_no_flipped_bit_and_no_truncation_of_a_golden_document_reaches_the_state(door, raw, tmp_path):
+    path = tmp_path / "state"
+    with Device.open(path, trust=PUBLISHER.root(), clock=lambda: NOW) as device:
+        content = (path / "state.db").read_bytes()
+
+        def arrives(changed):
+            return reason(through, device, door, [changed] if door == "rotate" else changed)
+
+        assert {arrives(changed) for changed in every_bit(raw)} == DAMAGE
+        assert {arrives(raw[:length]) for length in range(len(raw))} == {"malformed"}
+        assert (path / "state.db").read_bytes() == content
+        assert arrives(raw) is None
+        assert (path / "state.db").read_bytes() != content
+
+
+def test_no_flipped_bit_of_a_golden_root_provisions_a_device():
+    first = PUBLISHER.root()
+
+    def provision(raw):
+        Device.open(None, trust=raw, clock=lambda: NOW).close()
+
+    one_bit_of_every_byte = [changed for place, changed in enumerate(every_bit(first)) if place % 9 == 0]
+    assert {reason(provision, changed) for changed in one_bit_of_every_byte} <= DAMAGE
+    assert {reason(provision, first[:length]) for length in range(0, len(first), 7)} == {"malformed"}
+
+
+DOCUMENTS = [(name, case) for name, case in load_all() if case["kind"] == "document"]
+DOORS = {"campaign": "enrol", "model": "install", "root": "rotate"}
+
+
+def handed(role: str, data: str) -> tuple[str, Any]:
+    raw = bytes.fromhex(data)
+    return DOORS[role], [raw] if role == "root" else raw
+
+
+@pytest.mark.parametrize(("name", "case"), DOCUMENTS, ids=[name for name, _ in DOCUMENTS])
+def test_a_device_says_of_every_vector_what_the_vector_says(name, case):
+    now = [0]
+    with Device.open(None, trust=bytes.fromhex(case["root"]), clock=lambda: now[0], policy=PERMISSIVE) as device:
+        for role, data, clock in case["before"]:
+            now[0] = clock
+            through(device, *handed(role, data))
+        now[0] = case["wall_clock"]
+        before = contents(device)
+        assert reason(through, device, *handed(case["role"], case["data"])) == case.get("reason")
+        if "reason" in case:
+            assert contents(device) == before
+
+
+# Attacks that take more than one step ---------------------------------------------------------------
+
+
+def test_versions_used_up_by_a_stolen_key_are_freed_by_a_root_without_it(device):
+    """Fast-forward: the thief signs the last version there is; the owner replaces the key, and goes on at version 2."""
+    last = PUBLISHER.campaign(version=(1 << 32) - 1)
+    device.enrol(last)
+    assert reason(device.enrol, PUBLISHER.campaign(version=2)) == "rollback"
+    assert device.rotate([root(campaign=Role(frozenset([key(8).public]), 1))]) == 2
+    honest = PUBLISHER.sign("campaign", PUBLISHER.campaign_payload(version=2), key(8))
+    assert reason(device.enrol, last) == "bad_signature"
+    assert device.enrol(honest).header.version == 2
+    assert [campaign.header.version for campaign in device.campaigns()] == [2]
+
+
+def test_a_key_that_is_kept_keeps_its_floors(device):
+    device.enrol(PUBLISHER.campaign(version=7))
+    device.rotate([root(campaign=Role(frozenset([CAMPAIGN_KEY.public, key(8).public]), 1))])
+    assert reason(device.enrol, PUBLISHER.campaign(version=6)) == "rollback"
+
+
+def test_a_time_pushed_on_by_a_stolen_key_is_put_right_by_the_next_root(device):
+    """A campaign of the year 2100 makes everything else expired; the owner's next root says what time it is."""
+    future = Publisher(now=NOW + 80 * 365 * DAY)
+    assert reason(device.enrol, future.campaign(name="future")) == "expired", "the root itself ends before"
+    near = Publisher(now=NOW + 3000 * DAY)
+    device.enrol(near.campaign(name="near"))
+    assert reason(device.enrol, CAMPAIGN) == "expired"
+    device.rotate([root(campaign=Role(frozenset([key(8).public]), 1), issued=NOW + 1)])
+    assert device.enrol(PUBLISHER.sign("campaign", PAYLOAD, key(8))).header.version == 1
+
+
+def test_two_campaigns_of_one_name_are_never_open_at_once(device, clock):
+    """The newer version ends the older: a publisher can not ask twice under one name."""
+    first = device.enrol(CAMPAIGN)
+    device.report(first.id, {"odor": "n"}, label="e")
+    second = device.enrol(PUBLISHER.campaign(version=2))
+    clock.now += DAY
+    assert reason(device.report, first.id, {"odor": "n"}) == "campaign_unknown"
+    device.report(second.id, {"odor": "n"}, label="e")
+    assert [campaign.id for campaign in device.campaigns()] == [second.id]
+
+
+def test_versions_in_quick_succession_buy_no_more_than_the_lifetime(tmp_path):
+    """A publisher who signs a new version every minute opens new ids and questions, and spends the same budget."""
+    policy = Policy.of(epsilon_lifetime="5")
+    with Device.open(tmp_path / "state", trust=PUBLISHER.root(), clock=lambda: NOW, policy=policy) as device:
+        said = []
+        for version in range(1, 20):
+            campaign = device.enrol(PUBLISHER.campaign(version=version))
+            said.append(reason(device.report, campaign.id, {"odor": "n"}, "e"))
+        assert said == [None] * 5 + ["budget_exhausted"] * 14
+        assert device.status().spent_micro == 5_000_000
+
+
+def test_evidence_against_a_publisher_is_kept_and_does_not_fill_the_disk(device):
+    device.enrol(CAMPAIGN)
+    for number in range(40):
+        raw = PUBLISHER.campaign({"purpose": f"another {number}"})
+        assert reason(device.enrol, raw) == "equivocation"
+        assert reason(device.enrol, raw) == "equivocation"
+    kept = device.evidence()
+    assert 1 <= len(kept) < 40
+    assert len({refused for _, _, refused in kept}) == len(kept)
+    assert {(role, accepted) for role, accepted, _ in kept} == {("campaign", CAMPAIGN)}
