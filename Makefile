@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint unit bench clean edge fuzz
+.PHONY: demo test lint unit bench clean edge fuzz arm
 
 demo: .venv/demo.stamp
 	$(BIN)/hearsay demo
@@ -34,6 +34,10 @@ edge: .venv/bin/python
 fuzz: .venv/dev.stamp
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[fuzz]'
 	$(BIN)/python tests/fuzz/run.py --seconds 60
+
+# The device tests inside Debian 12 for ARM, 64 and 32 bits, under emulation. By hand: root, debootstrap, qemu-user-static.
+arm:
+	.ci/arm
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; try make PYTHON=python3.12")'

@@ -98,5 +98,6 @@ def test_the_readme_of_the_sensors_names_what_is_there():
     assert all(f"def {name.split('.')[-1]}(" in source for name in named)
 
 
-def test_every_example_is_tested_here():
-    assert [path.name for path in sorted(EXAMPLES.iterdir())] == ["quickstart", "sensor"]
+def test_every_example_is_tested_here_or_in_a_file_of_its_own():
+    assert [path.name for path in sorted(EXAMPLES.iterdir())] == ["mqtt", "quickstart", "sensor"]
+    assert (Path(__file__).parent / "test_mqtt.py").exists()

@@ -1,0 +1,176 @@
+"""A device whose documents and batches go through an MQTT broker: `hearsay-edge sync`, over another transport.
+
+    hearsay-edge --state DIR provision root.hst
+    python examples/mqtt/device.py --state DIR --broker localhost --campaign pumps     # as often as you like
+
+Reports are made as ever, by `hearsay-edge report` or `Device.report`. They are forgotten only once the gateway has
+said that it has them on disk; the broker's own receipt would say less (README.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from topics import INDEX, MAX_MESSAGE, OVERHEAD, REPORTS, client, digest, host_and_port, kept, source
+
+from edge_sdk import Device, DocumentError, HearsayError, StorageError
+from edge_sdk.sync import sync
+from edge_sdk.transport import Found
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client, MQTTMessage
+    from paho.mqtt.reasoncodes import ReasonCode
+
+NOBODY_LISTENS = 0x10
+"""What a broker's receipt says (MQTT 5) where no session takes the message: it is lost."""
+
+
+class Broker:
+    """One connection to a broker, as a transport: see `edge_sdk.transport.Transport`.
+
+    Args:
+        host: where the broker is.
+        port: its port.
+        seconds: longest time that one fetch or one sending waits for its answer.
+        ca: certificates that may vouch for the broker; None: no TLS.
+        login: a file with one line, `user:password`, the same for all devices; None: anonymous.
+
+    Raises:
+        StorageError: ``unreachable``, ``refused_by_server``.
+    """
+
+    def __init__(self, host: str, port: int = 1883, *, seconds: float = 30, **options: Any) -> None:
+        self.address = f"mqtt://{host}:{port}"
+        self._seconds = seconds
+        self._news = threading.Condition()
+        self._seen: dict[object, Any] = {}
+        self._index: dict[str, str] | None = None
+        self._client = client("", ca=options.get("ca"), login=options.get("login"))
+        self._client.on_connect = self._connected
+        self._client.on_disconnect = lambda *_: self._note("gone", value=True)
+        self._client.on_subscribe = lambda _c, _d, mid, reasons, _p: self._note(("subscribed", mid), reasons)
+        self._client.on_publish = lambda _c, _d, mid, reason, _p: self._note(("receipt", mid), reason)
+        self._client.on_message = self._arrived
+        largest = Properties(PacketTypes.CONNECT)
+        largest.MaximumPacketSize = MAX_MESSAGE + OVERHEAD
+        problem = ""
+        try:
+            self._client.connect(host, port, properties=largest)
+        except OSError as error:
+            problem = error.strerror or "no connection"
+        if problem:
+            raise StorageError("unreachable", f"{self.address}: {problem}")
+        self._client.loop_start()
+        try:
+            reason = self._wait("connected")
+            if reason.is_failure:
+                raise StorageError("refused_by_server", f"{self.address}: {reason}")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the connection; the broker keeps nothing of it."""
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
+        """The document at a place: what the broker retains. The index says beforehand what there is."""
+        if self._index is None:
+            self._index = self._read_index()
+        if place not in self._index:
+            return None
+        if tag == self._index[place]:
+            return Found(None, tag)
+        content = self._retained(source(place))
+        if len(content) > limit:
+            raise DocumentError("too_large", f"'{place}' has more than {limit} bytes")
+        return Found(content, digest(content))
+
+    def send(self, place: str, path: str) -> None:
+        """Publish a batch and wait until the gateway has it on disk. The place's name stays here: content is name."""
+        content = Path(path).read_bytes()
+        self._subscribe(kept(content))
+        number = self._client.publish(REPORTS, content, qos=1).mid
+        receipt = self._wait(("receipt", number))
+        if receipt.is_failure or receipt.value == NOBODY_LISTENS:
+            raise StorageError("refused_by_server", f"{self.address} does not take '{place}': {receipt}")
+        self._wait(kept(content))
+
+    def _connected(self, _client: Client, _data: object, _flags: object, reason: ReasonCode, _more: object) -> None:
+        self._note("connected", reason)
+
+    def _arrived(self, _client: Client, _data: object, message: MQTTMessage) -> None:
+        self._note(message.topic, message.payload)
+
+    def _note(self, what: object, value: Any) -> None:
+        """Runs in the client's own thread."""
+        with self._news:
+            self._seen[what] = value
+            self._news.notify_all()
+
+    def _wait(self, what: object) -> Any:
+        end = time.monotonic() + self._seconds
+        with self._news:
+            while what not in self._seen:
+                if "gone" in self._seen or not self._news.wait(end - time.monotonic()):
+                    raise StorageError("unreachable", f"{self.address}: the connection ended, or nobody answers")
+            return self._seen.pop(what)
+
+    def _subscribe(self, topic: str) -> None:
+        (reason,) = self._wait(("subscribed", self._client.subscribe(topic, qos=1)[1]))
+        if reason.is_failure:
+            raise StorageError("refused_by_server", f"{self.address} does not let us read '{topic}': {reason}")
+
+    def _retained(self, topic: str) -> bytes:
+        self._subscribe(topic)
+        content: bytes = self._wait(topic)
+        self._client.unsubscribe(topic)
+        return content
+
+    def _read_index(self) -> dict[str, str]:
+        try:
+            index = json.loads(self._retained(INDEX))
+        except (ValueError, RecursionError):
+            index = None
+        if not isinstance(index, dict) or not all(isinstance(item, str) for item in index.values()):
+            raise DocumentError("malformed", f"the index at {self.address} is not understood")
+        return index
+
+
+def main(state: Path, broker: Broker, names: list[str]) -> int:
+    """One run of sync: everything there is to fetch and to send; what did not go is said by reason."""
+    with Device.open(state) as device, broker:
+        done = sync(device, broker, campaigns=names)
+    print(json.dumps(done.to_json()))
+    return 1 if done.refusals else 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--state", required=True, type=Path, help="this device's own folder, provisioned")
+    parser.add_argument("--broker", required=True, metavar="HOST[:PORT]", type=host_and_port)
+    parser.add_argument("--campaign", action="append", default=[], help="name of a campaign to take part in")
+    parser.add_argument("--seconds", type=float, default=30, help="longest wait for one answer")
+    parser.add_argument("--ca", type=Path, help="certificates that may vouch for the broker")
+    parser.add_argument("--login", type=Path, help="file with one line, user:password")
+    given = parser.parse_args()
+    try:
+        connection = Broker(*given.broker, seconds=given.seconds, ca=given.ca, login=given.login)
+        sys.exit(main(given.state, connection, given.campaign))
+    except HearsayError as refusal:
+        sys.exit(str(refusal))

@@ -1,0 +1,84 @@
+"""A real broker on loopback, with the example's own configuration, that tests start, kill and start again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "mqtt"
+PATHS = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
+PASSWORDS = {"gateway": "the-gateways-own", "device": "one-for-all-devices"}
+
+
+def need_mosquitto() -> str:
+    """The broker's program. Where it is absent the test is skipped; in CI, where it must be there, it fails."""
+    program = shutil.which("mosquitto", path=PATHS)
+    if program is None and os.environ.get("CI"):
+        pytest.fail("mosquitto is missing in CI")
+    if program is None:
+        pytest.skip("mosquitto is not installed: apt-get install mosquitto")
+    return program
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+class RunningBroker:
+    """Mosquitto in a folder; ``logins`` are the files that the example's programs read."""
+
+    def __init__(self, folder: Path, *, remembers: bool = True) -> None:
+        self._program = need_mosquitto()
+        self._folder = folder
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir()
+        text = (EXAMPLE / "mosquitto.conf").read_text("utf-8")
+        text = text.replace("listener 1883 127.0.0.1", f"listener {self.port} 127.0.0.1")
+        text = text.replace("persistence true", f"persistence {str(remembers).lower()}")
+        if os.geteuid() == 0:
+            text += "user root\n"
+        (folder / "mosquitto.conf").write_text(text, "utf-8")
+        shutil.copy(EXAMPLE / "acl", folder)
+        (folder / "acl").chmod(0o600)
+        self.logins = {}
+        (folder / "passwords").touch(mode=0o600)
+        for user, password in PASSWORDS.items():
+            tool = shutil.which("mosquitto_passwd", path=PATHS)
+            subprocess.run([tool, "-b", folder / "passwords", user, password], check=True)
+            self.logins[user] = folder / f"{user}.login"
+            self.logins[user].write_text(f"{user}:{password}\n", "utf-8")
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        with (self._folder / "log").open("ab") as log:
+            command = [self._program, "-c", "mosquitto.conf"]
+            self._process = subprocess.Popen(command, cwd=self._folder, stdout=log, stderr=log)
+        for _ in range(200):
+            assert self._process.poll() is None, self.log()
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            except OSError:
+                time.sleep(0.02)
+            else:
+                return
+        raise AssertionError("mosquitto does not answer")
+
+    def stop(self, how: int = signal.SIGTERM) -> None:
+        """End it, by SIGKILL if asked: then it saves nothing."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(timeout=10)
+            self._process = None
+
+    def log(self) -> str:
+        """What it has said so far."""
+        return (self._folder / "log").read_text("utf-8")

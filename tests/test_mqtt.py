@@ -1,0 +1,390 @@
+"""The MQTT example with a real broker: whatever is killed, the tally is exact."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from support.broker import EXAMPLE, RunningBroker
+from support.publisher import DAY, NOW, Publisher
+from support.reports import batch
+
+from aggregator.intake.store import create_store
+from edge_sdk import Device, DocumentError, Policy, StorageError
+from edge_sdk.sync import sync
+from protocol.campaign import parse_campaign
+from protocol.envelope import read_envelope
+
+pytest.importorskip("paho.mqtt.client", reason="needs pip install '.[mqtt]'", exc_type=ImportError)
+sys.path.insert(0, str(EXAMPLE))
+from device import Broker
+from topics import REPORTS, client, kept
+
+DEVICES, PERIODS, WORKERS = 12, 6, 4
+DYING = """
+import os, runpy
+from aggregator import files
+write = files.write_output
+def write_and_die(*arguments, **options):
+    write(*arguments, **options)
+    os._exit(9)
+files.write_output = write_and_die
+runpy.run_path({!r}, run_name="__main__")
+"""
+RECORD = {"odor": "n", "width": 2.0}
+
+
+def run_gateway(broker, folder, program):
+    """Start the gateway and wait until the broker keeps what comes for it."""
+    command = [sys.executable, "-W", "error", program, "--broker", f"127.0.0.1:{broker.port}"]
+    command += ["--inbox", folder / "inbox", "--source", folder / "source", "--login", broker.logins["gateway"]]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(EXAMPLE), str(EXAMPLE.parents[1])])}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout.readline() == "listening\n"
+    return process
+
+
+def kill(process):
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+@pytest.fixture
+def publisher():
+    return Publisher()
+
+
+@pytest.fixture
+def folder(tmp_path, publisher):
+    """What the gateway has: an inbox, and a source with a campaign of an hour's periods and a model."""
+    for name, document in (
+        ("campaigns/mushrooms.hsc", campaign_of(publisher)),
+        ("models/mushrooms.hsm", publisher.model()),
+    ):
+        path = tmp_path / "source" / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(document)
+    (tmp_path / "inbox").mkdir()
+    return tmp_path
+
+
+def campaign_of(publisher):
+    return publisher.campaign(time_precision=3600)
+
+
+@pytest.fixture
+def broker(tmp_path):
+    running = RunningBroker(tmp_path / "broker")
+    running.start()
+    yield running
+    running.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def start_gateway(broker, folder):
+    """Starts one gateway or another; what still runs at the end is killed."""
+    started = []
+
+    def start(program=EXAMPLE / "gateway.py"):
+        started.append(run_gateway(broker, folder, program))
+        return started[-1]
+
+    yield start
+    for process in started:
+        kill(process)
+
+
+@pytest.fixture
+def gateway(start_gateway):
+    return start_gateway()
+
+
+class Member:
+    """A device with a state on disk and a clock of the test's; it remembers what it has said."""
+
+    def __init__(self, place, publisher, broker):
+        self.hour = 0
+        self.said = []
+        self._broker = broker
+        self.device = Device.open(place, trust=publisher.root(), policy=Policy.of(), clock=self._now)
+
+    def _now(self):
+        return NOW + 3600 * self.hour
+
+    def connect(self, seconds=2.0):
+        return Broker("127.0.0.1", self._broker.port, seconds=seconds, login=self._broker.logins["device"])
+
+    def sync(self, seconds=2.0):
+        """One run; the refusals' reasons."""
+        try:
+            with self.connect(seconds) as connection:
+                outcome = sync(self.device, connection, campaigns=["mushrooms"])
+        except StorageError as error:
+            return [error.reason]
+        return [refusal.reason for refusal in outcome.refusals]
+
+    def report(self):
+        (campaign,) = self.device.campaigns()
+        self.said.append(self.device.report(campaign.id, RECORD, label="e"))
+        self.hour += 1
+
+    @property
+    def waiting(self):
+        return self.device.status().spooled
+
+
+@pytest.fixture
+def member(tmp_path, publisher, broker):
+    made = Member(tmp_path / "member", publisher, broker)
+    yield made
+    made.device.close()
+
+
+def batch_of(publisher, reports):
+    """A batch of these reports, as `drain` seals it."""
+    return batch(parse_campaign(read_envelope(campaign_of(publisher), "campaign").payload), reports)
+
+
+def tally_of(folder, publisher, files):
+    """Bytes of the tally of these files, and why records were not used."""
+    store = create_store(folder, campaign_of(publisher))
+    store.ingest(files, now=NOW + DAY)
+    statistics = store.statistics()
+    return statistics.tally.to_bytes(), statistics.reports, dict(statistics.rejected)
+
+
+def test_broker_and_gateway_are_killed_again_and_again_and_the_tally_is_exact(
+    tmp_path, folder, publisher, broker, start_gateway
+):
+    """Twelve devices report for six periods and send after each, four at a time, while the other side is killed."""
+    members = [Member(tmp_path / f"device{number}", publisher, broker) for number in range(DEVICES)]
+    gateways = [start_gateway()]
+    for member in members:
+        assert member.sync() == []
+    over = threading.Event()
+    refusals = []
+
+    def live(part):
+        for _ in range(PERIODS):
+            for member in part:
+                member.report()
+                refusals.extend(member.sync(seconds=0.5))
+                time.sleep(0.05)
+
+    def disturb():
+        for what in ("gateway", "broker", "both", "gateway", "broker"):
+            time.sleep(0.2)
+            if what != "broker":
+                kill(gateways.pop())
+            if what != "gateway":
+                broker.stop(signal.SIGKILL)
+            time.sleep(0.2)
+            if what != "gateway":
+                broker.start()
+                while gateways:  # it ends with its connection
+                    gateways.pop().wait(timeout=10)
+            gateways.append(start_gateway())
+        over.set()
+
+    with ThreadPoolExecutor(WORKERS + 1) as pool:
+        disturbance = pool.submit(disturb)
+        work = [pool.submit(live, members[first::WORKERS]) for first in range(WORKERS)]
+        for each in [*work, disturbance]:
+            each.result()
+    assert over.is_set()
+    assert refusals, "the disturbance has hit nobody"
+    for member in members:
+        assert member.sync(seconds=10) == []
+        assert member.waiting == 0
+        member.device.close()
+    kill(gateways.pop())
+    straight = tmp_path / "straight.hsr"
+    straight.write_bytes(batch_of(publisher, [report for member in members for report in member.said]))
+    expected, *_ = tally_of(tmp_path / "expected", publisher, [straight])
+    counted, reports, rejected = tally_of(tmp_path / "store", publisher, sorted((folder / "inbox").iterdir()))
+    assert reports == DEVICES * PERIODS
+    assert counted == expected
+    assert set(rejected) <= {"report_replayed"}
+
+
+def test_what_the_gateway_wrote_and_did_not_acknowledge_is_the_same_file_again(
+    folder, start_gateway, publisher, member
+):
+    """It dies between the disk and its word; the broker redelivers, the device sends again, one file is there."""
+    dying = folder / "dying.py"
+    dying.write_text(DYING.format(str(EXAMPLE / "gateway.py")), "utf-8")
+    gateway = start_gateway(dying)
+    assert member.sync(seconds=10) == []
+    member.report()
+    assert member.sync(seconds=1) == ["unreachable"]
+    assert gateway.wait(timeout=10) == 9
+    assert member.waiting == 1
+    (found,) = (folder / "inbox").iterdir()
+    gateway = start_gateway()
+    assert member.sync(seconds=10) == []
+    assert member.waiting == 0
+    assert [path.name for path in (folder / "inbox").iterdir()] == [found.name]
+    assert tally_of(folder / "store", publisher, [found])[1:] == (1, {})
+
+
+def test_a_batch_that_can_not_be_kept_stays_with_the_broker_and_the_device(folder, start_gateway, member):
+    gateway = start_gateway()
+    assert member.sync(seconds=10) == []
+    (folder / "inbox").rmdir()
+    (folder / "inbox").touch()
+    member.report()
+    assert member.sync(seconds=1) == ["unreachable"]
+    assert gateway.wait(timeout=10) == 1
+    assert member.waiting == 1
+    (folder / "inbox").unlink()
+    (folder / "inbox").mkdir()
+    gateway = start_gateway()
+    wait_for(lambda: list((folder / "inbox").iterdir()))  # the broker's copy comes without the device
+    assert member.sync(seconds=10) == []
+
+
+def wait_for(holds):
+    for _ in range(500):
+        if holds():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it does not come to that")
+
+
+def test_where_nobody_listens_the_brokers_receipt_is_not_believed(tmp_path, publisher, member):
+    sealed = tmp_path / "batch.hsr"
+    sealed.write_bytes(batch_of(publisher, []))
+    with member.connect() as connection, pytest.raises(StorageError, match="No matching subscribers") as caught:
+        connection.send("reports/batch.hsr", str(sealed))
+    assert caught.value.reason == "refused_by_server"
+
+
+def test_documents_come_through_the_broker_once_and_newer_ones_again(folder, start_gateway, publisher, member):
+    gateway = start_gateway()
+    with member.connect() as connection:
+        first = sync(member.device, connection, campaigns=["mushrooms"])
+        again = sync(member.device, connection)
+    assert [(taken.name, taken.version) for taken in (*first.campaigns, *first.models)] == [("mushrooms", 1)] * 2
+    assert (first.refusals, again.refusals) == ((), ())
+    assert (again.campaigns, again.models, again.unchanged) == ((), (), 2)
+    (folder / "source" / "models" / "mushrooms.hsm").write_bytes(publisher.model(version=2))
+    (folder / "source" / "roots").mkdir()
+    (folder / "source" / "roots" / "2.hst").write_bytes(publisher.root(version=2))
+    kill(gateway)
+    gateway = start_gateway()
+    with member.connect() as connection:
+        newer = sync(member.device, connection)
+    assert (newer.root_version, newer.models[0].version, newer.unchanged, newer.refusals) == (2, 2, 1, ())
+
+
+@pytest.mark.usefixtures("gateway")
+def test_a_larger_document_than_may_be_is_refused(member):
+    with member.connect() as connection:
+        size = len(connection.fetch("models/mushrooms.hsm", 1 << 20).content)
+        assert connection.fetch("models/none.hsm", size) is None
+        assert len(connection.fetch("models/mushrooms.hsm", size).content) == size
+        with pytest.raises(DocumentError) as caught:
+            connection.fetch("models/mushrooms.hsm", size - 1)
+    assert caught.value.reason == "too_large"
+
+
+def test_no_device_may_say_that_a_batch_is_kept_and_none_reads_anothers(tmp_path, broker, gateway, publisher, member):
+    """The gateway sleeps; another device forges its word and listens to everything."""
+    gateway.send_signal(signal.SIGSTOP)
+    sealed = tmp_path / "batch.hsr"
+    sealed.write_bytes(batch_of(publisher, []))
+    heard = []
+    forger = client("", ca=None, login=broker.logins["device"])
+    forger.on_connect = lambda *_: forger.subscribe("#", qos=1)
+    forger.on_message = lambda _client, _data, message: heard.append(message.topic)
+    forger.connect("127.0.0.1", broker.port)
+    forger.loop_start()
+    wait_for(lambda: heard)
+    with member.connect(seconds=1) as connection, ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(connection.send, "reports/batch.hsr", str(sealed))
+        for _ in range(10):
+            forger.publish(kept(sealed.read_bytes()), qos=1)
+            time.sleep(0.05)
+        with pytest.raises(StorageError) as caught:
+            sending.result()
+    assert caught.value.reason == "unreachable"
+    gateway.send_signal(signal.SIGCONT)
+    with member.connect(seconds=10) as connection:
+        connection.send("reports/batch.hsr", str(sealed))
+    wait_for(lambda: kept(sealed.read_bytes()) in heard)
+    forger.disconnect()
+    forger.loop_stop()
+    assert REPORTS not in heard
+
+
+@pytest.mark.usefixtures("gateway")
+def test_the_broker_sees_one_user_and_names_of_its_own_making(broker, member):
+    assert member.sync(seconds=10) == []
+    member.report()
+    assert member.sync(seconds=10) == []
+    broker.stop()
+    seen = re.findall(r" as (\S+) \(.* u'(\w+)'\)", broker.log())
+    assert {name for name, user in seen if user == "gateway"} == {"hearsay-gateway"}
+    mine = [name for name, user in seen if user == "device"]
+    assert len(set(mine)) == len(mine) == 2
+    assert all(name.startswith("auto-") for name in mine)
+
+
+def test_a_login_that_the_broker_does_not_know_is_refused(tmp_path, broker):
+    wrong = tmp_path / "wrong"
+    wrong.write_text("device:guess\n", "utf-8")
+    with pytest.raises(StorageError, match=r"Not authorized|Bad user name") as caught:
+        Broker("127.0.0.1", broker.port, login=wrong)
+    assert caught.value.reason == "refused_by_server"
+
+
+def test_a_broker_that_is_not_there_is_unreachable(broker):
+    broker.stop()
+    with pytest.raises(StorageError) as caught:
+        Broker("127.0.0.1", broker.port)
+    assert caught.value.reason == "unreachable"
+
+
+@pytest.mark.usefixtures("gateway")
+def test_the_programs_as_the_readme_runs_them(tmp_path, broker, folder):
+    """Provision, device.py, report, device.py: each a process of its own, on documents valid today."""
+    publisher = Publisher(now=1)
+    (tmp_path / "root.hst").write_bytes(publisher.root(lifetime=1 << 33))
+    state = ["--state", "state"]
+
+    def run(*command, text=""):
+        command = [sys.executable, "-W", "error", *command]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, input=text, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    device = [EXAMPLE / "device.py", *state, "--broker", f"127.0.0.1:{broker.port}"]
+    device += ["--login", broker.logins["device"], "--campaign", "mushrooms"]
+    status, out, err = run(*device)
+    assert (status, out) == (1, "")
+    assert err.startswith("not_provisioned: ")
+    assert run("-m", "edge_sdk.cli", *state, "provision", "root.hst")[0] == 0
+    status, out, err = run(*device)
+    assert (status, json.loads(out)["campaigns"], err) == (0, [{"name": "mushrooms", "version": 1}], "")
+    assert run("-m", "edge_sdk.cli", *state, "report", "--campaign", "mushrooms", text='{"odor": "n"}')[0] == 0
+    status, out, err = run(*device)
+    assert (status, json.loads(out)["released"], err) == (0, 1, "")
+    assert len(list((folder / "inbox").iterdir())) == 1
+    status, out, err = run(*device, "--campaign", "none")
+    assert (status, [refusal["reason"] for refusal in json.loads(out)["refusals"]], err) == (1, ["not_published"], "")
+
+
+def test_the_readme_names_what_is_there():
+    readme = (EXAMPLE / "README.md").read_text("utf-8")
+    named = re.findall(r"^\| `(\w+)` \| in `(\w+\.py)`", readme, re.MULTILINE)
+    assert [name for name, _ in named] == ["Broker", "Gateway", "offer", "kept"]
+    for name, file in named:
+        assert re.search(rf"^(class|def) {name}\b", (EXAMPLE / file).read_text("utf-8"), re.MULTILINE)

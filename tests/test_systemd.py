@@ -1,0 +1,134 @@
+"""The unit files of docs/systemd: commands that exist, one folder, one user, a sandbox that leaves what is needed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edge_sdk.cli import _parser
+
+UNITS = Path(__file__).parent.parent / "docs" / "systemd"
+GUIDE = UNITS.parent / "raspberry-pi.md"
+SERVICES = sorted(UNITS.glob("*.service"))
+TIMERS = sorted(UNITS.glob("*.timer"))
+PROGRAM = "/opt/hearsay/bin/hearsay-edge"
+
+
+def entries(path):
+    """Section and key → values, in order; a key may come again, as in `SystemCallFilter=`."""
+    found = {}
+    section = ""
+    for line in path.read_text("utf-8").splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            found.setdefault((section, key), []).append(value)
+    return found
+
+
+def arguments_of(line):
+    """What `hearsay-edge` is given in a command line, variables and instance names filled in."""
+    after = line.split(PROGRAM, 1)[1].rstrip("'")
+    return shlex.split(after.replace("${HEARSAY_SOURCE}", "https://example.org/hearsay").replace("%i", "pumps"))
+
+
+def commands():
+    """Every command line of `hearsay-edge` in the units and the guide."""
+    units = [line for path in SERVICES for line in entries(path)["Service", "ExecStart"]]
+    guide = [line.strip() for line in GUIDE.read_text("utf-8").splitlines() if line.startswith("    ")]
+    return [line.split(" #")[0] for line in (*units, *guide) if PROGRAM + " " in line]
+
+
+def test_there_are_the_units_that_the_guide_names():
+    named = re.findall(r"`docs/systemd/([^`]+)`|systemd/(hearsay[\w@.-]+)", GUIDE.read_text("utf-8"))
+    assert {a or b for a, b in named} == {path.name for path in UNITS.iterdir()}
+    assert len(SERVICES) == len(TIMERS) == 2
+
+
+@pytest.mark.parametrize("line", commands())
+def test_a_command_takes_the_arguments_that_it_is_given(line):
+    options = _parser().parse_args(arguments_of(line))
+    assert callable(options.run)
+    assert options.state == Path("/var/lib/hearsay")
+
+
+def test_the_commands_are_not_few_and_a_wrong_one_is_seen():
+    assert len(commands()) >= 6
+    with pytest.raises(SystemExit):
+        _parser().parse_args(arguments_of(f"{PROGRAM} --state /var/lib/hearsay synchronise x"))
+
+
+@pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.name)
+def test_a_service_is_the_devices_own_user_in_its_own_folder(path):
+    found = entries(path)
+    assert found["Service", "User"] == found["Service", "Group"] == found["Service", "StateDirectory"] == ["hearsay"]
+    assert found["Service", "StateDirectoryMode"] == ["0700"]
+    assert found["Service", "Type"] == ["oneshot"]
+    assert entries_of_sysusers()[:2] == ["u", "hearsay"]
+
+
+def entries_of_sysusers():
+    (line,) = [
+        line for line in (UNITS / "hearsay.sysusers").read_text("utf-8").splitlines() if not line.startswith("#")
+    ]
+    return shlex.split(line)
+
+
+@pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.name)
+def test_the_sandbox_is_closed_but_for_what_a_device_needs(path):
+    found = {key: values for (section, key), values in entries(path).items() if section == "Service"}
+    for key in ("NoNewPrivileges", "ProtectHome", "PrivateTmp", "ProtectClock", "RestrictNamespaces"):
+        assert found[key] == ["yes"], key
+    assert found["ProtectSystem"] == ["strict"]
+    assert found["CapabilityBoundingSet"] == [""]
+    assert "ProcSubset" not in found  # the boot's id is read from /proc/sys
+
+
+def test_only_the_service_that_sees_no_record_has_a_network():
+    sending, reporting = (entries(UNITS / name) for name in ("hearsay-edge.service", "hearsay-report@.service"))
+    assert reporting["Service", "PrivateNetwork"] == ["yes"]
+    assert ("Service", "PrivateNetwork") not in sending
+    assert " report " in reporting["Service", "ExecStart"][0]
+    assert " sync " in sending["Service", "ExecStart"][0]
+
+
+@pytest.mark.parametrize("path", TIMERS, ids=lambda path: path.name)
+def test_a_timer_has_its_service_and_is_spread(path):
+    assert path.with_suffix(".service") in SERVICES
+    found = entries(path)
+    assert found["Install", "WantedBy"] == ["timers.target"]
+    assert found["Timer", "RandomizedDelaySec"] != ["0"]
+    assert found["Timer", "OnBootSec"]
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """The units with a program that is here, as `systemd-analyze` wants one; templates with an instance."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not here")
+    for path in (*SERVICES, *TIMERS):
+        text = path.read_text("utf-8").replace(PROGRAM, sys.executable)
+        (tmp_path / path.name.replace("@", "@pumps")).write_text(text, "utf-8")
+    return tmp_path
+
+
+def test_systemd_understands_every_line(installed):
+    command = ["systemd-analyze", "verify", "--man=no", *sorted(installed.iterdir())]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    ours = [line for line in done.stderr.splitlines() if "hearsay" in line]
+    assert (done.returncode, ours) == (0, [])
+
+
+def test_systemd_finds_little_exposed(installed):
+    """Its scale goes from 0, closed, to 10; a service without a sandbox has 9.6."""
+    for path in sorted(installed.glob("*.service")):
+        command = ["systemd-analyze", "security", "--offline=true", "--threshold=15", path]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-200:]
