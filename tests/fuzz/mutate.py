@@ -14,6 +14,7 @@ from fuzz.seeds import seeds
 from protocol import canonical, mechanisms
 from protocol.batch import END, MARK, TRAILER_BYTES, read_header, trailer
 from protocol.errors import HearsayError
+from protocol.provisioning import CHECK_BYTES
 
 if TYPE_CHECKING:
     import random
@@ -36,6 +37,8 @@ def mutated(target: str, data: bytes, rng: random.Random, blind: Callable[[bytes
         tree = canonical.unpack(data)
         for _ in range(rng.choice((1, 1, 1, 2, 4))):
             tree = _changed(tree, _donor(target, rng), rng, blind)
+        if target == "provisioning":
+            return _rechecked(canonical.pack(tree))
         if target == "campaign" and rng.randrange(REPAIRED) == 0:
             _repair(tree)
         return canonical.pack(tree)
@@ -110,6 +113,12 @@ def _repair(tree: Any) -> None:
                 question["mechanism"] = mechanisms.from_micro(name, epsilon // answers, size).to_dict()
             except (HearsayError, TypeError):
                 continue
+
+
+def _rechecked(data: bytes) -> bytes:
+    """A provisioning file with the check that its other bytes need."""
+    body = data[:-CHECK_BYTES]
+    return body + sha256(body).digest()[:CHECK_BYTES]
 
 
 def _batch(data: bytes, rng: random.Random, blind: Callable[[bytes], bytes]) -> bytes:

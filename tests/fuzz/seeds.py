@@ -10,6 +10,7 @@ from support.publisher import Publisher
 from vectors.runner import load_all
 
 from protocol.envelope import PAYLOAD_TYPES, read_envelope
+from protocol.provisioning import Provisioning, build_provisioning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +42,9 @@ def seeds(target: str) -> tuple[bytes, ...]:
         found = {read_envelope(raw, target).payload for raw in whole}
     elif target == "batch":
         found = {bytes.fromhex("".join(case["parts"])) for case in _cases() if case["kind"] == "batch_read"}
+    elif target == "provisioning":
+        whole = [build_provisioning(Provisioning(fleet, "one", bytes(range(32)))) for fleet in ("a", "fleet" * 200)]
+        found = {*whole, *(raw[:-1] + bytes([raw[-1] ^ 1]) for raw in whole)}
     else:
         texts = [case["expect"] for case in _cases() if case["kind"] == "report" and "expect" in case]
         found = {bytes([number]) + bytes.fromhex(text) for number, text in enumerate(texts)}

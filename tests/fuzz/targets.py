@@ -25,6 +25,7 @@ from protocol.envelope import MAX_SIGNATURES, PAYLOAD_TYPES, read_envelope, role
 from protocol.mechanisms import BITS, INTEGERS, SINGLE, from_micro
 from protocol.model import build_payload as build_model
 from protocol.model import parse_model
+from protocol.provisioning import build_provisioning, parse_provisioning
 from protocol.report import Layout, decode_answer, decode_report, encode_answer, encode_report
 from protocol.trust import parse_root
 
@@ -276,6 +277,33 @@ def report(data: bytes) -> str:
     return "accepted"
 
 
-TARGETS = {"envelope": envelope, "root": root, "campaign": campaign, "model": model, "batch": batch, "report": report}
-LARGEST = {"envelope": 8192, "root": 8192, "campaign": 32_768, "model": 32_768, "batch": 8192, "report": 64}
+def provisioning(data: bytes) -> str:
+    """A provisioning file that is taken is spelled in just one way, and shows its secret to nobody."""
+    reason = refused(parse_provisioning, data, reasons={"too_large", "malformed", "unsupported_version"})
+    if reason is not None:
+        return reason
+    found = parse_provisioning(data)
+    assert build_provisioning(found) == data
+    assert repr(found.secret) not in repr(found)
+    return "accepted"
+
+
+TARGETS = {
+    "envelope": envelope,
+    "root": root,
+    "campaign": campaign,
+    "model": model,
+    "batch": batch,
+    "report": report,
+    "provisioning": provisioning,
+}
+LARGEST = {
+    "envelope": 8192,
+    "root": 8192,
+    "campaign": 32_768,
+    "model": 32_768,
+    "batch": 8192,
+    "report": 64,
+    "provisioning": 4200,
+}
 """Longest input that the fuzzer makes: more is checked by tests of its own and only slows it down."""

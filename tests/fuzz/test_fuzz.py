@@ -22,6 +22,7 @@ GOOD = {
     "model": {"accepted"},
     "batch": {"proven"},
     "report": {"accepted"},
+    "provisioning": {"accepted"},
 }
 
 
@@ -140,3 +141,7 @@ def test_the_batch_target_sees_work_that_grows_with_the_square(monkeypatch):
 def test_the_report_target_sees_an_answer_that_is_written_otherwise(monkeypatch):
     right = targets.encode_answer
     breaks(monkeypatch, "report", "accepted", "encode_answer", lambda *answer: right(*answer)[::-1] + b"x")
+
+
+def test_the_provisioning_target_sees_another_spelling(monkeypatch):
+    breaks(monkeypatch, "provisioning", "accepted", "build_provisioning", lambda found: b"")
