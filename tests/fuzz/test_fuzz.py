@@ -111,7 +111,7 @@ def test_the_model_target_sees_shares_that_do_not_sum_to_one(monkeypatch):
 def reader(change):
     """A reader of batches with a fault."""
     right = targets.read_batches
-    return lambda data: iter(change(list(right(data))))
+    return lambda data, layouts: iter(change(list(right(data, layouts))))
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,10 @@ def test_the_batch_target_sees_bytes_lost_or_read_twice(monkeypatch, change):
 def test_the_batch_target_sees_work_that_grows_with_the_square(monkeypatch):
     right = targets.read_batches
 
-    def slow(data):
+    def slow(data, layouts):
         for position in range(len(data)):
             data.find(b"not there", position)
-        return right(data)
+        return right(data, layouts)
 
     breaks(monkeypatch, "batch", "proven", "read_batches", slow)
 
