@@ -285,9 +285,10 @@ class _Run:
         try:
             self._transport.send(f"reports/{os.path.basename(path)}", path)
         except HearsayError:
-            if os.path.lexists(path):
+            if self._outbox.is_whole(path):
                 raise
-            return  # another run has sent it meanwhile
+            self._outbox.remove(path)  # another run has sent it, or it can not be read: then it is sealed anew
+            return
         self._sent += 1
         try:
             self._acknowledge(path)

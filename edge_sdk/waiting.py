@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 OUTBOX = "outbox"
 NAME_BYTES = 16
+_BLOCK = 1 << 16
 _NAME = re.compile(rf"[0-9a-f]{{{2 * NAME_BYTES}}}\.hsr")
 
 
@@ -45,6 +46,15 @@ class Outbox:
                 entry.path for entry in entries if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
             )
         return []
+
+    @staticmethod
+    def is_whole(path: str) -> bool:
+        """Whether a file is still there and can be read to its end. A card may lose what it once held."""
+        with suppress(OSError), open(path, "rb") as file:
+            while file.read(_BLOCK):
+                pass
+            return True
+        return False
 
     @staticmethod
     def remove(path: str) -> None:

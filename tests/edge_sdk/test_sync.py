@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -16,6 +17,7 @@ from support.publisher import DAY, NOW, Publisher, key
 from support.servers import reply, scripted, tree_server
 from support.sources import Cut, Source
 
+import edge_sdk.waiting
 from edge_sdk import Device
 from edge_sdk.fetched import FETCHED_FILE, Fetched, Known
 from edge_sdk.folder import Folder
@@ -282,6 +284,31 @@ def test_a_full_disk_does_not_keep_what_has_arrived(enrolled, source, clock, mon
     monkeypatch.setattr(Device, "ack", ack)
     outcome = sync(enrolled, source)
     assert (outcome.released, outcome.refusals, outbox(enrolled)) == (1, (), [])
+
+
+def test_a_file_that_the_card_has_lost_is_sealed_anew(enrolled, source, clock, monkeypatch):
+    """One bad sector must not silence a device for ever: the reports are still in the spool."""
+    made = answer(enrolled, clock)
+    source.failures = {3: "before"}
+    sync(enrolled, source)
+    (lost,) = outbox(enrolled)
+    plain = Path.read_bytes
+
+    def read_bytes(path):
+        if path.name == lost:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return plain(path)
+
+    def open_it(path, *arguments, **options):
+        if str(path).endswith(lost):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return Path(path).open(*arguments, **options)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    monkeypatch.setattr(edge_sdk.waiting, "open", open_it, raising=False)
+    outcome = sync(enrolled, source)
+    assert (outcome.sent, outcome.released, outcome.refusals, outbox(enrolled)) == (1, 1, (), [])
+    assert records(source.reports.values()) == made
 
 
 def test_a_file_of_a_state_that_was_reset_is_sent_and_removed(enrolled, source, publisher, clock):

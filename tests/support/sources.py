@@ -49,8 +49,8 @@ class Source:
         with self.failing("send", place):
             try:
                 content = Path(path).read_bytes()
-            except FileNotFoundError:
-                raise StorageError("io_failed", "another run was here") from None
+            except OSError:
+                raise StorageError("io_failed", "the file can not be read") from None
             assert self.places.setdefault(place, content) == content
 
     def failing(self, what: str, place: str) -> Failing:
