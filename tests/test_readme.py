@@ -8,8 +8,11 @@ import sys
 import textwrap
 from pathlib import Path
 
+from click.testing import CliRunner
 from support.publisher import NOW, Publisher
 
+from aggregator.cli.app import hearsay
+from aggregator.publishing import keys
 from edge_sdk import Device, Policy
 from edge_sdk.policy import load_policy
 
@@ -60,3 +63,26 @@ def test_every_command_of_the_readme_exists():
         )
         assert result.returncode == 0, command
         assert "Example" in result.stdout, command
+
+
+def test_the_commands_of_who_may_sign_do_what_they_say(tmp_path, monkeypatch):
+    """In order, with a passphrase from a file and the key id that Alice's key really has."""
+    shown = README.split("## Who may sign\n")[1].split("\n## ")[0]
+    (tmp_path / "schema.toml").write_text(
+        'name = "mushrooms"\n[label]\nname = "class"\nclasses = ["e", "p"]\n'
+        '[[features]]\nname = "odor"\nkind = "categorical"\nvalues = ["a", "n"]\n',
+        "utf-8",
+    )
+    (tmp_path / "passphrase").write_text("correct horse", "utf-8")
+    monkeypatch.setenv("HEARSAY_PASSPHRASE_FILE", str(tmp_path / "passphrase"))
+    monkeypatch.setattr(keys, "COST", keys.Cost(1, 8192))
+    monkeypatch.chdir(tmp_path)
+    said = []
+    for line in re.findall(r"^ {4}hearsay (.*?)(?: {2,}#.*)?$", shown, re.MULTILINE):
+        alice = re.search(r"^id +([0-9a-f]{16})$", "".join(said), re.MULTILINE)
+        words = line.replace("/srv/www/hearsay", "www").replace("56475aa75463474c", alice[1] if alice else "")
+        result = CliRunner().invoke(hearsay, words.split())
+        assert result.exit_code == 0, result.output
+        said.append(result.stdout)
+    assert (tmp_path / "www" / "campaigns" / "mushrooms.hsc").read_bytes() == (tmp_path / "end.hsc").read_bytes()
+    assert sorted(path.name for path in (tmp_path / "www" / "roots").iterdir()) == ["1.hst", "2.hst", "3.hst"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.cli.making import json_option, say, workspace_option
-from aggregator.cli.output import counted, note, print_facts, print_json, print_table, when
+from aggregator.cli.output import counted, note, print_facts, print_json, print_table, warn, when
 from aggregator.cli.passphrase import asked, passphrase_option
 from protocol.document import DAY_SECONDS
 from protocol.envelope import SIZE_LIMITS, keyid, role_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aggregator.publishing.signatures import Standing
     from aggregator.publishing.workspace import Workspace
 
+SOON_SECONDS = 90 * DAY_SECONDS
 ELSEWHERE = "elsewhere"
 ENCRYPTED = "here, encrypted"
 role_argument = click.argument("role", type=click.Choice(ROLES))
@@ -195,7 +196,8 @@ def show(workspace: Path, *, as_json: bool) -> None:
 
     opened = open_workspace(workspace)
     root, waiting = opened.root, pending(opened)
-    undersigned = lacking(opened, int(time.time()))
+    now = int(time.time())
+    undersigned = lacking(opened, now)
     rows = _key_rows(opened)
     if as_json:
         _print_trust(opened, rows, waiting, undersigned)
@@ -213,6 +215,8 @@ def show(workspace: Path, *, as_json: bool) -> None:
         print_facts({"pending root": waiting.root.header.version, **_step_facts(waiting, as_json=False)})
     for item in undersigned:
         note(f"{item.role} '{item.name}', version {item.version}, lacks signatures; hearsay trust resign adds ours")
+    if root.header.expires < now + SOON_SECONDS:
+        warn("the root expires soon, and then devices accept nothing new; hearsay trust renew gives it another date")
 
 
 def _print_trust(

@@ -302,11 +302,14 @@ def resign(workspace: Workspace, now: int) -> list[tuple[Published, Standing]]:
 
 
 def lacking(workspace: Workspace, now: int) -> list[Published]:
-    """The newest documents, not expired, that have too few signatures for the root in force."""
-    found = []
-    for item in latest_of_each(workspace.history()):
+    """The newest documents, not expired, that have too few signatures for the root in force, or whose copy is lost."""
+    return [item for item in latest_of_each(workspace.history()) if not _covered(workspace, item, now)]
+
+
+def _covered(workspace: Workspace, item: Published, now: int) -> bool:
+    try:
         raw = workspace.copy(item)
-        _, header = read_payload(read_envelope(raw, item.role).payload)
-        if now < header.expires and not workspace.standing(item.role, raw).complete:
-            found.append(item)
-    return found
+    except StorageError:
+        return False  # whoever signs it again is told
+    _, header = read_payload(read_envelope(raw, item.role).payload)
+    return now >= header.expires or workspace.standing(item.role, raw).complete

@@ -1,6 +1,7 @@
 """The trust root's changes: thresholds, chains in any order, offline signers, crashes, and what devices make of it."""
 
 import random
+import threading
 from contextlib import suppress
 
 import pytest
@@ -290,6 +291,18 @@ def test_encrypted_keys_stay_encrypted_and_new_ones_join_them(tmp_path, monkeypa
     assert pending(again(work)) is None
     assert reason(lambda: create_workspace(tmp_path / "x", name="w", now=NOW, passphrase=b"")) == "passphrase_missing"
     assert not (tmp_path / "x").exists()
+
+
+def test_many_who_change_the_root_at_once_make_one_chain(work):
+    threads = [threading.Thread(target=change, args=(work, "root"), kwargs={"fresh": 1}) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    chain = roots(work)
+    assert len(chain) == 7
+    assert len(again(work).root.roles["root"].keys) == 7
+    assert trust.install_roots(trust.pin(chain[0], NOW), chain[::-1], NOW).root.header.version == 7
 
 
 def test_a_death_at_any_moment_of_a_rotation_leaves_one_chain(tmp_path):
