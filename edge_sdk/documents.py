@@ -42,18 +42,18 @@ class Documents:
             StorageError: ``state_damaged``: the stored root is not one that could have been accepted, or
                 some of what provisioning wrote is gone.
         """
-        keys = {key for (key,) in self._state.run("SELECT key FROM meta")}
-        if not keys:
+        meta = dict(self._state.run("SELECT key, value FROM meta"))
+        if not meta:
             return None
-        root = self._state.meta("root")
-        if root is None or not keys >= _PROVISIONED or not keys & _SECRETS:
+        if not meta.keys() >= _PROVISIONED or not meta.keys() & _SECRETS:
             raise damaged()
-        if "secret" in keys and len(self._state.meta("secret") or b"") != SEED_BYTES:
+        if "secret" in meta and len(checked(meta["secret"], bytes)) != SEED_BYTES:
             raise damaged()
+        root = checked(meta["root"], bytes)
         floors = {}
         for role, name, version, digest in self._state.run("SELECT role, name, version, digest FROM floors"):
             floors[checked(role, str), checked(name, str)] = checked(version, int), checked(digest, bytes)
-        floor = self.time_floor()
+        floor = _floor(meta["time_floor"])
         restored = None
         with suppress(HearsayError):
             restored = restore(root, floors, floor)
@@ -64,11 +64,7 @@ class Documents:
     def time_floor(self) -> int:
         """The earliest time it can be, whatever the wall clock says."""
         text = self._state.meta("time_floor")
-        if text is None:
-            return 0
-        if not text.isdigit() or len(text) > _MAX_DIGITS:
-            raise damaged()
-        return int(text)
+        return 0 if text is None else _floor(text)
 
     def write_trust(self, trust: TrustState) -> None:
         """Replace the trust state."""
@@ -163,6 +159,13 @@ class Documents:
         """Pairs of signed documents that contradict each other: role, the accepted, the refused envelope."""
         rows = self._state.run("SELECT role, accepted, refused FROM evidence ORDER BY sequence")
         return [(checked(role, str), checked(first, bytes), checked(second, bytes)) for role, first, second in rows]
+
+
+def _floor(stored: object) -> int:
+    text = checked(stored, bytes)
+    if not text.isdigit() or len(text) > _MAX_DIGITS:
+        raise damaged()
+    return int(text)
 
 
 def _whole(role: str, envelope: object, digest: object) -> bytes:

@@ -124,11 +124,11 @@ class Ledger:
         for (number,) in self._state.run("SELECT number FROM campaigns WHERE id = ?", (campaign.id,)):
             return checked(number, int)
         header = campaign.header
-        self._state.run(
-            "INSERT INTO campaigns (id, name, version, time_precision) VALUES (?, ?, ?, ?)",
+        ((number,),) = self._state.run(
+            "INSERT INTO campaigns (id, name, version, time_precision) VALUES (?, ?, ?, ?) RETURNING number",
             (campaign.id, header.name, header.version, campaign.time_precision),
         )
-        return self._number(campaign)
+        return checked(number, int)
 
     def history(self) -> Iterator[Answered]:
         """Every line, oldest first."""

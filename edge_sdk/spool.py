@@ -24,7 +24,8 @@ _MAX_SEALED = 256
 
 
 _LAST = (1 << 63) - 1
-_SIZES = "SELECT coalesce(sum(answers), 0), coalesce(sum(length(reports)), 0) FROM spool"
+_SIZES = """SELECT coalesce(max(CASE WHEN made_at < ? AND sequence < ? THEN sequence END), 0),
+    coalesce(sum(answers), 0), coalesce(sum(length(reports)), 0) FROM spool"""
 
 
 class Limits(NamedTuple):
@@ -72,14 +73,14 @@ class Spool:
         """
         values = (line, number, len(records), b"".join(records), now)
         self._state.run("INSERT INTO spool VALUES (?, ?, ?, ?, ?)", values)
-        old = "SELECT coalesce(max(sequence), 0) FROM spool WHERE made_at < ? AND sequence < ?"
-        ((through,),) = self._state.run(old, (now - limits.age_seconds, line))
+        measure = (now - limits.age_seconds, line)
+        ((through, count, size),) = self._state.run(_SIZES, measure)
         if through:
             self._drop("spool_age", through)
-        ((count, size),) = self._state.run(_SIZES)
+            ((_, count, size),) = self._state.run(_SIZES, measure)
         if count > limits.reports:
             self._drop("spool_reports", self._oldest(line, count - limits.reports, column=1))
-            ((count, size),) = self._state.run(_SIZES)
+            ((_, count, size),) = self._state.run(_SIZES, measure)
         if size > limits.size_bytes:
             self._drop("spool_bytes", self._oldest(line, size - limits.size_bytes, column=2))
 

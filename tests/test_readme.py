@@ -27,8 +27,17 @@ def test_the_explanation_is_the_real_one(tmp_path):
 
 def test_the_policy_is_read_and_the_defaults_are_as_told(tmp_path):
     (tmp_path / "policy.toml").write_text(re.search(r"```toml\n(.*?)```", README, re.DOTALL)[1], "utf-8")
-    assert load_policy(tmp_path / "policy.toml") == Policy(2_000_000, 50_000_000)
-    assert Policy() == Policy.of(epsilon_per_period=4, epsilon_lifetime=100)
+    assert load_policy(tmp_path / "policy.toml") == Policy.of(
+        epsilon_per_period=2,
+        epsilon_lifetime=50,
+        epsilon_per_day=4,
+        shortest_period="1h",
+        smallest_batch=100,
+        features=["odor", "width"],
+        campaigns=["mushrooms*"],
+        spool_days=90,
+    )
+    assert Policy() == Policy.of(epsilon_per_period=4, epsilon_lifetime=100, shortest_period="60s", smallest_batch=1)
 
 
 def test_the_python_lines_run(tmp_path):
