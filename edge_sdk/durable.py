@@ -115,6 +115,28 @@ def remove(path: str) -> None:
         os.unlink(path)
 
 
+def make_folder(path: str) -> None:
+    """See that there is a folder, private to its owner where this makes it, that no power cut takes back.
+
+    Its name is flushed even if it is there: who made it may have been stopped before that.
+
+    Raises:
+        OSError: it can not be made, or something else has its name.
+    """
+    missing = [path]
+    while not os.path.isdir(above := os.path.dirname(missing[-1]) or "."):
+        missing.append(above)
+    for each in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(each, 0o700)
+        try:
+            flush_folder(os.path.dirname(each) or ".")
+        except PermissionError:  # a folder above may be passed through and not be read
+            os.sync()
+    if not os.path.isdir(path):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+
+
 def flush_folder(folder: str) -> None:
     """Make the names in this folder survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)

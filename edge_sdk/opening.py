@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from edge_sdk.arguments import check_bytes, path_of
 from edge_sdk.documents import Documents
-from edge_sdk.durable import flush_folder, remove
+from edge_sdk.durable import flush_folder, make_folder, remove
 from edge_sdk.installation import MARKER_FILE, Marker, read_marker, state_lost, used_mark, write_marker
 from edge_sdk.ledger import Ledger
 from edge_sdk.policy import POLICY_FILE, Policy, load_policy
@@ -47,12 +47,7 @@ def open_state(
     folder = path_of(state_dir, "state_dir")
     place = os.path.join(folder, STATE_FILE)
     marker = read_marker(os.path.join(folder, MARKER_FILE))
-    if not os.path.lexists(place):
-        if marker is not None:
-            raise state_lost()
-        if root is None:
-            raise _not_provisioned()
-    _make_folder(folder)
+    _check_ground(folder, place, marker, root)
     allowed = load_policy(os.path.join(folder, POLICY_FILE)) if policy is None else policy
     lost = False
     try:
@@ -71,6 +66,21 @@ def open_state(
     if lost:
         raise state_lost()
     return state, allowed
+
+
+def _check_ground(folder: str, place: str, marker: Marker | None, root: bytes | None) -> None:
+    """See that a device is there, or may begin there.
+
+    Raises:
+        StorageError: ``state_lost``, ``not_provisioned``, ``io_failed``.
+    """
+    if not os.path.lexists(place):
+        if marker is not None:
+            raise state_lost()
+        if root is None:
+            raise _not_provisioned()
+    if marker is None:
+        _make_folder(folder)
 
 
 def _mark(folder: str, known: Marker | None, lifetime_micro: int, secret: bytes | None) -> None:
@@ -207,6 +217,7 @@ def reset_state(
         finally:
             state.close()
         _discard(place)
+        flush_folder(folder)  # no power cut may bring the old journal back beside the new file
         os.rename(fresh, place)
         remove(fresh + _JOURNAL)
         flush_folder(folder)
@@ -249,7 +260,7 @@ def _not_provisioned() -> StorageError:
 def _make_folder(path: str) -> None:
     problem = ""
     try:
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        make_folder(path)
     except OSError as error:
         problem = error.strerror or "it can not be made"
     if problem:

@@ -72,6 +72,7 @@ class State:
         self._owner = os.getpid()
         self._inherited: list[sqlite3.Connection] = []
         self._place = (0, 0)
+        self._unsure = False
         self._connection = self._connect()
         quiet_at_fork(self, self._lock)
 
@@ -133,12 +134,40 @@ class State:
                 _execute(connection, "BEGIN IMMEDIATE")
                 try:
                     self._check_place()
+                    before = connection.total_changes
                     yield
-                    _execute(connection, "COMMIT")
+                    if connection.total_changes == before:
+                        self._settle(connection)
+                    self._commit(connection)
                 except BaseException:
                     if connection.in_transaction:
                         _execute(connection, "ROLLBACK")
                     raise
+
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        """Commit. One that fails may stand all the same, for all that can be read, and not be on the disk."""
+        self._unsure = True
+        _execute(connection, "COMMIT")
+        self._unsure = False
+
+    def _settle(self, connection: sqlite3.Connection) -> None:
+        """Make durable what is already there, before a transaction that changes nothing relies on it.
+
+        What counts last is that the journal was emptied. A process that was killed between that and its
+        flush leaves a commit that every reader sees and a power cut takes back. After a flush that failed
+        another one proves nothing, so something is written.
+        """
+        if self._path is None:
+            return
+        if self._unsure:
+            _execute(connection, f"PRAGMA user_version = {STATE_VERSION}")  # an equal number is written all the same
+            return
+        with suppress(FileNotFoundError):
+            descriptor = os.open(self._path + "-journal", os.O_RDWR)  # no lock is on it that closing could drop
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def _check_place(self) -> None:
         """Refuse to write into a file that was removed or replaced: what is spent there would be forgotten."""
