@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _LAST_DATE = 253_402_300_799
+_TIMES = frozenset(("wall", "now", "confirmed", "time_floor", "oldest_report_at"))
+"""Results that are seconds since 1970: people get a date."""
 RECORD_HELP = "holds one JSON object; - is standard input"
 
 EXAMPLES = """examples:
@@ -176,7 +178,7 @@ def _show(result: dict[str, Any], *, as_json: bool) -> None:
         if key == "explanation":
             print(value)  # noqa: T201
         else:
-            print(f"{key.replace('_', ' '):<{width}}  {_plain(value)}")  # noqa: T201
+            print(f"{key.replace('_', ' '):<{width}}  {_shown(key, value)}")  # noqa: T201
 
 
 def _show_table(rows: list[dict[str, Any]]) -> None:
@@ -184,13 +186,20 @@ def _show_table(rows: list[dict[str, Any]]) -> None:
     columns = ("campaign", "version", "period", "answered_at", "epsilon")
     cells = [tuple(name.replace("_", " ") for name in columns)]
     for row in rows:
-        answered = datetime.fromtimestamp(min(row["answered_at"], _LAST_DATE), UTC)
-        cells.append(
-            (row["campaign"], str(row["version"]), str(row["period"]), f"{answered:%Y-%m-%d %H:%M:%S}", row["epsilon"])
-        )
+        answered = _date(row["answered_at"])
+        cells.append((row["campaign"], str(row["version"]), str(row["period"]), answered, row["epsilon"]))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())  # noqa: T201
+
+
+def _shown(key: str, value: Any) -> str:
+    """A value in words; a time as a date."""
+    return _date(value) if key in _TIMES and isinstance(value, int) else _plain(value)
+
+
+def _date(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(min(seconds, _LAST_DATE), UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def _plain(value: Any) -> str:
@@ -199,7 +208,7 @@ def _plain(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, dict):
-        return "  ".join(f"{key} {_plain(item)}" for key, item in value.items())
+        return "  ".join(f"{key.replace('_', ' ')} {_shown(key, item)}" for key, item in value.items()) or "none"
     if isinstance(value, list):
         return "; ".join(_plain(item) for item in value) or "none"
     return str(value)
