@@ -7,7 +7,6 @@ import io
 import json
 import os
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,7 +16,6 @@ from protocol.errors import HearsayError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_LAST_DATE = 253_402_300_799
 _TIMES = frozenset(("wall", "now", "confirmed", "time_floor", "oldest_report_at"))
 """Results that are seconds since 1970: people get a date."""
 RECORD_HELP = "holds one JSON object; - is standard input"
@@ -199,7 +197,9 @@ def _shown(key: str, value: Any) -> str:
 
 
 def _date(seconds: int) -> str:
-    return f"{datetime.fromtimestamp(min(seconds, _LAST_DATE), UTC):%Y-%m-%d %H:%M:%S}"
+    from edge_sdk.dates import date
+
+    return date(seconds, "%Y-%m-%d %H:%M:%S")
 
 
 def _plain(value: Any) -> str:

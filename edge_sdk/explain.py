@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
+from edge_sdk.dates import date
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import PolicyError
 from protocol.mechanisms import BITS, INTEGERS
@@ -266,7 +266,7 @@ def _verdict(campaign: Campaign, policy: Policy, spent: Spent) -> list[str]:
 
 def _date(seconds: int) -> str:
     year_10000 = 253_402_300_800
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC" if seconds < year_10000 else "the far future"
+    return date(seconds, "%Y-%m-%d %H:%M UTC") if seconds < year_10000 else "the far future"
 
 
 def _duration(seconds: int) -> str:
