@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.cli.output import counted, lasting, when
 from aggregator.publishing.privacy import campaign_warning, periods
+from aggregator.publishing.signatures import UNSIGNED
 from protocol import batch, campaign, model, trust
 from protocol.document import read_payload
 from protocol.epsilon import format_micro
@@ -49,8 +50,8 @@ def document(envelope: Envelope, role: str) -> Shown:
     """
     body, header = read_payload(envelope.payload)
     digest = sha256(envelope.payload).digest()
-    signers = [hint.hex() for hint, _ in envelope.signatures]
-    facts = {**_header(header), "signed by": ", ".join(signers), "id": digest.hex()}
+    signers = [pair[0].hex() for pair in envelope.signatures if pair != UNSIGNED]
+    facts = {**_header(header), "signed by": ", ".join(signers) or "nobody yet", "id": digest.hex()}
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[object]] = ()
     refused = None

@@ -177,6 +177,8 @@ def test_the_root_key_can_live_on_another_machine(place, tmp_path):
     assert shown["pending"]["root_before"] == {"signers": [], "keys": 1, "needed": 1, "complete": False}
     assert "pending root" in place.run("trust", "show", "--workspace", "work").stdout
     assert place.refused("trust", "renew", "--workspace", "work") == "root_pending"
+    assert "nobody yet" in place.run("show", "work/pending/2.hst").stdout
+    assert place.read("show", "work/pending/2.hst")["signed_by"] == []
     signed = place.read("sign", "work/pending/2.hst", "--key", "root.key", "-o", "2.hst")
     assert signed["itself"]["complete"] is True
     assert place.trust("gather", "2.hst")["in_force"] is True
@@ -276,6 +278,7 @@ def test_a_campaign_is_ended_and_devices_obey(place):
     device.report(campaign.id, {"odor": "a"}, label="e")
     facts = place.read("campaign", "--end", "mushrooms", "--workspace", "work", "-o", "end.hsc")
     assert facts["version"] == 2
+    assert "asks nothing" in device.explain(place.bytes("end.hsc"))
     assert device.enrol(place.bytes("end.hsc")).ended
     assert reason(device.report, campaign.id, {"odor": "a"}, "e") == "campaign_unknown"
     assert reason(device.report, bytes.fromhex(facts["id"]), {"odor": "a"}, "e") == "campaign_ended"
