@@ -150,6 +150,16 @@ def check_killed(folder):
             assert arrived(folder) == {report}
 
 
+def check_same_name(folder):
+    """What must hold after the first crash: what has arrived and is not known to have waits under its name."""
+    if not (folder / "emitted").exists():
+        return
+    with Device.open(folder / "state", clock=lambda: NOW) as device:
+        if device.status().spooled:
+            waiting = {path.name for path in (folder / "state" / "outbox").glob("*.hsr")}
+            assert {path.name for path in (folder / "tree" / "reports").glob("*.hsr")} <= waiting
+
+
 def test_killed_before_every_step(tmp_path):
     whole = make_tree(tmp_path / "whole")
     steps = in_child(whole, kill_at=0)
@@ -160,6 +170,7 @@ def test_killed_before_every_step(tmp_path):
         folder = make_tree(tmp_path / str(kill_at))
         assert in_child(folder, kill_at) is None
         check_killed(folder)
+        check_same_name(folder)
         assert in_child(folder, kill_at=0) is not None
         check(folder)
 
