@@ -13,7 +13,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from support.broker import EXAMPLE, RunningBroker
+from support import broker as support_broker
+from support.broker import EXAMPLE, RunningBroker, need_mosquitto
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch
 
@@ -23,7 +24,6 @@ from edge_sdk.sync import sync
 from protocol.campaign import parse_campaign
 from protocol.envelope import read_envelope
 
-pytest.importorskip("paho.mqtt.client", reason="needs pip install '.[mqtt]'", exc_type=ImportError)
 sys.path.insert(0, str(EXAMPLE))
 from device import Broker
 from topics import REPORTS, client, kept
@@ -380,6 +380,14 @@ def test_the_programs_as_the_readme_runs_them(tmp_path, broker, folder):
     assert len(list((folder / "inbox").iterdir())) == 1
     status, out, err = run(*device, "--campaign", "none")
     assert (status, [refusal["reason"] for refusal in json.loads(out)["refusals"]], err) == (1, ["not_published"], "")
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
+def test_where_the_broker_is_missing_ci_fails_and_others_skip(monkeypatch, ci, outcome):
+    monkeypatch.setattr(support_broker, "PATHS", "/nowhere")
+    monkeypatch.setenv("CI", ci)
+    with pytest.raises(outcome):
+        need_mosquitto()
 
 
 def test_the_readme_names_what_is_there():
