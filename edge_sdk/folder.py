@@ -12,7 +12,7 @@ import os
 import stat
 from typing import IO
 
-from edge_sdk.durable import write_new
+from edge_sdk.durable import flush_folder, make_folder, write_new
 from edge_sdk.transport import Found, parts_of
 from protocol.errors import DocumentError, StorageError
 
@@ -62,8 +62,7 @@ class Folder:
             os.stat(folder)  # the source itself is never made: a stick that is not there is no empty folder
             for part in above:
                 folder = os.path.join(folder, part)
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(folder, 0o700)
+                make_folder(folder)
                 _check_folder(folder)
             _place(path, os.path.join(folder, name))
         except OSError as error:
@@ -135,6 +134,8 @@ def _place(source: str, target: str) -> None:
         with _opened(folder, [name]) as there, open(source, "rb") as original:
             if not _same(there, original):
                 raise
+            os.fsync(there.fileno())  # whoever put it there may have been stopped before that
+        flush_folder(folder)
 
 
 def _same(one: IO[bytes], other: IO[bytes]) -> bool:
