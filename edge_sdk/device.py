@@ -7,36 +7,31 @@ start of a small device short.
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 from edge_sdk.anchoring import Timekeeper
-from edge_sdk.answering import answer
-from edge_sdk.arguments import check_bytes, path_of
+from edge_sdk.arguments import check_bytes
 from edge_sdk.documents import Documents
 from edge_sdk.entropy import system_entropy
 from edge_sdk.installation import system_machine
-from edge_sdk.ledger import Ledger
-from edge_sdk.policy import DAY_SECONDS, Policy, Spent
-from edge_sdk.spool import Spool
+from edge_sdk.policy import DAY_SECONDS, Spent
+from edge_sdk.reporting import Reporting
 from protocol import campaign as campaigns
 from protocol import trust
-from protocol.errors import DocumentError, InputError, PolicyError, StorageError
-from protocol.stream import SEED_BYTES
+from protocol.errors import DocumentError, InputError, StorageError
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from edge_sdk.classifier import Classifier
     from edge_sdk.ledger import Answered
+    from edge_sdk.policy import Policy
     from edge_sdk.state import State
     from edge_sdk.status import Status
     from protocol.campaign import Campaign
     from protocol.trust import TrustState, Verdict
-
-MAX_PERIOD = (1 << 32) - 1
-_MAX_SEALED_BYTES = 1 << 28
 
 
 class Device:
@@ -57,11 +52,8 @@ class Device:
         """Use :meth:`open`; this is for states that are already provisioned."""
         self._state = state
         self._documents = Documents(state)
-        self._ledger = Ledger(state)
-        self._spool = Spool(state)
-        self._policy = policy
         self._time = Timekeeper(state, self._documents, clock, uptime)
-        self._entropy = entropy
+        self._reporting = Reporting(state, self._documents, self._time, policy, entropy)
 
     @property
     def folder(self) -> str | None:
@@ -71,7 +63,7 @@ class Device:
     @property
     def policy(self) -> Policy:
         """What the owner allows."""
-        return self._policy
+        return self._reporting.policy
 
     @classmethod
     def open(
@@ -159,7 +151,7 @@ class Device:
 
     def __repr__(self) -> str:
         try:
-            enrolled, waiting = len(self._documents.all("campaign")), self._spool.count()
+            enrolled, waiting = len(self._documents.all("campaign")), self._reporting.spool.count()
         except StorageError:
             return "<Device whose state is closed or can not be read>"
         return f"<Device with {enrolled} campaigns, {waiting} unsent reports>"
@@ -187,7 +179,7 @@ class Device:
         from edge_sdk.explain import explain
 
         verdict, campaign = self._judge_campaign(raw)
-        return explain(campaign, self._policy, self._spent(verdict.now), verdict.now)
+        return explain(campaign, self._reporting.policy, self._reporting.spent(verdict.now), verdict.now)
 
     def enrol(self, raw: bytes, *, name: str | None = None) -> Campaign:
         """Verify a campaign, check it against the policy and store it. A newer version ends the older.
@@ -201,10 +193,10 @@ class Device:
             The state is unchanged, but for the evidence if a publisher contradicts itself.
         """
         with self._evidence("campaign", raw), self._state.transaction():
-            self._check_enabled()
+            self._reporting.secret()
             verdict, campaign = self._judge_campaign(raw)
             _check_name(verdict, name)
-            self._policy.check_campaign(campaign)
+            self._reporting.policy.check_campaign(campaign)
             self._store(verdict, raw)
         return campaign
 
@@ -295,16 +287,6 @@ class Device:
 
     # Reports --------------------------------------------------------------------------------------
 
-    def _campaign(self, campaign_id: bytes) -> Campaign:
-        check_bytes(campaign_id, "a campaign's id")
-        payload = self._documents.payload("campaign", campaign_id)
-        if payload is None:
-            raise InputError(
-                "campaign_unknown",
-                "this device is not enrolled in that campaign, or a newer version or a revoked key ended it",
-            )
-        return campaigns.parse_campaign(payload)
-
     def report(self, campaign_id: bytes, record: Mapping[str, object], label: object = None) -> bytes:
         """Answer about one record, once per period; spent and kept in one durable transaction.
 
@@ -325,56 +307,7 @@ class Device:
             ``policy_refused``, ``budget_exhausted``, ``budget_paused``, ``disabled``; StorageError. None of
             them was caused by a value, except ``value_refused`` in campaigns that ask for it. No ε was spent.
         """
-        with self._state.transaction():
-            secret = self._check_enabled()
-            campaign = self._campaign(campaign_id)
-            if campaign.ended:
-                raise DocumentError("campaign_ended", "its publisher has ended this campaign")
-            reading = self._time.read()
-            moment = self._time.present(reading)
-            time, leapt = moment.period_time(campaign.time_precision)
-            newest = self._ledger.newest(campaign.id)
-            period = campaign.period_at(time)
-            if newest is not None and newest.period >= period:
-                return newest.reports or _refuse_again()
-            _check_open(campaign, moment.now, time, period)
-            self._policy.check_campaign(campaign)
-            self._policy.check_budget(self._spent(time), campaign.epsilon_micro)
-            observation = campaign.schema.observe(record)
-            label_code = campaign.schema.label.code(label)
-            predicted = 0 if campaign.model is None else self._predicted(campaign, record)
-            seeds = [self._entropy(SEED_BYTES) for _ in range(campaign.answers)]
-            records = answer(campaign, observation, label_code, secret, period, seeds, predicted)
-            reports = b"".join(records)
-            line, number = self._ledger.spend(campaign, period, time, reports)
-            self._spool.add(line, number, records, time, self._policy.spool)
-            self._time.note_answer(reading, time, leapt=leapt)
-        return reports
-
-    def _spent(self, now: int) -> Spent:
-        policy, ledger = self._policy, self._ledger
-        return Spent(
-            0 if policy.day_micro is None else ledger.spent_since(now - DAY_SECONDS),
-            0 if policy.window_micro is None else ledger.spent_since(now - policy.window_seconds),
-            ledger.spent_micro(),
-        )
-
-    def _predicted(self, campaign: Campaign, record: Mapping[str, object]) -> int:
-        """Code of the class that the evaluated model predicts for a record.
-
-        Raises:
-            InputError: ``model_unknown``, the very model that the campaign names is not installed;
-            DocumentError: ``invalid_campaign``, its classes are not the campaign's.
-        """
-        from edge_sdk.classifier import open_classifier
-
-        payload = self._documents.payload("model", campaign.model or b"")
-        if payload is None:
-            raise InputError("model_unknown", "the campaign evaluates a model that is not installed here")
-        classifier = open_classifier(payload, self._time.now)
-        if classifier.classes != campaign.schema.label.classes:
-            raise DocumentError("invalid_campaign", "its classes are not those of the model that it evaluates")
-        return classifier.classes.index(classifier.predict(record))
+        return self._reporting.report(campaign_id, record, label)
 
     def drain(self, path: str | os.PathLike[str]) -> int:
         """Seal all reports that were not acknowledged into a new batch file, atomically. They stay in the spool.
@@ -390,30 +323,7 @@ class Device:
             StorageError: ``file_exists``, ``io_failed``, ``disk_full``, ``state_busy``, ``state_damaged``;
             the spool is kept. A file that is there all the same is whole: send it or remove it.
         """
-        from edge_sdk.outbox import batches, write_outbox
-
-        place = os.path.abspath(path_of(path, "the path"))
-        sealed = False
-        reports: dict[bytes, list[bytes]] = {}
-        try:
-            with self._state.transaction():
-                reports = self._spool.reports()
-                if reports:
-                    content = batches(reports)
-                    write_outbox(place, content)
-                    sealed = True
-                    self._spool.note_sealed(place, content, self._time.now())
-        except StorageError as error:
-            if not sealed:
-                raise
-            problem = error
-        else:
-            return sum(map(len, reports.values()))
-        raise StorageError(
-            problem.reason,
-            f"{problem.detail}; the batch file is whole and holds the reports, but it can not be acknowledged: "
-            "send it or remove it, the same reports will be sealed again, which is harmless",
-        )
+        return self._reporting.drain(path)
 
     def ack(self, path: str | os.PathLike[str]) -> int:
         """A file that :meth:`drain` sealed has arrived: forget the reports that are in it.
@@ -427,25 +337,9 @@ class Device:
         Raises:
             InputError: ``batch_unknown``; StorageError: nothing was forgotten.
         """
-        place = os.path.abspath(path_of(path, "the path"))
-        content = None
-        with suppress(OSError), open(place, "rb") as file:
-            content = file.read(_MAX_SEALED_BYTES)
-        with self._state.transaction():
-            return self._spool.forget_through(self._spool.sealed_through(place, content))
+        return self._reporting.ack(path)
 
     # The owner ------------------------------------------------------------------------------------
-
-    def _check_enabled(self) -> bytes:
-        """The device's secret.
-
-        Raises:
-            PolicyError: ``disabled``.
-        """
-        secret = self._state.meta("secret")
-        if secret is None:
-            raise PolicyError("disabled", "its owner has opted this device out; it answers nothing until enabled")
-        return secret
 
     def disable(self) -> None:
         """Opt out: delete secret, spool and outbox. Ledger and documents stay, and the model goes on classifying.
@@ -460,7 +354,7 @@ class Device:
                 Outbox(self.folder).clear()
             self._state.write_meta("disabled", b"1")
             self._state.remove_meta("secret")
-            self._spool.clear("disabled")
+            self._reporting.spool.clear("disabled")
             self._state.run("UPDATE newest SET reports = x''")
 
     def enable(self, enrolment: bytes | None = None) -> None:
@@ -478,11 +372,11 @@ class Device:
 
         with self._state.transaction():
             if self._state.meta("secret") is None:
-                enable_state(self._state, self._state.folder, enrolment, self._entropy)
+                enable_state(self._state, self._state.folder, enrolment, self._reporting.entropy)
 
     def history(self) -> list[Answered]:
         """What was answered, when and at which ε, oldest first; never what was said."""
-        return list(self._ledger.history())
+        return list(self._reporting.ledger.history())
 
     def status(self) -> Status:
         """What was spent, what is left, what waits, which documents are installed, what the clocks say."""
@@ -492,13 +386,13 @@ class Device:
         moment = self._time.present(reading)
         return gather(
             self._documents,
-            self._ledger,
-            self._spool,
-            self._policy,
+            self._reporting.ledger,
+            self._reporting.spool,
+            self._reporting.policy,
             Spent(
-                self._ledger.spent_since(moment.now - DAY_SECONDS),
-                self._ledger.spent_since(moment.now - self._policy.window_seconds),
-                self._ledger.spent_micro(),
+                self._reporting.ledger.spent_since(moment.now - DAY_SECONDS),
+                self._reporting.ledger.spent_since(moment.now - self._reporting.policy.window_seconds),
+                self._reporting.ledger.spent_micro(),
             ),
             reading,
             moment,
@@ -509,14 +403,3 @@ class Device:
 def _check_name(verdict: Verdict, name: str | None) -> None:
     if name is not None and verdict.header.name != name:
         raise DocumentError("other_name", f"the {verdict.role} has another name than the one that was asked for")
-
-
-def _refuse_again() -> bytes:
-    raise PolicyError("period_answered", "this period was answered before the device was disabled; it answers the next")
-
-
-def _check_open(campaign: Campaign, now: int, time: int, period: int) -> None:
-    if max(now, time) >= campaign.header.expires or period > MAX_PERIOD:
-        raise DocumentError("expired", f"the campaign ended at {campaign.header.expires}")
-    if time < campaign.header.not_before:
-        raise DocumentError("not_yet_valid", f"the campaign begins at {campaign.header.not_before}")

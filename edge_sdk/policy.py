@@ -172,9 +172,24 @@ class Policy(NamedTuple):
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    from fnmatch import fnmatchcase
+    """Whether a name is one of these, ``*`` standing for any characters and all else for itself."""
+    return any(_fits(name, pattern.split("*")) for pattern in patterns)
 
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+def _fits(name: str, pieces: list[str]) -> bool:
+    first, *others = pieces
+    if not others:
+        return name == first
+    last = others.pop()
+    place, end = len(first), len(name) - len(last)
+    if place > end or not (name.startswith(first) and name.endswith(last)):
+        return False
+    for piece in others:
+        found = name.find(piece, place, end)
+        if found < 0:
+            return False
+        place = found + len(piece)
+    return True
 
 
 def _epsilon(_: str, value: object) -> int:

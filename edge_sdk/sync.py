@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MAX_ROOTS = 100
 """Roots that are followed in one run; the next run goes on from there."""
 _MAX_ROOT_BYTES = 4 << 20
-_WILD = frozenset("*?[")
+_WILD = frozenset("*")
 _PLACES = {"campaign": ("campaigns", "hsc"), "model": ("models", "hsm")}
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.failures import failure, reason
 from support.publisher import Publisher
 
 from edge_sdk import Device, Policy
-from edge_sdk.policy import load_policy
+from edge_sdk.policy import _matches, load_policy
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema, refusing
 
@@ -102,7 +106,8 @@ def test_every_rule_refuses_and_says_so(tmp_path, publisher, clock, line, rule):
 def test_what_the_rules_name_is_allowed(tmp_path, publisher, clock):
     (tmp_path / "policy.toml").write_text(
         'epsilon_per_period = "1"\nepsilon_per_day = 1\nepsilon_per_window = 1\nwindow_days = 1\n'
-        'shortest_period = "1d"\nsmallest_batch = 1\nfeatures = ["odor", "width", "more"]\ncampaigns = ["mush*"]\nspool_reports = 1\n'
+        'shortest_period = "1d"\nsmallest_batch = 1\nfeatures = ["odor", "width", "more"]\n'
+        'campaigns = ["mush*"]\nspool_reports = 1\n'
     )
     with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
         campaign = device.enrol(publisher.campaign())
@@ -137,3 +142,9 @@ def test_periods_of_a_second_are_refused_unless_the_owner_wants_them(tmp_path, p
 def test_rules_that_make_no_sense_are_refused(tmp_path, text):
     (tmp_path / "policy.toml").write_text(text + "\n")
     assert reason(load_policy, str(tmp_path / "policy.toml")) == "policy_invalid"
+
+
+@given(st.text("ab*?[", max_size=8), st.text("ab?[", max_size=8))
+def test_only_the_star_is_a_wildcard(pattern, name):
+    expected = re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL)
+    assert _matches(name, (pattern,)) == (expected is not None)

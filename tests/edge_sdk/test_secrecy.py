@@ -99,9 +99,9 @@ def test_failures_after_the_record_was_read_leave_no_trace(tmp_path, failure):
         campaign = device.enrol(publisher.campaign())
         record = {"odor": MARK, "width": NUMBER}
         if failure == "entropy":
-            device._entropy = no_entropy
+            device._reporting.entropy = no_entropy
         if failure == "budget":
-            device._policy = Policy.of(epsilon_lifetime="0.5")
+            device._reporting.policy = Policy.of(epsilon_lifetime="0.5")
         if failure == "expired":
             now[0] += 4000 * DAY
         if failure == "disk":

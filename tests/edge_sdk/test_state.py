@@ -211,7 +211,7 @@ def test_damage_that_shows_while_rows_are_fetched_is_ours(state_dir):
         raw[start : start + page] = b"\xff" * page
     (state_dir / "state.db").write_bytes(raw)
     with opened(state_dir) as device:
-        assert reason(device._spool.reports) == "state_damaged"
+        assert reason(device._reporting.spool.reports) == "state_damaged"
 
 
 @pytest.mark.parametrize("length", [0, 1, 100, 4096, 8192])
@@ -294,7 +294,7 @@ def slow_entropy(count):
 publisher = Publisher()
 device = Device.open(sys.argv[1], trust=publisher.root(), clock=lambda: NOW, entropy=os.urandom)
 campaign = device.enrol(publisher.campaign())
-device._entropy = slow_entropy
+device._reporting.entropy = slow_entropy
 answers = []
 thread = threading.Thread(target=lambda: answers.append(device.report(campaign.id, {"odor": "n"})))
 thread.start()

@@ -1,0 +1,178 @@
+"""From a record to reports that are spent and kept, and from there to files: one transaction each.
+
+The facade, :class:`edge_sdk.Device`, says what each of these promises.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from edge_sdk.answering import answer
+from edge_sdk.arguments import check_bytes, path_of
+from edge_sdk.ledger import Ledger
+from edge_sdk.policy import DAY_SECONDS, Policy, Spent
+from edge_sdk.spool import Spool
+from protocol import campaign as campaigns
+from protocol.errors import DocumentError, InputError, PolicyError, StorageError
+from protocol.stream import SEED_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from edge_sdk.anchoring import Timekeeper
+    from edge_sdk.documents import Documents
+    from edge_sdk.state import State
+    from protocol.campaign import Campaign
+
+MAX_PERIOD = (1 << 32) - 1
+_MAX_SEALED_BYTES = 1 << 28
+
+
+class Reporting:
+    """Answers, keeps, seals and releases, within what the owner allows.
+
+    Attributes:
+        ledger, spool: where it is written.
+        policy: what the owner allows.
+        entropy: n → n fresh random bytes.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        documents: Documents,
+        time: Timekeeper,
+        policy: Policy,
+        entropy: Callable[[int], bytes],
+    ) -> None:
+        self._state = state
+        self._documents = documents
+        self._time = time
+        self.ledger = Ledger(state)
+        self.spool = Spool(state)
+        self.policy = policy
+        self.entropy = entropy
+
+    def secret(self) -> bytes:
+        """The device's secret.
+
+        Raises:
+            PolicyError: ``disabled``.
+        """
+        secret = self._state.meta("secret")
+        if secret is None:
+            raise PolicyError("disabled", "its owner has opted this device out; it answers nothing until enabled")
+        return secret
+
+    def _campaign(self, campaign_id: bytes) -> Campaign:
+        check_bytes(campaign_id, "a campaign's id")
+        payload = self._documents.payload("campaign", campaign_id)
+        if payload is None:
+            raise InputError(
+                "campaign_unknown",
+                "this device is not enrolled in that campaign, or a newer version or a revoked key ended it",
+            )
+        return campaigns.parse_campaign(payload)
+
+    def report(self, campaign_id: bytes, record: Mapping[str, object], label: object) -> bytes:
+        """See :meth:`edge_sdk.Device.report`."""
+        with self._state.transaction():
+            secret = self.secret()
+            campaign = self._campaign(campaign_id)
+            if campaign.ended:
+                raise DocumentError("campaign_ended", "its publisher has ended this campaign")
+            reading = self._time.read()
+            moment = self._time.present(reading)
+            time, leapt = moment.period_time(campaign.time_precision)
+            newest = self.ledger.newest(campaign.id)
+            period = campaign.period_at(time)
+            if newest is not None and newest.period >= period:
+                return newest.reports or _refuse_again()
+            _check_open(campaign, moment.now, time, period)
+            self.policy.check_campaign(campaign)
+            self.policy.check_budget(self.spent(time), campaign.epsilon_micro)
+            observation = campaign.schema.observe(record)
+            label_code = campaign.schema.label.code(label)
+            predicted = 0 if campaign.model is None else self._predicted(campaign, record)
+            seeds = [self.entropy(SEED_BYTES) for _ in range(campaign.answers)]
+            records = answer(campaign, observation, label_code, secret, period, seeds, predicted)
+            reports = b"".join(records)
+            line, number = self.ledger.spend(campaign, period, time, reports)
+            self.spool.add(line, number, records, time, self.policy.spool)
+            self._time.note_answer(reading, time, leapt=leapt)
+        return reports
+
+    def spent(self, now: int) -> Spent:
+        """What counts against the owner's limits at a time; zero where there is no limit."""
+        policy, ledger = self.policy, self.ledger
+        return Spent(
+            0 if policy.day_micro is None else ledger.spent_since(now - DAY_SECONDS),
+            0 if policy.window_micro is None else ledger.spent_since(now - policy.window_seconds),
+            ledger.spent_micro(),
+        )
+
+    def _predicted(self, campaign: Campaign, record: Mapping[str, object]) -> int:
+        """Code of the class that the evaluated model predicts for a record.
+
+        Raises:
+            InputError: ``model_unknown``, the very model that the campaign names is not installed;
+            DocumentError: ``invalid_campaign``, its classes are not the campaign's.
+        """
+        from edge_sdk.classifier import open_classifier
+
+        payload = self._documents.payload("model", campaign.model or b"")
+        if payload is None:
+            raise InputError("model_unknown", "the campaign evaluates a model that is not installed here")
+        classifier = open_classifier(payload, self._time.now)
+        if classifier.classes != campaign.schema.label.classes:
+            raise DocumentError("invalid_campaign", "its classes are not those of the model that it evaluates")
+        return classifier.classes.index(classifier.predict(record))
+
+    def drain(self, path: str | os.PathLike[str]) -> int:
+        """See :meth:`edge_sdk.Device.drain`."""
+        from edge_sdk.outbox import batches, write_outbox
+
+        place = os.path.abspath(path_of(path, "the path"))
+        sealed = False
+        reports: dict[bytes, list[bytes]] = {}
+        try:
+            with self._state.transaction():
+                reports = self.spool.reports()
+                if reports:
+                    content = batches(reports)
+                    write_outbox(place, content)
+                    sealed = True
+                    self.spool.note_sealed(place, content, self._time.now())
+        except StorageError as error:
+            if not sealed:
+                raise
+            problem = error
+        else:
+            return sum(map(len, reports.values()))
+        raise StorageError(
+            problem.reason,
+            f"{problem.detail}; the batch file is whole and holds the reports, but it can not be acknowledged: "
+            "send it or remove it, the same reports will be sealed again, which is harmless",
+        )
+
+    def ack(self, path: str | os.PathLike[str]) -> int:
+        """See :meth:`edge_sdk.Device.ack`."""
+        place = os.path.abspath(path_of(path, "the path"))
+        content = None
+        with suppress(OSError), open(place, "rb") as file:
+            content = file.read(_MAX_SEALED_BYTES)
+        with self._state.transaction():
+            return self.spool.forget_through(self.spool.sealed_through(place, content))
+
+
+def _refuse_again() -> bytes:
+    raise PolicyError("period_answered", "this period was answered before the device was disabled; it answers the next")
+
+
+def _check_open(campaign: Campaign, now: int, time: int, period: int) -> None:
+    if max(now, time) >= campaign.header.expires or period > MAX_PERIOD:
+        raise DocumentError("expired", f"the campaign ended at {campaign.header.expires}")
+    if time < campaign.header.not_before:
+        raise DocumentError("not_yet_valid", f"the campaign begins at {campaign.header.not_before}")
