@@ -11,6 +11,7 @@ from protocol import model as models
 from protocol.batch import Batch, Header, read_batches, write_batch
 from protocol.envelope import SigningKey, keyid, pae, seal
 from protocol.errors import HearsayError
+from protocol.provisioning import Provisioning, build_provisioning, parse_provisioning
 from vectors.runner import UnfitVectorError, kind
 
 
@@ -50,6 +51,19 @@ def _found(data: bytes, item: Any) -> dict[str, Any]:
         "proven": item.proven,
         "truncated": item.truncated,
     }
+
+
+@kind
+def provisioning_write(fleet: str, device: str, secret: str) -> str:
+    """The bytes of a provisioning file."""
+    return build_provisioning(Provisioning(fleet, device, bytes.fromhex(secret))).hex()
+
+
+@kind
+def provisioning_read(data: str) -> dict[str, Any]:
+    """What a provisioning file says."""
+    found = parse_provisioning(bytes.fromhex(data))
+    return {**found._asdict(), "secret": found.secret.hex()}
 
 
 @kind
