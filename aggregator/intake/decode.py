@@ -14,6 +14,23 @@ Each record gets at most one reason, the first that applies:
     6. ``report_too_late``         its period begins at or after the campaign's expiry
     7. ``report_too_early``        its period ended before the campaign began, or has not begun yet
 
+What the store gets (``Decoder``, made once per campaign; picklable):
+
+- ``blocks(data, now=…, most=1 << 20)``: one file, ``bytes`` or ``mmap``, as an iterator of ``Block``s in file
+  order, each of at most ``most`` good records of one standing: ``records`` (Columns), ``positions``,
+  ``proven`` (of all of them), ``digests`` (32 bytes each: of every proven batch that ends in this block),
+  ``claim`` (unproven: the digest that the batch's trailer states, ``b""`` without trailer), ``rejected``
+  {reason: count} and ``pieces`` of this block alone. The standing of a batch is known before its first
+  block is yielded. Memory is bounded by ``most``, not by the file.
+- ``whole_files(datas, now=…)``: many small files at once. Files that are nothing but proven batches of good
+  records: their records in one Columns with the index of the file of each, and the digests per file; every
+  other file is named as left over, for ``blocks``.
+- ``count(data, now=…, verify=True)``: the sums by question alone, at memory speed, without de-duplication.
+
+An unproven record is ignored not only where a proven one has its id, but also where its batch's ``claim``
+is the digest of a batch that is proven anywhere in the store: it is then a damaged copy of that batch, and
+a bit that changed in an id must not leave a second report behind.
+
 Too late comes before too early so that ``report_too_early`` alone may mend with time (a clock that
 runs ahead). Stretches of bytes that are no record are ``invalid_message`` or ``truncated``; one counts
 once, however long.
