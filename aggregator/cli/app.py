@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli import documents, evaluating, making, projecting, reports
+from aggregator.cli import documents, evaluating, fleet, making, projecting, reports
 from aggregator.cli.output import complain
 from protocol.errors import HearsayError, StorageError
 
@@ -166,5 +166,6 @@ for _command in (
     documents.show,
     documents.verify,
     evaluating.evaluate,
+    fleet.fleet,
 ):
     hearsay.add_command(_command)
