@@ -12,6 +12,7 @@ from protocol.batch import Batch, Header, read_batches, write_batch
 from protocol.envelope import SigningKey, keyid, pae, seal
 from protocol.errors import HearsayError
 from protocol.provisioning import Provisioning, build_provisioning, parse_provisioning
+from protocol.report import Layout
 from vectors.runner import UnfitVectorError, kind
 
 
@@ -33,6 +34,20 @@ def batch_read(parts: list[str]) -> list[dict[str, Any]]:
     """What a reader finds in a file, given in parts for the reader's eye."""
     data = bytes.fromhex("".join(parts))
     return [_found(data, item) for item in read_batches(data)]
+
+
+@kind
+def batch_read_known(parts: list[str], known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same by a reader that knows campaigns: ``campaign``, ``layout`` and ``answer_bytes`` of each.
+
+    Of a batch also ``stated``: how the digest begins that its trailer states.
+    """
+    data = bytes.fromhex("".join(parts))
+    layouts = {bytes.fromhex(each["campaign"]): Layout(each["layout"], each["answer_bytes"]) for each in known}
+    return [
+        _found(data, item) | ({"stated": item.digest.hex()[:8]} if isinstance(item, Batch) else {})
+        for item in read_batches(data, layouts)
+    ]
 
 
 def _found(data: bytes, item: Any) -> dict[str, Any]:
