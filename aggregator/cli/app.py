@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli import documents, evaluating, fleet, making, projecting, reports
+from aggregator.cli import documents, evaluating, fleet, gateway, making, projecting, reports
 from aggregator.cli.output import complain
 from protocol.errors import HearsayError, StorageError
 
@@ -167,5 +167,6 @@ for _command in (
     documents.verify,
     evaluating.evaluate,
     fleet.fleet,
+    gateway.merge,
 ):
     hearsay.add_command(_command)
