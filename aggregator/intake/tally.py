@@ -124,7 +124,7 @@ def settle(records: Columns) -> Settled:
 
     doubtful = order[repeated]
     standing = doubtful[_best_standing(records.id[doubtful], records.proven[doubtful])]
-    _, first = np.unique(_row_bytes(records.take(standing)), return_index=True)
+    _, first = np.unique(row_bytes(records.take(standing)), return_index=True)
     distinct = standing[first]
     _, place, times = np.unique(records.id[distinct], return_inverse=True, return_counts=True)
     unanimous = distinct[times[place] == 1]
@@ -144,7 +144,7 @@ def _best_standing(ids: NDArray[np.uint64], proven: NDArray[np.bool_]) -> NDArra
     return np.asarray(proven == any_proven, np.bool_)
 
 
-def _row_bytes(records: Columns) -> NDArray[Any]:
+def row_bytes(records: Columns) -> NDArray[Any]:
     """Shape (N,): all that a record says, as one string of bytes each.
 
     numpy compares such strings without their trailing zeros, which tells strings of one length apart
