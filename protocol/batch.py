@@ -96,7 +96,11 @@ class Damage(NamedTuple):
 
 
 def read_batches(
-    data: bytes | mmap, layouts: Mapping[bytes, Layout] = _UNKNOWN, *, adjacent: Adjacent = count_adjacent
+    data: bytes | mmap,
+    layouts: Mapping[bytes, Layout] = _UNKNOWN,
+    *,
+    adjacent: Adjacent = count_adjacent,
+    verify: bool = True,
 ) -> Iterator[Batch | Damage]:
     """Everything in a file of concatenated batches, in order. Never raises, whatever the bytes.
 
@@ -110,9 +114,10 @@ def read_batches(
             byte of bits after ``c7 0f 02``, two after ``d8 02``); for other campaigns the first record of
             each batch decides.
         adjacent: as :func:`protocol.scan.count_adjacent`, for callers that have a faster one.
+        verify: without it no digest is taken, and no batch is proven; batches that look whole are read as such.
     """
     known = [Header(campaign, layout.kind, layout.record_length) for campaign, layout in layouts.items()]
-    scan = Scan(data, known, adjacent)
+    scan = Scan(data, known, adjacent, verify=verify)
     position = 0
     while position < scan.size:
         stated = read_header(data, position)
@@ -161,7 +166,7 @@ def _read_whole(
     if digest is None:
         return None
     spans = ((records, count),) if count else ()
-    return Batch(header, spans, proven=True, truncated=False, digest=digest), end + TRAILER_BYTES
+    return Batch(header, spans, proven=scan.verify, truncated=False, digest=digest), end + TRAILER_BYTES
 
 
 class _Salvage:
