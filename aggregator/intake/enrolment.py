@@ -8,12 +8,13 @@ many periods a stranger writes into his reports.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from protocol.errors import InputError
+from protocol.errors import InputError, PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from aggregator.fleet.ids import IdReader, Ids
     from aggregator.fleet.roster import Roster
     from aggregator.intake.columns import Columns
+    from aggregator.intake.manifest import Manifest
     from protocol.campaign import Campaign
 
 REASON = "id_not_enrolled"
@@ -61,6 +63,7 @@ class Enrolled:
         self._stratum = np.array([question.stratum for question in campaign.questions], np.int64)
         self._cache: OrderedDict[int, tuple[Ids, ...]] = OrderedDict()
         self._cache_bytes = cache_bytes
+        self._lock = threading.Lock()
 
     def accepts(self, records: Columns) -> NDArray[np.bool_]:
         """Which of these records are enrolled. Run by the aggregator.
@@ -79,19 +82,23 @@ class Enrolled:
         return accepted
 
     def _ids(self, period: int) -> tuple[Ids, ...]:
-        known = self._cache.get(period)
-        if known is None:
-            known = self._cache[period] = self._source.period_ids(period)
-            while len(self._cache) > 1 and self._used() > self._cache_bytes:
-                self._cache.popitem(last=False)
-        self._cache.move_to_end(period)
-        return known
+        with self._lock:  # the threads of an ingest ask for the same periods
+            known = self._cache.get(period)
+            if known is None:
+                known = self._cache[period] = self._source.period_ids(period)
+                while len(self._cache) > 1 and self._used() > self._cache_bytes:
+                    self._cache.popitem(last=False)
+            self._cache.move_to_end(period)
+            return known
 
     def _used(self) -> int:
         return sum(ids.nbytes for by_index in self._cache.values() for ids in by_index)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_cache": OrderedDict()}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_cache", "_lock")}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state, _cache=OrderedDict(), _lock=threading.Lock())
 
 
 def _is_in(wanted: Ids, sorted_ids: Ids) -> NDArray[np.bool_]:
@@ -99,6 +106,20 @@ def _is_in(wanted: Ids, sorted_ids: Ids) -> NDArray[np.bool_]:
         return np.zeros(len(wanted), np.bool_)
     place = np.minimum(np.searchsorted(sorted_ids, wanted), len(sorted_ids) - 1)
     return np.asarray(sorted_ids[place] == wanted, np.bool_)
+
+
+def check_enrolment(manifest: Manifest, enrolled: Enrolled | None) -> bool:
+    """Whether a store is that of a closed fleet, once an ingest has these ids.
+
+    Raises:
+        PolicyError: ``enrolment_needed``: it is, and there are no ids; ``store_open``: it is not, and has
+            taken reports of anybody.
+    """
+    if manifest.closed and enrolled is None:
+        raise PolicyError("enrolment_needed", "the store is that of a closed fleet; give --enrolled or --fleet")
+    if enrolled is not None and not manifest.closed and manifest.inputs:
+        raise PolicyError("store_open", "the store has taken reports of anybody; make a new one for a closed fleet")
+    return manifest.closed or enrolled is not None
 
 
 def enrolled_from_file(campaign: Campaign, reader: IdReader) -> Enrolled:

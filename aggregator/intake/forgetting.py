@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from aggregator.intake.columns import Columns
-from aggregator.intake.counting import Counted, Scope, Slice, checked_count, load, settle_slice, slices
+from aggregator.intake.counting import Counted, Scope, checked_count, load, settle_slice, slices
 from aggregator.intake.durable import make_folder, write_durably
 from aggregator.intake.inputs import read_side_file
 from aggregator.intake.manifest import FORGOTTEN, Forgotten, SideFile
@@ -30,6 +30,8 @@ from aggregator.intake.writing import PartWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from aggregator.intake.counting import Settling
     from aggregator.intake.manifest import Manifest
@@ -168,6 +170,22 @@ def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope
     rest = manifest.forgotten
     tally = Tally(campaign.id, tuple(n), tuple(map(tuple, counts)))
     return Counted(tally, unproven, rest.superseded, rest.replayed, rest.conflicting)
+
+
+def forgotten_by_period(folder: Path, manifest: Manifest) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The forgotten periods that had reports, rising, and how many were counted in each.
+
+    Raises:
+        StorageError: ``store_damaged``.
+    """
+    if manifest.forgotten is None:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    table = _read(folder, manifest.forgotten.counts)
+    answers = table["cell"].to_numpy() == _ANSWERS
+    period, place = np.unique(table["period"].to_numpy()[answers], return_inverse=True)
+    reports = np.zeros(len(period), np.int64)
+    np.add.at(reports, place, table["count"].to_numpy()[answers])
+    return period.astype(np.int64), reports
 
 
 def _to_table(counts: dict[tuple[int, bool], Tally]) -> pa.Table:

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.intake.compaction import compact
-from aggregator.intake.shim import Decoder
+from aggregator.intake.decode import MAX_PIECES, Rejected
+from aggregator.intake.enrolment import REASON as NOT_ENROLLED
 from aggregator.intake.inputs import TAIL_BYTES, Ingested, Inputs, identity, numbers, tail
 from aggregator.intake.manifest import FORGOTTEN, INPUTS, REPORTS
 from aggregator.intake.parts import Stored
 from aggregator.intake.quarantine import Quarantine
+from aggregator.intake.shim import Decoder
 from aggregator.intake.sources import Share, Source, Unreadable, read_source, shares
 from aggregator.intake.writing import PartWriter
 from protocol.batch import TRAILER_BYTES, Header
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator.intake.columns import Columns
-    from aggregator.intake.decode import Rejected
+    from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.manifest import Manifest, Part
     from protocol.campaign import Campaign
 
@@ -64,6 +66,20 @@ class Read(NamedTuple):
     pieces: tuple[Rejected, ...] = ()
 
 
+class _Kept(NamedTuple):
+    """Good records that are to be added, and rows of those that were not.
+
+    Attributes:
+        records: to be added.
+        forgotten: would be if their period had not been forgotten.
+        foreign: would be if they were of an enrolled device.
+    """
+
+    records: Columns
+    forgotten: NDArray[np.intp]
+    foreign: NDArray[np.intp]
+
+
 class Reader:
     """One worker: judges files and puts their good records into parts. Used by one thread at a time.
 
@@ -73,13 +89,23 @@ class Reader:
         writer: where the records go.
         first_period: reports of earlier periods are refused as ``period_forgotten``.
         now: the present, in seconds since 1970.
+        enrolled: if the fleet is closed, whose reports are not refused as ``id_not_enrolled``.
     """
 
-    def __init__(self, campaign: Campaign, inputs: Inputs, writer: PartWriter, first_period: int, now: int) -> None:
+    def __init__(
+        self,
+        campaign: Campaign,
+        inputs: Inputs,
+        writer: PartWriter,
+        first_period: int,
+        now: int,
+        enrolled: Enrolled | None = None,
+    ) -> None:
         self._inputs = inputs
         self._writer = writer
         self._decoder = Decoder(campaign)
         self._first_period = first_period
+        self._enrolled = enrolled
         layout = campaign.layout
         self._record_bytes = layout.record_length
         self._frame_bytes = len(Header(campaign.id, layout.kind, layout.record_length).to_bytes()) + TRAILER_BYTES
@@ -117,11 +143,15 @@ class Reader:
         if len(sources) < 2:
             return [self._one(source, None, None) for source in sources]
         found = self._decoder.whole_files([source.data for source in sources], now=self._now)
-        kept, forgotten = self._kept(found.records, None)
-        self._writer.add(Stored(kept, None))
-        rest = set(found.left_over)
-        totals = np.bincount(found.file, minlength=len(sources))
-        gone = np.bincount(found.file[forgotten], minlength=len(sources))
+        records, file, rest = found.records, found.file, set(found.left_over)
+        if self._enrolled is not None:  # what is set aside is read again, for the quarantine
+            foreign = np.unique(file[~self._enrolled.accepts(records)])
+            sound = ~np.isin(file, foreign)
+            records, file, rest = records.take(sound), file[sound], rest | set(foreign.tolist())
+        kept = self._kept(records, None)
+        self._writer.add(Stored(kept.records, None))
+        totals = np.bincount(file, minlength=len(sources))
+        gone = np.bincount(file[kept.forgotten], minlength=len(sources))
         good = (totals - gone).tolist()
         reads = []
         for place, source in enumerate(sources):
@@ -136,7 +166,8 @@ class Reader:
     def _one(self, source: Source, name: bytes | None, known: Ingested | None) -> Read:
         """One file, block by block. What an earlier ingest took of it stays as it is."""
         good, added = [0, 0], [0, 0]
-        counts = Counter({_FORGOTTEN: known.rejected.get(_FORGOTTEN, 0) if known is not None else 0})
+        before = known.rejected if known is not None else {}
+        counts = Counter({reason: before.get(reason, 0) for reason in (_FORGOTTEN, NOT_ENROLLED)})
         digests: list[bytes] = []
         claims: set[int] = set()
         pieces: list[Rejected] = []
@@ -144,26 +175,36 @@ class Reader:
             counts.update(block.rejected)
             pieces.extend(block.pieces)
             digests.extend(block.digests)
-            kept, forgotten = self._kept(block.records, known)
-            counts[_FORGOTTEN] += len(forgotten)
-            good[block.proven] += block.records.size - len(forgotten)
-            added[block.proven] += kept.size
+            kept = self._kept(block.records, known)
+            counts[_FORGOTTEN] += len(kept.forgotten)
+            counts[NOT_ENROLLED] += len(kept.foreign)
+            for place in block.positions[kept.foreign[: max(0, MAX_PIECES - len(pieces))]].tolist():
+                record = source.data[place : place + self._record_bytes]
+                pieces.append(Rejected(NOT_ENROLLED, place, self._record_bytes, record))
+            good[block.proven] += block.records.size - len(kept.forgotten) - len(kept.foreign)
+            added[block.proven] += kept.records.size
             claim = 0 if block.proven else int.from_bytes(block.claim[:TAIL_BYTES])
             if claim:
                 claims.add(claim)
-            self._writer.add(Stored(kept, np.full(kept.size, claim, np.uint64) if claim else None))
+            claimed = np.full(kept.records.size, claim, np.uint64) if claim else None
+            self._writer.add(Stored(kept.records, claimed))
         rejected = {reason: number for reason, number in sorted(counts.items()) if number}
         entry = self._entry(source, name, (good[True], good[False]), rejected, digests)
         return Read(source.number, entry, known, added[True], added[False], frozenset(claims), tuple(pieces))
 
-    def _kept(self, records: Columns, known: Ingested | None) -> tuple[Columns, NDArray[np.intp]]:
-        """The records to add, and which others would be if their period had not been forgotten."""
-        if known is not None:
-            records = records.take(records.period > known.present)
-        if not self._first_period or not records.size or int(records.period.min()) >= self._first_period:
-            return records, np.empty(0, np.intp)
-        forgotten = records.period < self._first_period
-        return records.take(~forgotten), np.flatnonzero(forgotten)
+    def _kept(self, records: Columns, known: Ingested | None) -> _Kept:
+        """Which of the good records to add."""
+        none = np.empty(0, np.intp)
+        forgets = self._first_period and records.size and int(records.period.min()) < self._first_period
+        if known is None and self._enrolled is None and not forgets:
+            return _Kept(records, none, none)
+        rows = np.arange(records.size) if known is None else np.flatnonzero(records.period > known.present)
+        is_gone = records.period[rows] < self._first_period
+        forgotten, rows, foreign = rows[is_gone], rows[~is_gone], none
+        if self._enrolled is not None:
+            accepted = self._enrolled.accepts(records.take(rows))
+            foreign, rows = rows[~accepted], rows[accepted]
+        return _Kept(records.take(rows), forgotten, foreign)
 
     def _entry(
         self,
@@ -199,18 +240,28 @@ class Ingest:
         manifest: what is in it.
         now: the present, in seconds since 1970.
         workers: how many threads read.
+        enrolled: as for :class:`Reader`.
 
     Attributes:
         repeated, proven, unproven, rejected: as in ``IngestSummary``.
         unreadable: the same, in the order in which the files were given.
     """
 
-    def __init__(self, folder: Path, campaign: Campaign, manifest: Manifest, now: int, workers: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        campaign: Campaign,
+        manifest: Manifest,
+        now: int,
+        workers: int,
+        enrolled: Enrolled | None = None,
+    ) -> None:
         self._folder = folder
         self._campaign = campaign
         self._manifest = manifest
         self._now = now
         self._workers = workers
+        self._enrolled = enrolled
         self._inputs = Inputs(folder, manifest.inputs)
         self._quarantine = Quarantine(folder / QUARANTINE)
         self._parts: list[Part] = []
@@ -263,7 +314,8 @@ class Ingest:
     def _reader(self, stack: ExitStack, number: int) -> Reader:
         name = f"{self._manifest.generation + 1:08d}-{number}"
         writer = stack.enter_context(PartWriter(self._folder, self._campaign.layout, self._manifest.buckets, name))
-        return Reader(self._campaign, self._inputs, writer, self._manifest.first_period, self._now)
+        first_period = self._manifest.first_period
+        return Reader(self._campaign, self._inputs, writer, first_period, self._now, self._enrolled)
 
     def _collect(self, pending: set[Future[list[Read]]], report: _Progress) -> set[Future[list[Read]]]:
         done, rest = wait(pending, return_when=FIRST_COMPLETED)

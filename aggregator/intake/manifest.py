@@ -83,6 +83,7 @@ class Manifest(NamedTuple):
             eight bytes each, as a number.
         superseded: the same of those of which the whole batch is in the store: their records do not count.
         forgotten: None if no period was forgotten.
+        closed: only reports of enrolled devices are taken, ever since its first ingest.
     """
 
     campaign: bytes
@@ -94,6 +95,7 @@ class Manifest(NamedTuple):
     claims: frozenset[int] = frozenset()
     superseded: frozenset[int] = frozenset()
     forgotten: Forgotten | None = None
+    closed: bool = False
 
     @property
     def first_period(self) -> int:
@@ -131,6 +133,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         "claims": _hex(manifest.claims),
         "superseded": _hex(manifest.superseded),
         "forgotten": forgotten and {**forgotten._asdict(), "counts": forgotten.counts._asdict()},
+        "closed": manifest.closed,
     }
     write_durably(folder / FILE_NAME, json.dumps(body, indent=1, ensure_ascii=True).encode())
 
@@ -177,6 +180,7 @@ def _parse(body: dict[str, Any]) -> Manifest:
         _parse_hex(body["claims"]),
         _parse_hex(body["superseded"]),
         None if body["forgotten"] is None else _parse_forgotten(body["forgotten"]),
+        _flag(body["closed"]),
     )
     if len(manifest.paths()) != len(manifest.parts) + len(manifest.inputs) + (manifest.forgotten is not None):
         raise ValueError
@@ -215,6 +219,12 @@ def _hex(numbers: Iterable[int]) -> list[str]:
 
 def _parse_hex(numbers: list[str]) -> frozenset[int]:
     return frozenset(int.from_bytes(bytes.fromhex(number)) for number in numbers)
+
+
+def _flag(value: object) -> bool:
+    if type(value) is not bool:
+        raise ValueError
+    return value
 
 
 def _count(value: object) -> int:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aggregator.files import sync_folder
 from aggregator.intake.counting import Counted, Scope, count_slice, slices
 from aggregator.intake.durable import exclusive, storage_errors, write_durably
+from aggregator.intake.enrolment import check_enrolment
 from aggregator.intake.forgetting import Removal, forget, forgotten_counts
 from aggregator.intake.ingest import Ingest, remove_orphans
 from aggregator.intake.manifest import (
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.sources import Unreadable
 
 CAMPAIGN_FILE, LOCK_FILE = "campaign.hsc", "lock"
@@ -183,6 +185,7 @@ class Store:
         files: Iterable[str | os.PathLike[str]],
         *,
         now: int,
+        enrolled: Enrolled | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> IngestSummary:
         """Add the reports of some files. Idempotent, in any order; all of it is added or nothing.
@@ -193,9 +196,13 @@ class Store:
         Args:
             files: report files (``.hsr``). One that can not be read does not keep the others out.
             now: the present, in seconds since 1970.
+            enrolled: the ids of a closed fleet: all other reports are refused as ``id_not_enrolled``. A store
+                whose first ingest had them takes no report without them.
             progress: called after each file with (files done, files given).
 
         Raises:
+            PolicyError: ``enrolment_needed``, the store is that of a closed fleet; ``store_open``, it has taken
+                reports of anybody.
             StorageError: ``store_busy``, ``store_newer``, ``store_damaged``, ``disk_full``, ``io_failed``;
                 the store is then as before.
         """
@@ -206,7 +213,8 @@ class Store:
         ):
             manifest = read_manifest(self.path)
             remove_orphans(self.path, manifest)
-            run = Ingest(self.path, self.campaign, manifest, now, self.workers)
+            manifest = manifest._replace(closed=check_enrolment(manifest, enrolled))
+            run = Ingest(self.path, self.campaign, manifest, now, self.workers, enrolled)
             run.add(given, progress)
             changed = run.commit()
             if changed is not None:
@@ -281,7 +289,7 @@ class Store:
         with ThreadPoolExecutor(self.workers) as pool:
             for found in pool.map(lambda which: count_slice(self.path, self.campaign, manifest, which, kept), work):
                 counted = counted.merge(found)
-        return _report(manifest, counted)
+        return report_of(manifest, counted)
 
     def statistics(self, scope: Scope = EVERYTHING) -> Statistics:
         """Unbiased estimates with variances, however few the reports; see ``check_publishable``."""
@@ -305,7 +313,8 @@ class Store:
         return statistics.frame()
 
 
-def _report(manifest: Manifest, counted: Counted) -> TallyReport:
+def report_of(manifest: Manifest, counted: Counted) -> TallyReport:
+    """What a store counted and what it did not, from all its slices' counts."""
     rejected = Counter(manifest.rejected)
     rejected["report_replayed"] += counted.replayed
     rejected["report_conflict"] += counted.conflicting
