@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from protocol.report import Layout
 
 MAX_KEPT_BYTES = 64
-"""Of a rejected piece, how many bytes are kept to look at."""
+"""Of a stretch of bytes that is no record of the campaign, how many are kept to look at."""
 MAX_PIECES = 1000
 """Of one file, how many rejected pieces are kept; all are counted."""
 BLOCK = 1 << 20
@@ -52,12 +52,22 @@ _SHORT = 256
 
 
 class Rejected(NamedTuple):
-    """A record or stretch of bytes that was set aside: why, where, how long, and how it begins."""
+    """A record or stretch of bytes that was set aside.
+
+    Attributes:
+        reason: why.
+        offset, length: where in the file.
+        data: a record of the campaign whole, so that it can be judged again; of all else how it begins.
+        proven: of a record of the campaign, the standing of its batch; None for all else.
+        claim: of an unproven record, the digest that its batch's trailer states, if it has one.
+    """
 
     reason: str
     offset: int
     length: int
     data: bytes
+    proven: bool | None = None
+    claim: bytes = b""
 
 
 class Decoded(NamedTuple):
@@ -270,7 +280,7 @@ class _Gathered:
             yield self._block(proven=True, claim=b"")
 
     def _block(self, *, proven: bool, claim: bytes) -> Block:
-        judged = [self._judge(rows, positions, proven=proven) for rows, positions in self._matrices()]
+        judged = [self._judge(rows, positions, proven, claim) for rows, positions in self._matrices()]
         block = Block(
             Columns.join([records for records, _ in judged], self._layout.answer_bytes),
             np.concatenate([np.empty(0, np.int64), *(positions for _, positions in judged)]),
@@ -312,7 +322,13 @@ class _Gathered:
             positions = np.concatenate([rows.positions() for rows in waiting])
             yield Matrix(data, 0, len(positions), self._layout), positions
 
-    def _judge(self, rows: Matrix, positions: NDArray[np.int64], *, proven: bool) -> tuple[Columns, NDArray[np.int64]]:
+    def _judge(
+        self,
+        rows: Matrix,
+        positions: NDArray[np.int64],
+        proven: bool,  # noqa: FBT001 - both say what the batch is
+        claim: bytes,
+    ) -> tuple[Columns, NDArray[np.int64]]:
         """The good ones of some records; the others are set aside."""
         fields = Fields.of(rows)
         records = columns(fields, proven=proven)
@@ -322,8 +338,9 @@ class _Gathered:
         length = self._layout.record_length
         for row in np.flatnonzero(fault)[: MAX_PIECES - self._kept_pieces].tolist():
             place = row * length + rows.start
-            kept = rows.data[place : place + min(length, MAX_KEPT_BYTES)]
-            self._pieces.append(Rejected(FAULTS[fault[row] - 1], int(positions[row]), length, kept))
+            record = bytes(rows.data[place : place + length])
+            reason = FAULTS[fault[row] - 1]
+            self._pieces.append(Rejected(reason, int(positions[row]), length, record, proven, claim))
             self._kept_pieces += 1
         for number, count in enumerate(np.bincount(fault, minlength=1 + len(FAULTS))[1:].tolist()):
             if count:

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.intake.compaction import compact
-from aggregator.intake.decode import MAX_PIECES, Rejected
+from aggregator.intake.decode import MAX_PIECES, Decoder, Rejected
 from aggregator.intake.enrolment import REASON as NOT_ENROLLED
 from aggregator.intake.inputs import TAIL_BYTES, Ingested, Inputs, identity, numbers, tail
 from aggregator.intake.manifest import FORGOTTEN, INPUTS, REPORTS
 from aggregator.intake.parts import Stored
 from aggregator.intake.quarantine import Quarantine
-from aggregator.intake.shim import Decoder
 from aggregator.intake.sources import Share, Source, Unreadable, read_source, shares
 from aggregator.intake.writing import PartWriter
 from protocol.batch import TRAILER_BYTES, Header
@@ -142,7 +141,7 @@ class Reader:
         """Small files: the sound ones in one piece, since most of the work is by the file."""
         if len(sources) < 2:
             return [self._one(source, None, None) for source in sources]
-        found = self._decoder.whole_files([source.data for source in sources], now=self._now)
+        found = self._decoder.whole_files([bytes(source.data) for source in sources], now=self._now)
         records, file, rest = found.records, found.file, set(found.left_over)
         if self._enrolled is not None:  # what is set aside is read again, for the quarantine
             foreign = np.unique(file[~self._enrolled.accepts(records)])
@@ -179,8 +178,8 @@ class Reader:
             counts[_FORGOTTEN] += len(kept.forgotten)
             counts[NOT_ENROLLED] += len(kept.foreign)
             for place in block.positions[kept.foreign[: max(0, MAX_PIECES - len(pieces))]].tolist():
-                record = source.data[place : place + self._record_bytes]
-                pieces.append(Rejected(NOT_ENROLLED, place, self._record_bytes, record))
+                record = bytes(source.data[place : place + self._record_bytes])
+                pieces.append(Rejected(NOT_ENROLLED, place, len(record), record, block.proven, block.claim))
             good[block.proven] += block.records.size - len(kept.forgotten) - len(kept.foreign)
             added[block.proven] += kept.records.size
             claim = 0 if block.proven else int.from_bytes(block.claim[:TAIL_BYTES])
