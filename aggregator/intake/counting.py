@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from aggregator.intake.columns import Columns
 from aggregator.intake.manifest import damaged
 from aggregator.intake.parts import Stored, read_part, without
-from aggregator.intake.repeats import repeated_rows
-from aggregator.intake.tally import Tally, count, settle
+from aggregator.intake.repeats import IdSet, Members, repeated_rows
+from aggregator.intake.tally import Counter, Tally, settle
 from aggregator.intake.writing import PART_BYTES, bucket_of
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from aggregator.intake.columns import Columns
     from aggregator.intake.manifest import Manifest
     from protocol.campaign import Campaign
 
@@ -57,8 +58,9 @@ class Scope(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Some of the records of a store, so that equal ids are in one slice: the ids of a bucket with the same
-    further bits.
+    """Some of the records of a store, such that equal ids are in one slice.
+
+    They are those of a bucket whose ids agree in some further bits.
 
     Attributes:
         bucket: which one.
@@ -137,15 +139,27 @@ def load(folder: Path, campaign: Campaign, manifest: Manifest, which: Slice) -> 
     Raises:
         StorageError: ``store_damaged``.
     """
-    pieces = []
+    pieces = list(_row_groups(folder, campaign, manifest, which))
+    return Stored.join(pieces, campaign.layout.answer_bytes)
+
+
+def _row_groups(folder: Path, campaign: Campaign, manifest: Manifest, which: Slice) -> Iterator[Stored]:
     shift = manifest.buckets.bit_length() - 1
     for part in manifest.bucket_parts(which.bucket):
         for stored in read_part(folder / part.path, part, campaign.layout, manifest.buckets):
             if which.slices == 1:
-                pieces.append(stored)
+                yield stored
             else:
-                pieces.append(stored.take(bucket_of(stored.records.id, shift, which.slices) == which.number))
-    return Stored.join(pieces, campaign.layout.answer_bytes)
+                yield stored.take(bucket_of(stored.records.id, shift, which.slices) == which.number)
+
+
+def _expected(manifest: Manifest, which: Slice) -> int:
+    return sum(part.records for part in manifest.bucket_parts(which.bucket)) // which.slices
+
+
+def _known_bits(manifest: Manifest, which: Slice) -> int:
+    """Of the ids of a slice, how many low bits are the same."""
+    return (manifest.buckets * which.slices).bit_length() - 1
 
 
 def settle_slice(everything: Stored, manifest: Manifest, which: Slice) -> Settling:
@@ -153,8 +167,7 @@ def settle_slice(everything: Stored, manifest: Manifest, which: Slice) -> Settli
     stored = without(everything, manifest.superseded)
     records = stored.records
     superseded = everything.records.size - records.size
-    known_bits = (manifest.buckets * which.slices).bit_length() - 1
-    rows = repeated_rows(records.id, known_bits)
+    rows = repeated_rows(records.id, _known_bits(manifest, which))
     settled = settle(records.take(rows))
     alone = None
     if len(rows):
@@ -167,17 +180,61 @@ def settle_slice(everything: Stored, manifest: Manifest, which: Slice) -> Settli
 def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Slice, scope: Scope) -> Counted:
     """The counts of a slice: read, de-duplicated, counted.
 
+    Everything is counted as it is read, and only ids are kept. If some of them stand more than once, their
+    records are read again: what they added is taken back, and what is settled of them is added.
+
     Raises:
         StorageError: ``store_damaged``.
     """
-    settling = settle_slice(load(folder, campaign, manifest, which), manifest, which)
-    tally, unproven = Tally.zero(campaign), 0
-    for records in settling.kept():
-        chosen = scope.chosen(records)
+    whole, ids = _Count(campaign, scope), IdSet(_expected(manifest, which), _known_bits(manifest, which))
+    superseded = 0
+    for everything in _row_groups(folder, campaign, manifest, which):
+        stored = without(everything, manifest.superseded)
+        superseded += everything.records.size - stored.records.size
+        ids.add(stored.records.id)
+        whole.add(stored.records)
+    repeated = ids.repeated()
+    if not len(repeated):
+        return Counted(whole.tally(), whole.unproven, superseded)
+    del ids
+    members, pieces = Members(repeated), []
+    for everything in _row_groups(folder, campaign, manifest, which):
+        stored = without(everything, manifest.superseded)
+        pieces.append(stored.records.take(members.rows(stored.records.id)))
+    doubtful = Columns.join(pieces, campaign.layout.answer_bytes)
+    settled = settle(doubtful)
+    less, more = _Count(campaign, scope), _Count(campaign, scope)
+    less.add(doubtful)
+    more.add(settled.records)
+    return Counted(
+        whole.tally().less(less.tally()).merge(more.tally()),
+        whole.unproven - less.unproven + more.unproven,
+        superseded + settled.superseded,
+        settled.replayed,
+        settled.conflicting,
+    )
+
+
+class _Count:
+    """The records in scope, as they come. Attribute ``unproven``: how many of them come from damaged batches."""
+
+    def __init__(self, campaign: Campaign, scope: Scope) -> None:
+        self._campaign = campaign
+        self._scope = scope
+        self._counter = Counter(campaign)
+        self.unproven = 0
+
+    def add(self, records: Columns) -> None:
+        chosen = self._scope.chosen(records)
         counted = records if chosen is None else records.take(chosen)
-        tally = tally.merge(checked_count(campaign, counted))
-        unproven += counted.size - int(np.count_nonzero(counted.proven))
-    return Counted(tally, unproven, settling.superseded, settling.replayed, settling.conflicting)
+        try:
+            self._counter.add(counted)
+        except InputError as error:
+            raise damaged(error.detail) from None
+        self.unproven += counted.size - int(np.count_nonzero(counted.proven))
+
+    def tally(self) -> Tally:
+        return self._counter.tally()
 
 
 def checked_count(campaign: Campaign, records: Columns) -> Tally:
@@ -186,7 +243,6 @@ def checked_count(campaign: Campaign, records: Columns) -> Tally:
     Raises:
         StorageError: ``store_damaged``: a record is none of the campaign's.
     """
-    try:
-        return count(campaign, records)
-    except InputError as error:
-        raise damaged(error.detail) from None
+    counter = _Count(campaign, Scope())
+    counter.add(records)
+    return counter.tally()

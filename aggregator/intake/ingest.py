@@ -187,6 +187,7 @@ class Reader:
                 claims.add(claim)
             claimed = np.full(kept.records.size, claim, np.uint64) if claim else None
             self._writer.add(Stored(kept.records, claimed))
+        pieces.sort(key=lambda piece: piece.offset)
         rejected = {reason: number for reason, number in sorted(counts.items()) if number}
         entry = self._entry(source, name, (good[True], good[False]), rejected, digests)
         return Read(source.number, entry, known, added[True], added[False], frozenset(claims), tuple(pieces))

@@ -21,6 +21,7 @@ from protocol.batch import TRAILER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from mmap import mmap
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -70,7 +71,7 @@ class Ingested(NamedTuple):
     batches: bytes
 
 
-def identity(data: bytes, body: bytes | None = None) -> bytes:
+def identity(data: bytes | mmap, body: bytes | None = None) -> bytes:
     """SHA-256(SHA-256(all but the last 44 bytes) ‖ the last 44 bytes): 32 bytes that name a file's content.
 
     In a file of one batch the inner digest is the batch's own, which reading it gives anyway.
@@ -84,7 +85,7 @@ def identity(data: bytes, body: bytes | None = None) -> bytes:
     return sha256(inner + data[cut:]).digest()
 
 
-def tail(data: bytes) -> bytes:
+def tail(data: bytes | mmap) -> bytes:
     """The last eight bytes, of shorter files with zeros before them."""
     return data[-TAIL_BYTES:].rjust(TAIL_BYTES, b"\0")
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from aggregator.files import sync_folder
+from aggregator.intake.columns import Columns
 from aggregator.intake.durable import make_folder
 from aggregator.intake.manifest import REPORTS, Part
 from aggregator.intake.parts import Stored, parquet_writer, to_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from concurrent.futures import Future
     from pathlib import Path
     from types import TracebackType
@@ -29,28 +29,16 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from numpy.typing import NDArray
 
-    from aggregator.intake.columns import Columns
     from protocol.report import Layout
 
 ROW_GROUP = 1 << 17
 """Records of a row group: what is held back per bucket, and what a reader has in memory at a time."""
 PART_BYTES = 96 << 20
 """A part ends when its columns would take about so much memory; the next one of its bucket is begun."""
+_WAITING_BYTES = 64 << 20
+_LEAST_ROWS = 1 << 10
 _FLUSH_BYTES = 16 << 20
 _FLUSHERS = 8
-
-
-def by_bucket(records: Columns, buckets: int) -> Iterator[tuple[int, Columns]]:
-    """The records of each bucket that has any: those whose id has the bucket's number as its low bits."""
-    bucket = bucket_of(records.id, 0, buckets)
-    order = np.argsort(bucket, kind="stable")  # of small integers this is a radix sort, in linear time
-    ends = np.cumsum(np.bincount(bucket, minlength=buckets)).tolist()
-    grouped = records.take(order)
-    start = 0
-    for number, end in enumerate(ends):
-        if end > start:
-            yield number, grouped.take(slice(start, end))
-        start = end
 
 
 def bucket_of(ids: NDArray[np.uint64], shift: int, buckets: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
@@ -74,8 +62,8 @@ class PartWriter:
         self._layout = layout
         self._buckets = buckets
         self._name = name
-        self._waiting: dict[int, list[Stored]] = {}
-        self._sizes: dict[int, int] = {}
+        self._rows = min(ROW_GROUP, max(_LEAST_ROWS, _WAITING_BYTES // (buckets * (15 + layout.answer_bytes))))
+        self._waiting: dict[int, _Waiting] = {}
         self._open: dict[int, _OpenPart] = {}
         self._begun: list[_OpenPart] = []
         self._parts: list[Part] = []
@@ -98,24 +86,30 @@ class PartWriter:
 
     def add(self, stored: Stored) -> None:
         """Keep records; they are in a part for certain after :meth:`finish`."""
-        if stored.claim is None:
-            for bucket, records in by_bucket(stored.records, self._buckets):
-                self._add(bucket, Stored(records, None))
-            return
-        bucket_numbers = bucket_of(stored.records.id, 0, self._buckets)
-        for bucket in np.unique(bucket_numbers).tolist():
-            self._add(bucket, stored.take(bucket_numbers == bucket))
+        bucket = bucket_of(stored.records.id, 0, self._buckets)
+        order = np.argsort(bucket, kind="stable")  # of small integers this is a radix sort, in linear time
+        ends = np.cumsum(np.bincount(bucket, minlength=self._buckets)).tolist()
+        start = 0
+        for number, end in enumerate(ends):
+            if end > start:
+                self._add(number, stored, order[start:end])
+            start = end
 
-    def _add(self, bucket: int, stored: Stored) -> None:
-        self._waiting.setdefault(bucket, []).append(stored)
-        size = self._sizes[bucket] = self._sizes.get(bucket, 0) + stored.records.size
-        if size >= ROW_GROUP:
-            self._write(bucket)
+    def _add(self, bucket: int, stored: Stored, rows: NDArray[np.intp]) -> None:
+        waiting = self._waiting.get(bucket)
+        if waiting is None:
+            waiting = self._waiting[bucket] = _Waiting(self._rows, self._layout.answer_bytes)
+        while len(rows):
+            rows = waiting.take(stored, rows)
+            if waiting.size == self._rows:
+                self._write(bucket)
 
     def finish(self) -> list[Part]:
         """Write what waits and flush everything to the disk; the parts, in order of bucket."""
-        for bucket in sorted(self._waiting):
-            self._write(bucket)
+        for bucket, waiting in sorted(self._waiting.items()):
+            if waiting.size:
+                self._write(bucket)
+        self._waiting.clear()
         for bucket in sorted(self._open):
             self._close(bucket)
         for flush in self._flushes:
@@ -125,20 +119,16 @@ class PartWriter:
         return sorted(self._parts)
 
     def _write(self, bucket: int) -> None:
-        """Write the waiting records of a bucket as row groups."""
-        stored = Stored.join(self._waiting.pop(bucket), self._layout.answer_bytes)
-        self._sizes[bucket] = 0
-        for start in range(0, stored.records.size, ROW_GROUP):
-            group = stored.take(slice(start, start + ROW_GROUP))
-            part = self._open.get(bucket)
-            if part is None:
-                part = self._open[bucket] = self._begin(bucket)
-            part.write(to_table(group, self._layout))
-            if part.sink.unflushed >= _FLUSH_BYTES:  # early, so that the disk writes while the rest is read
-                part.sink.unflushed = 0
-                self._flushes.append(self._flusher.submit(part.sink.sync))
-            if part.records + ROW_GROUP > self._most:
-                self._close(bucket)
+        """Write the waiting records of a bucket as a row group."""
+        part = self._open.get(bucket)
+        if part is None:
+            part = self._open[bucket] = self._begin(bucket)
+        part.write(to_table(self._waiting[bucket].empty(), self._layout))
+        if part.sink.unflushed >= _FLUSH_BYTES:  # early, so that the disk writes while the rest is read
+            part.sink.unflushed = 0
+            self._flushes.append(self._flusher.submit(part.sink.sync))
+        if part.records + self._rows > self._most:
+            self._close(bucket)
 
     def _begin(self, bucket: int) -> _OpenPart:
         number = sum(part.bucket == bucket for part in self._parts)
@@ -156,6 +146,43 @@ class PartWriter:
         part = self._open.pop(bucket)
         self._parts.append(part.end())
         self._flushes.append(self._flusher.submit(part.sink.sync_and_release))
+
+
+class _Waiting:
+    """Records of one bucket until they are a row group. The memory is used again and again."""
+
+    def __init__(self, rows: int, answer_bytes: int) -> None:
+        self.size = 0
+        self._rows = rows
+        self._columns = Columns(
+            np.empty(rows, np.uint64),
+            np.empty(rows, np.uint32),
+            np.empty(rows, np.uint16),
+            np.empty((rows, answer_bytes), np.uint8),
+            np.empty(rows, np.bool_),
+        )
+        self._claim: NDArray[np.uint64] | None = None
+
+    def take(self, stored: Stored, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Copy as many of these rows as there is room for; the rest."""
+        now = rows[: self._rows - self.size]
+        place = slice(self.size, self.size + len(now))
+        self.size = place.stop
+        ours, theirs = self._columns, stored.records
+        for field in ("id", "period", "question", "answer", "proven"):
+            # "clip": the rows are right, and numpy needs no copy to be safe from wrong ones.
+            getattr(theirs, field).take(now, axis=0, out=getattr(ours, field)[place], mode="clip")
+        if stored.claim is not None and self._claim is None:
+            self._claim = np.zeros(self._rows, np.uint64)
+        if self._claim is not None:
+            self._claim[place] = 0 if stored.claim is None else stored.claim[now]
+        return rows[len(now) :]
+
+    def empty(self) -> Stored:
+        """The records, valid until the next :meth:`take`."""
+        used, self.size = slice(0, self.size), 0
+        claim, self._claim = self._claim, None
+        return Stored(self._columns.take(used), None if claim is None else claim[used])
 
 
 class _OpenPart:
