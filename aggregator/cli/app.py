@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli import documents, evaluating, fleet, gateway, making, projecting, reports
+from aggregator.cli import documents, evaluating, fleet, gateway, making, projecting, reports, retention
 from aggregator.cli.output import complain
 from protocol.errors import HearsayError, StorageError
 
@@ -163,6 +163,7 @@ for _command in (
     making.publish,
     reports.ingest,
     reports.estimate,
+    retention.forget,
     documents.show,
     documents.verify,
     evaluating.evaluate,

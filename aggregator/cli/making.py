@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, warn, when, working
+from aggregator.cli.periods import periods_option
 from aggregator.files import check_output, write_output
 from protocol.document import DAY_SECONDS
 from protocol.envelope import keyid
@@ -298,6 +299,7 @@ def _campaign_facts(raw: bytes, output: Path) -> dict[str, Any]:
 @click.option("--postprocess", help="How estimates become probabilities; default: the campaign's choice.")
 @click.option("--name", help="Default: the campaign's name. Versions rise per name.")
 @click.option("--days", type=click.IntRange(1, 36_500), default=365, show_default=True, help="Life of the model.")
+@periods_option()
 @force_option
 @json_option
 def publish(
@@ -307,6 +309,7 @@ def publish(
     postprocess: str | None,
     name: str | None,
     days: int,
+    periods: range | None,
     *,
     force: bool,
     as_json: bool,
@@ -317,7 +320,7 @@ def publish(
     Example:
       hearsay publish --store store --workspace work -o m.hsm
     """  # noqa: D301
-    from aggregator.intake.store import open_store
+    from aggregator.intake.store import open_store, scope_of
     from aggregator.publishing.models import publish_model
     from aggregator.publishing.workspace import open_workspace
     from protocol.envelope import read_envelope
@@ -326,7 +329,7 @@ def publish(
     check_output(output, force=force)
     opened, signer = open_store(store), open_workspace(workspace)
     with working("counting reports"):
-        statistics = opened.statistics()
+        statistics = opened.statistics(scope_of(periods))
     raw = publish_model(
         signer,
         statistics,

@@ -10,6 +10,8 @@ import click
 
 from aggregator.cli.making import json_option
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, progress, working
+from aggregator.cli.periods import periods_option
+from aggregator.cli.sizes import memory_option
 from protocol.envelope import SIZE_LIMITS
 from protocol.errors import InputError
 
@@ -21,7 +23,7 @@ WHY_NOT = {
     "is_folder": "it is a folder; name the files in it",
     "empty_file": "it holds nothing: it was cut on its way, or never written",
     "permission_denied": "this user may not read it",
-    "too_large": "it has more than 4 GiB, or more than fits into memory; batches can be sent in several files",
+    "too_large": "it has more than 1 TiB, or more than fits into memory; batches can be sent in several files",
     "unreadable": "it is no file, or the disk failed",
 }
 """Why a report file was not read, in words."""
@@ -33,6 +35,7 @@ WHY_NOT = {
 @click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder to keep the reports in.")
 @click.option("--trust", type=click.Path(path_type=Path), help="Trust root that must have signed the campaign.")
 @click.option("--workspace", type=click.Path(path_type=Path), help="Workspace whose trust root that is.")
+@click.option("--buckets", type=int, help="Into how many a new store is divided, a power of two.  [default: 16]")
 @json_option
 def ingest(
     campaign_file: Path,
@@ -40,6 +43,7 @@ def ingest(
     store: Path,
     trust: Path | None,
     workspace: Path | None,
+    buckets: int | None,
     *,
     as_json: bool,
 ) -> None:
@@ -54,6 +58,7 @@ def ingest(
       hearsay ingest c.hsc inbox/*.hsr --store store --trust work/root.hst
     """  # noqa: D301
     from aggregator.files import read_file
+    from aggregator.intake.manifest import BUCKETS
     from aggregator.intake.store import create_store
     from aggregator.publishing.workspace import signed_campaign
 
@@ -63,7 +68,7 @@ def ingest(
     root = workspace / "root.hst" if workspace is not None else trust
     if root is not None:
         signed_campaign(read_file(root, SIZE_LIMITS["root"]), raw)
-    opened = create_store(store, raw)
+    opened = create_store(store, raw, buckets=buckets or BUCKETS)
     with progress("reading reports", len(files)) as callback:
         summary = opened.ingest(files, now=int(time.time()), progress=callback)
     _print_summary(summary, as_json=as_json)
@@ -96,23 +101,32 @@ def _print_summary(summary: IngestSummary, *, as_json: bool) -> None:
 
 @click.command()
 @click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder made by hearsay ingest.")
+@periods_option()
+@click.option("--proven-only", is_flag=True, help="Leave out reports from damaged files.")
+@memory_option("1GiB")
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
-def estimate(store: Path, *, as_json: bool, as_csv: bool) -> None:
+def estimate(
+    store: Path, periods: range | None, memory: int, *, proven_only: bool, as_json: bool, as_csv: bool
+) -> None:
     """Show unbiased counts with standard deviations and 95 % intervals, in reports asked.
 
-    They may be negative: they are what the reports say before anything is made pretty.
+    They may be negative: they are what the reports say before anything is made pretty. What was set aside
+    is told of the whole store, whatever the periods.
 
     \b
     Example:
       hearsay estimate --store store --csv > estimates.csv
+      hearsay estimate --store store --periods 20770..20799 --proven-only
     """  # noqa: D301
-    from aggregator.intake.store import open_store
+    from aggregator.intake.store import open_store, scope_of
 
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both", click.get_current_context())
     with working("counting reports"):
-        statistics = open_store(store).statistics()
+        opened = open_store(store)
+        opened.memory_bytes = memory
+        statistics = opened.statistics(scope_of(periods, proven_only=proven_only))
     if statistics.reports:  # of none at all there is nothing to protect, and what was set aside is worth seeing
         statistics.check_publishable()
     if as_json:

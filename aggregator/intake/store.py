@@ -121,6 +121,11 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets
     return store
 
 
+def scope_of(periods: range | None, *, proven_only: bool = False) -> Scope:
+    """What the options of a command say: a range of periods, or all of them, and a standing."""
+    return Scope(proven_only=proven_only) if periods is None else Scope(periods[0], periods[-1], proven_only)
+
+
 def _check_unused(folder: Path) -> None:
     """Refuse to make a store among foreign files; what an interrupted making left behind is fine."""
     names = {entry.name.removesuffix(".tmp") for entry in folder.iterdir()} if folder.is_dir() else set()
