@@ -121,11 +121,12 @@ def read_batches(
     position = 0
     while position < scan.size:
         stated = read_header(data, position)
-        if stated is not None and (whole := _read_whole(scan, position, *stated, layouts)) is not None:
+        near = None if stated is not None and verify else scan.near_header(position)
+        if stated is not None and near is None and (whole := _read_whole(scan, position, *stated, layouts)) is not None:
             batch, position = whole
             yield batch
             continue
-        found = scan.near_header(position) or stated
+        found = near or scan.near_header(position) or stated
         if found is None:
             start, position = position, scan.next_header(position + 1)
             reason = "truncated" if is_cut_header(data[start : start + 64]) else "invalid_message"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Source: TypeAlias = bytes | mmap
 
-BLOCK_RECORDS = 1 << 15
+BLOCK_RECORDS = 1 << 16
 """Records that are worked on at a time: their fields, eight bytes each, fit into a second-level cache."""
 _FEW, _MANY = 8, 1 << 16
 
@@ -49,6 +49,8 @@ class Matrix(NamedTuple):
 
     def field(self, offset: int, kind: str) -> NDArray[Any]:
         """Shape (N,): what stands ``offset`` bytes after the begin of each record, a view."""
+        if not self.rows:
+            return np.empty(0, kind)
         return np.ndarray((self.rows,), kind, self.data, self.start + offset, (self.layout.record_length,))
 
     def first(self) -> NDArray[np.uint64]:
@@ -79,6 +81,8 @@ class Matrix(NamedTuple):
         """Shape (N, A): the answer fields, a view."""
         width, length = self.layout.answer_bytes, self.layout.record_length
         place = self.start + length - width
+        if not self.rows:
+            return np.empty((0, width), np.uint8)
         return np.ndarray((self.rows, width), np.uint8, self.data, place, (length, 1))
 
     def positions(self) -> NDArray[np.int64]:

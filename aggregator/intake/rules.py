@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.intake.matrix import Matrix
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
 from protocol.report import FIXED_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from aggregator.intake.matrix import Matrix
     from protocol.campaign import Campaign
     from protocol.mechanisms import Mechanism
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aggregator.intake.matrix import BLOCK_RECORDS
-from protocol.mechanisms import BITS, INTEGERS, SINGLE
+from protocol.mechanisms import BITS, SINGLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,15 +47,19 @@ class Sums:
     @property
     def n(self) -> tuple[int, ...]:
         """Answers per question."""
+        if self._rows is None:  # every answer is in one bin
+            return tuple(map(sum, self.counts))
         return tuple(self._n.tolist())
 
     @property
     def counts(self) -> tuple[tuple[int, ...], ...]:
         """Per question how often each answer was given, how often each bit was set, or each component's sum."""
-        return tuple(
-            tuple((self._values if single else self._rows).of(question).tolist())  # type: ignore[union-attr]
-            for question, single in enumerate(self._single)
-        )
+        return tuple(tuple(self._of(question).tolist()) for question in range(len(self._single)))
+
+    def _of(self, question: int) -> NDArray[np.int64]:
+        found = self._values if self._single[question] else self._rows
+        assert found is not None
+        return found.of(question)
 
     def add(
         self,
@@ -74,22 +78,22 @@ class Sums:
         Returns:
             Whether they were counted.
         """
+        values, rows = self._values, self._rows
         found = sums = None
-        if self._values is not None:
+        if values is not None:
             assert value is not None
-            found = self._values.histogram(*self._only_single(question, value))
+            found = values.histogram(*self._only_single(question, value))
             if found is None:
                 return False
-        if self._rows is not None:
+        if rows is not None:
             assert answer is not None
-            sums = self._rows.sums(question, answer)
+            sums = rows.sums(question, answer)
             if sums is None:
                 return False
-        if self._values is not None:
-            self._values.total += found
-        if self._rows is not None:
-            self._rows.total += sums
-        self._n += np.bincount(question, minlength=len(self._n))
+            rows.total += sums
+            self._n += np.bincount(question, minlength=len(self._n))
+        if values is not None and found is not None:
+            values.total += found
         return True
 
     def _only_single(
