@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli import documents, evaluating, fleet, gateway, making, projecting, reports, retention
+from aggregator.cli import (
+    documents,
+    evaluating,
+    fleet,
+    gateway,
+    making,
+    operating,
+    projecting,
+    quarantining,
+    reports,
+    retention,
+)
 from aggregator.cli.output import complain
 from protocol.errors import HearsayError, StorageError
 
@@ -169,5 +180,8 @@ for _command in (
     evaluating.evaluate,
     fleet.fleet,
     gateway.merge,
+    quarantining.quarantine,
+    operating.status,
+    operating.export,
 ):
     hearsay.add_command(_command)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aggregator.cli.enrolling import enrolled_ids, enrolment_options
 from aggregator.cli.making import json_option
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, progress, working
 from aggregator.cli.periods import periods_option
@@ -36,6 +37,7 @@ WHY_NOT = {
 @click.option("--trust", type=click.Path(path_type=Path), help="Trust root that must have signed the campaign.")
 @click.option("--workspace", type=click.Path(path_type=Path), help="Workspace whose trust root that is.")
 @click.option("--buckets", type=int, help="Into how many a new store is divided, a power of two.  [default: 16]")
+@enrolment_options
 @json_option
 def ingest(
     campaign_file: Path,
@@ -44,6 +46,9 @@ def ingest(
     trust: Path | None,
     workspace: Path | None,
     buckets: int | None,
+    enrolled: Path | None,
+    lists: tuple[Path, ...],
+    passphrase_file: Path | None,
     *,
     as_json: bool,
 ) -> None:
@@ -51,7 +56,8 @@ def ingest(
 
     Bad reports are set aside by reason, in the store's quarantine. With --trust or --workspace the
     campaign's signature is checked first; a model is never published from a campaign of someone else.
-    If a file can not be read the others are added all the same, and the status is 1.
+    If a file can not be read the others are added all the same, and the status is 1. A store whose first
+    ingest has --enrolled or --fleet is that of a closed fleet: it never takes a report without them.
 
     \b
     Example:
@@ -61,6 +67,8 @@ def ingest(
     from aggregator.intake.manifest import BUCKETS
     from aggregator.intake.store import create_store
     from aggregator.publishing.workspace import signed_campaign
+    from protocol.campaign import parse_campaign
+    from protocol.envelope import read_envelope
 
     if trust is not None and workspace is not None:
         raise InputError("trust_ambiguous", "give --trust or --workspace, not both")
@@ -68,9 +76,11 @@ def ingest(
     root = workspace / "root.hst" if workspace is not None else trust
     if root is not None:
         signed_campaign(read_file(root, SIZE_LIMITS["root"]), raw)
+    campaign = parse_campaign(read_envelope(raw, "campaign").payload)
+    ids = enrolled_ids(campaign, enrolled, lists, passphrase_file)
     opened = create_store(store, raw, buckets=buckets or BUCKETS)
     with progress("reading reports", len(files)) as callback:
-        summary = opened.ingest(files, now=int(time.time()), progress=callback)
+        summary = opened.ingest(files, now=int(time.time()), enrolled=ids, progress=callback)
     _print_summary(summary, as_json=as_json)
     if root is None:
         note("the campaign's signature was not checked; --trust or --workspace does")
