@@ -339,8 +339,8 @@ class _Gathered:
         for row in np.flatnonzero(fault)[: MAX_PIECES - self._kept_pieces].tolist():
             place = row * length + rows.start
             record = bytes(rows.data[place : place + length])
-            reason = FAULTS[fault[row] - 1]
-            self._pieces.append(Rejected(reason, int(positions[row]), length, record, proven, claim))
+            at = int(positions[row])
+            self._pieces.append(Rejected(FAULTS[fault[row] - 1], at, length, record, proven, claim))
             self._kept_pieces += 1
         for number, count in enumerate(np.bincount(fault, minlength=1 + len(FAULTS))[1:].tolist()):
             if count:
