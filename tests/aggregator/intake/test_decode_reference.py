@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import pickle
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,7 +16,6 @@ from support.reports import Row, batch, digest, header, made, mixed, report
 
 from aggregator.intake import decode as decoding
 from aggregator.intake import matrix, raw_counts
-from aggregator.intake.columns import Columns
 from aggregator.intake.decode import Decoder
 from aggregator.intake.raw_counts import count_batches
 from aggregator.intake.sums import Sums
@@ -23,6 +23,9 @@ from protocol import mechanisms, scan
 from protocol.batch import Batch, read_batches
 from protocol.mechanisms import INTEGERS, SINGLE
 from protocol.report import decode_answer, decode_report
+
+if TYPE_CHECKING:
+    from aggregator.intake.columns import Columns
 
 oue, direct = (lambda size, name=name: mechanisms.from_epsilon(name, "1", size) for name in ("oue", "direct"))
 CAMPAIGNS = {
