@@ -54,6 +54,7 @@ class Read(NamedTuple):
         proven, unproven: good records that it added to the store.
         claims: what its damaged batches claim to be, eight bytes each as a number.
         pieces: what was set aside.
+        too_large: the file, if it did not fit into memory.
     """
 
     number: int
@@ -63,6 +64,7 @@ class Read(NamedTuple):
     unproven: int = 0
     claims: frozenset[int] = frozenset()
     pieces: tuple[Rejected, ...] = ()
+    too_large: str = ""
 
 
 class _Kept(NamedTuple):
@@ -103,6 +105,7 @@ class Reader:
         self._inputs = inputs
         self._writer = writer
         self._decoder = Decoder(campaign)
+        self._blocks_kept = 0
         self._first_period = first_period
         self._enrolled = enrolled
         layout = campaign.layout
@@ -130,8 +133,21 @@ class Reader:
             elif known is None and len(source.data) <= _SMALL_BYTES:
                 small.append(source)
             else:
-                found.append(self._one(source, name, known))
-        return found + self._many(small)
+                found.append(self._alone(source, name, known))
+        try:
+            return found + self._many(small)
+        except MemoryError:
+            return found + [self._alone(source, None, None) for source in small]
+
+    def _alone(self, source: Source, name: bytes | None, known: Ingested | None) -> Read:
+        """One file, unless it does not fit into memory and nothing of it was kept yet."""
+        before = self._blocks_kept
+        try:
+            return self._one(source, name, known)
+        except MemoryError:
+            if self._blocks_kept != before:
+                raise
+            return Read(source.number, None, too_large=source.file)
 
     def _has_more(self, known: Ingested) -> bool:
         """Whether reports of a file were too early then, and some of their periods may have begun since."""
@@ -140,7 +156,7 @@ class Reader:
     def _many(self, sources: list[Source]) -> list[Read]:
         """Small files: the sound ones in one piece, since most of the work is by the file."""
         if len(sources) < 2:
-            return [self._one(source, None, None) for source in sources]
+            return [self._alone(source, None, None) for source in sources]
         found = self._decoder.whole_files([bytes(source.data) for source in sources], now=self._now)
         records, file, rest = found.records, found.file, set(found.left_over)
         if self._enrolled is not None:  # what is set aside is read again, for the quarantine
@@ -155,7 +171,7 @@ class Reader:
         reads = []
         for place, source in enumerate(sources):
             if place in rest:
-                reads.append(self._one(source, None, None))
+                reads.append(self._alone(source, None, None))
                 continue
             rejected = {_FORGOTTEN: int(gone[place])} if gone[place] else {}
             entry = self._entry(source, None, (good[place], 0), rejected, found.digests[place])
@@ -186,6 +202,7 @@ class Reader:
             if claim:
                 claims.add(claim)
             claimed = np.full(kept.records.size, claim, np.uint64) if claim else None
+            self._blocks_kept += 1
             self._writer.add(Stored(kept.records, claimed))
         pieces.sort(key=lambda piece: piece.offset)
         rejected = {reason: number for reason, number in sorted(counts.items()) if number}
@@ -336,6 +353,9 @@ class Ingest:
 
     def _note(self, read: Read) -> None:
         entry, known = read.entry, read.known
+        if read.too_large:
+            self._unreadable.append((read.number, Unreadable(read.too_large, "too_large")))
+            return
         if entry is None:
             self.repeated += 1
             return

@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
+import pyarrow as pa
 
 from aggregator.files import sync_folder
 from aggregator.intake.columns import Columns
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    import pyarrow as pa
     import pyarrow.parquet as pq
     from numpy.typing import NDArray
 
@@ -79,8 +79,9 @@ class PartWriter:
     ) -> None:
         self._flusher.shutdown(cancel_futures=True)
         for part in self._begun:
-            part.sink.release()
-            if error is not None:
+            part.release()
+        if error is not None:
+            for part in self._begun:
                 with suppress(OSError):  # whoever comes next removes it
                     part.path.unlink()
 
@@ -200,6 +201,12 @@ class _OpenPart:
         self._parquet.write_table(table, row_group_size=ROW_GROUP)
         self.records += table.num_rows
 
+    def release(self) -> None:
+        """Close the file, if that was not done. What Parquet's writer has left to write goes nowhere."""
+        self.sink.release()
+        with suppress(OSError, pa.ArrowException):
+            self._parquet.close()
+
     def end(self) -> Part:
         """Write the footer; the part as the manifest names it."""
         self._parquet.close()
@@ -217,7 +224,9 @@ class _Sink:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
 
     def write(self, data: bytes) -> int:
-        """All of the bytes."""
+        """All of the bytes; none of a part that was given up, whose descriptor may be another file's by now."""
+        if self.closed:
+            return len(data)
         self.digest.update(data)
         view, done = memoryview(data).cast("B"), 0
         while done < len(view):
