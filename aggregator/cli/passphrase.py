@@ -81,10 +81,26 @@ def _from_file(file: Path) -> bytes:
     return found
 
 
-def _from_terminal(*, again: bool) -> bytes:
+def _from_terminal(what: str = "", *, again: bool) -> bytes:
     if not is_terminal():
         raise InputError(
             "passphrase_missing", f"give --passphrase-file, or set {VARIABLE}: there is no terminal to ask"
         )
-    text: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=again, err=True)
+    text: str = click.prompt(
+        f"Passphrase of {what}" if what else "Passphrase", hide_input=True, confirmation_prompt=again, err=True
+    )
     return text.encode()
+
+
+def read_passphrase(path: Path | None, *, what: str, confirm: bool = False) -> bytes:
+    """A passphrase that is needed at once.
+
+    Args:
+        path: the file that ``--passphrase-file`` or the environment names.
+        what: of what, for the question.
+        confirm: ask twice: it is a new one.
+
+    Raises:
+        InputError: ``passphrase_missing``; those of reading.
+    """
+    return _from_terminal(what, again=confirm) if path is None else _from_file(path)
