@@ -15,6 +15,7 @@ spends anything, since the file may come from elsewhere.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nacl.exceptions import CryptoError
@@ -57,6 +58,7 @@ def seal_secret(
 
     Raises:
         InputError: ``passphrase_missing``: it is empty.
+        StorageError: ``memory_short``: there is not enough memory to derive a key.
     """
     if not passphrase:
         raise InputError("passphrase_missing", "the passphrase is empty")
@@ -73,7 +75,8 @@ def open_secret(raw: bytes, passphrase: bytes) -> bytes:
         InputError: ``passphrase_wrong``: it is another passphrase, or the file was altered: the cipher
             can not tell these apart. ``passphrase_missing``: it is empty.
         StorageError: ``sealed_damaged``: no sealed secret, or one that would cost more than
-            :data:`MAX_PASSES` and :data:`MAX_MEMORY_BYTES`; ``sealed_newer``: made by newer software.
+            :data:`MAX_PASSES` and :data:`MAX_MEMORY_BYTES`; ``sealed_newer``: made by newer software;
+            ``memory_short``.
     """
     if not passphrase:
         raise InputError("passphrase_missing", "the passphrase is empty")
@@ -85,13 +88,24 @@ def open_secret(raw: bytes, passphrase: bytes) -> bytes:
     raise InputError("passphrase_wrong", "the passphrase does not open it, or the file was altered")
 
 
+def check_sealed(raw: bytes) -> None:
+    """Refuse what could not be opened with any passphrase, or would cost too much, before it is asked for.
+
+    Raises:
+        StorageError: ``sealed_damaged``, ``sealed_newer``.
+    """
+    _parse(raw)
+
+
 def is_sealed(raw: bytes) -> bool:
     """Whether these bytes claim to be a sealed secret."""
     return isinstance(_body(raw), dict)
 
 
 def _key(passphrase: bytes, salt: bytes, cost: Cost) -> bytes:
-    return bytes(argon2id.kdf(SecretBox.KEY_SIZE, passphrase, salt, opslimit=cost.passes, memlimit=cost.memory))
+    with suppress(CryptoError, MemoryError):
+        return bytes(argon2id.kdf(SecretBox.KEY_SIZE, passphrase, salt, opslimit=cost.passes, memlimit=cost.memory))
+    raise StorageError("memory_short", f"a passphrase needs {cost.memory >> 20} MiB of memory")
 
 
 def _body(raw: bytes) -> dict[str, Any] | None:
