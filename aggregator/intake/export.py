@@ -190,7 +190,8 @@ class _Shaper:
             numbers = big_endian(records.answer, ">i4").astype(np.int32)
         else:
             numbers = np.unpackbits(records.answer, axis=1).astype(np.int32)
-            numbers[single, 0] = big_endian(records.answer[single, :2], ">u2")[:, 0]
+            if single.any():  # only then are the fields two bytes wide
+                numbers[single, 0] = big_endian(records.answer[single, :2], ">u2")[:, 0]
         return numbers[np.arange(numbers.shape[1]) < length[:, None]]
 
 

@@ -95,7 +95,16 @@ def retry(store: Store, *, now: int, enrolled: Enrolled | None = None, reason: s
             write_manifest(store.path, changed)
             remove_orphans(store.path, changed)
         run.clear()
-    return RetrySummary(run.tried, run.proven, run.unproven, run.known, dict(sorted(run.left.items())))
+    return RetrySummary(run.tried, run.proven, run.unproven, run.known, dict(sorted((+run.left).items())))
+
+
+class _Untouched(Quarantine):
+    """The quarantine until the commit: a crash must not lose what is about to be added."""
+
+    def keep(self, digest: str, name: str, pieces: Sequence[Rejected]) -> int:
+        """Nothing."""
+        del digest, name, pieces
+        return 0
 
 
 class _Retry(Ingest):
@@ -106,6 +115,7 @@ class _Retry(Ingest):
     def judge(self, reason: str | None) -> None:
         """Add what is good by now; ``clear`` removes it from the quarantine after the commit."""
         self.left: Counter[str] = Counter()
+        self._quarantine = _Untouched(self._folder / QUARANTINE)
         self._rest: list[tuple[Kept, list[Rejected]]] = []
         self._decoder = Decoder(self._campaign)
         layout = self._campaign.layout
@@ -139,10 +149,13 @@ class _Retry(Ingest):
         if not good or entry is None:
             return
         counts = Counter(piece.reason for piece in kept.pieces)
+        added = self._add(reader, kept.file, good)
+        # A group may be a file that is in the store, even this one: then adding it changed that file's entry.
+        entry = self._inputs.get(entry.identity, entry.tail) or entry
         due = Counter(
             {
                 reason: number
-                for reason, number in self._add(reader, kept.file, good).items()
+                for reason, number in added.items()
                 if counts[reason] <= entry.rejected.get(reason, 0)  # else a retry before a crash subtracted them
             }
         )

@@ -216,7 +216,7 @@ def _of_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Slice
 def _days(periods: PeriodCounts, time_precision: int) -> tuple[DayCount, ...]:
     day = periods.period * time_precision // DAY_SECONDS
     found, start = np.unique(day, return_index=True)
-    ends = np.append(start[1:], len(day))
+    ends = np.append(start, len(day))[1:]
     return tuple(
         DayCount(
             int(number), int(periods.period[first]), int(periods.period[end - 1]), int(periods.reports[first:end].sum())
