@@ -21,6 +21,7 @@ unit: .venv/dev.stamp
 bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/device.py
 	$(BIN)/python benchmarks/numeric.py
+	$(BIN)/python benchmarks/ingest.py
 	$(BIN)/python benchmarks/variance.py
 	-$(BIN)/python benchmarks/theta.py --repeats 10 --out theta.tmp.svg && rm -f theta.tmp.svg
 	-$(BIN)/python benchmarks/accuracy.py --repeats 10 --big-repeats 2 --engine vector

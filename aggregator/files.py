@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 from protocol.errors import InputError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def check_output(path: Path, *, force: bool) -> None:
@@ -48,6 +53,41 @@ def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = 0o
     if problem:
         raise StorageError("io_failed", f"'{path}' could not be written: {problem}")
     raise InputError("output_exists", f"'{path}' was written by someone else meanwhile")
+
+
+@contextmanager
+def open_output(path: Path, *, force: bool = False, mode: int = 0o644) -> Iterator[IO[bytes]]:
+    """A file to write piece by piece, as :func:`write_output` does it whole: there in full or not at all.
+
+    Raises:
+        InputError: as :func:`check_output`; also if the file appeared meanwhile.
+        StorageError: ``disk_full``, ``io_failed``; nothing is left behind then, nor if the body raises.
+    """
+    check_output(path, force=force)
+    problem = ("", "")
+    temporary = None
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".tmp", dir=path.parent)
+        temporary = Path(name)
+        with os.fdopen(handle, "w+b") as file:
+            yield file
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        _move(temporary, path, force=force)
+        sync_folder(path.parent)
+    except FileExistsError:
+        raise InputError("output_exists", f"'{path}' was written by someone else meanwhile") from None
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        problem = ("disk_full", "there is no space left") if full else ("io_failed", error.strerror or "unknown cause")
+    finally:
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+    reason, text = problem
+    if reason:
+        raise StorageError(reason, f"'{path}' could not be written: {text}")
 
 
 def _write_temporary(path: Path, data: bytes, mode: int) -> Path:

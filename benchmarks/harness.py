@@ -50,14 +50,16 @@ def median_seconds(action: Callable[[], object], *, number: int, repeats: int = 
     return statistics.median(times)
 
 
-def interleaved_seconds(actions: Sequence[Callable[[], object]], repeats: int) -> list[float]:
+def interleaved_seconds(
+    actions: Sequence[Callable[[], object]], repeats: int, clock: Callable[[], float] = time.perf_counter
+) -> list[float]:
     """Median time of each of several actions, run in turn so that a drifting machine is fair to all."""
     times: list[list[float]] = [[] for _ in actions]
     for _ in range(repeats):
         for action, taken in zip(actions, times, strict=True):
-            began = time.perf_counter()
+            began = clock()
             action()
-            taken.append(time.perf_counter() - began)
+            taken.append(clock() - began)
     return [statistics.median(taken) for taken in times]
 
 

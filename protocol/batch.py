@@ -9,82 +9,47 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.digest import bulk_sha256, sha256
+from protocol.digest import sha256
 from protocol.errors import InputError
+from protocol.framing import (
+    END,
+    FILE_VERSION,
+    MARK,
+    MAX_RECORD_LENGTH,
+    MAX_RECORDS,
+    TRAILER_BYTES,
+    Header,
+    is_cut_header,
+    read_header,
+    trailer,
+)
 from protocol.report import FIXED_BYTES, Layout
+from protocol.scan import Scan, count_adjacent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from mmap import mmap
 
-MARK = b"\x96\xa4hsyb"
-END = b"\x93\xa3end"
-FILE_VERSION = 1
-MAX_RECORDS = (1 << 32) - 1
-MAX_RECORD_LENGTH = (1 << 16) + 4
-TRAILER_BYTES = 44
-MAX_WASTED = 4
-"""Digests that turn out wrong may cost a reader this many times the bytes that it has read so far."""
-_MAX_RUNS = 1 << 17
-_COUNT_HEAD = b"\xce"
-_DIGEST_HEAD = b"\xc4\x20"
+    from protocol.scan import Adjacent
+
+__all__ = (
+    "END",
+    "FILE_VERSION",
+    "MARK",
+    "MAX_RECORDS",
+    "MAX_RECORD_LENGTH",
+    "TRAILER_BYTES",
+    "Batch",
+    "Damage",
+    "Header",
+    "read_batches",
+    "read_header",
+    "trailer",
+    "write_batch",
+)
+
 _UNKNOWN: Mapping[bytes, Layout] = MappingProxyType({})
-
-
-class Header(NamedTuple):
-    """The first value of a batch."""
-
-    campaign: bytes
-    layout: int
-    record_length: int
-
-    def to_bytes(self) -> bytes:
-        """``96 "hsyb" 1 campaign layout L {}``, shortest integers: 44 bytes up to L = 127."""
-        return b"".join(
-            (
-                MARK,
-                bytes((FILE_VERSION,)),
-                _DIGEST_HEAD,
-                self.campaign,
-                bytes((self.layout,)),
-                _pack_length(self.record_length),
-                b"\x80",
-            )
-        )
-
-
-def _pack_length(length: int) -> bytes:
-    if length < 1 << 7:
-        return bytes((length,))
-    if length < 1 << 8:
-        return bytes((0xCC, length))
-    if length < 1 << 16:
-        return b"\xcd" + length.to_bytes(2, "big")
-    return b"\xce" + length.to_bytes(4, "big")
-
-
-def read_header(data: bytes, position: int) -> tuple[Header, int] | None:
-    """The header at ``position`` and where it ends; None if there is none that this reader understands."""
-    start = position + len(MARK)
-    if data[position:start] != MARK or data[start : start + 1] != bytes((FILE_VERSION,)):
-        return None
-    if data[start + 1 : start + 3] != _DIGEST_HEAD:
-        return None
-    campaign, rest = data[start + 3 : start + 35], data[start + 35 : start + 42]
-    width = {0xCC: 1, 0xCD: 2, 0xCE: 4}.get(rest[1], 0) if len(rest) > 1 else 0
-    length_end = 2 + width
-    if len(rest) <= length_end or rest[0] not in (1, 2, 3):
-        return None
-    length = int.from_bytes(rest[2:length_end], "big") if width else rest[1]
-    if rest[1:length_end] != _pack_length(length) or rest[length_end] != 0x80:
-        return None
-    if not 0 < length <= MAX_RECORD_LENGTH:
-        return None
-    return Header(campaign, rest[0], length), start + 35 + length_end + 1
-
-
-def trailer(count: int, digest: bytes) -> bytes:
-    """``93 "end" N digest``: N reports, SHA-256 of all bytes of the batch before the trailer."""
-    return END + _COUNT_HEAD + count.to_bytes(4, "big") + _DIGEST_HEAD + digest
+_DIGEST_BYTES = 32
 
 
 def write_batch(header: Header, records: Iterable[bytes]) -> bytes:
@@ -104,16 +69,18 @@ class Batch(NamedTuple):
     """One batch as found in a file.
 
     Attributes:
-        header: what it says of itself.
+        header: what it says of itself; if one bit of it is wrong, what it must have said.
         spans: runs of adjacent records, as (position of the first, number of records).
         proven: its digest and number of records are right.
         truncated: it has no trailer.
+        digest: what its trailer states, right or wrong; empty without a trailer.
     """
 
     header: Header
     spans: tuple[tuple[int, int], ...]
     proven: bool
     truncated: bool
+    digest: bytes
 
 
 class Damage(NamedTuple):
@@ -128,7 +95,13 @@ class Damage(NamedTuple):
     length: int
 
 
-def read_batches(data: bytes, layouts: Mapping[bytes, Layout] = _UNKNOWN) -> Iterator[Batch | Damage]:
+def read_batches(
+    data: bytes | mmap,
+    layouts: Mapping[bytes, Layout] = _UNKNOWN,
+    *,
+    adjacent: Adjacent = count_adjacent,
+    verify: bool = True,
+) -> Iterator[Batch | Damage]:
     """Everything in a file of concatenated batches, in order. Never raises, whatever the bytes.
 
     The spans and stretches cover all bytes besides headers and trailers, each byte once. Time and memory
@@ -136,110 +109,32 @@ def read_batches(data: bytes, layouts: Mapping[bytes, Layout] = _UNKNOWN) -> Ite
 
     Args:
         data: the whole file.
-        layouts: campaign id → layout, of campaigns that are known. This tells the two layouts of bits
-            apart that share the length 18 (one byte of bits after ``c7 0f 02``, two after ``d8 02``);
-            for other campaigns the first record of each batch decides.
+        layouts: campaign id → layout, of campaigns that are known. Their headers are found although one
+            bit of them is wrong. It also tells the two layouts of bits apart that share the length 18 (one
+            byte of bits after ``c7 0f 02``, two after ``d8 02``); for other campaigns the first record of
+            each batch decides.
+        adjacent: as :func:`protocol.scan.count_adjacent`, for callers that have a faster one.
+        verify: without it no digest is taken, and no batch is proven; batches that look whole are read as such.
     """
-    scan = _Scan(data)
+    known = [Header(campaign, layout.kind, layout.record_length) for campaign, layout in layouts.items()]
+    scan = Scan(data, known, adjacent, verify=verify)
     position = 0
-    while position < len(data):
-        found = read_header(data, position)
-        if found is None:
-            start, position = position, scan.next_header(position + 1)
-            yield Damage("truncated" if _is_cut_header(data, start) else "invalid_message", start, position - start)
-            continue
-        header, records = found
-        prefix = _prefix(header, layouts.get(header.campaign), data[records : records + 4])
-        whole = _read_whole(scan, position, records, header, prefix)
-        if whole is not None:
+    while position < scan.size:
+        stated = read_header(data, position)
+        near = None if stated is not None and verify else scan.near_header(position)
+        if stated is not None and near is None and (whole := _read_whole(scan, position, *stated, layouts)) is not None:
             batch, position = whole
             yield batch
-        else:
-            batch, damage, position = _salvage(scan, records, header, prefix)
-            yield batch
-            yield from damage
-
-
-class _Scan:
-    """What one pass over a file has learnt, so that nothing is looked for or hashed again and again.
-
-    A record may hold a whole header, and that one records with headers in them: without this memory each
-    would be the reason to read the rest of the file once more. Positions are asked for in rising order.
-    """
-
-    __slots__ = ("_ends", "_header", "_marks", "_runs", "_wasted", "data")
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self._marks = self._ends = self._header = -1  # the next of each, as far as it was looked for
-        self._runs: dict[tuple[bytes, int], int] = {}
-        self._wasted = 0
-
-    def next_mark(self, position: int) -> int:
-        """Where the next header begins, readable or not; the end of the file if nowhere."""
-        if self._marks < position:
-            self._marks = _find(self.data, MARK, position)
-        return self._marks
-
-    def next_end(self, position: int) -> int:
-        """Where the next trailer begins; the end of the file if nowhere."""
-        if self._ends < position:
-            self._ends = _find(self.data, END, position)
-        return self._ends
-
-    def next_header(self, position: int) -> int:
-        """Where the next readable header begins; the end of the file if nowhere."""
-        if self._header < position:
-            at = self.next_mark(position)
-            while at < len(self.data) and read_header(self.data, at) is None:
-                at = _find(self.data, MARK, at + 1)
-            self._header = at
-        return self._header
-
-    def run_end(self, position: int, length: int, prefix: bytes) -> int:
-        """Where adjacent records of one prefix and length, the first one here, end."""
-        key = prefix, position % length  # the prefix states the length
-        known = self._runs.get(key, -1)
-        if known >= position:
-            return known
-        end = position
-        while prefix and self.data.startswith(prefix, end) and end + length <= len(self.data):
-            end += length
-        if end > position:
-            if len(self._runs) >= _MAX_RUNS:  # those that end further on have a prefix near here: not so many
-                self._runs = {each: stop for each, stop in self._runs.items() if stop >= position}
-            self._runs[key] = end
-        return end
-
-    def is_proven(self, start: int, end: int, count: int) -> bool:
-        """Whether a trailer stands at ``end`` with this count and the digest of all bytes from ``start``.
-
-        The digest is taken last, and not at all once wrong ones have cost :data:`MAX_WASTED` times what
-        was read: overlapping batches could otherwise make a reader hash everything thousands of times.
-        """
-        head = END + _COUNT_HEAD + count.to_bytes(4, "big") + _DIGEST_HEAD if count <= MAX_RECORDS else None
-        if head is None or not self.data.startswith(head, end) or end + TRAILER_BYTES > len(self.data):
-            return False
-        if self._wasted + end - start > MAX_WASTED * end:
-            return False
-        digest = bulk_sha256(memoryview(self.data)[start:end]).digest()
-        proven = self.data.startswith(digest, end + len(head))
-        self._wasted += 0 if proven else end - start
-        return proven
-
-
-def _find(data: bytes, what: bytes, position: int) -> int:
-    place = data.find(what, position)
-    return len(data) if place < 0 else place
-
-
-def _is_cut_header(data: bytes, position: int) -> bool:
-    """Whether the file ends in something that more bytes would make a readable header."""
-    rest = data[position : position + 64]
-    if len(rest) == 64:
-        return False
-    examples = (Header(bytes(32), 1, length).to_bytes() for length in (1, 1 << 7, 1 << 8, 1 << 16))
-    return any(len(rest) < len(whole) and read_header(rest + whole[len(rest) :], 0) is not None for whole in examples)
+            continue
+        found = near or scan.near_header(position) or stated
+        if found is None:
+            start, position = position, scan.next_header(position + 1)
+            reason = "truncated" if is_cut_header(data[start : start + 64]) else "invalid_message"
+            yield Damage(reason, start, position - start)
+            continue
+        batch, damage, position = _Salvage(scan, *found, layouts).read()
+        yield batch
+        yield from damage
 
 
 def _prefix(header: Header, known: Layout | None, first: bytes) -> bytes:
@@ -249,80 +144,128 @@ def _prefix(header: Header, known: Layout | None, first: bytes) -> bytes:
     """
     if known is not None and (known.kind, known.record_length) == (header.layout, header.record_length):
         return known.prefix
-    fitting = _prefixes(header.layout, header.record_length)
+    fitting = prefixes(header.layout, header.record_length)
     return next((prefix for prefix in fitting if first.startswith(prefix)), fitting[0] if fitting else b"")
 
 
 @lru_cache(maxsize=4096)
-def _prefixes(kind: int, record_length: int) -> tuple[bytes, ...]:
+def prefixes(kind: int, record_length: int) -> tuple[bytes, ...]:
     """How records of this layout and length may begin."""
     widths = (record_length - head - FIXED_BYTES for head in (2, 3, 4))
     layouts = [Layout(kind, width) for width in widths if 0 < width < (1 << 16) - FIXED_BYTES]
     return tuple(layout.prefix for layout in layouts if layout.record_length == record_length)
 
 
-def _read_whole(scan: _Scan, start: int, records: int, header: Header, prefix: bytes) -> tuple[Batch, int] | None:
+def _read_whole(
+    scan: Scan, start: int, header: Header, records: int, layouts: Mapping[bytes, Layout]
+) -> tuple[Batch, int] | None:
     """The batch if its digest and count are right, and where it ends."""
+    prefix = _prefix(header, layouts.get(header.campaign), scan.data[records : records + 4])
     end = scan.run_end(records, header.record_length, prefix)
     count = (end - records) // header.record_length
-    if not scan.is_proven(start, end, count):
+    digest = scan.proof(start, end, count)
+    if digest is None:
         return None
     spans = ((records, count),) if count else ()
-    return Batch(header, spans, proven=True, truncated=False), end + TRAILER_BYTES
+    return Batch(header, spans, proven=scan.verify, truncated=False, digest=digest), end + TRAILER_BYTES
 
 
-def _salvage(scan: _Scan, position: int, header: Header, prefix: bytes) -> tuple[Batch, list[Damage], int]:
-    """Records of a damaged batch that are followed by something plausible; the rest byte by byte."""
-    data, length, end = scan.data, header.record_length, len(scan.data)
-    spans: list[tuple[int, int]] = []
-    damage: list[Damage] = []
-    lost_from = -1  # start of the current undecodable stretch
-    truncated = True
+class _Salvage:
+    """Reads the records of a batch that is not proven.
 
-    def close(stop: int, *, cut: bool) -> None:
-        nonlocal lost_from
-        if lost_from >= 0:
-            begun = data.startswith(prefix, lost_from) or END.startswith(data[lost_from : lost_from + len(END)])
-            whole = length if data.startswith(prefix, lost_from) else TRAILER_BYTES
-            reason = "truncated" if cut and begun and stop - lost_from < whole else "invalid_message"
-            damage.append(Damage(reason, lost_from, stop - lost_from))
-            lost_from = -1
+    Records of an undamaged stretch stand on a *grid*: each begins where the one before it ends. A record on
+    the grid is kept unless what follows shows that bytes are missing in it: that another record, or the
+    trailer, begins before it would end. A record off the grid is kept only if what follows says so.
+    """
 
-    while position < end:
-        if prefix and data.startswith(prefix, position) and _is_record(scan, position, length, prefix):
-            close(position, cut=False)
-            if spans and spans[-1][0] + spans[-1][1] * length == position:
-                spans[-1] = (spans[-1][0], spans[-1][1] + 1)
+    def __init__(self, scan: Scan, header: Header, records: int, layouts: Mapping[bytes, Layout]) -> None:
+        self._scan = scan
+        self._header = header
+        self._length = header.record_length
+        self._prefix = _prefix(header, layouts.get(header.campaign), scan.data[records : records + 4])
+        self._position = self._grid = records
+        self._lost_from = -1  # start of the current undecodable stretch
+        self._spans: list[tuple[int, int]] = []
+        self._damage: list[Damage] = []
+
+    def read(self) -> tuple[Batch, list[Damage], int]:
+        """The batch, the damage in it, and where it ends."""
+        scan, digest = self._scan, b""
+        while self._position < scan.size:
+            position = self._position
+            header = scan.next_header(position)
+            if self._prefix and scan.stands(self._prefix, position) and self._is_kept(position, header):
+                self._keep(position, header)
+            elif position in (header, scan.next_mark(position)):
+                break  # also where the header is not understood: what follows belongs to another campaign
+            elif position == scan.next_end(position) and position + TRAILER_BYTES <= header:
+                self._close(position, cut=False)
+                self._position += TRAILER_BYTES
+                digest = scan.data[self._position - _DIGEST_BYTES : self._position]
+                break
             else:
-                spans.append((position, 1))
-            position += length
-        elif position == scan.next_mark(position):
-            break  # also where the header is not understood: what follows belongs to another campaign
-        elif position == scan.next_end(position) and position + TRAILER_BYTES <= scan.next_header(position):
-            close(position, cut=False)
-            position += TRAILER_BYTES
-            truncated = False
-            break
+                if self._lost_from < 0:
+                    self._lost_from = position
+                self._position = self._next_sign(position + 1)
+        self._close(self._position, cut=True)
+        batch = Batch(self._header, tuple(self._spans), proven=False, truncated=not digest, digest=digest)
+        return batch, self._damage, self._position
+
+    def _is_kept(self, position: int, header: int) -> bool:
+        """Whether the bytes here, which begin like a record, are one; ``header`` is where the next header begins."""
+        end = position + self._length
+        if end > header:
+            return False
+        off_grid = (position - self._grid) % self._length
+        if self._is_held(position, header):
+            return not off_grid or not self._scan.is_sign(end - off_grid, self._prefix)
+        return not off_grid and not self._is_cut_short(position, end, header)
+
+    def _is_held(self, position: int, header: int) -> bool:
+        """Whether a sign, the next header or the file's end stands one or two lengths further on."""
+        ends = (position + self._length, position + 2 * self._length)
+        return any(end == header or (end < header and self._scan.is_sign(end, self._prefix)) for end in ends)
+
+    def _is_cut_short(self, position: int, end: int, header: int) -> bool:
+        """Whether a trailer, or a record that is held, begins inside the record here."""
+        scan = self._scan
+        trailer_at = scan.next_end(position)
+        if trailer_at < end and trailer_at + TRAILER_BYTES <= header:
+            return True
+        reach = end + len(self._prefix) - 1
+        place = scan.data.find(self._prefix, position + 1, reach)
+        while place >= 0:
+            if place + self._length <= header and self._is_held(place, header):
+                return True
+            place = scan.data.find(self._prefix, place + 1, reach)
+        return False
+
+    def _keep(self, position: int, header: int) -> None:
+        """The record here, and those after it that stand on its grid and are held by a neighbour."""
+        self._close(position, cut=False)
+        run = (self._scan.run_end(position, self._length, self._prefix) - position) // self._length
+        count = max(1, min(run - 1, (header - position) // self._length))
+        if self._spans and self._spans[-1][0] + self._spans[-1][1] * self._length == position:
+            self._spans[-1] = (self._spans[-1][0], self._spans[-1][1] + count)
         else:
-            if lost_from < 0:
-                lost_from = position
-            position = _next_sign(scan, position + 1, prefix)
-    close(position, cut=True)
-    return Batch(header, tuple(spans), proven=False, truncated=truncated), damage, position
+            self._spans.append((position, count))
+        self._position = self._grid = position + count * self._length
 
+    def _close(self, stop: int, *, cut: bool) -> None:
+        """End the current undecodable stretch, if there is one."""
+        start = self._lost_from
+        if start < 0:
+            return
+        is_record = bool(self._prefix) and self._scan.stands(self._prefix, start)
+        begun = is_record or END.startswith(self._scan.data[start : min(start + len(END), stop)])
+        whole = self._length if is_record else TRAILER_BYTES
+        reason = "truncated" if cut and begun and stop - start < whole else "invalid_message"
+        self._damage.append(Damage(reason, start, stop - start))
+        self._lost_from = -1
 
-def _next_sign(scan: _Scan, position: int, prefix: bytes) -> int:
-    """Where the next record, header or trailer may begin; the end of the file if nowhere."""
-    stop = min(scan.next_mark(position), scan.next_end(position))
-    place = scan.data.find(prefix, position, stop + len(prefix)) if prefix else -1
-    return stop if place < 0 else place
-
-
-def _is_record(scan: _Scan, position: int, length: int, prefix: bytes) -> bool:
-    """Whether a whole record stands here: it may end where it would, and no batch begins inside it."""
-    return _plausible(scan.data, position + length, prefix) and scan.next_header(position) >= position + length
-
-
-def _plausible(data: bytes, position: int, prefix: bytes) -> bool:
-    """Whether a record may end here: a record, header or trailer follows, or the file ends."""
-    return position == len(data) or (position < len(data) and data.startswith((prefix, MARK, END), position))
+    def _next_sign(self, position: int) -> int:
+        """Where the next record, header or trailer may begin; the end of the file if nowhere."""
+        scan = self._scan
+        stop = min(scan.next_mark(position), scan.next_end(position), scan.next_header(position))
+        place = scan.data.find(self._prefix, position, stop + len(self._prefix)) if self._prefix else -1
+        return stop if place < 0 else place

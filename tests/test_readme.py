@@ -11,6 +11,7 @@ from pathlib import Path
 from click.testing import CliRunner
 from support.publisher import NOW, Publisher
 
+from aggregator import sealing
 from aggregator.cli.app import hearsay
 from aggregator.publishing import keys
 from edge_sdk import Device, Policy
@@ -84,7 +85,7 @@ def test_the_commands_of_who_may_sign_do_what_they_say(tmp_path, monkeypatch):
     )
     (tmp_path / "passphrase").write_text("correct horse", "utf-8")
     monkeypatch.setenv("HEARSAY_PASSPHRASE_FILE", str(tmp_path / "passphrase"))
-    monkeypatch.setattr(keys, "COST", keys.Cost(1, 8192))
+    monkeypatch.setattr(keys, "COST", sealing.Cost(1, 8192))
     monkeypatch.chdir(tmp_path)
     said = []
     for line in re.findall(r"^ {4}hearsay (.*?)(?: {2,}#.*)?$", shown, re.MULTILINE):

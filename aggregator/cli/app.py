@@ -15,7 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli import documents, evaluating, keys, making, projecting, publishing, reports, trusting
+from aggregator.cli import (
+    documents,
+    evaluating,
+    fleet,
+    gateway,
+    keys,
+    making,
+    operating,
+    projecting,
+    publishing,
+    quarantining,
+    reports,
+    retention,
+    trusting,
+)
 from aggregator.cli.output import complain
 from protocol.errors import HearsayError, StorageError
 
@@ -166,8 +180,14 @@ for _command in (
     publishing.publish,
     reports.ingest,
     reports.estimate,
+    retention.forget,
     documents.show,
     documents.verify,
     evaluating.evaluate,
+    fleet.fleet,
+    gateway.merge,
+    quarantining.quarantine,
+    operating.status,
+    operating.export,
 ):
     hearsay.add_command(_command)

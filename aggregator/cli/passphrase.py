@@ -23,7 +23,7 @@ passphrase_option = click.option(
     "--passphrase-file",
     type=click.Path(path_type=Path),
     envvar=VARIABLE,
-    help=f"File with the passphrase of encrypted keys; also by {VARIABLE}; else the terminal is asked.",
+    help=f"File whose first line is the passphrase; also by {VARIABLE}; else the terminal is asked.",
 )
 no_passphrase_option = click.option("--no-passphrase", is_flag=True, help="Keep the new keys in the clear.")
 
@@ -75,16 +75,32 @@ def is_terminal() -> bool:
 
 
 def _from_file(file: Path) -> bytes:
-    found = read_file(file, MAX_PASSPHRASE_BYTES).rstrip(b"\r\n")
-    if not found:
-        raise InputError("passphrase_missing", f"'{file}' holds no passphrase")
-    return found
+    lines = read_file(file, MAX_PASSPHRASE_BYTES).splitlines()
+    if lines and lines[0]:
+        return lines[0]
+    raise InputError("passphrase_missing", f"'{file}' does not begin with a passphrase")
 
 
-def _from_terminal(*, again: bool) -> bytes:
+def _from_terminal(what: str = "", *, again: bool) -> bytes:
     if not is_terminal():
         raise InputError(
             "passphrase_missing", f"give --passphrase-file, or set {VARIABLE}: there is no terminal to ask"
         )
-    text: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=again, err=True)
+    text: str = click.prompt(
+        f"Passphrase of {what}" if what else "Passphrase", hide_input=True, confirmation_prompt=again, err=True
+    )
     return text.encode()
+
+
+def read_passphrase(path: Path | None, *, what: str, confirm: bool = False) -> bytes:
+    """A passphrase that is needed at once.
+
+    Args:
+        path: the file that ``--passphrase-file`` or the environment names.
+        what: of what, for the question.
+        confirm: ask twice: it is a new one.
+
+    Raises:
+        InputError: ``passphrase_missing``; those of reading.
+    """
+    return _from_terminal(what, again=confirm) if path is None else _from_file(path)

@@ -11,6 +11,7 @@ import click
 from aggregator.cli.making import force_option, json_option, say, warn_of_draft, workspace_option
 from aggregator.cli.output import warn, when, working
 from aggregator.cli.passphrase import asked, passphrase_option
+from aggregator.cli.periods import periods_option
 from aggregator.files import check_output, write_output
 from protocol.document import DAY_SECONDS
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 @click.option("--postprocess", help="How estimates become probabilities; default: the campaign's choice.")
 @click.option("--name", help="Default: the campaign's name. Versions rise per name.")
 @click.option("--days", type=click.IntRange(1, 36_500), default=365, show_default=True, help="Life of the model.")
+@periods_option()
 @passphrase_option
 @force_option
 @json_option
@@ -41,6 +43,7 @@ def publish(
     postprocess: str | None,
     name: str | None,
     days: int,
+    periods: range | None,
     passphrase_file: Path | None,
     *,
     force: bool,
@@ -62,12 +65,14 @@ def publish(
         raise click.UsageError("Missing option '--store' or '--to'.", context)
     if (store is None) != (output is None):
         raise click.UsageError("--store and -o belong together: the reports, and the model made of them", context)
+    if periods is not None and store is None:
+        raise click.UsageError("--periods choose among a store's reports: give --store too", context)
     if output is not None:
         check_output(output, force=force)
     signer = open_workspace(workspace, asked(passphrase_file))
     facts: dict[str, Any] = {}
     if store is not None and output is not None:
-        facts |= _publish_model(signer, store, output, postprocess, name, days, force=force, as_json=as_json)
+        facts |= _publish_model(signer, store, output, postprocess, name, days, periods, force=force, as_json=as_json)
     if tree is not None:
         facts |= _publish_tree(signer, tree, as_json=as_json)
     say(facts, as_json=as_json)
@@ -82,19 +87,20 @@ def _publish_model(
     postprocess: str | None,
     name: str | None,
     days: int,
+    periods: range | None,
     *,
     force: bool,
     as_json: bool,
 ) -> dict[str, Any]:
     """Fit, sign and write a model; what to say of it."""
-    from aggregator.intake.store import open_store
+    from aggregator.intake.store import open_store, scope_of
     from aggregator.publishing.models import publish_model
     from protocol.envelope import read_envelope
     from protocol.model import parse_model
 
     opened = open_store(store)
     with working("counting reports"):
-        statistics = opened.statistics()
+        statistics = opened.statistics(scope_of(periods))
     raw = publish_model(
         signer,
         statistics,

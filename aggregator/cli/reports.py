@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aggregator.cli.enrolling import enrolled_ids, enrolment_options
 from aggregator.cli.making import json_option
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, progress, working
+from aggregator.cli.periods import periods_option
+from aggregator.cli.sizes import memory_option
 from protocol.envelope import SIZE_LIMITS
 from protocol.errors import InputError
 
@@ -21,7 +24,7 @@ WHY_NOT = {
     "is_folder": "it is a folder; name the files in it",
     "empty_file": "it holds nothing: it was cut on its way, or never written",
     "permission_denied": "this user may not read it",
-    "too_large": "it has more than 4 GiB, or more than fits into memory; batches can be sent in several files",
+    "too_large": "it has more than 1 TiB, or more than fits into memory; batches can be sent in several files",
     "unreadable": "it is no file, or the disk failed",
 }
 """Why a report file was not read, in words."""
@@ -33,6 +36,8 @@ WHY_NOT = {
 @click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder to keep the reports in.")
 @click.option("--trust", type=click.Path(path_type=Path), help="Trust root that must have signed the campaign.")
 @click.option("--workspace", type=click.Path(path_type=Path), help="Workspace whose trust root that is.")
+@click.option("--buckets", type=int, help="Into how many a new store is divided, a power of two.  [default: 16]")
+@enrolment_options
 @json_option
 def ingest(
     campaign_file: Path,
@@ -40,6 +45,10 @@ def ingest(
     store: Path,
     trust: Path | None,
     workspace: Path | None,
+    buckets: int | None,
+    enrolled: Path | None,
+    lists: tuple[Path, ...],
+    passphrase_file: Path | None,
     *,
     as_json: bool,
 ) -> None:
@@ -47,15 +56,19 @@ def ingest(
 
     Bad reports are set aside by reason, in the store's quarantine. With --trust or --workspace the
     campaign's signature is checked first; a model is never published from a campaign of someone else.
-    If a file can not be read the others are added all the same, and the status is 1.
+    If a file can not be read the others are added all the same, and the status is 1. A store whose first
+    ingest has --enrolled or --fleet is that of a closed fleet: it never takes a report without them.
 
     \b
     Example:
       hearsay ingest c.hsc inbox/*.hsr --store store --trust work/root.hst
     """  # noqa: D301
     from aggregator.files import read_file
+    from aggregator.intake.manifest import BUCKETS
     from aggregator.intake.store import create_store
     from aggregator.publishing.workspace import open_workspace, signed_campaign
+    from protocol.campaign import parse_campaign
+    from protocol.envelope import read_envelope
 
     if trust is not None and workspace is not None:
         raise InputError("trust_ambiguous", "give --trust or --workspace, not both")
@@ -64,9 +77,11 @@ def ingest(
         open_workspace(workspace).check_signed(raw)
     elif trust is not None:
         signed_campaign(read_file(trust, SIZE_LIMITS["root"]), raw)
-    opened = create_store(store, raw)
+    campaign = parse_campaign(read_envelope(raw, "campaign").payload)
+    ids = enrolled_ids(campaign, enrolled, lists, passphrase_file)
+    opened = create_store(store, raw, buckets=buckets or BUCKETS)
     with progress("reading reports", len(files)) as callback:
-        summary = opened.ingest(files, now=int(time.time()), progress=callback)
+        summary = opened.ingest(files, now=int(time.time()), enrolled=ids, progress=callback)
     _print_summary(summary, as_json=as_json)
     if trust is None and workspace is None:
         note("the campaign's signature was not checked; --trust or --workspace does")
@@ -97,23 +112,32 @@ def _print_summary(summary: IngestSummary, *, as_json: bool) -> None:
 
 @click.command()
 @click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder made by hearsay ingest.")
+@periods_option()
+@click.option("--proven-only", is_flag=True, help="Leave out reports from damaged files.")
+@memory_option("1GiB")
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
-def estimate(store: Path, *, as_json: bool, as_csv: bool) -> None:
+def estimate(
+    store: Path, periods: range | None, memory: int, *, proven_only: bool, as_json: bool, as_csv: bool
+) -> None:
     """Show unbiased counts with standard deviations and 95 % intervals, in reports asked.
 
-    They may be negative: they are what the reports say before anything is made pretty.
+    They may be negative: they are what the reports say before anything is made pretty. What was set aside
+    is told of the whole store, whatever the periods.
 
     \b
     Example:
       hearsay estimate --store store --csv > estimates.csv
+      hearsay estimate --store store --periods 20770..20799 --proven-only
     """  # noqa: D301
-    from aggregator.intake.store import open_store
+    from aggregator.intake.store import open_store, scope_of
 
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both", click.get_current_context())
     with working("counting reports"):
-        statistics = open_store(store).statistics()
+        opened = open_store(store)
+        opened.memory_bytes = memory
+        statistics = opened.statistics(scope_of(periods, proven_only=proven_only))
     if statistics.reports:  # of none at all there is nothing to protect, and what was set aside is worth seeing
         statistics.check_publishable()
     if as_json:

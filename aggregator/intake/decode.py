@@ -1,8 +1,8 @@
-"""Judge every record of a file with array operations: good ones become columns, bad ones get a reason.
+"""Judge every record of a file with array operations: good ones become columns or counts, bad ones get a reason.
 
 Source: docs/formats.md, sections 2 to 4. ``protocol.batch`` finds where batches, records and damage
-are; this module looks into the records. A bad report is data, not an exception: nothing here raises,
-whatever the bytes.
+are; this module looks into the records, by ``rules``. A bad report is data, not an exception: nothing here
+raises, whatever the bytes.
 
 Each record gets at most one reason, the first that applies:
 
@@ -22,40 +22,52 @@ once, however long.
 from __future__ import annotations
 
 from collections import Counter
+from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.intake.columns import Columns, big_endian
+from aggregator.intake.columns import Columns
+from aggregator.intake.matrix import BLOCK_RECORDS, Matrix, copied, count_adjacent
+from aggregator.intake.rules import FAULTS, Fields, Rules
 from protocol.batch import Batch, Damage, Header, read_batches
-from protocol.mechanisms import BITS, INTEGERS, SINGLE
-from protocol.report import FIXED_BYTES
+from protocol.framing import COUNT_HEAD, DIGEST_HEAD, END, TRAILER_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from aggregator.intake.matrix import Source
     from protocol.campaign import Campaign
-    from protocol.mechanisms import Mechanism
     from protocol.report import Layout
 
 MAX_KEPT_BYTES = 64
-"""Of a rejected piece, how many bytes are kept to look at."""
+"""Of a stretch of bytes that is no record of the campaign, how many are kept to look at."""
 MAX_PIECES = 1000
 """Of one file, how many rejected pieces are kept; all are counted."""
-_BLOCK_BYTES = 1 << 22
-
-_FAULTS = ("question_unknown", "question_not_assigned", "value_out_of_domain", "report_too_late", "report_too_early")
+BLOCK = 1 << 20
+_SHORT = 256
+"""Runs of fewer records are joined before they are looked at."""
 
 
 class Rejected(NamedTuple):
-    """A record or stretch of bytes that was set aside: why, where, how long, and how it begins."""
+    """A record or stretch of bytes that was set aside.
+
+    Attributes:
+        reason: why.
+        offset, length: where in the file.
+        data: a record of the campaign whole, so that it can be judged again; of all else how it begins.
+        proven: of a record of the campaign, the standing of its batch; None for all else.
+        claim: of an unproven record, the digest that its batch's trailer states, if it has one.
+    """
 
     reason: str
     offset: int
     length: int
     data: bytes
+    proven: bool | None = None
+    claim: bytes = b""
 
 
 class Decoded(NamedTuple):
@@ -74,15 +86,53 @@ class Decoded(NamedTuple):
     pieces: tuple[Rejected, ...]
 
 
-class _Span(NamedTuple):
+class Block(NamedTuple):
+    """Some good records of one standing, in file order, and what was set aside on the way.
+
+    Attributes:
+        records: the good ones.
+        positions: shape (N,), where in the file each of them starts.
+        proven: whether the batches they are in have the right digest and number of records.
+        digests: of every proven batch that ends in this block, 32 bytes each.
+        claim: of an unproven batch, the digest that its trailer states; empty without a trailer. If a batch
+            with this digest is proven anywhere, these records are copies of that one's, or damaged.
+        rejected: how many records and stretches were set aside, by reason.
+        pieces: those set aside; of a whole file no more than :data:`MAX_PIECES`.
+    """
+
+    records: Columns
+    positions: NDArray[np.int64]
+    proven: bool
+    digests: tuple[bytes, ...]
+    claim: bytes
+    rejected: dict[str, int]
+    pieces: tuple[Rejected, ...]
+
+
+class WholeFiles(NamedTuple):
+    """What many small files hold that have no fault.
+
+    Attributes:
+        records: all of them proven.
+        file: shape (N,), index of the file of each.
+        digests: per file those of its batches; empty for a file that is left over.
+        left_over: indices of the files that are more, or less, than one proven batch of good records.
+    """
+
+    records: Columns
+    file: NDArray[np.int64]
+    digests: tuple[tuple[bytes, ...], ...]
+    left_over: tuple[int, ...]
+
+
+class _Run(NamedTuple):
     """Adjacent records under a header that fits the campaign."""
 
     start: int
     records: int
-    proven: bool
 
 
-def decode_batches(data: bytes, campaign: Campaign, *, now: int) -> Decoded:
+def decode_batches(data: Source, campaign: Campaign, *, now: int) -> Decoded:
     """Everything in a file of concatenated batches. Run by the aggregator.
 
     Args:
@@ -94,147 +144,218 @@ def decode_batches(data: bytes, campaign: Campaign, *, now: int) -> Decoded:
 
 
 class Decoder:
-    """The rules of one campaign as arrays, made once for many files."""
+    """The rules of one campaign as arrays, made once for many files. Picklable, and never changed."""
 
     def __init__(self, campaign: Campaign) -> None:
-        questions = campaign.questions
-        intervals = [campaign.assignment.interval(i, question.stratum) for i, question in enumerate(questions)]
-        mechanisms = [question.mechanism for question in questions]
-        self._campaign = campaign
+        self._campaign = campaign.id
         self._layout = campaign.layout
         self._header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length)
-        self._low = np.array([low for low, _ in intervals], np.uint64)
-        self._high = np.array([high for _, high in intervals], np.uint64)
-        self._limit = np.array([_limit(mechanism) for mechanism in mechanisms], np.uint64)
-        self._zero = np.stack([_must_be_zero(mechanism, campaign.layout) for mechanism in mechanisms])
+        self._rules = Rules(campaign)
 
-    def decode(self, data: bytes, *, now: int) -> Decoded:
-        """As :func:`decode_batches`."""
-        counts: Counter[str] = Counter()
-        pieces: list[Rejected] = []
-
-        def reject(reason: str, offset: int, length: int) -> None:
-            counts[reason] += 1
-            if len(pieces) < MAX_PIECES:
-                pieces.append(Rejected(reason, offset, length, data[offset : offset + min(length, MAX_KEPT_BYTES)]))
-
-        spans: list[_Span] = []
-        for found in read_batches(data, {self._campaign.id: self._layout}):
-            if isinstance(found, Damage):
-                reject(found.reason, found.position, found.length)
-            elif (reason := self._header_fault(found.header)) is None:
-                spans.extend(_Span(start, count, found.proven) for start, count in found.spans)
-            else:
-                for offset in _record_offsets(found):
-                    reject(reason, offset, found.header.record_length)
-
-        kept: list[Columns] = []
-        kept_positions: list[NDArray[np.int64]] = []
-        for records, positions in self._blocks(data, spans):
-            fault = self._judge(records, now)
-            kept.append(records.take(fault == 0))
-            kept_positions.append(positions[fault == 0])
-            for row in np.flatnonzero(fault):
-                reject(_FAULTS[fault[row] - 1], int(positions[row]), self._layout.record_length)
-        pieces.sort(key=lambda piece: piece.offset)
+    def decode(self, data: Source, *, now: int) -> Decoded:
+        """As :func:`decode_batches`: the whole file in memory."""
+        blocks = list(self.blocks(data, now=now))
+        rejected: Counter[str] = Counter()
+        for block in blocks:
+            rejected.update(block.rejected)
         return Decoded(
-            Columns.join(kept, self._layout.answer_bytes),
-            np.concatenate([np.empty(0, np.int64), *kept_positions]),
-            dict(sorted(counts.items())),
-            tuple(pieces),
+            Columns.join([block.records for block in blocks], self._layout.answer_bytes),
+            np.concatenate([np.empty(0, np.int64), *(block.positions for block in blocks)]),
+            dict(sorted(rejected.items())),
+            tuple(sorted((piece for block in blocks for piece in block.pieces), key=lambda piece: piece.offset)),
         )
 
+    def blocks(self, data: Source, *, now: int, most: int = BLOCK) -> Iterator[Block]:
+        """One file, some records at a time. Memory is bounded by ``most``, not by the file.
+
+        The standing of a batch is known before its first block is given.
+
+        Args:
+            data: the whole file, or a map of it.
+            now: the aggregator's present in seconds since 1970.
+            most: good records in one block.
+        """
+        gathered = _Gathered(data, self._rules, self._layout, now, most)
+        for found in read_batches(data, {self._campaign: self._layout}, adjacent=count_adjacent):
+            if isinstance(found, Damage):
+                gathered.reject(found.reason, found.position, found.length, found.length)
+            elif (reason := self._header_fault(found.header)) is not None:
+                length = found.header.record_length
+                for start, count in found.spans:
+                    gathered.reject(reason, start, length, count * length)
+            else:
+                yield from gathered.add(found)
+        yield from gathered.rest()
+
+    def whole_files(self, datas: Sequence[bytes], *, now: int) -> WholeFiles:
+        """Many small files at once: most of their time is spent once for all of them.
+
+        Args:
+            datas: the files.
+            now: the aggregator's present in seconds since 1970.
+        """
+        digests = [self._whole_digest(data) for data in datas]
+        head, length = len(self._header.to_bytes()), self._layout.record_length
+        bodies = [data[head:-TRAILER_BYTES] if digest else b"" for data, digest in zip(datas, digests, strict=True)]
+        counts = np.array([len(body) // length for body in bodies], np.int64)
+        rows = Matrix(b"".join(bodies), 0, int(counts.sum()), self._layout)
+        file = np.repeat(np.arange(len(datas)), counts)
+        is_good = np.array([digest is not None for digest in digests], np.bool_)
+        fields = Fields.of(rows)
+        records = columns(fields, proven=True)
+        if not (self._rules.is_sound(fields, now) and self._rules.in_domain(fields)):
+            is_good[file[self._rules.faults(fields, now) != 0]] = False  # wrong first bytes are in no interval
+            records, file = records.take(is_good[file]), file[is_good[file]]
+        return WholeFiles(
+            records,
+            file,
+            tuple((digest,) if digest and good else () for digest, good in zip(digests, is_good, strict=True)),
+            tuple(np.flatnonzero(~is_good).tolist()),
+        )
+
+    def _whole_digest(self, data: bytes) -> bytes | None:
+        """The digest of a file that looks like one whole batch of this campaign, if it is right."""
+        head = self._header.to_bytes()
+        count, rest = divmod(len(data) - len(head) - TRAILER_BYTES, self._layout.record_length)
+        stated = END + COUNT_HEAD + count.to_bytes(4, "big") + DIGEST_HEAD if 0 <= count < 1 << 32 else b""
+        if rest or not stated or not data.startswith(head) or not data.startswith(stated, len(data) - TRAILER_BYTES):
+            return None
+        with memoryview(data) as view, view[:-TRAILER_BYTES] as body:
+            digest = sha256(body).digest()
+        return digest if data.endswith(digest) else None
+
     def _header_fault(self, header: Header) -> str | None:
-        if header.campaign != self._header.campaign:
+        if header.campaign != self._campaign:
             return "unrecognized_campaign"
         return None if header == self._header else "invalid_message"
 
-    def _blocks(self, data: bytes, spans: list[_Span]) -> Iterator[tuple[Columns, NDArray[np.int64]]]:
-        """The spans' records as columns, some megabytes at a time, with their positions in the file."""
-        length = self._layout.record_length
-        rows_per_block = max(1, _BLOCK_BYTES // length)
-        raw = np.frombuffer(data, np.uint8)
-        waiting: list[_Span] = []
-        room = rows_per_block
-        for span in spans:
-            start, count, proven = span
-            while count:
-                part = _Span(start, min(count, room), proven)
-                waiting.append(part)
-                start, count, room = start + part.records * length, count - part.records, room - part.records
-                if room == 0:
-                    yield self._columns(raw, waiting)
-                    waiting, room = [], rows_per_block
-        if waiting:
-            yield self._columns(raw, waiting)
 
-    def _columns(self, raw: NDArray[np.uint8], spans: list[_Span]) -> tuple[Columns, NDArray[np.int64]]:
-        """The rows of N × L bytes that the spans cover, cut into columns."""
+class _Gathered:
+    """Records of one file on their way into blocks."""
+
+    def __init__(self, data: Source, rules: Rules, layout: Layout, now: int, most: int) -> None:
+        self._data = data
+        self._rules = rules
+        self._layout = layout
+        self._now = now
+        self._most = most
+        self._runs: list[_Run] = []
+        self._room = most
+        self._digests: list[bytes] = []
+        self._rejected: Counter[str] = Counter()
+        self._pieces: list[Rejected] = []
+        self._kept_pieces = 0
+
+    def reject(self, reason: str, offset: int, length: int, total: int) -> None:
+        """Set aside adjacent pieces of one length, ``total`` bytes of them."""
+        count = total // length
+        self._rejected[reason] += count
+        for place in range(offset, offset + total, length)[: MAX_PIECES - self._kept_pieces]:
+            kept = self._data[place : place + min(length, MAX_KEPT_BYTES)]
+            self._pieces.append(Rejected(reason, place, length, kept))
+            self._kept_pieces += 1
+
+    def add(self, batch: Batch) -> Iterator[Block]:
+        """A batch of the campaign: proven ones share blocks, an unproven one has its own."""
+        if not batch.proven and (self._runs or self._digests):
+            yield self._block(proven=True, claim=b"")
+        claim = b"" if batch.proven else batch.digest
         length = self._layout.record_length
-        rows = np.concatenate([raw[at : at + n * length].reshape(n, length) for at, n, _ in spans])
-        positions = np.concatenate([at + length * np.arange(n, dtype=np.int64) for at, n, _ in spans])
-        proven = np.repeat([span.proven for span in spans], [span.records for span in spans])
-        head = len(self._layout.prefix)
-        columns = Columns(
-            big_endian(rows[:, head : head + 8], ">u8")[:, 0].astype(np.uint64),
-            big_endian(rows[:, head + 8 : head + 12], ">u4")[:, 0].astype(np.uint32),
-            big_endian(rows[:, head + 12 : head + 14], ">u2")[:, 0].astype(np.uint16),
-            rows[:, head + FIXED_BYTES :],
+        for start, count in batch.spans:
+            done = 0
+            while done < count:
+                records = min(count - done, self._room)
+                self._runs.append(_Run(start + done * length, records))
+                done, self._room = done + records, self._room - records
+                if not self._room:
+                    yield self._block(proven=batch.proven, claim=claim)
+        if batch.proven:
+            self._digests.append(batch.digest)
+        elif self._runs:
+            yield self._block(proven=False, claim=claim)
+
+    def rest(self) -> Iterator[Block]:
+        """What waits, if anything does: records of proven batches."""
+        if self._runs or self._digests or self._rejected:
+            yield self._block(proven=True, claim=b"")
+
+    def _block(self, *, proven: bool, claim: bytes) -> Block:
+        judged = [self._judge(rows, positions, proven, claim) for rows, positions in self._matrices()]
+        block = Block(
+            Columns.join([records for records, _ in judged], self._layout.answer_bytes),
+            np.concatenate([np.empty(0, np.int64), *(positions for _, positions in judged)]),
             proven,
+            tuple(self._digests),
+            claim,
+            dict(self._rejected),
+            tuple(self._pieces),
         )
-        return columns, positions
+        self._runs, self._room = [], self._most
+        self._digests, self._pieces = [], []
+        self._rejected = Counter()
+        return block
 
-    def _judge(self, records: Columns, now: int) -> NDArray[np.intp]:
-        """Per record 0 if it is good, else 1 + the index in ``_FAULTS`` of the first fault that applies."""
-        campaign = self._campaign
-        known = records.question < len(campaign.questions)
-        question = np.where(known, records.question, 0)
-        first_four = records.id >> np.uint64(32)
-        period = records.period.astype(np.int64)
-        # (period + 1)·precision ≤ not_before and period·precision ≥ expires, without products that overflow.
-        first_period = campaign.header.not_before // campaign.time_precision
-        end_period = -(-campaign.header.expires // campaign.time_precision)
-        faults = np.stack(
-            [
-                ~known,
-                (first_four < self._low[question]) | (first_four >= self._high[question]),
-                self._out_of_domain(records.answer, question),
-                period >= end_period,
-                (period < first_period) | (period > campaign.period_at(now)),
-            ]
-        )
-        return np.where(faults.any(axis=0), 1 + faults.argmax(axis=0), 0)
+    def _matrices(self) -> Iterator[tuple[Matrix, NDArray[np.int64]]]:
+        """The records of the waiting runs with their positions: long runs as they lie, short ones joined."""
+        waiting: list[Matrix] = []
+        records = 0
+        for start, count in self._runs:
+            rows = Matrix(self._data, start, count, self._layout)
+            if count >= _SHORT:
+                yield from self._joined(waiting)
+                waiting, records = [], 0
+                for first in range(0, count, BLOCK_RECORDS):
+                    part = rows.part(first, first + BLOCK_RECORDS)
+                    yield part, part.positions()
+                continue
+            waiting.append(rows)
+            records += count
+            if records >= BLOCK_RECORDS:
+                yield from self._joined(waiting)
+                waiting, records = [], 0
+        yield from self._joined(waiting)
 
-    def _out_of_domain(self, answer: NDArray[np.uint8], question: NDArray[np.uint16]) -> NDArray[np.bool_]:
-        """Where bits that must be zero are not, or a single value is not below its limit."""
-        padding = (answer & self._zero[question]).any(axis=1)
-        width = 4 if self._layout.kind == INTEGERS else 2
-        if not (self._limit < _NO_LIMIT).any():  # bits only: the field may be one byte wide
-            return np.asarray(padding, np.bool_)
-        value = big_endian(answer[:, :width], f">u{width}")[:, 0]
-        return np.asarray(padding | (value >= self._limit[question]), np.bool_)
+    def _joined(self, waiting: list[Matrix]) -> Iterator[tuple[Matrix, NDArray[np.int64]]]:
+        if waiting:
+            length = self._layout.record_length
+            data = b"".join(self._data[rows.start : rows.start + rows.rows * length] for rows in waiting)
+            positions = np.concatenate([rows.positions() for rows in waiting])
+            yield Matrix(data, 0, len(positions), self._layout), positions
+
+    def _judge(
+        self,
+        rows: Matrix,
+        positions: NDArray[np.int64],
+        proven: bool,  # noqa: FBT001 - both say what the batch is
+        claim: bytes,
+    ) -> tuple[Columns, NDArray[np.int64]]:
+        """The good ones of some records; the others are set aside."""
+        fields = Fields.of(rows)
+        records = columns(fields, proven=proven)
+        if self._rules.is_sound(fields, self._now) and self._rules.in_domain(fields):
+            return records, positions
+        fault = self._rules.faults(fields, self._now)
+        length = self._layout.record_length
+        for row in np.flatnonzero(fault)[: MAX_PIECES - self._kept_pieces].tolist():
+            place = row * length + rows.start
+            record = bytes(rows.data[place : place + length])
+            at = int(positions[row])
+            self._pieces.append(Rejected(FAULTS[fault[row] - 1], at, length, record, proven, claim))
+            self._kept_pieces += 1
+        for number, count in enumerate(np.bincount(fault, minlength=1 + len(FAULTS))[1:].tolist()):
+            if count:
+                self._rejected[FAULTS[number]] += count
+        good = fault == 0
+        return records.take(good), positions[good]
 
 
-_NO_LIMIT = 1 << 32
-
-
-def _limit(mechanism: Mechanism) -> int:
-    """Single values are below this; other answers have no limit of this kind."""
-    return mechanism.answers if mechanism.layout == SINGLE else _NO_LIMIT
-
-
-def _must_be_zero(mechanism: Mechanism, layout: Layout) -> NDArray[np.uint8]:
-    """Shape (A,): the bits of the answer field beyond the mechanism's own answer."""
-    if mechanism.layout == SINGLE:
-        used = 32 if layout.kind == INTEGERS else 16
-    else:
-        used = mechanism.answers * (1 if mechanism.layout == BITS else 32)
-    bits = np.ones(8 * layout.answer_bytes, np.uint8)
-    bits[:used] = 0
-    return np.packbits(bits)
-
-
-def _record_offsets(batch: Batch) -> Iterator[int]:
-    length = batch.header.record_length
-    for start, count in batch.spans:
-        yield from range(start, start + count * length, length)
+def columns(fields: Fields, *, proven: bool) -> Columns:
+    """The records of a matrix, cut into columns."""
+    rows = fields.rows
+    return Columns(
+        rows.ids(),
+        (fields.head >> 32).astype(np.uint32),
+        fields.question.astype(np.uint16),
+        copied(rows.answers()),
+        np.full(rows.rows, proven, np.bool_),
+    )

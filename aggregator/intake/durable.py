@@ -52,9 +52,9 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """A folder whose entry in its parent is on the disk."""
+    """A folder whose entry in its parent is on the disk; several threads may ask for the same one."""
     if not path.is_dir():
-        path.mkdir()
+        path.mkdir(exist_ok=True)
         sync_folder(path.parent)
 
 

@@ -1,4 +1,4 @@
-"""The manifest: the one small file that says which parts and which input files a store consists of.
+"""The manifest: the one small file that says which other files a store consists of.
 
 Whatever it does not name is not part of the store, so replacing it is what commits an ingest.
 """
@@ -12,17 +12,19 @@ from aggregator.intake.durable import write_durably
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 FILE_NAME = "manifest.json"
-FORMAT = 1
+FORMAT = 2
+REPORTS, INPUTS, FORGOTTEN = "reports", "inputs", "forgotten"
 BUCKETS = 16
-"""Parts are divided by the id modulo this, a power of two: ids are pseudo-random, so evenly."""
+"""How many a new store is divided into unless another power of two is asked for."""
+MAX_BUCKETS = 1 << 12
 
 
 class Part(NamedTuple):
-    """One Parquet file.
+    """One Parquet file of records.
 
     Attributes:
         bucket: which one its records belong to.
@@ -40,27 +42,31 @@ class Part(NamedTuple):
     @property
     def path(self) -> str:
         """Where it is, from the store's folder."""
-        return f"reports/bucket={self.bucket:02d}/{self.name}"
+        return f"{REPORTS}/bucket={self.bucket:02d}/{self.name}"
 
 
-class Ingested(NamedTuple):
-    """What was found in one input file.
-
-    Attributes:
-        name: its name, without folders, when it was read.
-        size_bytes: its length.
-        present: the period in which it was last read; later ones were too early then.
-        proven: good records in batches with the right digest and count.
-        unproven: good records in other batches.
-        rejected: records and stretches set aside, by reason.
-    """
+class SideFile(NamedTuple):
+    """A Parquet file of something else than records: the input files of an ingest, or forgotten counts."""
 
     name: str
-    size_bytes: int
-    present: int
-    proven: int
-    unproven: int
-    rejected: dict[str, int]
+    rows: int
+    sha256: str
+
+
+class Forgotten(NamedTuple):
+    """What is left of the periods whose reports were removed.
+
+    Attributes:
+        before: the first period that is still kept.
+        counts: the file with their integer counts.
+        replayed, conflicting, superseded: what became of their records that are not counted.
+    """
+
+    before: int
+    counts: SideFile
+    replayed: int
+    conflicting: int
+    superseded: int
 
 
 class Manifest(NamedTuple):
@@ -68,34 +74,66 @@ class Manifest(NamedTuple):
 
     Attributes:
         campaign: id of the only campaign whose reports it holds.
-        generation: how often it was replaced; names the parts of the next ingest.
+        buckets: into how many its records are divided, a power of two: by their ids modulo this.
+        generation: how often it was replaced; names the files of the next ingest.
         parts: all parts, in order of bucket and name.
-        files: SHA-256 of the content in hex → what was found.
+        inputs: what the input files were, oldest first; of one content the last entry is valid.
+        rejected: records and stretches set aside in all input files, by reason.
+        claims: of the damaged batches, the digests they claim, as far as no such batch is in the store;
+            eight bytes each, as a number.
+        superseded: the same of those of which the whole batch is in the store: their records do not count.
+        forgotten: None if no period was forgotten.
+        closed: only reports of enrolled devices are taken, ever since its first ingest.
     """
 
     campaign: bytes
-    generation: int
-    parts: tuple[Part, ...]
-    files: Mapping[str, Ingested]
+    buckets: int
+    generation: int = 0
+    parts: tuple[Part, ...] = ()
+    inputs: tuple[SideFile, ...] = ()
+    rejected: Mapping[str, int] = {}
+    claims: frozenset[int] = frozenset()
+    superseded: frozenset[int] = frozenset()
+    forgotten: Forgotten | None = None
+    closed: bool = False
 
-    def rejected(self) -> dict[str, int]:
-        """Records and stretches set aside in all files, by reason."""
-        totals: dict[str, int] = {}
-        for file in self.files.values():
-            for reason, count in file.rejected.items():
-                totals[reason] = totals.get(reason, 0) + count
-        return totals
+    @property
+    def first_period(self) -> int:
+        """Reports of earlier periods are no longer taken."""
+        return 0 if self.forgotten is None else self.forgotten.before
+
+    @property
+    def records(self) -> int:
+        """How many records are in its parts, repeats included."""
+        return sum(part.records for part in self.parts)
+
+    def bucket_parts(self, bucket: int) -> list[Part]:
+        """The parts of one bucket."""
+        return [part for part in self.parts if part.bucket == bucket]
+
+    def paths(self) -> set[str]:
+        """Every file that it names, from the store's folder."""
+        found = {part.path for part in self.parts} | {f"{INPUTS}/{file.name}" for file in self.inputs}
+        if self.forgotten is not None:
+            found.add(f"{FORGOTTEN}/{self.forgotten.counts.name}")
+        return found
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step: the commit."""
+    forgotten = manifest.forgotten
     body = {
         "format": FORMAT,
         "campaign": manifest.campaign.hex(),
-        "buckets": BUCKETS,
+        "buckets": manifest.buckets,
         "generation": manifest.generation,
         "parts": [part._asdict() for part in sorted(manifest.parts)],
-        "files": {digest: file._asdict() for digest, file in sorted(manifest.files.items())},
+        "inputs": [file._asdict() for file in manifest.inputs],
+        "rejected": dict(sorted(manifest.rejected.items())),
+        "claims": _hex(manifest.claims),
+        "superseded": _hex(manifest.superseded),
+        "forgotten": forgotten and {**forgotten._asdict(), "counts": forgotten.counts._asdict()},
+        "closed": manifest.closed,
     }
     write_durably(folder / FILE_NAME, json.dumps(body, indent=1, ensure_ascii=True).encode())
 
@@ -105,6 +143,7 @@ def read_manifest(folder: Path) -> Manifest:
 
     Raises:
         StorageError: ``not_a_store``, there is none; ``store_newer``, made by newer software;
+            ``store_older``, made by older software whose stores are no longer read;
             ``store_damaged``, it does not say what a manifest must; ``io_failed``.
     """
     try:
@@ -113,44 +152,79 @@ def read_manifest(folder: Path) -> Manifest:
         raise StorageError("not_a_store", f"there is no report store at '{folder}'") from None
     except OSError as error:
         raise StorageError("io_failed", f"the store at '{folder}' can not be read: {error.strerror}") from error
+    manifest = None
     try:
         body = json.loads(raw)
-        newer = type(body["format"]) is int and body["format"] > FORMAT
-        manifest = None if newer else _parse(body)
+        found = _count(body["format"])
+        manifest = _parse(body) if found == FORMAT else None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise damaged("its manifest is not readable") from None
-    if manifest is None:
+    if manifest is not None:
+        return manifest
+    if found > FORMAT:
         raise StorageError("store_newer", "the store was made by newer software; update this one")
-    return manifest
+    raise StorageError("store_older", "the store was made by older software; ingest its files into a new one")
 
 
 def _parse(body: dict[str, Any]) -> Manifest:
-    campaign = bytes.fromhex(body["campaign"])
-    if body["format"] != FORMAT or body["buckets"] != BUCKETS or len(campaign) != 32:
+    campaign, buckets = bytes.fromhex(body["campaign"]), _count(body["buckets"])
+    if len(campaign) != 32 or not is_bucket_count(buckets):
         raise ValueError
-    parts = tuple(map(_parse_part, body["parts"]))
-    if len({part.path for part in parts}) != len(parts):
+    manifest = Manifest(
+        campaign,
+        buckets,
+        _count(body["generation"]),
+        tuple(_parse_part(part, buckets) for part in body["parts"]),
+        tuple(map(_parse_file, body["inputs"])),
+        {reason: _count(count) for reason, count in body["rejected"].items()},
+        _parse_hex(body["claims"]),
+        _parse_hex(body["superseded"]),
+        None if body["forgotten"] is None else _parse_forgotten(body["forgotten"]),
+        _flag(body["closed"]),
+    )
+    if len(manifest.paths()) != len(manifest.parts) + len(manifest.inputs) + (manifest.forgotten is not None):
         raise ValueError
-    files = {digest: _parse_file(file) for digest, file in body["files"].items()}
-    return Manifest(campaign, _count(body["generation"]), parts, files)
+    return manifest
 
 
-def _parse_part(part: dict[str, Any]) -> Part:
+def is_bucket_count(number: int) -> bool:
+    """Whether a store can have so many buckets: a power of two, at most :data:`MAX_BUCKETS`."""
+    return 1 <= number <= MAX_BUCKETS and number & (number - 1) == 0
+
+
+def _parse_part(part: dict[str, Any], buckets: int) -> Part:
     parsed = Part(_count(part["bucket"]), _name(part["name"]), _count(part["records"]), _digest(part["sha256"]))
-    if parsed.bucket >= BUCKETS:
+    if parsed.bucket >= buckets:
         raise ValueError
     return parsed
 
 
-def _parse_file(file: dict[str, Any]) -> Ingested:
-    return Ingested(
-        name=str(file["name"]),
-        size_bytes=_count(file["size_bytes"]),
-        present=_count(file["present"]),
-        proven=_count(file["proven"]),
-        unproven=_count(file["unproven"]),
-        rejected={reason: _count(count) for reason, count in file["rejected"].items()},
+def _parse_file(file: dict[str, Any]) -> SideFile:
+    return SideFile(_name(file["name"]), _count(file["rows"]), _digest(file["sha256"]))
+
+
+def _parse_forgotten(found: dict[str, Any]) -> Forgotten:
+    return Forgotten(
+        _count(found["before"]),
+        _parse_file(found["counts"]),
+        _count(found["replayed"]),
+        _count(found["conflicting"]),
+        _count(found["superseded"]),
     )
+
+
+def _hex(numbers: Iterable[int]) -> list[str]:
+    return [f"{number:016x}" for number in sorted(numbers)]
+
+
+def _parse_hex(numbers: list[str]) -> frozenset[int]:
+    return frozenset(int.from_bytes(bytes.fromhex(number)) for number in numbers)
+
+
+def _flag(value: object) -> bool:
+    if type(value) is not bool:
+        raise ValueError
+    return value
 
 
 def _count(value: object) -> int:
@@ -160,7 +234,7 @@ def _count(value: object) -> int:
 
 
 def _name(value: object) -> str:
-    """A part's file name; never a path that leads out of its bucket."""
+    """A file name; never a path that leads out of its folder."""
     if not isinstance(value, str) or not {"/", "\0"}.isdisjoint(value) or not value.endswith(".parquet"):
         raise ValueError
     return value

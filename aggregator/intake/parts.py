@@ -1,25 +1,27 @@
 """Columns as Parquet parts, which pandas, DuckDB, Spark and Dask read as they are.
 
-Columns of a part: ``id`` uint64, ``period`` uint32, ``question`` uint16, ``proven`` bool, and
-``answer``: uint16 in layout 1, else the answer field's bytes.
+Columns of a part: ``id`` uint64, ``period`` uint32, ``question`` uint16, ``answer``: uint16 in layout 1,
+else the answer field's bytes, ``proven`` bool, and ``claim`` uint64: of a record from a damaged batch the
+first eight bytes of the digest that the batch's trailer states, null for all others. docs/store.md
+describes the data set for its readers, decision 0024 why it is written so.
 """
 
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from aggregator.intake.columns import Columns, big_endian
-from aggregator.intake.manifest import BUCKETS, damaged
+from aggregator.intake.manifest import damaged
 from aggregator.reading import read_regular
-from protocol.mechanisms import SINGLE
+from protocol.mechanisms import INTEGERS, SINGLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -27,55 +29,85 @@ if TYPE_CHECKING:
     from aggregator.intake.manifest import Part
     from protocol.report import Layout
 
+_SMALL = ["period", "question", "answer"]
+
+
+class Stored(NamedTuple):
+    """Records as a part holds them.
+
+    Attributes:
+        records: the columns.
+        claim: shape (N,), zero where there is none; None if no record has one.
+    """
+
+    records: Columns
+    claim: NDArray[np.uint64] | None
+
+    def take(self, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Stored:
+        """The records that an index array, a mask or a slice selects."""
+        return Stored(self.records.take(rows), None if self.claim is None else self.claim[rows])
+
+    @classmethod
+    def join(cls, pieces: list[Stored], answer_bytes: int) -> Stored:
+        """All records of all pieces, in order."""
+        records = Columns.join([piece.records for piece in pieces], answer_bytes)
+        if all(piece.claim is None for piece in pieces):
+            return cls(records, None)
+        claims = [np.zeros(piece.records.size, np.uint64) if piece.claim is None else piece.claim for piece in pieces]
+        return cls(records, np.concatenate(claims))
+
 
 def part_schema(layout: Layout) -> pa.Schema:
     """Names and types of a part's columns."""
     answer = pa.uint16() if layout.kind == SINGLE else pa.binary(layout.answer_bytes)
     return pa.schema(
         [
-            ("id", pa.uint64()),
-            ("period", pa.uint32()),
-            ("question", pa.uint16()),
-            ("answer", answer),
-            ("proven", pa.bool_()),
+            pa.field("id", pa.uint64(), nullable=False),
+            pa.field("period", pa.uint32(), nullable=False),
+            pa.field("question", pa.uint16(), nullable=False),
+            pa.field("answer", answer, nullable=False),
+            pa.field("proven", pa.bool_(), nullable=False),
+            pa.field("claim", pa.uint64()),
         ]
     )
 
 
-def by_bucket(records: Columns) -> Iterator[tuple[int, Columns]]:
-    """The records of each bucket that has any: those whose id has the bucket's number as its low bits."""
-    bucket = _bucket_of(records)
-    order = np.argsort(bucket, kind="stable")
-    ends = np.cumsum(np.bincount(bucket, minlength=BUCKETS))
-    for number, end in enumerate(ends):
-        start = int(ends[number - 1]) if number else 0
-        if end > start:
-            yield number, records.take(order[start:end])
+def parquet_writer(sink: object, layout: Layout) -> pq.ParquetWriter:
+    """A writer of parts.
+
+    Small numbers go through a dictionary, which every engine reads; ids and bits are as good as random, so
+    packing them would only cost time; sums with noise have empty high bytes. Statistics would help nobody:
+    ids fill their whole range in every row group, and the part's digest is checked instead of pages'.
+    """
+    single = layout.kind == SINGLE
+    return pq.ParquetWriter(
+        sink,
+        part_schema(layout),
+        compression={"answer": "zstd"} if layout.kind == INTEGERS else "none",
+        use_dictionary=_SMALL if single else _SMALL[:-1],
+        write_statistics=False,
+    )
 
 
-def _bucket_of(records: Columns) -> NDArray[np.uint8]:
-    return (records.id & np.uint64(BUCKETS - 1)).astype(np.uint8)
-
-
-def to_parquet(records: Columns, layout: Layout) -> bytes:
-    """The bytes of a part; every page carries a checksum."""
+def to_table(stored: Stored, layout: Layout) -> pa.Table:
+    """One row group's records."""
+    records = stored.records
     if layout.kind == SINGLE:
         answer = pa.array(big_endian(records.answer, ">u2")[:, 0].astype(np.uint16))
     else:
-        field = np.ascontiguousarray(records.answer)
         kind = pa.binary(layout.answer_bytes)
-        answer = pa.FixedSizeBinaryArray.from_buffers(kind, records.size, [None, pa.py_buffer(field)])
-    table = pa.table(
-        [pa.array(records.id), pa.array(records.period), pa.array(records.question), answer, pa.array(records.proven)],
-        schema=part_schema(layout),
-    )
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", use_dictionary=False, write_page_checksum=True)
-    return bytes(sink.getvalue())
+        field = pa.py_buffer(np.ascontiguousarray(records.answer))
+        answer = pa.FixedSizeBinaryArray.from_buffers(kind, records.size, [None, field])
+    if stored.claim is None:
+        claim = pa.nulls(records.size, pa.uint64())
+    else:
+        claim = pa.array(stored.claim, mask=stored.claim == 0)
+    columns = [pa.array(records.id), pa.array(records.period), pa.array(records.question), answer]
+    return pa.Table.from_arrays([*columns, pa.array(records.proven), claim], schema=part_schema(layout))
 
 
-def read_part(path: Path, part: Part, layout: Layout) -> Columns:
-    """The records of a part, once it is sure that they are those the manifest names.
+def read_part(path: Path, part: Part, layout: Layout, buckets: int) -> Iterator[Stored]:
+    """The records of a part, a row group at a time, once it is sure that they are those the manifest names.
 
     Raises:
         StorageError: ``store_damaged``: the file is missing, altered, or another part's.
@@ -87,13 +119,29 @@ def read_part(path: Path, part: Part, layout: Layout) -> Columns:
     if sha256(raw).hexdigest() != part.sha256:
         raise damaged(f"part '{part.path}' is not as it was written")
     try:
-        with pq.ParquetFile(pa.BufferReader(raw), page_checksum_verification=True) as file:
-            table = file.read()
+        with pq.ParquetFile(pa.BufferReader(raw)) as file:
+            if not file.schema_arrow.equals(part_schema(layout)) or file.metadata.num_rows != part.records:
+                raise damaged(f"part '{part.path}' does not hold what the manifest says")
+            for group in range(file.num_row_groups):
+                stored = _from_table(file.read_row_group(group, use_threads=False), layout)
+                if (stored.records.id & np.uint64(buckets - 1) != part.bucket).any():
+                    # Equal ids would no longer meet, and count twice.
+                    raise damaged(f"part '{part.path}' holds records of another bucket")
+                yield stored
     except (OSError, pa.ArrowException):
         raise damaged(f"part '{part.path}' is no Parquet file") from None
-    if not table.schema.equals(part_schema(layout)) or table.num_rows != part.records:
-        raise damaged(f"part '{part.path}' does not hold what the manifest says")
+
+
+def without(stored: Stored, superseded: Collection[int]) -> Stored:
+    """All but the records of damaged batches of which the whole batch is in the store."""
+    if stored.claim is None or not superseded:
+        return stored
+    return stored.take(~np.isin(stored.claim, np.array(sorted(superseded), np.uint64)))
+
+
+def _from_table(table: pa.Table, layout: Layout) -> Stored:
     table = table.combine_chunks()
+    claim = table["claim"]
     records = Columns(
         table["id"].to_numpy(),
         table["period"].to_numpy(),
@@ -101,9 +149,9 @@ def read_part(path: Path, part: Part, layout: Layout) -> Columns:
         _answer_field(table["answer"], layout),
         table["proven"].to_numpy(),
     )
-    if (_bucket_of(records) != part.bucket).any():  # equal ids would no longer meet, and count twice
-        raise damaged(f"part '{part.path}' holds records of another bucket")
-    return records
+    if claim.null_count == len(claim):
+        return Stored(records, None)
+    return Stored(records, claim.fill_null(0).to_numpy())
 
 
 def _answer_field(column: pa.ChunkedArray, layout: Layout) -> NDArray[np.uint8]:

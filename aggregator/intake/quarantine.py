@@ -1,24 +1,41 @@
 """What was set aside, so that an operator can see why: one file of JSON lines per ingested file.
 
-``quarantine/<SHA-256 of the file>.jsonl`` holds one object per piece: ``reason``, ``file``, ``offset``,
-``length`` and ``bytes`` (hexadecimal, only the beginning of long pieces). Writing the same file's
-pieces again replaces them. The folder is bounded: above its limit pieces are counted and not kept.
+``quarantine/<identity of the file>.jsonl`` holds one object per piece: ``reason``, ``file``, ``offset``,
+``length`` and ``bytes`` (hexadecimal); a record of the campaign is there whole, with ``proven`` and perhaps
+``claim`` for what its batch was, so that it can be judged again (``retry``). Of all else it is the beginning.
+Writing the same file's pieces again replaces them. The folder is bounded: above its limit pieces are
+counted and not kept.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aggregator.intake.decode import Rejected
 from aggregator.intake.durable import TEMPORARY, make_folder, write_durably
+from aggregator.intake.manifest import damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from aggregator.intake.decode import Rejected
-
 LIMIT_BYTES = 64 << 20
+_SUFFIX = ".jsonl"
+
+
+class Kept(NamedTuple):
+    """What is kept of one input file.
+
+    Attributes:
+        identity: of the file's content, in hexadecimal.
+        file: its name.
+        pieces: what was set aside.
+    """
+
+    identity: str
+    file: str
+    pieces: tuple[Rejected, ...]
 
 
 class Quarantine:
@@ -33,11 +50,11 @@ class Quarantine:
         """Replace what is kept of one input file; returns how many pieces there was room for.
 
         Args:
-            digest: SHA-256 of the file's content, in hexadecimal.
+            digest: identity of the file's content, in hexadecimal.
             name: the file's name, for people.
             pieces: what was set aside.
         """
-        path = self._folder / f"{digest}.jsonl"
+        path = self._folder / f"{digest}{_SUFFIX}"
         if not pieces and not path.exists():
             return 0
         make_folder(self._folder)
@@ -54,6 +71,18 @@ class Quarantine:
         self._used = self._used_bytes() - before + sum(map(len, lines))
         return len(lines)
 
+    def files(self) -> Iterator[Kept]:
+        """All that is kept, file by file.
+
+        Raises:
+            StorageError: ``store_damaged``: a file is not as it was written.
+        """
+        paths = sorted(self._folder.glob(f"*{_SUFFIX}")) if self._folder.is_dir() else []
+        for path in paths:
+            kept = _read(path)
+            if kept.pieces:
+                yield kept
+
     def _used_bytes(self) -> int:
         """Bytes in the folder; listed once, then kept up to date."""
         if self._used is None:
@@ -66,11 +95,36 @@ def _size(path: Path) -> int:
 
 
 def _line(name: str, piece: Rejected) -> bytes:
-    entry = {
+    entry: dict[str, Any] = {
         "reason": piece.reason,
         "file": name,
         "offset": piece.offset,
         "length": piece.length,
         "bytes": piece.data.hex(),
     }
+    if piece.proven is not None:
+        entry["proven"] = piece.proven
+    if piece.claim:
+        entry["claim"] = piece.claim.hex()
     return json.dumps(entry).encode() + b"\n"
+
+
+def _read(path: Path) -> Kept:
+    try:
+        entries = [json.loads(line) for line in path.read_bytes().splitlines()]
+        pieces = tuple(map(_piece, entries))
+        return Kept(path.stem, str(entries[-1]["file"]) if entries else "", pieces)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        problem = damaged(f"quarantine file '{path.name}' is not as it was written; it may be removed")
+    raise problem
+
+
+def _piece(entry: dict[str, Any]) -> Rejected:
+    reason, offset, length, proven = entry["reason"], entry["offset"], entry["length"], entry.get("proven")
+    if type(reason) is not str or type(offset) is not int or type(length) is not int:
+        raise ValueError
+    if proven is not None and type(proven) is not bool:
+        raise ValueError
+    return Rejected(
+        reason, offset, length, bytes.fromhex(entry["bytes"]), proven, bytes.fromhex(entry.get("claim", ""))
+    )

@@ -1,8 +1,10 @@
 """The store: a folder with one campaign's reports, that any crash leaves as it was or as it should be.
 
     campaign.hsc                       the signed campaign file, as the operator gave it
-    manifest.json                      which parts and input files the store consists of
+    manifest.json                      which other files the store consists of
     reports/bucket=NN/<part>.parquet   the records, by the low bits of their ids
+    inputs/<run>.parquet               which input files were read, by their content
+    forgotten/<run>.parquet            counts of the periods whose reports were removed
     quarantine/<digest>.jsonl          what was set aside
     lock                               held by whoever writes
 
@@ -12,31 +14,29 @@ nothing refers to what it wrote; parts that a crash left behind are removed by t
 
 from __future__ import annotations
 
-import errno
-import stat
+import os
 from collections import Counter
-from hashlib import sha256
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.files import sync_folder
-from aggregator.intake.columns import Columns
-from aggregator.intake.decode import Decoder
-from aggregator.intake.durable import exclusive, make_folder, storage_errors, write_durably
+from aggregator.intake.counting import Counted, Scope, count_slice, slices
+from aggregator.intake.durable import exclusive, storage_errors, write_durably
+from aggregator.intake.enrolment import check_enrolment
+from aggregator.intake.forgetting import Removal, forget, forgotten_counts
+from aggregator.intake.ingest import Ingest, remove_orphans
 from aggregator.intake.manifest import (
     BUCKETS,
     FILE_NAME,
-    Ingested,
+    MAX_BUCKETS,
     Manifest,
-    Part,
     damaged,
+    is_bucket_count,
     read_manifest,
     write_manifest,
 )
-from aggregator.intake.parts import by_bucket, read_part, to_parquet
-from aggregator.intake.quarantine import Quarantine
-from aggregator.intake.tally import Tally, TallyReport, count, settle
-from aggregator.reading import read_regular
+from aggregator.intake.tally import Tally, TallyReport
 from aggregator.statistics import Statistics, estimate
 from protocol.campaign import UNDERSTOOD, Campaign, parse_campaign
 from protocol.document import check_understood
@@ -44,31 +44,18 @@ from protocol.envelope import read_envelope
 from protocol.errors import DocumentError, InputError, StorageError
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterable, Mapping
 
     import pandas as pd
 
-    from aggregator.intake.decode import Decoded
+    from aggregator.intake.enrolment import Enrolled
+    from aggregator.intake.sources import Unreadable
 
-CAMPAIGN_FILE, LOCK_FILE, REPORTS, QUARANTINE = "campaign.hsc", "lock", "reports", "quarantine"
+CAMPAIGN_FILE, LOCK_FILE = "campaign.hsc", "lock"
 LOCK_TIMEOUT_SECONDS = 60.0
-MAX_FILE_BYTES = 4 << 30
-_FLUSH_RECORDS = 1 << 22
-
-
-class Unreadable(NamedTuple):
-    """A path given to :meth:`Store.ingest` that nothing was read from.
-
-    Attributes:
-        file: as it was given.
-        reason: ``file_not_found``, ``is_folder``, ``empty_file``, ``permission_denied``, ``too_large`` for more
-            than 4 GiB or than fits into memory, or ``unreadable`` for a pipe, a device, a name that can not
-            be one, and a disk that fails.
-    """
-
-    file: str
-    reason: str
+MEMORY_BYTES = 1 << 30
+"""What counting may take for the records, unless it is told otherwise."""
+EVERYTHING = Scope()
 
 
 class IngestSummary(NamedTuple):
@@ -96,7 +83,7 @@ class IngestSummary(NamedTuple):
         return self.proven + self.unproven
 
 
-def create_store(path: str | os.PathLike[str], campaign_bytes: bytes) -> Store:
+def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets: int = BUCKETS) -> Store:
     """Make a store for a campaign, or open the one that is already there for the same campaign.
 
     The campaign is taken as given: verify its signatures before.
@@ -104,14 +91,19 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes) -> Store:
     Args:
         path: a folder that is absent, empty, or such a store.
         campaign_bytes: the signed campaign file.
+        buckets: into how many a new store is divided, a power of two. More of them suit stores of some
+            billion reports; fewer files suit small ones.
 
     Raises:
+        InputError: ``buckets_invalid``.
         DocumentError: the campaign is not acceptable.
         InputError: ``campaign_ended``: this version of it asks nothing, so no report belongs to it.
         StorageError: ``other_campaign``, the store holds reports of another one; ``not_a_store``, the
             folder holds something else; ``store_busy``, ``store_newer``, ``store_damaged``, ``io_failed``.
     """
     folder = Path(path)
+    if not is_bucket_count(buckets):
+        raise InputError("buckets_invalid", f"the number of buckets is a power of two, at most {MAX_BUCKETS}")
     campaign = _read_campaign(campaign_bytes)
     if campaign.ended:
         raise InputError("campaign_ended", "this version only ends its campaign; name the file of the version before")
@@ -125,11 +117,16 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes) -> Store:
                 if not (folder / FILE_NAME).exists():
                     sync_folder(folder.parent)
                     write_durably(folder / CAMPAIGN_FILE, campaign_bytes)
-                    write_manifest(folder, Manifest(campaign.id, 0, (), {}))
+                    write_manifest(folder, Manifest(campaign.id, buckets))
     store = open_store(folder)
     if store.campaign.id != campaign.id:
         raise StorageError("other_campaign", f"the store at '{folder}' holds the reports of another campaign")
     return store
+
+
+def scope_of(periods: range | None, *, proven_only: bool = False) -> Scope:
+    """What the options of a command say: a range of periods, or all of them, and a standing."""
+    return Scope(proven_only=proven_only) if periods is None else Scope(periods[0], periods[-1], proven_only)
 
 
 def _check_unused(folder: Path) -> None:
@@ -176,6 +173,8 @@ class Store:
         campaign: what was asked.
         campaign_bytes: the signed campaign file.
         lock_timeout_seconds: how long an ingest waits for another one to end.
+        workers: how many threads read and count; as many as there are processors.
+        memory_bytes: what counting may take for the records.
     """
 
     def __init__(self, path: Path, campaign: Campaign, campaign_bytes: bytes) -> None:
@@ -183,15 +182,18 @@ class Store:
         self.campaign = campaign
         self.campaign_bytes = campaign_bytes
         self.lock_timeout_seconds = LOCK_TIMEOUT_SECONDS
+        self.workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.memory_bytes = MEMORY_BYTES
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r}, campaign {self.campaign.header.name!r})"
 
     def ingest(
         self,
-        paths: Iterable[str | os.PathLike[str]],
+        files: Iterable[str | os.PathLike[str]],
         *,
         now: int,
+        enrolled: Enrolled | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> IngestSummary:
         """Add the reports of some files. Idempotent, in any order; all of it is added or nothing.
@@ -200,70 +202,106 @@ class Store:
         that had not begun and some of them have begun since. Then just those are added.
 
         Args:
-            paths: report files (``.hsr``). One that can not be read does not keep the others out.
+            files: report files (``.hsr``). One that can not be read does not keep the others out.
             now: the present, in seconds since 1970.
+            enrolled: the ids of a closed fleet: all other reports are refused as ``id_not_enrolled``. A store
+                whose first ingest had them takes no report without them.
             progress: called after each file with (files done, files given).
 
         Raises:
+            PolicyError: ``enrolment_needed``, the store is that of a closed fleet; ``store_open``, it has taken
+                reports of anybody.
             StorageError: ``store_busy``, ``store_newer``, ``store_damaged``, ``disk_full``, ``io_failed``;
                 the store is then as before.
         """
-        files = [Path(path) for path in paths]
+        given = list(files)
         with (
             storage_errors(f"the store at '{self.path}' can not be written"),
             exclusive(self.path / LOCK_FILE, self.lock_timeout_seconds),
         ):
-            run = _Ingest(self.path, self.campaign, read_manifest(self.path), now)
-            for done, file in enumerate(files, 1):
-                run.add(file)
-                if progress is not None:
-                    progress(done, len(files))
-            run.commit()
+            manifest = read_manifest(self.path)
+            remove_orphans(self.path, manifest)
+            manifest = manifest._replace(closed=check_enrolment(manifest, enrolled))
+            run = Ingest(self.path, self.campaign, manifest, now, self.workers, enrolled)
+            run.add(given, progress)
+            changed = run.commit()
+            if changed is not None:
+                write_manifest(self.path, changed)
+                remove_orphans(self.path, changed)
         return IngestSummary(
-            len(files),
+            len(given),
             run.repeated,
-            tuple(run.unreadable),
+            run.unreadable,
             run.proven,
             run.unproven,
             dict(sorted(run.rejected.items())),
         )
 
-    def tally(self) -> Tally:
-        """Exact integer counts of the reports, each device's answer once."""
-        return self.tally_report().tally
+    def forget(self, before: int, *, now: int) -> Removal:
+        """Remove the reports of all periods before one, and keep their counts. There is no way back.
 
-    def tally_report(self) -> TallyReport:
-        """The tally, and what became of the records that are not in it.
+        Every tally, of all periods or of some, is the same afterwards. Reports of these periods that
+        arrive later are refused as ``period_forgotten``: whether they were counted is no longer known.
+
+        Args:
+            before: the first period that is kept.
+            now: the present, in seconds since 1970.
 
         Raises:
-            StorageError: ``store_damaged``, ``store_newer``, ``not_a_store``, ``io_failed``.
+            InputError: ``period_not_over``: one of the periods to forget has not ended yet.
+            StorageError: as :meth:`ingest`.
+        """
+        if before > self.campaign.period_at(now):
+            raise InputError("period_not_over", f"period {before - 1} has not ended; its reports still arrive")
+        with (
+            storage_errors(f"the store at '{self.path}' can not be written"),
+            exclusive(self.path / LOCK_FILE, self.lock_timeout_seconds),
+        ):
+            manifest = read_manifest(self.path)
+            remove_orphans(self.path, manifest)
+            held = manifest.records
+            if before > manifest.first_period:
+                manifest = forget(self.path, self.campaign, manifest, before, self.memory_bytes)
+                write_manifest(self.path, manifest)
+                remove_orphans(self.path, manifest)
+        return Removal(manifest.first_period, held - manifest.records, manifest.records)
+
+    def tally(self, scope: Scope = EVERYTHING) -> Tally:
+        """Exact integer counts of the reports, each device's answer once."""
+        return self.tally_report(scope).tally
+
+    def tally_report(self, scope: Scope = EVERYTHING) -> TallyReport:
+        """The tally, and what became of the records that are not in it.
+
+        Args:
+            scope: which periods and which standing are counted. What was rejected is that of the whole
+                store: which records are repeats or in conflict does not depend on what is asked.
+
+        Raises:
+            StorageError: ``store_damaged``, ``store_newer``, ``store_older``, ``not_a_store``, ``io_failed``.
         """
         manifest = read_manifest(self.path)
-        tally = Tally.zero(self.campaign)
-        rejected = Counter(manifest.rejected())
-        unproven = superseded = 0
-        for bucket in range(BUCKETS):
-            settled = settle(self._bucket(manifest, bucket))
+        while True:
             try:
-                tally = tally.merge(count(self.campaign, settled.records))
-            except InputError as error:
-                raise damaged(error.detail) from None
-            rejected["report_replayed"] += settled.replayed
-            rejected["report_conflict"] += settled.conflicting
-            unproven += int((~settled.records.proven).sum())
-            superseded += settled.superseded
-        found = {reason: number for reason, number in sorted(rejected.items()) if number}
-        return TallyReport(tally, sum(tally.n), found, unproven, superseded)
+                return self._tally_report(manifest, scope)
+            except StorageError:
+                newer = read_manifest(self.path)
+                if newer.generation == manifest.generation:
+                    raise
+                manifest = newer  # an ingest replaced parts meanwhile
 
-    def _bucket(self, manifest: Manifest, bucket: int) -> Columns:
-        """All records of one bucket, repeats included."""
-        layout = self.campaign.layout
-        parts = [part for part in manifest.parts if part.bucket == bucket]
-        return Columns.join([read_part(self.path / part.path, part, layout) for part in parts], layout.answer_bytes)
+    def _tally_report(self, manifest: Manifest, scope: Scope) -> TallyReport:
+        kept = scope._replace(first=max(scope.first, manifest.first_period))
+        work = slices(manifest, self.campaign.layout.answer_bytes, self.memory_bytes, self.workers)
+        counted = forgotten_counts(self.path, self.campaign, manifest, scope)
+        with ThreadPoolExecutor(self.workers) as pool:
+            for found in pool.map(lambda which: count_slice(self.path, self.campaign, manifest, which, kept), work):
+                counted = counted.merge(found)
+        return report_of(manifest, counted)
 
-    def statistics(self) -> Statistics:
+    def statistics(self, scope: Scope = EVERYTHING) -> Statistics:
         """Unbiased estimates with variances, however few the reports; see ``check_publishable``."""
-        found = self.tally_report()
+        found = self.tally_report(scope)
         return estimate(
             self.campaign,
             found.tally,
@@ -283,131 +321,10 @@ class Store:
         return statistics.frame()
 
 
-class _Ingest:
-    """One ingest under the lock: what it has read so far, and the manifest it will end in."""
-
-    def __init__(self, folder: Path, campaign: Campaign, manifest: Manifest, now: int) -> None:
-        self._folder = folder
-        self._campaign = campaign
-        self._manifest = manifest
-        self._now = now
-        self._decoder = Decoder(campaign)
-        self._quarantine = Quarantine(folder / QUARANTINE)
-        self._files: dict[str, Ingested] = dict(manifest.files)
-        self._parts: list[Part] = []
-        self._waiting: list[Columns] = []
-        self._waiting_records = 0
-        self._flushes = 0
-        self.repeated = self.proven = self.unproven = 0
-        self.unreadable: list[Unreadable] = []
-        self.rejected: Counter[str] = Counter()
-        self._remove_orphans()
-
-    def _remove_orphans(self) -> None:
-        """Delete the parts and temporary files that no manifest names: a crash left them.
-
-        Nothing else: folders and files of other kinds are not from here.
-        """
-        named = {self._folder / part.path for part in self._manifest.parts}
-        in_buckets = f"{REPORTS}/bucket=*/*"
-        for pattern in (f"{in_buckets}.parquet", f"{in_buckets}.tmp", f"{QUARANTINE}/*.tmp", "*.tmp"):
-            for path in self._folder.glob(pattern):
-                if path not in named and stat.S_ISREG(path.lstat().st_mode):
-                    path.unlink()
-
-    def add(self, file: Path) -> None:
-        """Read one file and keep what is new in it."""
-        try:
-            found = self._read(file)
-        except MemoryError:
-            found = Unreadable(str(file), "too_large")
-        if isinstance(found, Unreadable):
-            self.unreadable.append(found)
-        elif found is None:
-            self.repeated += 1
-        else:
-            self._keep(file.name, *found)
-
-    def _read(self, file: Path) -> tuple[str, int, Decoded] | Unreadable | None:
-        """Digest, length and content of one file; None if the store has all of it."""
-        data = _read_file(file)
-        if isinstance(data, Unreadable):
-            return data
-        digest = sha256(data).hexdigest()
-        known = self._files.get(digest)
-        present = self._campaign.period_at(self._now)
-        if known is not None and not (known.present < present and known.rejected.get("report_too_early")):
-            return None
-        return digest, len(data), self._decoder.decode(data, now=self._now)
-
-    def _keep(self, name: str, digest: str, size_bytes: int, decoded: Decoded) -> None:
-        known = self._files.get(digest)
-        entry = _entry(name, size_bytes, self._campaign.period_at(self._now), decoded)
-        self._quarantine.keep(digest, name, decoded.pieces)
-        new = decoded.records
-        if known is not None:  # the rest of it is in the store already
-            new = new.take(new.period > known.present)
-        self._files[digest] = entry
-        self._note(new, Counter(entry.rejected) - Counter(known.rejected if known is not None else {}))
-
-    def _note(self, new: Columns, rejected: Counter[str]) -> None:
-        proven = int(new.proven.sum())
-        self.proven += proven
-        self.unproven += new.size - proven
-        self.rejected += rejected
-        for start in range(0, new.size, _FLUSH_RECORDS):  # a flush takes memory for so many, however large the file
-            piece = new.take(slice(start, start + _FLUSH_RECORDS))
-            self._waiting.append(piece)
-            self._waiting_records += piece.size
-            if self._waiting_records >= _FLUSH_RECORDS:
-                self._flush()
-
-    def _flush(self) -> None:
-        """Write the waiting records, one part per bucket; nothing names these parts yet."""
-        layout = self._campaign.layout
-        records = Columns.join(self._waiting, layout.answer_bytes)
-        name = f"{self._manifest.generation + 1:08d}-{self._flushes:04d}.parquet"
-        make_folder(self._folder / REPORTS)
-        for bucket, columns in by_bucket(records):
-            raw = to_parquet(columns, layout)
-            part = Part(bucket, name, columns.size, sha256(raw).hexdigest())
-            path = self._folder / part.path
-            make_folder(path.parent)
-            write_durably(path, raw)
-            self._parts.append(part)
-        self._waiting, self._waiting_records = [], 0
-        self._flushes += 1
-
-    def commit(self) -> None:
-        """Replace the manifest, unless nothing changed."""
-        if self._waiting:
-            self._flush()
-        if self._files != self._manifest.files:
-            parts = (*self._manifest.parts, *self._parts)
-            write_manifest(self._folder, Manifest(self._campaign.id, self._manifest.generation + 1, parts, self._files))
-
-
-def _read_file(path: Path) -> bytes | Unreadable:
-    """A file's content, or why there is none."""
-    reason = "unreadable"
-    try:
-        data = read_regular(path, MAX_FILE_BYTES)
-        if data:
-            return data
-        reason = "empty_file"
-    except FileNotFoundError:
-        reason = "file_not_found"
-    except IsADirectoryError:
-        reason = "is_folder"
-    except PermissionError:
-        reason = "permission_denied"
-    except ValueError:
-        pass  # a name with a zero byte
-    except OSError as error:
-        reason = "too_large" if error.errno == errno.EFBIG else "unreadable"
-    return Unreadable(str(path), reason)
-
-
-def _entry(name: str, size_bytes: int, present: int, decoded: Decoded) -> Ingested:
-    proven = int(decoded.records.proven.sum())
-    return Ingested(name, size_bytes, present, proven, decoded.records.size - proven, decoded.rejected)
+def report_of(manifest: Manifest, counted: Counted) -> TallyReport:
+    """What a store counted and what it did not, from all its slices' counts."""
+    rejected = Counter(manifest.rejected)
+    rejected["report_replayed"] += counted.replayed
+    rejected["report_conflict"] += counted.conflicting
+    found = {reason: number for reason, number in sorted(rejected.items()) if number}
+    return TallyReport(counted.tally, sum(counted.tally.n), found, counted.unproven, counted.superseded)

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aggregator.intake.columns import Columns, big_endian
+from aggregator.intake.matrix import BLOCK_RECORDS
+from aggregator.intake.sums import Sums
 from protocol import SPEC, canonical
 from protocol.errors import InputError
-from protocol.mechanisms import BITS, INTEGERS, SINGLE
+from protocol.mechanisms import INTEGERS, SINGLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,9 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from protocol.campaign import Campaign
-    from protocol.mechanisms import Mechanism
-
-_BLOCK_BYTES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,12 @@ class Tally:
                 tuple(a + b for a, b in zip(mine, theirs, strict=True))
                 for mine, theirs in zip(self.counts, other.counts, strict=True)
             ),
+        )
+
+    def less(self, other: Tally) -> Tally:
+        """The tally without some of the reports it counts."""
+        return self.merge(
+            Tally(other.campaign, tuple(-a for a in other.n), tuple(tuple(-a for a in cells) for cells in other.counts))
         )
 
     def to_bytes(self) -> bytes:
@@ -124,7 +129,7 @@ def settle(records: Columns) -> Settled:
 
     doubtful = order[repeated]
     standing = doubtful[_best_standing(records.id[doubtful], records.proven[doubtful])]
-    _, first = np.unique(_row_bytes(records.take(standing)), return_index=True)
+    _, first = np.unique(row_bytes(records.take(standing)), return_index=True)
     distinct = standing[first]
     _, place, times = np.unique(records.id[distinct], return_inverse=True, return_counts=True)
     unanimous = distinct[times[place] == 1]
@@ -144,7 +149,7 @@ def _best_standing(ids: NDArray[np.uint64], proven: NDArray[np.bool_]) -> NDArra
     return np.asarray(proven == any_proven, np.bool_)
 
 
-def _row_bytes(records: Columns) -> NDArray[Any]:
+def row_bytes(records: Columns) -> NDArray[Any]:
     """Shape (N,): all that a record says, as one string of bytes each.
 
     numpy compares such strings without their trailing zeros, which tells strings of one length apart
@@ -164,36 +169,41 @@ def count(campaign: Campaign, records: Columns) -> Tally:
     """The tally of settled records.
 
     Raises:
-        InputError: ``question_unknown``, a record's question is not one of the campaign's;
-            ``value_out_of_domain``, its answer is none of its question's.
+        InputError: as :meth:`Counter.add`.
     """
-    questions = len(campaign.questions)
-    if records.size and int(records.question.max()) >= questions:
-        raise InputError("question_unknown", "a record answers a question that the campaign does not have")
-    order = np.argsort(records.question, kind="stable")
-    n = np.bincount(records.question, minlength=questions)
-    ends = np.cumsum(n)
-    counts = []
-    for question, end, total in zip(campaign.questions, ends, n, strict=True):
-        answers = records.answer[order[end - total : end]]
-        counts.append(_sums(question.mechanism, answers, campaign.layout.kind))
-    return Tally(campaign.id, tuple(n.tolist()), tuple(counts))
+    counter = Counter(campaign)
+    counter.add(records)
+    return counter.tally()
 
 
-def _sums(mechanism: Mechanism, answers: NDArray[np.uint8], layout: int) -> tuple[int, ...]:
-    """The counts of one question from its answer fields, shape (n, A)."""
-    if mechanism.layout == SINGLE:
-        width = 4 if layout == INTEGERS else 2
-        values = big_endian(answers[:, :width], f">u{width}")[:, 0]
-        if values.size and int(values.max()) >= mechanism.answers:
+class Counter:
+    """Counts records as they come, in blocks that stay in the cache."""
+
+    def __init__(self, campaign: Campaign) -> None:
+        self._campaign = campaign
+        self._sums = Sums(campaign)
+        self._has_values = any(question.mechanism.layout == SINGLE for question in campaign.questions)
+
+    def add(self, records: Columns) -> None:
+        """Count some settled records.
+
+        Raises:
+            InputError: ``question_unknown``, a record's question is not one of the campaign's;
+                ``value_out_of_domain``, its answer is none of its question's.
+        """
+        for start in range(0, records.size, BLOCK_RECORDS):
+            self._add(records.take(slice(start, start + BLOCK_RECORDS)))
+
+    def _add(self, records: Columns) -> None:
+        if int(records.question.max()) >= len(self._campaign.questions):
+            raise InputError("question_unknown", "a record answers a question that the campaign does not have")
+        width = 4 if self._campaign.layout.kind == INTEGERS else 2
+        value = None
+        if self._has_values:
+            value = big_endian(records.answer[:, :width], f">u{width}")[:, 0].astype(np.int64)
+        if not self._sums.add(records.question.astype(np.int64), records.answer, value):
             raise InputError("value_out_of_domain", "a record's answer is none of its question's")
-        return tuple(np.bincount(values.astype(np.int64), minlength=mechanism.answers).tolist())
-    rows = max(1, _BLOCK_BYTES // max(1, 8 * answers.shape[1]))
-    sums = np.zeros(mechanism.answers, np.int64)
-    for start in range(0, len(answers), rows):
-        block = answers[start : start + rows]
-        if mechanism.layout == BITS:
-            sums += np.unpackbits(block, axis=1, count=mechanism.answers).sum(axis=0, dtype=np.int64)
-        else:
-            sums += big_endian(block[:, : 4 * mechanism.answers], ">i4").sum(axis=0, dtype=np.int64)
-    return tuple(sums.tolist())
+
+    def tally(self) -> Tally:
+        """The counts so far."""
+        return Tally(self._campaign.id, self._sums.n, self._sums.counts)

@@ -3,18 +3,20 @@
 A key file is a canonical msgpack map, readable by its owner alone:
 
     in the clear   hearsay_key 1, role, seed (32 bytes)
-    encrypted      hearsay_key 2, role, public, salt (16 bytes), opslimit, memlimit, nonce (24 bytes), box
+    encrypted      hearsay_key 2, role, public, sealed
 
-``box`` is libsodium's SecretBox over the map {role, seed}, under Argon2id(passphrase, salt, opslimit,
-memlimit). A public key is the text ``hearsay-key-1 ROLE 64-HEX-DIGITS``, to be mailed or read aloud.
+``sealed`` is the map {role, seed} under a passphrase (:mod:`aggregator.sealing`). A public key is the text
+``hearsay-key-1 ROLE 64-HEX-DIGITS``, to be mailed or read aloud.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.files import read_file, write_output
+from aggregator.sealing import STANDARD, check_sealed, open_secret, seal_secret
 from protocol import canonical, trust
 from protocol.envelope import KEY_BYTES, SigningKey, keyid
 from protocol.errors import DocumentError, InputError, StorageError
@@ -23,25 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from aggregator.sealing import Cost
+
 CLEAR, ENCRYPTED = 1, 2
 PUBLIC_WORD = "hearsay-key-1"
 MAX_KEY_BYTES = 4096
-SALT_BYTES, NONCE_BYTES = 16, 24
-
-
-class Cost(NamedTuple):
-    """What deriving a key from a passphrase costs: passes over so many bytes of memory."""
-
-    opslimit: int
-    memlimit: int
-
-
-COST = Cost(3, 256 << 20)
-"""Of new key files, libsodium's "moderate": about a second and 256 MiB."""
-
-MOST = Cost(10, 1 << 30)
-"""Of any key file that is opened: a hostile one can not take all memory, nor hours."""
-_LEAST = Cost(1, 8192)
+COST = STANDARD
+"""Of opening a new key file."""
 
 
 def no_passphrase() -> bytes:
@@ -60,16 +50,13 @@ class KeyFile(NamedTuple):
         role: whose documents it signs: root, campaign or model.
         public: its public key; of an encrypted file believed only once it is opened.
         seed: None if the file is encrypted.
-        salt, cost, nonce, box: of an encrypted file.
+        sealed: role and seed under a passphrase, if it is.
     """
 
     role: str
     public: bytes
     seed: bytes | None = None
-    salt: bytes = b""
-    cost: Cost = COST
-    nonce: bytes = b""
-    box: bytes = b""
+    sealed: bytes = b""
 
     @property
     def encrypted(self) -> bool:
@@ -95,27 +82,22 @@ class KeyFile(NamedTuple):
         return SigningKey.from_seed(seed)
 
     def _unsealed(self, passphrase: bytes) -> bytes:
-        from nacl.exceptions import CryptoError
-        from nacl.secret import SecretBox
-
         seed: Any = None
-        derived = _derived(passphrase, self.salt, self.cost)
-        try:
-            body = canonical.unpack(SecretBox(derived).decrypt(self.box, self.nonce))
+        with suppress(DocumentError):
+            body = canonical.unpack(open_secret(self.sealed, passphrase))
             if isinstance(body, dict) and body.get("role") == self.role:
                 seed = body.get("seed")
-        except (CryptoError, DocumentError):
-            seed = None
         if isinstance(seed, bytes) and len(seed) == KEY_BYTES and SigningKey.from_seed(seed).public == self.public:
             return seed
-        raise InputError("passphrase_wrong", f"the passphrase does not open the {self.role} key {self.id}")
+        raise InputError("passphrase_wrong", f"the {self.role} key {self.id} is not the one that was sealed")
 
     def to_bytes(self) -> bytes:
         """The bytes of the file."""
         if self.seed is not None:
             return canonical.pack({"hearsay_key": CLEAR, "role": self.role, "seed": self.seed})
-        body = {"hearsay_key": ENCRYPTED, **self._asdict(), **self.cost._asdict()}
-        return canonical.pack({name: value for name, value in body.items() if name not in ("seed", "cost")})
+        return canonical.pack(
+            {"hearsay_key": ENCRYPTED, "role": self.role, "public": self.public, "sealed": self.sealed}
+        )
 
     def __repr__(self) -> str:
         return f"<{'encrypted ' if self.encrypted else ''}{self.role} key {self.id}>"
@@ -144,36 +126,16 @@ def key_file(
     """
     if passphrase is None:
         return KeyFile(role, key.public, key.seed)
-    from nacl.secret import SecretBox
-
-    if not passphrase:
-        raise InputError("passphrase_missing", "the passphrase is empty")
-    cost = COST if cost is None else cost
-    salt, nonce = entropy(SALT_BYTES), entropy(NONCE_BYTES)
-    derived = _derived(passphrase, salt, cost)
-    sealed = SecretBox(derived).encrypt(canonical.pack({"role": role, "seed": key.seed}), nonce)
-    return KeyFile(role, key.public, None, salt, cost, nonce, bytes(sealed.ciphertext))
-
-
-def _derived(passphrase: bytes, salt: bytes, cost: Cost) -> bytes:
-    """Argon2id, 32 bytes."""
-    from nacl.exceptions import CryptoError
-    from nacl.pwhash import argon2id
-
-    try:
-        derived: bytes = argon2id.kdf(KEY_BYTES, passphrase, salt, opslimit=cost.opslimit, memlimit=cost.memlimit)
-    except (CryptoError, MemoryError):
-        derived = b""
-    if not derived:
-        raise StorageError("memory_short", f"a key under a passphrase needs {cost.memlimit >> 20} MiB of memory")
-    return derived
+    body = canonical.pack({"role": role, "seed": key.seed})
+    sealed = seal_secret(body, passphrase, entropy=entropy, cost=COST if cost is None else cost)
+    return KeyFile(role, key.public, None, sealed)
 
 
 def parse_key(raw: bytes) -> KeyFile:
     """Take a key file apart, without opening it.
 
     Raises:
-        InputError: ``key_invalid``: it is no key file, or asks for more time or memory than :data:`MOST`;
+        InputError: ``key_invalid``: it is no key file, or asks for more time or memory than is allowed;
             ``key_newer``.
     """
     body: Any = None
@@ -191,28 +153,21 @@ def parse_key(raw: bytes) -> KeyFile:
     if body["hearsay_key"] == CLEAR:
         seed = _bytes(body, "seed", KEY_BYTES)
         return KeyFile(role, SigningKey.from_seed(seed).public, seed)
-    return KeyFile(
-        role,
-        _bytes(body, "public", KEY_BYTES),
-        None,
-        _bytes(body, "salt", SALT_BYTES),
-        Cost(*(_bounded(body, name) for name in Cost._fields)),
-        _bytes(body, "nonce", NONCE_BYTES),
-        _bytes(body, "box"),
-    )
+    public, sealed = _bytes(body, "public", KEY_BYTES), _bytes(body, "sealed")
+    problem = ""
+    try:
+        check_sealed(sealed)
+    except StorageError as error:
+        problem = error.detail
+    if problem:
+        raise InputError("key_invalid", f"the key file is damaged: {problem}")
+    return KeyFile(role, public, None, sealed)
 
 
 def _bytes(body: dict[str, Any], name: str, length: int | None = None) -> bytes:
     found = body.get(name)
     if not isinstance(found, bytes) or (length is not None and len(found) != length):
         raise InputError("key_invalid", f"the key file is damaged: '{name}' is missing or of another length")
-    return found
-
-
-def _bounded(body: dict[str, Any], name: str) -> int:
-    found, least, most = body.get(name), getattr(_LEAST, name), getattr(MOST, name)
-    if type(found) is not int or not least <= found <= most:
-        raise InputError("key_invalid", f"'{name}' of the key file is not between {least} and {most}")
     return found
 
 

@@ -9,8 +9,10 @@ from hashlib import sha256
 
 import pytest
 
-from protocol import batch
-from protocol.batch import END, MARK, MAX_WASTED, Batch, Damage, Header, read_batches, trailer, write_batch
+from protocol import batch, scan
+from protocol.batch import END, MARK, Batch, Damage, Header, read_batches, trailer, write_batch
+from protocol.report import FIXED_BYTES, Layout
+from protocol.scan import MAX_WASTED
 
 CAMPAIGN = sha256(b"campaign").digest()
 SIZE = 200_000
@@ -41,7 +43,7 @@ class Watched(bytes):
 
 def rows(length):
     """A header of rows of bits of this length, and how its records begin; some lengths have no records."""
-    return Header(CAMPAIGN, 2, length).to_bytes(), (*batch._prefixes(2, length), b"")[0]
+    return Header(CAMPAIGN, 2, length).to_bytes(), (*batch.prefixes(2, length), b"")[0]
 
 
 def headers_in_records():
@@ -74,6 +76,12 @@ def runs_with_wrong_digests():
     return (header + (prefix + bytes(40 - len(prefix))) * 9 + trailer(9, bytes(32))) * (SIZE // 450)
 
 
+def near_headers(length):
+    """A header of a campaign that is known, but for one bit of its id."""
+    header, _ = rows(length)
+    return header[:20] + bytes([header[20] ^ 4]) + header[21:]
+
+
 HOSTILE = {
     "headers in records": headers_in_records(),
     "batches that end alike": batches_that_end_alike(),
@@ -85,16 +93,24 @@ HOSTILE = {
     "headers": rows(62)[0] * (SIZE // 44),
     "headers of every length": b"".join(rows(20 + number)[0] for number in range(SIZE // 46)),
     "headers and trailers": (rows(62)[0] + END) * (SIZE // 49),
+    "headers with a wrong bit": near_headers(62) * (SIZE // 44),
+    "halves of headers": rows(62)[0][:22] * (SIZE // 44) + rows(62)[0][22:] * (SIZE // 44),
+    "records that hold headers with a wrong bit": near_headers(62)
+    + (rows(62)[1] + near_headers(62).rjust(62 - len(rows(62)[1]), b"\0")) * (SIZE // 62),
+    "records that end nowhere": rows(500)[0] + (rows(500)[1] + bytes(11)) * (SIZE // 15),
+    "two grids": rows(62)[0] + (rows(62)[1].ljust(31, b"\0") * 3 + b"\0") * (SIZE // 94),
 }
+KNOWN = {CAMPAIGN: Layout(2, 62 - 3 - FIXED_BYTES)}
 
 
+@pytest.mark.parametrize("known", [{}, KNOWN], ids=["a stranger", "a reader that knows the campaign"])
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_work_is_proportional_to_the_file(kind, monkeypatch):
+def test_work_is_proportional_to_the_file(kind, known, monkeypatch):
     data = Watched(HOSTILE[kind])
     hashed = []
-    monkeypatch.setattr(batch, "bulk_sha256", lambda part: hashed.append(len(part)) or sha256(part))
+    monkeypatch.setattr(scan, "sha256", lambda part: hashed.append(len(part)) or sha256(part))
     Watched.steps = 0
-    items = list(read_batches(data))
+    items = list(read_batches(data, known))
     assert sum(hashed) <= (1 + MAX_WASTED) * len(data)
     assert Watched.steps <= PER_BYTE * len(data)
     assert sum(item.length for item in items if isinstance(item, Damage)) <= len(data)
@@ -114,7 +130,7 @@ def test_records_with_headers_in_them_are_records_of_a_whole_batch():
     records = [prefix + bytes([number]) + header.rjust(61 - len(prefix), b"\0") for number in range(50)]
     whole = write_batch(Header(CAMPAIGN, 2, 62), records)
     (found,) = read_batches(whole)
-    assert found == Batch(Header(CAMPAIGN, 2, 62), ((44, 50),), proven=True, truncated=False)
+    assert found == Batch(Header(CAMPAIGN, 2, 62), ((44, 50),), proven=True, truncated=False, digest=whole[-32:])
 
 
 def test_hostile_bytes_do_not_keep_later_batches_from_being_proven():
@@ -131,6 +147,7 @@ def test_hostile_bytes_do_not_keep_later_batches_from_being_proven():
 
 def test_a_digest_that_is_not_looked_at_leaves_records_unproven_and_loses_none(monkeypatch):
     records = [b"\xd8\x01" + bytes([number]) * 16 for number in range(3)]
-    monkeypatch.setattr(batch, "MAX_WASTED", 0)
-    (found,) = read_batches(write_batch(Header(CAMPAIGN, 1, 18), records))
-    assert found == Batch(Header(CAMPAIGN, 1, 18), ((44, 3),), proven=False, truncated=False)
+    monkeypatch.setattr(scan, "MAX_WASTED", 0)
+    whole = write_batch(Header(CAMPAIGN, 1, 18), records)
+    (found,) = read_batches(whole)
+    assert found == Batch(Header(CAMPAIGN, 1, 18), ((44, 3),), proven=False, truncated=False, digest=whole[-32:])

@@ -11,6 +11,8 @@ from protocol import model as models
 from protocol.batch import Batch, Header, read_batches, write_batch
 from protocol.envelope import SigningKey, keyid, pae, seal
 from protocol.errors import HearsayError
+from protocol.provisioning import Provisioning, build_provisioning, parse_provisioning
+from protocol.report import Layout
 from vectors.runner import UnfitVectorError, kind
 
 
@@ -34,6 +36,20 @@ def batch_read(parts: list[str]) -> list[dict[str, Any]]:
     return [_found(data, item) for item in read_batches(data)]
 
 
+@kind
+def batch_read_known(parts: list[str], known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same by a reader that knows campaigns: ``campaign``, ``layout`` and ``answer_bytes`` of each.
+
+    Of a batch also ``stated``: how the digest begins that its trailer states.
+    """
+    data = bytes.fromhex("".join(parts))
+    layouts = {bytes.fromhex(each["campaign"]): Layout(each["layout"], each["answer_bytes"]) for each in known}
+    return [
+        _found(data, item) | ({"stated": item.digest.hex()[:8]} if isinstance(item, Batch) else {})
+        for item in read_batches(data, layouts)
+    ]
+
+
 def _found(data: bytes, item: Any) -> dict[str, Any]:
     if not isinstance(item, Batch):
         return {"damage": item.reason, "position": item.position, "length": item.length}
@@ -50,6 +66,19 @@ def _found(data: bytes, item: Any) -> dict[str, Any]:
         "proven": item.proven,
         "truncated": item.truncated,
     }
+
+
+@kind
+def provisioning_write(fleet: str, device: str, secret: str) -> str:
+    """The bytes of a provisioning file."""
+    return build_provisioning(Provisioning(fleet, device, bytes.fromhex(secret))).hex()
+
+
+@kind
+def provisioning_read(data: str) -> dict[str, Any]:
+    """What a provisioning file says."""
+    found = parse_provisioning(bytes.fromhex(data))
+    return {**found._asdict(), "secret": found.secret.hex()}
 
 
 @kind

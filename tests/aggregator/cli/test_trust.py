@@ -13,7 +13,8 @@ from support.publisher import Publisher
 from aggregator.cli import passphrase as asking
 from aggregator.cli.app import hearsay
 from aggregator.publishing import keys as key_rooms
-from aggregator.publishing.keys import Cost, read_key
+from aggregator.publishing.keys import read_key
+from aggregator.sealing import Cost
 from edge_sdk import Device
 from protocol.envelope import PAYLOAD_TYPES, seal
 

@@ -61,7 +61,8 @@ def edited(path, **columns):
     table = pq.ParquetFile(path).read()
     for name, values in columns.items():
         place = table.schema.get_field_index(name)
-        table = table.set_column(place, name, pa.array(values(table[name].to_numpy())))
+        column = pa.array(values(table[name].to_numpy()))
+        table = table.set_column(place, pa.field(name, column.type, nullable=False), column)
     pq.write_table(table, path)
 
 

@@ -9,7 +9,7 @@ from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
 from aggregator.cli.reports import WHY_NOT
-from aggregator.intake import store
+from aggregator.intake import sources, store, writing
 from aggregator.intake.decode import Decoder
 from aggregator.reading import read_regular
 
@@ -25,11 +25,11 @@ def write(path, devices):
 def test_a_file_above_the_limit_is_not_read_and_keeps_no_other_out(tmp_path):
     """A sparse file: it says that it is large and takes no room."""
     large = write(tmp_path / "large.hsr", range(3))
-    os.truncate(large, store.MAX_FILE_BYTES + 1)
+    os.truncate(large, sources.MAX_FILE_BYTES + 1)
     small = write(tmp_path / "small.hsr", range(3, 8))
     made = store.create_store(tmp_path / "s", RAW)
     assert made.ingest([large, small], now=NOW) == (2, 0, ((str(large), "too_large"),), 5, 0, {})
-    assert WHY_NOT["too_large"].startswith("it has more than 4 GiB")
+    assert WHY_NOT["too_large"].startswith("it has more than 1 TiB")
 
 
 @pytest.mark.parametrize("where", ["reading", "judging"])
@@ -42,16 +42,20 @@ def test_a_file_that_does_not_fit_into_memory_keeps_no_other_out(tmp_path, monke
             raise MemoryError
         return read_regular(path, most)
 
-    def judging(decoder, data, *, now):
+    def judging(decoder, data, *, now, most):
         if len(data) >= limit:
             raise MemoryError
-        return decode(decoder, data, now=now)
+        return blocks(decoder, data, now=now, most=most)
 
-    decode = Decoder.decode
+    def judging_many(decoder, datas, *, now):
+        raise MemoryError
+
+    blocks = Decoder.blocks
     if where == "reading":
-        monkeypatch.setattr(store, "read_regular", reading)
+        monkeypatch.setattr(sources, "read_regular", reading)
     else:
-        monkeypatch.setattr(Decoder, "decode", judging)
+        monkeypatch.setattr(Decoder, "blocks", judging)
+        monkeypatch.setattr(Decoder, "whole_files", judging_many)
     made = store.create_store(tmp_path / "s", RAW)
     assert made.ingest([small, large, small], now=NOW) == (3, 1, ((str(large), "too_large"),), 5, 0, {})
     assert made.tally_report().reports == 5
@@ -60,14 +64,28 @@ def test_a_file_that_does_not_fit_into_memory_keeps_no_other_out(tmp_path, monke
 
 
 def test_one_large_file_is_written_in_parts_of_bounded_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "_FLUSH_RECORDS", 100)
-    made = store.create_store(tmp_path / "s", RAW)
+    monkeypatch.setattr(writing, "ROW_GROUP", 10)
+    monkeypatch.setattr(writing, "PART_BYTES", 20 * 17)
+    made = store.create_store(tmp_path / "s", RAW, buckets=4)
     made.ingest([write(tmp_path / "a.hsr", range(250))], now=NOW)
-    by_name = {}
-    for part in store.read_manifest(made.path).parts:
-        by_name[part.name] = by_name.get(part.name, 0) + part.records
-    assert list(by_name.values()) == [100, 100, 50]
+    parts = store.read_manifest(made.path).parts
+    assert {part.records for part in parts} <= set(range(1, 21))
+    assert sum(part.records == 20 for part in parts) >= 8
     assert made.tally_report().reports == 250
+
+
+def test_a_mapped_file_counts_like_one_that_was_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "MAPPED_BYTES", 1)
+    made = store.create_store(tmp_path / "s", RAW)
+    paths = [write(tmp_path / "a.hsr", range(100)), write(tmp_path / "b.hsr", range(50, 150))]
+    damaged = tmp_path / "c.hsr"
+    damaged.write_bytes(paths[0].read_bytes()[:-1])
+    (tmp_path / "pipe").mkdir()
+    found = made.ingest([*paths, damaged, paths[0], tmp_path / "pipe"], now=NOW)
+    assert found[:2] == (5, 1)
+    assert found[3:5] == (200, 100)
+    report_of = made.tally_report()
+    assert (report_of.reports, report_of.superseded, report_of.rejected["report_replayed"]) == (150, 100, 50)
 
 
 def test_a_file_is_read_as_long_as_it_was_when_it_was_opened(tmp_path, monkeypatch):

@@ -19,7 +19,8 @@ from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, made, opened, report
 
 import aggregator
-from aggregator.intake import durable, store
+from aggregator.intake import compaction, durable, ingest, inputs, sources, writing
+from aggregator.intake.inputs import Inputs
 from aggregator.intake.manifest import BUCKETS, read_manifest
 from aggregator.intake.quarantine import Quarantine
 from aggregator.intake.store import create_store, open_store
@@ -35,7 +36,7 @@ UNARY = opened(RAW_UNARY)
 @pytest.fixture(autouse=True)
 def _no_flushing(monkeypatch):
     """The tests look at the order of steps; none of them cuts the power."""
-    monkeypatch.setattr(durable.os, "fsync", lambda _: None)
+    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def write(folder: Path, name: str, data: bytes) -> Path:
@@ -91,22 +92,31 @@ def test_parts_are_plain_parquet_in_buckets_by_the_low_bits_of_the_id(tmp_path, 
         assert {int(value) % BUCKETS for value in frame["id"]} == {int(path.parent.name.removeprefix("bucket="))}
         seen += [int(value).to_bytes(8, "big") for value in frame["id"]]
         schema = pq.read_schema(path)
-        assert [str(field.type) for field in schema] == ["uint64", "uint32", "uint16", answer, "bool"]
-        assert schema.names == ["id", "period", "question", "answer", "proven"]
+        assert [str(field.type) for field in schema] == ["uint64", "uint32", "uint16", answer, "bool", "uint64"]
+        assert schema.names == ["id", "period", "question", "answer", "proven", "claim"]
     assert sorted(seen) == sorted(decode_report(campaign.layout, record)[0] for record in records)
     whole = pd.read_parquet(tmp_path / "s" / "reports")
     assert len(whole) == 300
     assert "bucket" in whole
 
 
-def test_a_large_ingest_is_written_in_several_parts_per_bucket(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "_FLUSH_RECORDS", 100)
-    files = [write(tmp_path, f"{i}.hsr", batch(CAMPAIGN, reports(range(60 * i, 60 * i + 60)))) for i in range(5)]
-    made_store = create_store(tmp_path / "s", RAW)
-    made_store.ingest(files, now=NOW)
-    names = {part.name for part in read_manifest(tmp_path / "s").parts}
-    assert names == {"00000001-0000.parquet", "00000001-0001.parquet", "00000001-0002.parquet"}
-    assert (made_store.tally().n, made_store.tally().counts) == expected_counts(CAMPAIGN, reports(range(300)))
+def test_many_small_ingests_leave_few_parts_and_the_same_counts(tmp_path):
+    """Below ``MOST_SMALL`` parts of a bucket nothing is joined; each time they are too many, all of them are."""
+    made_store = create_store(tmp_path / "s", RAW, buckets=2)
+    most = 0
+    for i in range(40):
+        made_store.ingest([write(tmp_path, f"{i}.hsr", batch(CAMPAIGN, reports(range(9 * i, 9 * i + 12))))], now=NOW)
+        manifest = read_manifest(tmp_path / "s")
+        most = max(most, *(len(manifest.bucket_parts(bucket)) for bucket in range(2)))
+        on_disk = {str(path.relative_to(made_store.path)) for path in made_store.path.rglob("*.parquet")}
+        assert on_disk == manifest.paths()
+    assert most == compaction.MOST_SMALL
+    assert len(manifest.inputs) <= inputs.MAX_FILES
+    found = made_store.tally_report()
+    assert (found.tally.n, found.tally.counts) == expected_counts(CAMPAIGN, reports(range(9 * 39 + 12)))
+    assert found.rejected == {"report_replayed": 3 * 39}
+    again = made_store.ingest([tmp_path / f"{i}.hsr" for i in range(40)], now=NOW)
+    assert again[:2] == (40, 40), "the joined index still knows every file"
 
 
 # --- repeats ---
@@ -155,7 +165,7 @@ def test_a_damaged_copy_adds_nothing_beside_the_clean_one_in_either_order(tmp_pa
             made_store.ingest([files[index]], now=NOW)
         tallies.append(made_store.tally().to_bytes())
         found = made_store.tally_report()
-        accepted = read_manifest(made_store.path).files.values()
+        accepted = list(Inputs(made_store.path, read_manifest(made_store.path).inputs).entries())
         assert found.reports == sum(found.tally.n)
         assert found.superseded + found.unproven == sum(file.unproven for file in accepted)
     assert tallies[0] == tallies[1] == tallies[2]
@@ -251,7 +261,7 @@ def test_a_file_that_may_not_be_read_is_told_from_one_that_is_not_there(tmp_path
     made_store = create_store(tmp_path / "s", RAW)
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", lambda *_: (_ for _ in ()).throw(PermissionError(errno.EACCES, "no")))
-        assert store._read_file(path) == (str(path), "permission_denied")
+        assert sources.read_source(path) == (str(path), "permission_denied")
     assert made_store.ingest([path], now=NOW).unreadable == ()
 
 
@@ -264,14 +274,21 @@ def test_what_is_set_aside_is_kept_with_reason_file_offset_and_bytes(tmp_path):
     made_store.ingest([path], now=NOW)
     (kept,) = (made_store.path / "quarantine").iterdir()
     assert [json.loads(line) for line in kept.read_text().splitlines()] == [
-        {"reason": "question_unknown", "file": "a.hsr", "offset": 62, "length": 18, "bytes": bad.hex()},
-        {"reason": "invalid_message", "file": "a.hsr", "offset": 124, "length": 7, "bytes": b"foreign".hex()},
+        {"reason": "question_unknown", "file": "a.hsr", "offset": 62, "length": 18, "bytes": bad.hex(), "proven": True},
+        {
+            "reason": "invalid_message",
+            "file": "a.hsr",
+            "offset": 124,
+            "length": 7,
+            "bytes": b"foreign".hex(),
+            "proven": False,
+        },
     ]
     assert made_store.tally_report().rejected == {"invalid_message": 1, "question_unknown": 1}
 
 
 def test_the_quarantine_is_bounded_and_all_is_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "Quarantine", lambda folder: Quarantine(folder, limit_bytes=1000))
+    monkeypatch.setattr(ingest, "Quarantine", lambda folder: Quarantine(folder, limit_bytes=1000))
     made_store = create_store(tmp_path / "s", RAW)
     bad = report(CAMPAIGN, 1)[:14] + b"\xff\xff\0\0"
     files = [write(tmp_path, f"{i}.hsr", batch(CAMPAIGN, [bad] * (5 + i))) for i in range(4)]
@@ -309,7 +326,8 @@ def test_opening_what_is_no_store(tmp_path):
 
 
 PART = {"bucket": 0, "name": "a.parquet", "records": 1, "sha256": "ab" * 32}
-FILE = {"name": "a", "size_bytes": 1, "present": 1, "proven": 1, "unproven": 0, "rejected": {}}
+FILE = {"name": "b.parquet", "rows": 1, "sha256": "ab" * 32}
+FORGOTTEN = {"before": 5, "counts": {**FILE}, "replayed": 0, "conflicting": 0, "superseded": 0}
 
 
 def manifest_edited(folder: Path, **changes) -> None:
@@ -319,7 +337,7 @@ def manifest_edited(folder: Path, **changes) -> None:
 
 def test_a_store_of_newer_software_is_refused_and_not_touched(tmp_path):
     made_store = create_store(tmp_path / "s", RAW)
-    manifest_edited(tmp_path / "s", format=2)
+    manifest_edited(tmp_path / "s", format=3)
     before = (tmp_path / "s" / "manifest.json").read_bytes()
     for action in (lambda: open_store(tmp_path / "s"), made_store.tally, lambda: made_store.ingest([], now=NOW)):
         with pytest.raises(StorageError, match=r"^store_newer"):
@@ -327,12 +345,25 @@ def test_a_store_of_newer_software_is_refused_and_not_touched(tmp_path):
     assert (tmp_path / "s" / "manifest.json").read_bytes() == before
 
 
+def test_a_store_of_older_software_is_refused_and_not_touched(tmp_path):
+    made_store = create_store(tmp_path / "s", RAW)
+    for older in (0, 1):
+        manifest_edited(tmp_path / "s", format=older)
+        before = (tmp_path / "s" / "manifest.json").read_bytes()
+        with pytest.raises(StorageError, match=r"^store_older: .* ingest its files into a new one"):
+            made_store.ingest([], now=NOW)
+        assert (tmp_path / "s" / "manifest.json").read_bytes() == before
+
+
 @pytest.mark.parametrize(
     "changes",
     [
-        {"format": 0},
+        {"format": -1},
         {"format": "1"},
-        {"buckets": 8},
+        {"format": True},
+        {"buckets": 3},
+        {"buckets": 0},
+        {"buckets": 1 << 13},
         {"campaign": "00"},
         {"campaign": bytes(32).hex()},
         {"generation": -1},
@@ -345,15 +376,21 @@ def test_a_store_of_newer_software_is_refused_and_not_touched(tmp_path):
         {"parts": [PART, {**PART, "sha256": "cd" * 32}]},
         {"parts": [{"bucket": 0}]},
         {"parts": [{name: PART[name] for name in ("bucket", "name", "records")}]},
-        {"files": []},
-        {"files": {"00": {**FILE, "proven": True}}},
-        {"files": {"00": {**FILE, "present": float("inf")}}},
-        {"files": {"00": {**FILE, "present": "1"}}},
+        {"inputs": [FILE, FILE]},
+        {"inputs": [{**FILE, "rows": True}]},
+        {"inputs": [{**FILE, "rows": float("inf")}]},
+        {"inputs": [{**FILE, "name": "../b.parquet"}]},
+        {"rejected": {"truncated": "1"}},
+        {"claims": ["xy"]},
+        {"superseded": [1]},
+        {"forgotten": {**FORGOTTEN, "before": -1}},
+        {"forgotten": {**FORGOTTEN, "counts": None}},
+        {"forgotten": 5},
     ],
 )
 def test_a_manifest_that_does_not_fit_is_store_damaged(tmp_path, changes):
     create_store(tmp_path / "s", RAW)
-    manifest_edited(tmp_path / "s", parts=[PART], files={"00": FILE})
+    manifest_edited(tmp_path / "s", parts=[PART], inputs=[FILE], forgotten=FORGOTTEN)
     open_store(tmp_path / "s")
     manifest_edited(tmp_path / "s", **changes)
     with pytest.raises(StorageError, match=r"^store_damaged"):
@@ -433,27 +470,33 @@ class Crash(BaseException):
     """The process ends here."""
 
 
-STEPS = ("open", "replace", "fsync", "mkdir", "unlink")
+STEPS = ("replace", "mkdir", "unlink")
 
 
-def failing(monkeypatch, at: int, error: BaseException) -> list[str]:
-    """Let the operating system's ``at``-th step fail; returns the steps as they are made."""
+def failing(monkeypatch, at: int, error: OSError | type[Crash]) -> list[str]:
+    """Let the operating system's ``at``-th step fail; returns the steps as they are made.
+
+    After a crash nothing more is done; after another failure everything else still works.
+    """
     made_steps: list[str] = []
 
-    def wrap(name, original):
+    def wrap(name, original, counts=lambda *_: True):
         def step(*args, **kwargs):
-            if name == "open" and (len(args) < 2 or "w" not in str(args[1])):
+            if not counts(*args):
                 return original(*args, **kwargs)
             made_steps.append(name)
-            if len(made_steps) == at:
-                raise error
+            if len(made_steps) == at or (len(made_steps) > at and error is Crash):
+                raise error() if error is Crash else error
             return original(*args, **kwargs)
 
         return step
 
     for name in STEPS:
-        owner = durable.os if name == "fsync" else Path
-        monkeypatch.setattr(owner, name, wrap(name, getattr(owner, name)))
+        monkeypatch.setattr(Path, name, wrap(name, getattr(Path, name)))
+    monkeypatch.setattr(Path, "open", wrap("open", Path.open, lambda _, mode="r", *__: "w" in mode))
+    monkeypatch.setattr(os, "open", wrap("create", os.open, lambda _, flags, *__: flags & os.O_EXCL))
+    monkeypatch.setattr(writing._Sink, "write", wrap("write", writing._Sink.write, lambda sink, _: not sink.closed))
+    monkeypatch.setattr(os, "fsync", wrap("fsync", os.fsync))
     return made_steps
 
 
@@ -462,8 +505,9 @@ def filled(folder: Path) -> tuple[Path, Path]:
     first = write(folder, "first.hsr", batch(CAMPAIGN, reports(range(40))))
     bad = report(CAMPAIGN, 1)[:14] + b"\xff\xff\0\0"
     second = write(folder, "second.hsr", batch(CAMPAIGN, [*reports(range(30, 60)), bad]))
-    create_store(folder / "template", RAW).ingest([first], now=NOW)
-    (folder / "template" / "reports" / "bucket=00" / "00000002-0000.parquet").write_bytes(b"half a part")
+    create_store(folder / "template", RAW, buckets=4).ingest([first], now=NOW)
+    (folder / "template" / "reports" / "bucket=00" / "00000002-0-0000.parquet").write_bytes(b"half a part")
+    (folder / "template" / "inputs" / "00000002.parquet").write_bytes(b"half an index")
     (folder / "template" / "manifest.json.tmp").write_bytes(b"{")
     return folder / "template", second
 
@@ -491,7 +535,7 @@ def test_an_ingest_that_ends_at_any_step_leaves_the_old_store_or_the_new_one(tmp
     for at in range(1, 1000):
         shutil.copytree(template, tmp_path / f"s{at}")
         made_store = open_store(tmp_path / f"s{at}")
-        error = Crash() if kind == "crash" else OSError(errno.ENOSPC, "no space")
+        error = Crash if kind == "crash" else OSError(errno.ENOSPC, "no space")
         with monkeypatch.context() as patch:
             steps = failing(patch, at, error)
             with suppress(Crash) if kind == "crash" else full_unless_past(at, steps):
@@ -504,19 +548,19 @@ def test_an_ingest_that_ends_at_any_step_leaves_the_old_store_or_the_new_one(tmp
         assert summary.files_repeated == int(committed)
         assert made_store.tally().to_bytes() == new
         assert made_store.tally_report().rejected == whole.tally_report().rejected
-        named = {made_store.path / part.path for part in read_manifest(made_store.path).parts}
-        assert set((made_store.path / "reports").glob("*/*")) == named
+        on_disk = {str(path.relative_to(made_store.path)) for path in made_store.path.rglob("*.parquet")}
+        assert on_disk == read_manifest(made_store.path).paths()
         assert not list(made_store.path.rglob("*.tmp"))
         shutil.rmtree(made_store.path)
     assert set(outcomes) == {old, new}
     assert outcomes == sorted(outcomes, key=lambda tally: tally == new), "once committed, always committed"
-    assert len(outcomes) > 60
+    assert len(outcomes) > 40
 
 
 def test_a_store_whose_making_was_interrupted_is_made_by_the_next_attempt(tmp_path, monkeypatch):
     for at in range(1, 100):
         with monkeypatch.context() as patch:
-            steps = failing(patch, at, Crash())
+            steps = failing(patch, at, Crash)
             with suppress(Crash):
                 create_store(tmp_path / f"s{at}", RAW)
         assert create_store(tmp_path / f"s{at}", RAW).campaign.id == CAMPAIGN.id
@@ -534,13 +578,22 @@ def test_other_trouble_of_the_disk_is_io_failed(tmp_path, monkeypatch):
 
 
 def test_everything_that_is_committed_was_flushed_before(tmp_path, monkeypatch):
-    """Each replaced file's content is on the disk before its name, and its name before the manifest's."""
-    made_store = create_store(tmp_path / "s", RAW)
-    steps = failing(monkeypatch, 10_000, Crash())
-    made_store.ingest([write(tmp_path, "a", batch(CAMPAIGN, reports(range(3))))], now=NOW)
-    commits = [i for i, step in enumerate(steps) if step == "replace"]
-    assert len(commits) >= 2
-    assert all(steps[i - 1] == "fsync" and steps[i + 1] == "fsync" for i in commits)
+    """Each part and its folder, the index of input files, and then the manifest, by content and by name."""
+    made_store = create_store(tmp_path / "s", RAW, buckets=2)
+    path = write(tmp_path, "a", batch(CAMPAIGN, reports(range(9))))
+    flushed = []
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda number: flushed.append(Path(f"/proc/self/fd/{number}").readlink()))
+        steps = failing(patch, 10_000, Crash)
+        made_store.ingest([path], now=NOW)
+    manifest = read_manifest(made_store.path)
+    names = [path.relative_to(made_store.path).as_posix() for path in flushed]
+    for part in manifest.parts:
+        folder = part.path.rpartition("/")[0]
+        assert names.index(part.path) < len(names) - 1 - names[::-1].index(folder)
+    index = "inputs/00000001.parquet"
+    assert names[-4:] == [f"{index}.tmp", "inputs", "manifest.json.tmp", "."]
+    assert {*manifest.paths()} == {part.path for part in manifest.parts} | {index}
     assert steps[-3:] == ["fsync", "replace", "fsync"]
 
 

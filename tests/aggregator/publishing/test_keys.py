@@ -10,7 +10,8 @@ from support.failures import everything_said, reason
 from support.publisher import key
 
 from aggregator.publishing import keys
-from aggregator.publishing.keys import Cost, key_file, parse_key, parse_public, public_line, read_key, write_key
+from aggregator.publishing.keys import key_file, parse_key, parse_public, public_line, read_key, write_key
+from aggregator.sealing import MAX_MEMORY_BYTES, MAX_PASSES, STANDARD, Cost
 from protocol import canonical
 from protocol.errors import InputError, StorageError
 
@@ -25,6 +26,10 @@ def sealed(passphrase=SECRET, role="campaign", number=5):
 
 def changed(**fields):
     return canonical.pack({**canonical.unpack(sealed().to_bytes()), **fields})
+
+
+def resealed(**fields):
+    return changed(sealed=canonical.pack({**canonical.unpack(sealed().sealed), **fields}))
 
 
 @pytest.mark.parametrize("passphrase", [None, SECRET, "Schlüssel".encode(), b"x" * 1024])
@@ -47,9 +52,8 @@ def test_an_encrypted_file_holds_nothing_of_the_seed_and_shows_none():
 
 def test_each_file_has_a_salt_and_nonce_of_its_own():
     one, other = sealed(), sealed()
-    assert one.salt != other.salt
-    assert one.nonce != other.nonce
-    assert one.box != other.box
+    parts = [canonical.unpack(each.sealed) for each in (one, other)]
+    assert all(parts[0][name] != parts[1][name] for name in ("salt", "nonce", "box"))
 
 
 def test_a_wrong_passphrase_is_told_and_says_nothing():
@@ -81,27 +85,29 @@ def test_no_flipped_bit_opens_another_key(position, bit):
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("make", "fields"),
     [
-        {"memlimit": (1 << 30) + 1},
-        {"memlimit": 1 << 62},
-        {"memlimit": 0},
-        {"memlimit": True},
-        {"memlimit": "8192"},
-        {"opslimit": 11},
-        {"opslimit": 1 << 40},
-        {"opslimit": 0},
-        {"salt": bytes(15)},
-        {"nonce": bytes(25)},
-        {"box": None},
-        {"public": bytes(31)},
-        {"role": "node"},
-        {"role": None},
+        (resealed, {"memory": (1 << 30) + 1}),
+        (resealed, {"memory": 1 << 62}),
+        (resealed, {"memory": 0}),
+        (resealed, {"memory": True}),
+        (resealed, {"memory": "8192"}),
+        (resealed, {"passes": 17}),
+        (resealed, {"passes": 1 << 40}),
+        (resealed, {"passes": 0}),
+        (resealed, {"salt": bytes(15)}),
+        (resealed, {"nonce": bytes(25)}),
+        (resealed, {"box": None}),
+        (changed, {"sealed": None}),
+        (changed, {"sealed": b""}),
+        (changed, {"public": bytes(31)}),
+        (changed, {"role": "node"}),
+        (changed, {"role": None}),
     ],
-    ids=str,
+    ids=lambda value: value.__name__ if callable(value) else str(value),
 )
-def test_hostile_files_are_refused_before_any_work(fields):
-    raw = changed(**fields)
+def test_hostile_files_are_refused_before_any_work(make, fields):
+    raw = make(**fields)
     tracemalloc.start()
     assert reason(parse_key, raw) == "key_invalid"
     assert tracemalloc.get_traced_memory()[1] < 1 << 20
@@ -133,8 +139,9 @@ def test_too_little_memory_has_a_name(monkeypatch):
 
 
 def test_new_files_cost_a_second_and_what_is_allowed_is_more():
-    assert keys.COST == (3, 256 << 20)
-    assert all(cost <= most for cost, most in zip(keys.COST, keys.MOST, strict=True))
+    assert keys.COST == STANDARD == (3, 256 << 20)
+    assert keys.COST.passes <= MAX_PASSES
+    assert keys.COST.memory <= MAX_MEMORY_BYTES
 
 
 def test_the_public_part_is_a_line_for_one_role():

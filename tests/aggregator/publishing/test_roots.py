@@ -14,10 +14,10 @@ from support.publisher import NOW, Publisher, key, small_schema
 from aggregator.publishing import keys as key_rooms
 from aggregator.publishing.campaigns import Terms, publish_campaign
 from aggregator.publishing.history import latest_of_each
-from aggregator.publishing.keys import Cost
 from aggregator.publishing.roots import ALL, Change, change_root, discard, gather_copies, lacking, pending, resign
 from aggregator.publishing.signatures import signed, to_bytes
 from aggregator.publishing.workspace import create_workspace, open_workspace
+from aggregator.sealing import Cost
 from edge_sdk import Device
 from protocol import campaign, trust
 from protocol.document import DAY_SECONDS

@@ -1,0 +1,52 @@
+"""The options by which an ingest learns which devices are enrolled: ``--enrolled IDS`` and ``--fleet LIST``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aggregator.cli.passphrase import passphrase_option, read_passphrase
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aggregator.intake.enrolment import Enrolled
+    from protocol.campaign import Campaign
+
+
+def enrolment_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``enrolled``, ``lists`` and ``passphrase_file``: what :func:`enrolled_ids` takes."""
+    path = click.Path(path_type=Path)
+    text = "Ids of a closed fleet, from hearsay fleet ids: all other reports are refused."
+    enrolled = click.option("--enrolled", type=path, metavar="IDS.parquet", help=text)
+    text = "The same from a fleet list (.hsf); several are one fleet."
+    lists = click.option("--fleet", "lists", type=path, multiple=True, metavar="LIST.hsf", help=text)
+    return enrolled(lists(passphrase_option(command)))
+
+
+def enrolled_ids(
+    campaign: Campaign, enrolled: Path | None, lists: tuple[Path, ...], passphrase_file: Path | None
+) -> Enrolled | None:
+    """The ids that these options name; None for an open fleet.
+
+    Raises:
+        InputError: ``enrolment_ambiguous``, both options are given; ``ids_invalid``, ``other_campaign``, and
+            the reasons of a fleet list that does not open.
+    """
+    if enrolled is not None and lists:
+        raise InputError("enrolment_ambiguous", "give --enrolled or --fleet, not both")
+    if enrolled is not None:
+        from aggregator.fleet.ids import IdReader
+        from aggregator.intake.enrolment import enrolled_from_file
+
+        return enrolled_from_file(campaign, IdReader(enrolled))
+    if lists:
+        from aggregator.fleet.roster import read_roster
+        from aggregator.intake.enrolment import enrolled_from_rosters
+
+        passphrase = read_passphrase(passphrase_file, what="the fleet list")
+        return enrolled_from_rosters(campaign, [read_roster(path, passphrase) for path in lists])
+    return None

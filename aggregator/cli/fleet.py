@@ -1,0 +1,148 @@
+"""Commands of a closed fleet: ``hearsay fleet new`` and ``hearsay fleet ids``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from aggregator.cli.making import force_option, json_option, output_option
+from aggregator.cli.output import counted, note, print_facts, print_json, progress, working
+from aggregator.cli.passphrase import passphrase_option, read_passphrase
+from aggregator.cli.periods import periods_option
+from protocol.envelope import SIZE_LIMITS
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from protocol.campaign import Campaign
+
+MAX_NAMES_BYTES = 256 << 20
+
+
+@click.group()
+def fleet() -> None:
+    """Closed fleets: only devices that you enrolled can add to the counts, each once per period.
+
+    Without a closed fleet anybody who reaches the reports' inbox can send as many as he likes.
+    """
+
+
+@fleet.command()
+@click.argument("names", type=click.Path(path_type=Path), metavar="NAMES.txt")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to make.")
+@click.option("--name", help="Name of the fleet; by default that of the file.")
+@passphrase_option
+@json_option
+def new(names: Path, out: Path, name: str | None, passphrase_file: Path | None, *, as_json: bool) -> None:
+    """Make enrolment secrets for the devices that NAMES.txt lists, one name a line.
+
+    OUT/devices/ holds one provisioning file per device: carry each to its device (hearsay-edge provision
+    --enrolment FILE) and delete it here. OUT/fleet.hsf is the list of all, encrypted: keep it and its
+    passphrase, since no device can be counted without them. More devices later: a further list.
+
+    \b
+    Example:
+      hearsay fleet new names.txt --out orchard --passphrase-file secret.txt
+    """  # noqa: D301
+    from aggregator.files import read_file
+    from aggregator.fleet.roster import DEVICES, LIST_FILE, new_roster, write_roster
+
+    roster = new_roster(name or names.stem, _device_names(read_file(names, MAX_NAMES_BYTES)))
+    passphrase = read_passphrase(passphrase_file, what="the fleet list", confirm=True)
+    with working("writing provisioning files"):
+        write_roster(out, roster, passphrase)
+    facts = {"fleet": roster.fleet, "devices": len(roster.devices), "list": str(out / LIST_FILE)}
+    if as_json:
+        print_json({**facts, "provisioning": str(out / DEVICES)})
+        return
+    print_facts({**facts, "provisioning files": str(out / DEVICES)})
+    note("delete each provisioning file once it is on its device; the list can open without them")
+
+
+def _device_names(raw: bytes) -> list[str]:
+    """One name a line; empty lines and the space around names do not count.
+
+    Raises:
+        InputError: ``not_utf8``.
+    """
+    text = ""
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError("not_utf8", f"the list of names is not UTF-8 at byte {error.start}") from None
+    return [line.strip() for line in text.split("\n") if line.strip()]
+
+
+@fleet.command()
+@click.argument("campaign_file", type=click.Path(path_type=Path), metavar="CAMPAIGN.hsc")
+@click.option("--fleet", "lists", type=click.Path(path_type=Path), multiple=True, required=True,
+              help="Fleet list (.hsf); several together are one fleet.")  # fmt: skip
+@periods_option(required=True)
+@output_option
+@force_option
+@click.option("--processes", type=click.IntRange(1, 256), help="How many compute at once; by default one per core.")
+@passphrase_option
+@json_option
+def ids(
+    campaign_file: Path,
+    lists: tuple[Path, ...],
+    periods: range,
+    output: Path,
+    processes: int | None,
+    passphrase_file: Path | None,
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Compute every report id that a fleet's devices have in some periods of a campaign.
+
+    With the file an ingest (--enrolled IDS.parquet) refuses everyone else's reports and needs no secret;
+    it holds no name, and does not tell which ids are one device's.
+
+    \b
+    Example:
+      hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 20770..20799 -o ids.parquet
+    """  # noqa: D301
+    from aggregator.files import check_output, open_output
+    from aggregator.fleet.ids import fleet_ids, write_ids
+    from aggregator.fleet.roster import read_roster
+
+    check_output(output, force=force)
+    campaign = _campaign(campaign_file)
+    asked = _of_campaign(campaign, periods)
+    passphrase = read_passphrase(passphrase_file, what="the fleet list")
+    rosters = [read_roster(path, passphrase) for path in lists]
+    found = fleet_ids(rosters, campaign, asked, processes=processes or os.cpu_count() or 1)
+    with progress("computing ids", len(asked)) as step, open_output(output, force=force) as sink:
+        written = write_ids(sink, campaign, asked, found, lambda done: step(done, len(asked)) if step else None)
+    devices = sum(len(roster.devices) for roster in rosters)
+    if as_json:
+        facts = {"devices": devices, "first_period": asked[0], "last_period": asked[-1], "ids": written}
+        print_json({**facts, "output": str(output)})
+        return
+    print_facts({"devices": devices, "periods": f"{asked[0]}..{asked[-1]}", "ids": written, "written": str(output)})
+
+
+def _campaign(path: Path) -> Campaign:
+    from aggregator.files import read_file
+    from protocol.campaign import parse_campaign
+    from protocol.envelope import read_envelope
+
+    return parse_campaign(read_envelope(read_file(path, SIZE_LIMITS["campaign"]), "campaign").payload)
+
+
+def _of_campaign(campaign: Campaign, periods: range) -> range:
+    """Those of the periods that the campaign has.
+
+    Raises:
+        InputError: ``periods_absent``: there is none.
+    """
+    precision, header = campaign.time_precision, campaign.header
+    first, end = header.not_before // precision, -(-header.expires // precision)
+    common = range(max(first, periods.start), min(end, periods.stop))
+    if not common:
+        has = f"{first}..{end - 1}, {counted(end - first, 'period')}"
+        raise InputError("periods_absent", f"the campaign has none of these periods; it has {has}")
+    return common

@@ -1,0 +1,65 @@
+"""The command of a gateway: ``hearsay merge``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aggregator.cli.making import force_option, json_option
+from aggregator.cli.output import print_facts, print_json, progress
+from aggregator.cli.sizes import memory_option
+from protocol.envelope import SIZE_LIMITS
+
+
+@click.command()
+@click.argument("out", type=click.Path(path_type=Path), metavar="OUT.hsr")
+@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option(
+    "--campaign",
+    "campaign_file",
+    type=click.Path(path_type=Path),
+    metavar="CAMPAIGN.hsc",
+    help="Keep its reports alone; its batches are then read although a bit of their header changed.",
+)
+@memory_option("256MiB")
+@force_option
+@json_option
+def merge(
+    out: Path, files: tuple[Path, ...], campaign_file: Path | None, memory: int, *, force: bool, as_json: bool
+) -> None:
+    """Join report files into one, sorted by report id: neighbours then say nothing about where they came from.
+
+    A gateway runs it before it passes reports on, so that whoever reads them learns no device's place,
+    time or file from them. The counts stay what they are: identical reports become one, different ones
+    with one id stay, and reports of damaged files stay unproven. If a file can not be read nothing is
+    written.
+
+    \b
+    Example:
+      hearsay merge today.hsr inbox/*.hsr && rm inbox/*.hsr
+    """  # noqa: D301
+    from aggregator.files import read_file
+    from aggregator.intake.merge import merge_files
+    from protocol.campaign import parse_campaign
+    from protocol.envelope import read_envelope
+
+    campaign = None
+    if campaign_file is not None:
+        campaign = parse_campaign(read_envelope(read_file(campaign_file, SIZE_LIMITS["campaign"]), "campaign").payload)
+    with progress("reading reports", len(files)) as step:
+        summary = merge_files(files, out, campaign=campaign, memory_bytes=memory, force=force, progress=step)
+    if as_json:
+        print_json({**summary._asdict(), "output": str(out)})
+        return
+    print_facts(
+        {
+            "files": summary.files,
+            "campaigns": summary.campaigns,
+            "reports written": summary.proven + summary.unproven,
+            "of them from damaged files": summary.unproven,
+            "identical ones left out": summary.repeated,
+        }
+        | ({"damaged copies left out": summary.superseded} if summary.superseded else {})
+        | {f"left out: {reason}": count for reason, count in summary.rejected.items()}
+    )

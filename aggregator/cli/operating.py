@@ -1,0 +1,160 @@
+"""Commands about a store as a whole: ``hearsay status`` and ``hearsay export``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from aggregator.cli.making import force_option, json_option, output_option
+from aggregator.cli.output import note, print_facts, print_json, print_table, working
+from aggregator.cli.periods import periods_option
+from aggregator.cli.quarantining import store_option
+from aggregator.cli.sizes import memory_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aggregator.intake.status import DayCount, Status
+
+_BAR = 30
+_DAYS = 31
+
+
+@click.command()
+@store_option
+@click.option("--interval", type=click.FloatRange(0, 1, min_open=True), metavar="H",
+              help="Half width to reach of every share's 95 % interval, for example 0.02.")  # fmt: skip
+@click.option("--target-sd", type=click.FloatRange(0, 1, min_open=True), metavar="SD",
+              help="The same as a standard deviation.")  # fmt: skip
+@memory_option("1GiB")
+@json_option
+def status(store: Path, interval: float | None, target_sd: float | None, memory: int, *, as_json: bool) -> None:
+    """Show how many reports there are, by day and question, and how many devices are still needed.
+
+    What a question reaches is the half width of its widest 95 % interval, as a share of those asked; it is
+    not told before the campaign's smallest batch is reached. With --interval or --target-sd it is followed
+    by how many more devices must answer.
+
+    \b
+    Example:
+      hearsay status --store store --interval 0.02
+    """  # noqa: D301
+    from aggregator.intake.status import half_width_of
+    from aggregator.intake.status import status as status_of
+    from aggregator.intake.store import open_store
+
+    if interval is not None and target_sd is not None:
+        raise click.UsageError("give --interval or --target-sd, not both", click.get_current_context())
+    target = interval if target_sd is None else half_width_of(target_sd)
+    opened = open_store(store)
+    opened.memory_bytes = memory
+    with working("counting reports"):
+        found = status_of(opened, target=target)
+    if as_json:
+        print_json(found.to_json())
+        return
+    _print_status(found)
+
+
+def _print_status(found: Status) -> None:
+    reached = "reached" if found.enough else "not reached"
+    needed = {} if found.devices_needed is None else {"devices still needed": found.devices_needed}
+    print_facts(
+        {
+            "campaign": found.name,
+            "reports": found.reports,
+            "smallest batch": f"{found.min_batch_size}, {reached}",
+            "of damaged files": found.unproven,
+        }
+        | ({"superseded by whole files": found.superseded} if found.superseded else {})
+        | ({"forgotten": f"periods before {found.forgotten_before}"} if found.forgotten_before else {})
+        | {f"set aside: {reason}": count for reason, count in found.rejected.items()}
+        | needed
+    )
+    if found.days:
+        _print_days(found.days)
+    click.echo()
+    rows = [
+        (
+            reach.question,
+            reach.n,
+            "" if reach.half_width is None else f"{reach.half_width:.4f}",
+            "" if reach.devices_needed is None else reach.devices_needed,
+        )
+        for reach in found.questions
+    ]
+    print_table(["question", "reports", "± (95 %)", "devices needed"], rows, ["reports", "± (95 %)", "devices needed"])
+
+
+def _print_days(days: tuple[DayCount, ...]) -> None:
+    from aggregator.intake.status import date_of
+
+    click.echo()
+    shown = days[-_DAYS:]
+    most = max(day.reports for day in shown)
+    rows = []
+    if len(days) > len(shown):
+        earlier = days[: -len(shown)]
+        rows.append(("earlier", f"{earlier[0].first}..{earlier[-1].last}", sum(day.reports for day in earlier), ""))
+    rows += [
+        (
+            date_of(day.day),
+            str(day.first) if day.first == day.last else f"{day.first}..{day.last}",
+            day.reports,
+            "█" * max(1, round(_BAR * day.reports / most)),
+        )
+        for day in shown
+    ]
+    print_table(["day", "periods", "reports", ""], rows, ["reports"])
+
+
+@click.command()
+@store_option
+@click.option("--format", "kind", type=click.Choice(["parquet", "csv"]), required=True, help="What to write.")
+@periods_option()
+@click.option("--all", "everything", is_flag=True, help="All records as stored: repeats and conflicts too.")
+@click.option("--proven-only", is_flag=True, help="Leave out reports of damaged files.")
+@memory_option("1GiB")
+@output_option
+@force_option
+@json_option
+def export(
+    store: Path,
+    kind: str,
+    periods: range | None,
+    memory: int,
+    output: Path,
+    *,
+    everything: bool,
+    proven_only: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Write a store's reports to one file, for an archive or another engine.
+
+    By default exactly those that are counted: one per id, none in conflict. Columns: id (in CSV 16
+    hexadecimal digits), period, start, question, asked, answer, proven. Answers are as the devices
+    perturbed them; nothing is estimated.
+
+    \b
+    Example:
+      hearsay export --store store --format csv --periods 20770..20799 -o november.csv
+    """  # noqa: D301
+    from aggregator.intake.counting import Scope
+    from aggregator.intake.export import export as export_reports
+    from aggregator.intake.store import open_store
+
+    opened = open_store(store)
+    opened.memory_bytes = memory
+    scope = Scope(proven_only=proven_only)
+    if periods is not None:
+        scope = scope._replace(first=periods[0], last=periods[-1])
+    with working("writing reports"):
+        written = export_reports(opened, output, kind, scope=scope, everything=everything, force=force)
+    if as_json:
+        print_json({**written._asdict(), "output": str(output)})
+        return
+    print_facts({"reports": written.reports, "written": str(output)})
+    if written.forgotten_before:
+        note(f"reports of periods before {written.forgotten_before} were forgotten and are not in the file")

@@ -1,0 +1,250 @@
+"""Commands about what was set aside: ``hearsay quarantine ls``, ``show`` and ``retry``."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aggregator.cli.enrolling import enrolled_ids, enrolment_options
+from aggregator.cli.making import json_option
+from aggregator.cli.output import note, print_facts, print_json, print_table, when, working
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aggregator.intake.decode import Rejected
+    from aggregator.intake.quarantine import Kept
+    from protocol.campaign import Campaign
+
+_NAME_DIGITS = 8
+_ROW_BYTES = 16
+
+store_option = click.option(
+    "--store", type=click.Path(path_type=Path), required=True, help="Folder made by hearsay ingest."
+)
+reason_option = click.option("--reason", help="Only what was set aside for this reason.")
+
+
+@click.group()
+def quarantine() -> None:
+    """See what an ingest set aside and why, and judge it again.
+
+    \b
+    Example:
+      hearsay quarantine ls --store store
+      hearsay quarantine show 3fa9c411:62 --store store
+      hearsay quarantine retry --store store --reason report_too_early
+    """  # noqa: D301
+
+
+def _all_kept(store: Path) -> list[Kept]:
+    from aggregator.intake.ingest import QUARANTINE
+    from aggregator.intake.quarantine import Quarantine
+
+    return list(Quarantine(store / QUARANTINE).files())
+
+
+@quarantine.command()
+@store_option
+@reason_option
+@click.option("--pieces", is_flag=True, help="One line per piece, with the name that show takes.")
+@json_option
+def ls(store: Path, reason: str | None, *, pieces: bool, as_json: bool) -> None:
+    """List what was set aside, by reason and file.
+
+    All of it is counted; of one file 1000 pieces are kept to look at, of all together 64 MiB.
+
+    \b
+    Example:
+      hearsay quarantine ls --store store --reason question_unknown --pieces
+    """  # noqa: D301
+    from aggregator.intake.manifest import read_manifest
+
+    counted = dict(sorted(read_manifest(store).rejected.items()))
+    kept = _all_kept(store)
+    found = [
+        (file, piece) for file in kept for piece in file.pieces if reason in (None, piece.reason)
+    ]  # a few hundred thousand at most
+    if as_json:
+        print_json({"counted": counted, "kept": [_piece_json(file, piece) for file, piece in found]})
+        return
+    if pieces:
+        rows = [(_name(file, piece), piece.reason, file.file, piece.offset, piece.length) for file, piece in found]
+        print_table(["piece", "reason", "file", "offset", "bytes"], rows, ["offset", "bytes"])
+        return
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for file, piece in found:
+        groups.setdefault((piece.reason, file.file, file.identity[:_NAME_DIGITS]), []).append(piece.length)
+    rows = [(*group, len(lengths), sum(lengths)) for group, lengths in sorted(groups.items())]
+    print_table(["reason", "file", "identity", "pieces", "bytes"], rows, ["pieces", "bytes"])
+    in_all = Counter(piece.reason for _, piece in found)
+    for each, number in counted.items():
+        if reason in (None, each) and number > in_all[each]:
+            note(f"{each}: {number} were counted, {in_all[each]} of them are kept to look at")
+
+
+def _name(file: Kept, piece: Rejected) -> str:
+    return f"{file.identity[:_NAME_DIGITS]}:{piece.offset}"
+
+
+def _piece_json(file: Kept, piece: Rejected) -> dict[str, Any]:
+    return {
+        "piece": _name(file, piece),
+        "identity": file.identity,
+        "file": file.file,
+        "reason": piece.reason,
+        "offset": piece.offset,
+        "length": piece.length,
+        "bytes": piece.data,
+        "proven": piece.proven,
+    }
+
+
+@quarantine.command()
+@click.argument("piece", metavar="PIECE")
+@store_option
+@json_option
+def show(piece: str, store: Path, *, as_json: bool) -> None:
+    """Show one piece: its bytes, what they say if they are a report, and why it was set aside.
+
+    PIECE is a name that hearsay quarantine ls --pieces prints.
+
+    \b
+    Example:
+      hearsay quarantine show 3fa9c411:62 --store store
+    """  # noqa: D301
+    from aggregator.intake.store import open_store
+
+    campaign = open_store(store).campaign
+    file, found = _find(_all_kept(store), piece)
+    fields = _fields(campaign, found)
+    why = _in_words(campaign, found)
+    if as_json:
+        print_json({**_piece_json(file, found), **fields, "why": why})
+        return
+    facts = {"file": file.file, "offset": found.offset, "bytes": found.length, "reason": found.reason, "why": why}
+    print_facts(facts | {name.replace("_", " "): value for name, value in fields.items()})
+    click.echo()
+    for line in _hexdump(found.data, found.offset):
+        click.echo(line)
+    if len(found.data) < found.length:
+        note(f"the first {len(found.data)} of {found.length} bytes are kept")
+
+
+def _find(kept: list[Kept], name: str) -> tuple[Kept, Rejected]:
+    """The piece of a name; more or fewer digits of the identity than ls prints will do as well.
+
+    Raises:
+        InputError: ``piece_unknown``: no piece, or pieces of several files, have it.
+    """
+    identity, _, offset = name.partition(":")
+    found = [
+        (file, piece)
+        for file in kept
+        if len(identity) >= 4 and file.identity.startswith(identity)
+        for piece in file.pieces
+        if str(piece.offset) == offset
+    ]
+    if len(found) != 1:
+        several = f"{len(found)} pieces have that name; give more digits" if found else "no piece has that name"
+        raise InputError("piece_unknown", f"{several}; 'hearsay quarantine ls --pieces' lists them")
+    return found[0]
+
+
+def _fields(campaign: Campaign, piece: Rejected) -> dict[str, Any]:
+    """What a record of the campaign says, but its answer."""
+    from aggregator.statistics import question_name
+    from protocol.report import decode_report
+
+    if piece.proven is None or len(piece.data) != campaign.layout.record_length:
+        return {}
+    identifier, period, question, _ = decode_report(campaign.layout, piece.data)
+    known = question < len(campaign.questions)
+    return {
+        "id": identifier.hex(),
+        "period": period,
+        "period_begins": when(period * campaign.time_precision),
+        "question": question,
+        "asked": question_name(campaign.questions[question], campaign.schema) if known else "unknown",
+        "stratum": campaign.questions[question].stratum if known else None,
+        "whole_batch": piece.proven,
+    }
+
+
+def _in_words(campaign: Campaign, piece: Rejected) -> str:
+    """Why it was refused, with the numbers that decided it."""
+    fields = _fields(campaign, piece)
+    header = campaign.header
+    if piece.reason == "question_not_assigned" and fields:
+        question = fields["question"]
+        low, high = campaign.assignment.interval(question, campaign.questions[question].stratum)
+        begin = int(fields["id"][:8], 16)
+        return f"question {question} is for ids from {low:08x} to below {high:08x}; this one begins with {begin:08x}"
+    words = {
+        "unrecognized_campaign": "its batch is one of another campaign",
+        "invalid_message": "these bytes are no report, header or trailer, or their batch has another layout",
+        "truncated": "a report, header or trailer begins here, but file or batch end in it",
+        "question_unknown": f"the campaign has {len(campaign.questions)} questions, numbered from 0",
+        "value_out_of_domain": "its question has no such answer, or unused bits are set",
+        "report_too_late": f"its period begins at or after the campaign's end, {when(header.expires)}",
+        "report_too_early": f"when it was read its period had not begun, or ended before {when(header.not_before)}",
+        "id_not_enrolled": "no enrolled device has this id in this period for a question of this stratum",
+    }
+    return words.get(piece.reason, "see docs/reasons.md")
+
+
+def _hexdump(data: bytes, offset: int) -> Iterator[str]:
+    """Sixteen bytes a line, with their place in the file and what of them prints."""
+    for start in range(0, len(data), _ROW_BYTES):
+        row = data[start : start + _ROW_BYTES]
+        text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
+        yield f"{offset + start:08x}  {row.hex(' '):<{3 * _ROW_BYTES - 1}}  {text}"
+
+
+@quarantine.command()
+@store_option
+@reason_option
+@enrolment_options
+@json_option
+def retry(
+    store: Path,
+    reason: str | None,
+    enrolled: Path | None,
+    lists: tuple[Path, ...],
+    passphrase_file: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Judge again what was set aside, and add what is good by now, each report once.
+
+    Reports whose period had not begun are good once it has; others after a fault was mended, or with a
+    list of ids that has more devices. What can not be judged again stays, and is said.
+
+    \b
+    Example:
+      hearsay quarantine retry --store store --reason report_too_early
+    """  # noqa: D301
+    from aggregator.intake.retry import retry as judge_again
+    from aggregator.intake.store import open_store
+
+    opened = open_store(store)
+    ids = enrolled_ids(opened.campaign, enrolled, lists, passphrase_file)
+    with working("judging again"):
+        summary = judge_again(opened, now=int(time.time()), enrolled=ids, reason=reason)
+    if as_json:
+        print_json(summary._asdict())
+        return
+    print_facts(
+        {
+            "pieces": summary.tried,
+            "reports added": summary.proven + summary.unproven,
+            "of them from damaged files": summary.unproven,
+        }
+        | ({"added by an earlier retry": summary.repeated} if summary.repeated else {})
+        | {f"left: {why}": number for why, number in summary.left.items() if number}
+    )

@@ -1,0 +1,179 @@
+"""The roster of a closed fleet: every device's name and secret, kept by the operator under a passphrase.
+
+    OUT/fleet.hsf            the fleet list: all names and secrets, sealed
+    OUT/devices/NAME.hsp     one provisioning file per device, to be carried there and then deleted here
+
+Source: docs/formats.md, section 8. Whoever holds the secrets can link every report to its device; ε-LDP
+does not rely on unlinkability, but they are kept as if it did.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets as tokens
+import shutil
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+from aggregator.files import read_file, sync_folder
+from aggregator.sealing import STANDARD, Cost, open_secret, seal_secret
+from protocol import canonical
+from protocol.document import is_text
+from protocol.errors import DocumentError, InputError, StorageError
+from protocol.provisioning import SECRET_BYTES, Provisioning, build_provisioning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+FORMAT = 1
+LIST_FILE, DEVICES = "fleet.hsf", "devices"
+MAX_LIST_BYTES = 1 << 30
+_MAX_FILE_NAME = 200
+_KEYS = {"hearsay_fleet", "fleet", "devices", "secrets"}
+
+
+class Roster(NamedTuple):
+    """A closed fleet. Its ``repr`` shows no secret.
+
+    Attributes:
+        fleet: its name.
+        devices: the devices' names, all different.
+        secrets: 32 bytes for each device, in the same order.
+    """
+
+    fleet: str
+    devices: tuple[str, ...]
+    secrets: bytes
+
+    def __repr__(self) -> str:
+        return f"Roster({self.fleet!r}, {len(self.devices)} devices)"
+
+    def each_secret(self) -> Iterator[bytes]:
+        """The secrets, one by one."""
+        return (self.secrets[at : at + SECRET_BYTES] for at in range(0, len(self.secrets), SECRET_BYTES))
+
+    def provisionings(self) -> Iterator[Provisioning]:
+        """What each device is given."""
+        for name, secret in zip(self.devices, self.each_secret(), strict=True):
+            yield Provisioning(self.fleet, name, secret)
+
+
+def new_roster(fleet: str, names: Iterable[str], *, entropy: Callable[[int], bytes] = os.urandom) -> Roster:
+    """Draw a secret for every device. Run by the operator, once.
+
+    Args:
+        fleet: name of the fleet; devices show it, reports do not.
+        names: the devices' names.
+        entropy: returns so many bytes from the operating system.
+
+    Raises:
+        InputError: ``name_invalid``, a name is empty, does not print, or makes too long a file name;
+            ``device_repeated``, one occurs twice; ``fleet_empty``, there is none.
+    """
+    names = tuple(names)
+    if not is_text(fleet):
+        raise InputError("name_invalid", "the fleet's name is empty, too long, or does not print")
+    seen: set[str] = set()
+    for number, name in enumerate(names, 1):
+        if not is_text(name) or len(_file_name(name)) > _MAX_FILE_NAME:
+            raise InputError("name_invalid", f"the name of device {number} is empty, too long, or does not print")
+        if name in seen:
+            raise InputError("device_repeated", f"'{name}', device {number}, is in the list already")
+        seen.add(name)
+    if not names:
+        raise InputError("fleet_empty", "no device is named")
+    return Roster(fleet, names, b"".join(entropy(SECRET_BYTES) for _ in names))
+
+
+def _file_name(device: str) -> str:
+    """A file name that no device's name can lead out of its folder with, or hide."""
+    quoted = quote(device, safe=" ")
+    return f"%2E{quoted[1:]}.hsp" if quoted.startswith(".") else f"{quoted}.hsp"
+
+
+def write_roster(
+    out: Path,
+    roster: Roster,
+    passphrase: bytes,
+    *,
+    entropy: Callable[[int], bytes] = os.urandom,
+    cost: Cost = STANDARD,
+) -> None:
+    """Write the list and the provisioning files, all or nothing: readable by their owner alone.
+
+    Args:
+        out: a folder that does not exist, or is empty.
+        roster: the fleet.
+        passphrase: of the list.
+        entropy: as for :func:`new_roster`.
+        cost: of one try of the passphrase.
+
+    Raises:
+        InputError: ``output_exists``; ``output_invalid``, its parent is no folder; ``passphrase_missing``.
+        StorageError: ``io_failed``; then nothing is left behind.
+    """
+    if os.path.lexists(out) and not (out.is_dir() and not out.is_symlink() and not any(out.iterdir())):
+        raise InputError("output_exists", f"'{out}' exists and is not an empty folder")
+    if not out.absolute().parent.is_dir():
+        raise InputError("output_invalid", f"'{out}' is in a folder that does not exist")
+    sealed = seal_secret(_list_bytes(roster), passphrase, entropy=entropy, cost=cost)
+    hidden = out.parent / f".{out.name[:40]}.{tokens.token_hex(4)}.tmp"
+    problem = ""
+    try:
+        hidden.mkdir(mode=0o700)
+        (hidden / DEVICES).mkdir(mode=0o700)
+        for given in roster.provisionings():
+            _write_private(hidden / DEVICES / _file_name(given.device), build_provisioning(given))
+        _write_private(hidden / LIST_FILE, sealed)
+        os.sync()  # one flush for however many small files
+        hidden.rename(out)
+        sync_folder(out.absolute().parent)
+        return
+    except OSError as error:
+        problem = error.strerror or "the operating system refused it"
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+    raise StorageError("io_failed", f"'{out}' could not be made: {problem}")
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+
+
+def _list_bytes(roster: Roster) -> bytes:
+    body = {"hearsay_fleet": FORMAT, "fleet": roster.fleet, "devices": roster.devices, "secrets": roster.secrets}
+    return canonical.pack(body)
+
+
+def read_roster(path: Path, passphrase: bytes) -> Roster:
+    """The fleet in a fleet list.
+
+    Raises:
+        InputError: ``file_not_found``, ``unreadable``, ``too_large``, ``passphrase_wrong``,
+            ``passphrase_missing``.
+        StorageError: ``sealed_damaged``, ``sealed_newer``; ``fleet_damaged``, it opens and holds no fleet.
+    """
+    content = open_secret(read_file(path, MAX_LIST_BYTES), passphrase)
+    roster = _parse(content)
+    if roster is None:
+        raise StorageError("fleet_damaged", f"'{path}' opens and holds no fleet list that this software knows")
+    return roster
+
+
+def _parse(content: bytes) -> Roster | None:
+    body: Any = None
+    try:
+        body = canonical.unpack(content)
+    except DocumentError:
+        return None
+    if not isinstance(body, dict) or body.get("hearsay_fleet") != FORMAT or body.keys() != _KEYS:
+        return None
+    fleet, names, secrets = body["fleet"], body["devices"], body["secrets"]
+    if not is_text(fleet) or not isinstance(names, list) or not all(map(is_text, names)):
+        return None
+    if not isinstance(secrets, bytes) or len(secrets) != SECRET_BYTES * len(names) or len(set(names)) != len(names):
+        return None
+    return Roster(fleet, tuple(names), secrets)

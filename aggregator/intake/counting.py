@@ -1,0 +1,248 @@
+"""A bucket into its counts: a pure function of a store's files, for a thread, a process or a cluster's worker.
+
+Every id is in one bucket, so buckets are counted apart and their counts add up. A bucket that would take
+too much memory is read several times, each time for the ids that agree in some further bits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.intake.columns import Columns
+from aggregator.intake.manifest import damaged
+from aggregator.intake.parts import Stored, read_part, without
+from aggregator.intake.repeats import IdSet, Members, repeated_rows
+from aggregator.intake.tally import Counter, Tally, settle
+from aggregator.intake.writing import PART_BYTES, bucket_of
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from aggregator.intake.manifest import Manifest
+    from protocol.campaign import Campaign
+
+_ROW_BYTES = 36
+"""What finding repeated ids takes for each record, beside twice its columns."""
+_MAX_SLICES = 1 << 12
+
+
+class Scope(NamedTuple):
+    """Which of the settled records are counted. Which records are repeats or in conflict does not depend on it.
+
+    Attributes:
+        first: earlier periods are not.
+        last: nor are later ones.
+        proven_only: nor are those of damaged batches.
+    """
+
+    first: int = 0
+    last: int = (1 << 32) - 1
+    proven_only: bool = False
+
+    def chosen(self, records: Columns) -> NDArray[np.bool_] | None:
+        """Which records; None for all of them."""
+        if not records.size:
+            return None
+        mask = None
+        if records.period.min() < self.first or records.period.max() > self.last:
+            mask = (records.period >= self.first) & (records.period <= self.last)
+        if self.proven_only and not records.proven.all():
+            mask = records.proven if mask is None else mask & records.proven
+        return mask
+
+
+class Slice(NamedTuple):
+    """Some of the records of a store, such that equal ids are in one slice.
+
+    They are those of a bucket whose ids agree in some further bits.
+
+    Attributes:
+        bucket: which one.
+        slices: into how many it is divided, a power of two.
+        number: which of them.
+    """
+
+    bucket: int
+    slices: int = 1
+    number: int = 0
+
+
+class Counted(NamedTuple):
+    """The counts of some slices. Attributes as in ``TallyReport``, besides ``replayed`` and ``conflicting``."""
+
+    tally: Tally
+    unproven: int = 0
+    superseded: int = 0
+    replayed: int = 0
+    conflicting: int = 0
+
+    def merge(self, other: Counted) -> Counted:
+        """The counts of both. Associative and commutative."""
+        return Counted(self.tally.merge(other.tally), *(a + b for a, b in zip(self[1:], other[1:], strict=True)))
+
+
+class Settling(NamedTuple):
+    """A slice's records, of which every id is counted once.
+
+    Attributes:
+        stored: all of them but those superseded by a whole batch.
+        repeated: rows of those whose id stands in another row too.
+        alone: which of them are none of these; None for all.
+        settled: the repeated ones, as :func:`aggregator.intake.tally.settle` leaves them.
+        superseded, replayed, conflicting: how many are neither, and why.
+    """
+
+    stored: Stored
+    repeated: NDArray[np.intp]
+    alone: NDArray[np.bool_] | None
+    settled: Columns
+    superseded: int
+    replayed: int
+    conflicting: int
+
+    def kept(self) -> list[Columns]:
+        """The records that count."""
+        records = self.stored.records
+        return [records if self.alone is None else records.take(self.alone), self.settled]
+
+
+def slices(manifest: Manifest, answer_bytes: int, memory_bytes: int, workers: int) -> list[Slice]:
+    """The whole store in slices that so many workers can work on at a time within the memory.
+
+    Args:
+        manifest: of the store.
+        answer_bytes: width of the campaign's answer field.
+        memory_bytes: for the data; the program itself takes some hundred megabytes more.
+        workers: how many slices are in memory at a time.
+    """
+    room = max(PART_BYTES // 4, memory_bytes // workers - PART_BYTES)
+    found = []
+    for bucket in range(manifest.buckets):
+        records = sum(part.records for part in manifest.bucket_parts(bucket))
+        need = records * (2 * (15 + answer_bytes) + _ROW_BYTES)
+        parts = 1
+        while parts < _MAX_SLICES and need > room * parts:
+            parts *= 2
+        found += [Slice(bucket, parts, number) for number in range(parts)] if records else []
+    return found
+
+
+def load(folder: Path, campaign: Campaign, manifest: Manifest, which: Slice) -> Stored:
+    """The records of a slice, repeats included.
+
+    Raises:
+        StorageError: ``store_damaged``.
+    """
+    pieces = list(_row_groups(folder, campaign, manifest, which))
+    return Stored.join(pieces, campaign.layout.answer_bytes)
+
+
+def _row_groups(folder: Path, campaign: Campaign, manifest: Manifest, which: Slice) -> Iterator[Stored]:
+    shift = manifest.buckets.bit_length() - 1
+    for part in manifest.bucket_parts(which.bucket):
+        for stored in read_part(folder / part.path, part, campaign.layout, manifest.buckets):
+            if which.slices == 1:
+                yield stored
+            else:
+                yield stored.take(bucket_of(stored.records.id, shift, which.slices) == which.number)
+
+
+def _expected(manifest: Manifest, which: Slice) -> int:
+    return sum(part.records for part in manifest.bucket_parts(which.bucket)) // which.slices
+
+
+def _known_bits(manifest: Manifest, which: Slice) -> int:
+    """Of the ids of a slice, how many low bits are the same."""
+    return (manifest.buckets * which.slices).bit_length() - 1
+
+
+def settle_slice(everything: Stored, manifest: Manifest, which: Slice) -> Settling:
+    """Find the records of a slice that count."""
+    stored = without(everything, manifest.superseded)
+    records = stored.records
+    superseded = everything.records.size - records.size
+    rows = repeated_rows(records.id, _known_bits(manifest, which))
+    settled = settle(records.take(rows))
+    alone = None
+    if len(rows):
+        alone = np.ones(records.size, np.bool_)
+        alone[rows] = False
+    superseded += settled.superseded
+    return Settling(stored, rows, alone, settled.records, superseded, settled.replayed, settled.conflicting)
+
+
+def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Slice, scope: Scope) -> Counted:
+    """The counts of a slice: read, de-duplicated, counted.
+
+    Everything is counted as it is read, and only ids are kept. If some of them stand more than once, their
+    records are read again: what they added is taken back, and what is settled of them is added.
+
+    Raises:
+        StorageError: ``store_damaged``.
+    """
+    whole, ids = _Count(campaign, scope), IdSet(_expected(manifest, which), _known_bits(manifest, which))
+    superseded = 0
+    for everything in _row_groups(folder, campaign, manifest, which):
+        stored = without(everything, manifest.superseded)
+        superseded += everything.records.size - stored.records.size
+        ids.add(stored.records.id)
+        whole.add(stored.records)
+    repeated = ids.repeated()
+    if not len(repeated):
+        return Counted(whole.tally(), whole.unproven, superseded)
+    del ids
+    members, pieces = Members(repeated), []
+    for everything in _row_groups(folder, campaign, manifest, which):
+        stored = without(everything, manifest.superseded)
+        pieces.append(stored.records.take(members.rows(stored.records.id)))
+    doubtful = Columns.join(pieces, campaign.layout.answer_bytes)
+    settled = settle(doubtful)
+    less, more = _Count(campaign, scope), _Count(campaign, scope)
+    less.add(doubtful)
+    more.add(settled.records)
+    return Counted(
+        whole.tally().less(less.tally()).merge(more.tally()),
+        whole.unproven - less.unproven + more.unproven,
+        superseded + settled.superseded,
+        settled.replayed,
+        settled.conflicting,
+    )
+
+
+class _Count:
+    """The records in scope, as they come. Attribute ``unproven``: how many of them come from damaged batches."""
+
+    def __init__(self, campaign: Campaign, scope: Scope) -> None:
+        self._campaign = campaign
+        self._scope = scope
+        self._counter = Counter(campaign)
+        self.unproven = 0
+
+    def add(self, records: Columns) -> None:
+        chosen = self._scope.chosen(records)
+        counted = records if chosen is None else records.take(chosen)
+        try:
+            self._counter.add(counted)
+        except InputError as error:
+            raise damaged(error.detail) from None
+        self.unproven += counted.size - int(np.count_nonzero(counted.proven))
+
+    def tally(self) -> Tally:
+        return self._counter.tally()
+
+
+def checked_count(campaign: Campaign, records: Columns) -> Tally:
+    """As :func:`aggregator.intake.tally.count`, of records from a store.
+
+    Raises:
+        StorageError: ``store_damaged``: a record is none of the campaign's.
+    """
+    counter = _Count(campaign, Scope())
+    counter.add(records)
+    return counter.tally()

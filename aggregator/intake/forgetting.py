@@ -1,0 +1,213 @@
+"""Periods whose reports are removed while their counts stay.
+
+Before: settled records of every period. After: of the forgotten periods integer counts by period and
+standing, in one Parquet file named by the manifest, and of the other periods the records as they were.
+So every tally, of all periods or of some, has the same bytes before and after. Decision 0025 says why
+reports of a forgotten period are refused from then on.
+
+Columns of the counts: ``period``, ``proven``, ``question``, ``cell`` (−1 for the number of answers) and
+``count``; zeros are left out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from aggregator.intake.columns import Columns
+from aggregator.intake.counting import Counted, Scope, checked_count, load, settle_slice, slices
+from aggregator.intake.durable import make_folder, write_durably
+from aggregator.intake.inputs import read_side_file
+from aggregator.intake.manifest import FORGOTTEN, Forgotten, SideFile
+from aggregator.intake.parts import Stored
+from aggregator.intake.tally import Tally, row_bytes
+from aggregator.intake.writing import PartWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from aggregator.intake.counting import Settling
+    from aggregator.intake.manifest import Manifest
+    from protocol.campaign import Campaign
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("period", pa.uint32(), nullable=False),
+        pa.field("proven", pa.bool_(), nullable=False),
+        pa.field("question", pa.uint16(), nullable=False),
+        pa.field("cell", pa.int32(), nullable=False),
+        pa.field("count", pa.int64(), nullable=False),
+    ]
+)
+_ANSWERS = -1
+
+
+class Removal(NamedTuple):
+    """What :meth:`aggregator.intake.store.Store.forget` did.
+
+    Attributes:
+        before: the first period that is kept.
+        removed: records that were removed, repeats included.
+        kept: records that are still there.
+    """
+
+    before: int
+    removed: int
+    kept: int
+
+
+def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, memory_bytes: int) -> Manifest:
+    """Write counts and remaining records anew; the manifest that names them and no earlier report.
+
+    Raises:
+        StorageError: ``store_damaged``.
+    """
+    generation = manifest.generation + 1
+    counts: dict[tuple[int, bool], Tally] = defaultdict(lambda: Tally.zero(campaign))
+    gone = Counted(Tally.zero(campaign))
+    with PartWriter(folder, campaign.layout, manifest.buckets, f"{generation:08d}-kept") as writer:
+        for which in slices(manifest, campaign.layout.answer_bytes, memory_bytes, 1):
+            everything = load(folder, campaign, manifest, which)
+            settling = settle_slice(everything, manifest, which)
+            for records in settling.kept():
+                _count(counts, campaign, records, Scope(manifest.first_period, before - 1))
+            rest = _rest(everything, settling, before)
+            after = settle_slice(rest, manifest, which)
+            gone = gone.merge(_difference(campaign, settling, after))
+            writer.add(rest)
+        parts = writer.finish()
+    old = manifest.forgotten
+    table = _to_table(counts)
+    if old is not None:
+        table = pa.concat_tables([_read(folder, old.counts), table])
+    return manifest._replace(
+        generation=generation,
+        parts=tuple(parts),
+        forgotten=Forgotten(
+            before,
+            _write(folder, f"{generation:08d}.parquet", table),
+            gone.replayed + (old.replayed if old is not None else 0),
+            gone.conflicting + (old.conflicting if old is not None else 0),
+            gone.superseded + (old.superseded if old is not None else 0),
+        ),
+    )
+
+
+def _count(counts: dict[tuple[int, bool], Tally], campaign: Campaign, records: Columns, scope: Scope) -> None:
+    chosen = scope.chosen(records)
+    if chosen is not None:
+        records = records.take(chosen)
+    for period in np.unique(records.period).tolist():
+        for proven in (False, True):
+            some = records.take((records.period == period) & (records.proven == proven))
+            if some.size:
+                counts[period, proven] = counts[period, proven].merge(checked_count(campaign, some))
+
+
+def _rest(everything: Stored, settling: Settling, before: int) -> Stored:
+    """The records of the periods that are kept, and what must be known of earlier ones with the same ids.
+
+    Only a fault or a lie gives two periods one id. Which of its records counts, if any, must not change,
+    so an id, a period and a standing are kept of the earlier one; its question and answer are not.
+    """
+    answer_bytes = everything.records.answer.shape[1]
+    kept = everything.take(everything.records.period >= before)
+    doubtful = settling.stored.take(settling.repeated)
+    earlier = doubtful.records.period < before
+    witnesses = doubtful.take(earlier & np.isin(doubtful.records.id, doubtful.records.id[~earlier]))
+    if not witnesses.records.size:
+        return kept
+    return Stored.join([kept, Stored(_redacted(witnesses.records), witnesses.claim)], answer_bytes)
+
+
+def _redacted(records: Columns) -> Columns:
+    """Records without question and answer. Those of one id that differed differ by a number instead."""
+    _, place = np.unique(row_bytes(records), return_inverse=True)
+    _, of_id = np.unique(records.id, return_inverse=True)
+    first = np.full(len(place), len(place))
+    np.minimum.at(first, of_id, place)
+    number = (place - first[of_id]).astype(np.uint16)
+    return Columns(records.id, records.period, number, np.zeros_like(records.answer), records.proven)
+
+
+def _difference(campaign: Campaign, before: Settling, after: Settling) -> Counted:
+    return Counted(
+        Tally.zero(campaign),
+        superseded=before.superseded - after.superseded,
+        replayed=before.replayed - after.replayed,
+        conflicting=before.conflicting - after.conflicting,
+    )
+
+
+def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope: Scope) -> Counted:
+    """The counts of the forgotten periods, as far as they are in scope.
+
+    Raises:
+        StorageError: ``store_damaged``.
+    """
+    zero = Tally.zero(campaign)
+    if manifest.forgotten is None:
+        return Counted(zero)
+    table = _read(folder, manifest.forgotten.counts)
+    period, proven, question, cell, number = (table[name].to_numpy() for name in _SCHEMA.names)
+    chosen = (period >= scope.first) & (period <= scope.last) & (proven | (not scope.proven_only))
+    n = [0] * len(zero.n)
+    counts = [list(cells) for cells in zero.counts]
+    for place in np.flatnonzero(chosen).tolist():
+        of_question, index = int(question[place]), int(cell[place])
+        if index == _ANSWERS:
+            n[of_question] += int(number[place])
+        else:
+            counts[of_question][index] += int(number[place])
+    unproven = int(number[chosen & ~proven & (cell == _ANSWERS)].sum())
+    rest = manifest.forgotten
+    tally = Tally(campaign.id, tuple(n), tuple(map(tuple, counts)))
+    return Counted(tally, unproven, rest.superseded, rest.replayed, rest.conflicting)
+
+
+def forgotten_by_period(folder: Path, manifest: Manifest) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The forgotten periods that had reports, rising, and how many were counted in each.
+
+    Raises:
+        StorageError: ``store_damaged``.
+    """
+    if manifest.forgotten is None:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    table = _read(folder, manifest.forgotten.counts)
+    answers = table["cell"].to_numpy() == _ANSWERS
+    period, place = np.unique(table["period"].to_numpy()[answers], return_inverse=True)
+    reports = np.zeros(len(period), np.int64)
+    np.add.at(reports, place, table["count"].to_numpy()[answers])
+    return period.astype(np.int64), reports
+
+
+def _to_table(counts: dict[tuple[int, bool], Tally]) -> pa.Table:
+    rows = []
+    for (period, proven), tally in sorted(counts.items()):
+        for question, (n, cells) in enumerate(zip(tally.n, tally.counts, strict=True)):
+            found = [(_ANSWERS, n), *enumerate(cells)]
+            rows += [(period, proven, question, cell, number) for cell, number in found if number]
+    columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)
+    return pa.Table.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA
+    )
+
+
+def _write(folder: Path, name: str, table: pa.Table) -> SideFile:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    raw = bytes(sink.getvalue())
+    make_folder(folder / FORGOTTEN)
+    write_durably(folder / FORGOTTEN / name, raw)
+    return SideFile(name, table.num_rows, sha256(raw).hexdigest())
+
+
+def _read(folder: Path, file: SideFile) -> pa.Table:
+    return read_side_file(folder / FORGOTTEN, file, _SCHEMA)

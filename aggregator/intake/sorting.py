@@ -1,0 +1,153 @@
+"""Sorting more records than fit into memory, by id: they are divided by the ids' first bytes on the disk.
+
+Ids are pseudo-random, so the parts are of one size; where someone made them not so, a part that is too
+large is divided further.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    Bytes = NDArray[np.uint8]
+
+_TAG_BYTES = 4
+_PARTS = 256
+_ID_BYTES = 8
+
+
+class Sorter:
+    """Records of one length, each with a tag, in any order in; by rising first bytes of the id out.
+
+    Args:
+        folder: where to put what does not fit; made when it is needed.
+        length: of a record.
+        id_at: where in a record its id stands.
+    """
+
+    def __init__(self, folder: Path, length: int, id_at: int) -> None:
+        self._folder = folder
+        self._length = length
+        self._id_at = id_at
+        self._held: list[Bytes] = []
+        self._spilled = False
+        self.held_bytes = 0
+
+    def add(self, rows: Bytes, tag: int) -> None:
+        """Take records of shape (N, L)."""
+        tags = np.frombuffer(tag.to_bytes(_TAG_BYTES, "big"), np.uint8)
+        tagged = np.concatenate([rows, np.broadcast_to(tags, (len(rows), _TAG_BYTES))], axis=1)
+        self._held.append(tagged)
+        self.held_bytes += tagged.nbytes
+
+    def spill(self) -> None:
+        """Move what is held to the disk."""
+        if self._held:
+            self._divide(self._joined(), self._folder, 0)
+            self._spilled = True
+
+    def pieces(self, memory_bytes: int) -> Iterator[tuple[Bytes, NDArray[np.uint32]]]:
+        """All records and their tags; every id of a piece is below all of the next. Can be asked for once."""
+        if not self._spilled:
+            yield self._untag(self._joined())
+            return
+        self.spill()
+        yield from map(self._untag, self._read(self._folder, 0, memory_bytes))
+
+    def _joined(self) -> Bytes:
+        rows = np.concatenate(self._held) if self._held else np.empty((0, self._length + _TAG_BYTES), np.uint8)
+        self._held, self.held_bytes = [], 0
+        return rows
+
+    def _divide(self, rows: Bytes, folder: Path, depth: int) -> None:
+        """Append rows to the files of their id's byte number ``depth``."""
+        folder.mkdir(exist_ok=True)
+        byte = rows[:, self._id_at + depth]
+        order = np.argsort(byte, kind="stable")
+        ends = np.cumsum(np.bincount(byte, minlength=_PARTS))
+        for part, end in enumerate(ends.tolist()):
+            start = int(ends[part - 1]) if part else 0
+            if end > start:
+                with (folder / f"{part:02x}").open("ab") as file:
+                    file.write(rows[order[start:end]].tobytes())
+
+    def _read(self, folder: Path, depth: int, memory_bytes: int) -> Iterator[Bytes]:
+        width = self._length + _TAG_BYTES
+        for path in sorted(folder.iterdir()):
+            if path.stat().st_size <= max(memory_bytes, width) or depth + 1 == _ID_BYTES:
+                yield np.fromfile(path, np.uint8).reshape(-1, width)
+            else:
+                deeper = folder / f"{path.name}-divided"
+                with path.open("rb") as file:
+                    while some := file.read(max(1, memory_bytes // width) * width):
+                        self._divide(np.frombuffer(some, np.uint8).reshape(-1, width), deeper, depth + 1)
+                path.unlink()
+                yield from self._read(deeper, depth + 1, memory_bytes)
+                deeper.rmdir()
+                continue
+            path.unlink()
+
+    def _untag(self, tagged: Bytes) -> tuple[Bytes, NDArray[np.uint32]]:
+        order = self._order(tagged)
+        tagged = tagged[order]
+        tags = np.ascontiguousarray(tagged[:, self._length :]).view(">u4")[:, 0].astype(np.uint32)
+        return tagged[:, : self._length], tags
+
+    def _order(self, tagged: Bytes) -> NDArray[np.intp]:
+        """By id, then by all other bytes: an order that depends on the records alone."""
+        ids = np.ascontiguousarray(tagged[:, self._id_at : self._id_at + _ID_BYTES]).view(">u8")[:, 0]
+        ids = ids.astype(np.uint64)
+        order = np.argsort(ids, kind="stable")
+        same = ids[order[1:]] == ids[order[:-1]]
+        if same.any():
+            repeated = np.zeros(len(ids), np.bool_)
+            repeated[1:] |= same
+            repeated[:-1] |= same
+            doubtful = order[repeated]
+            order[repeated] = doubtful[np.argsort(as_strings(tagged[doubtful]), kind="stable")]
+        return order
+
+
+def as_strings(rows: Bytes) -> NDArray[Any]:
+    """Shape (N,): each row as one string of bytes, for comparisons.
+
+    numpy compares such strings without their trailing zeros, which orders strings of one length as well.
+    """
+    rows = np.ascontiguousarray(rows)
+    return rows.view(f"S{rows.shape[1]}")[:, 0]
+
+
+class Standing(NamedTuple):
+    """Different records, in the order of their bytes.
+
+    Attributes:
+        proven, unproven: shape (N, L) each.
+        repeated: how many identical ones there were beyond the first.
+    """
+
+    proven: Bytes
+    unproven: Bytes
+    repeated: int
+
+
+def split_standing(rows: Bytes, proven: NDArray[np.bool_]) -> Standing:
+    """One of each of the identical neighbours, as proven as the best of them.
+
+    Args:
+        rows: shape (N, L), identical ones beside each other.
+        proven: shape (N,).
+    """
+    if not len(rows):
+        return Standing(rows, rows, 0)
+    first = np.ones(len(rows), np.bool_)
+    first[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    starts = np.flatnonzero(first)
+    best = np.logical_or.reduceat(proven, starts)
+    return Standing(rows[starts[best]], rows[starts[~best]], len(rows) - len(starts))

@@ -1,0 +1,122 @@
+"""Input files on their way in: read as plain files, the small ones many at a time."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from aggregator.intake.inputs import tail
+from aggregator.reading import read_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MAX_FILE_BYTES = 1 << 40
+MAPPED_BYTES = 1 << 27
+"""Files from this size on are mapped instead of read, so that memory does not grow with them."""
+_SHARE_BYTES, _SHARE_FILES = 4 << 20, 2048
+
+
+class Unreadable(NamedTuple):
+    """A path given to an ingest that nothing was read from.
+
+    Attributes:
+        file: as it was given.
+        reason: ``file_not_found``, ``is_folder``, ``empty_file``, ``permission_denied``, ``too_large`` for more
+            than 1 TiB or than fits into memory, or ``unreadable`` for a pipe, a device, a name that can not
+            be one, and a disk that fails.
+    """
+
+    file: str
+    reason: str
+
+
+class Source(NamedTuple):
+    """One file.
+
+    Attributes:
+        number: its place among the files given.
+        file: as it was given.
+        data: its content.
+    """
+
+    number: int
+    file: str
+    data: bytes | mmap.mmap
+
+
+class Share(NamedTuple):
+    """Files that are worked on together: one, or many small ones.
+
+    Attributes:
+        sources: those that could be read.
+        unreadable: the others, with their places.
+        again: files that end as others of this ingest do, so that they may be these files.
+    """
+
+    sources: list[Source]
+    unreadable: list[tuple[int, Unreadable]]
+    again: list[tuple[int, str]]
+
+
+def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
+    """All files in shares. Those that may repeat another one's content are only named, for later."""
+    seen: set[tuple[int, bytes]] = set()
+    share, size = Share([], [], []), 0
+    for number, file in enumerate(files):
+        data = read_source(file)
+        if isinstance(data, Unreadable):
+            share.unreadable.append((number, data))
+            continue
+        mark = (len(data), tail(data))
+        if mark in seen:
+            share.again.append((number, os.fspath(file)))
+            continue
+        seen.add(mark)
+        share.sources.append(Source(number, os.fspath(file), data))
+        size += len(data)
+        if size >= _SHARE_BYTES or len(share.sources) >= _SHARE_FILES:
+            yield share
+            share, size = Share([], [], []), 0
+    yield share
+
+
+def read_source(file: str | os.PathLike[str]) -> bytes | mmap.mmap | Unreadable:
+    """A file's content, or why there is none."""
+    reason = "unreadable"
+    try:
+        data = _content(file)
+        if data:
+            return data
+        reason = "empty_file"
+    except FileNotFoundError:
+        reason = "file_not_found"
+    except IsADirectoryError:
+        reason = "is_folder"
+    except PermissionError:
+        reason = "permission_denied"
+    except ValueError:
+        pass  # a name with a zero byte
+    except MemoryError:
+        reason = "too_large"
+    except OSError as error:
+        reason = "too_large" if error.errno == errno.EFBIG else "unreadable"
+    return Unreadable(os.fspath(file), reason)
+
+
+def _content(file: str | os.PathLike[str]) -> bytes | mmap.mmap:
+    size = os.stat(file).st_size  # noqa: PTH116 - a Path costs more than the file's system calls
+    if size < MAPPED_BYTES:
+        return read_regular(Path(file), MAX_FILE_BYTES)
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
+            return read_regular(Path(file), MAX_FILE_BYTES)  # which says what is wrong with it
+        return mmap.mmap(descriptor, found.st_size, prot=mmap.PROT_READ)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,263 @@
+"""Records into parts: divided by the low bits of their ids, gathered, and written as they become many.
+
+Nothing names a part before the manifest does, so it is written under its final name and only flushed;
+what a crash leaves is removed by the next ingest. One writer is used by one thread.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import pyarrow as pa
+
+from aggregator.files import sync_folder
+from aggregator.intake.columns import Columns
+from aggregator.intake.durable import make_folder
+from aggregator.intake.manifest import REPORTS, Part
+from aggregator.intake.parts import Stored, parquet_writer, to_table
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from pathlib import Path
+    from types import TracebackType
+
+    import pyarrow.parquet as pq
+    from numpy.typing import NDArray
+
+    from protocol.report import Layout
+
+ROW_GROUP = 1 << 17
+"""Records of a row group: what is held back per bucket, and what a reader has in memory at a time."""
+PART_BYTES = 96 << 20
+"""A part ends when its columns would take about so much memory; the next one of its bucket is begun."""
+_WAITING_BYTES = 64 << 20
+_LEAST_ROWS = 1 << 10
+_FLUSH_BYTES = 16 << 20
+_FLUSHERS = 8
+
+
+def bucket_of(ids: NDArray[np.uint64], shift: int, buckets: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
+    """``buckets``, a power of two, by the bits of the id from bit ``shift`` on."""
+    low = (ids >> np.uint64(shift)) & np.uint64(buckets - 1)
+    return low.astype(np.uint8) if buckets <= 1 << 8 else low.astype(np.uint16)
+
+
+class PartWriter:
+    """Gathers records per bucket and writes them. Used in a ``with``: left by an error, it removes its parts.
+
+    Args:
+        folder: the store's.
+        layout: of the campaign.
+        buckets: into how many the store is divided.
+        name: what the names of the parts begin with; no part of this beginning exists.
+    """
+
+    def __init__(self, folder: Path, layout: Layout, buckets: int, name: str) -> None:
+        self._folder = folder
+        self._layout = layout
+        self._buckets = buckets
+        self._name = name
+        self._rows = min(ROW_GROUP, max(_LEAST_ROWS, _WAITING_BYTES // (buckets * (15 + layout.answer_bytes))))
+        self._waiting: dict[int, _Waiting] = {}
+        self._open: dict[int, _OpenPart] = {}
+        self._begun: list[_OpenPart] = []
+        self._parts: list[Part] = []
+        self._most = max(ROW_GROUP, PART_BYTES // (15 + layout.answer_bytes))
+        self._flusher = ThreadPoolExecutor(_FLUSHERS)
+        self._flushes: list[Future[None]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._flusher.shutdown(cancel_futures=True)
+        for part in self._begun:
+            part.release()
+        if error is not None:
+            for part in self._begun:
+                with suppress(OSError):  # whoever comes next removes it
+                    part.path.unlink()
+
+    def add(self, stored: Stored) -> None:
+        """Keep records; they are in a part for certain after :meth:`finish`."""
+        bucket = bucket_of(stored.records.id, 0, self._buckets)
+        order = np.argsort(bucket, kind="stable")  # of small integers this is a radix sort, in linear time
+        ends = np.cumsum(np.bincount(bucket, minlength=self._buckets)).tolist()
+        start = 0
+        for number, end in enumerate(ends):
+            if end > start:
+                self._add(number, stored, order[start:end])
+            start = end
+
+    def _add(self, bucket: int, stored: Stored, rows: NDArray[np.intp]) -> None:
+        waiting = self._waiting.get(bucket)
+        if waiting is None:
+            waiting = self._waiting[bucket] = _Waiting(self._rows, self._layout.answer_bytes)
+        while len(rows):
+            rows = waiting.take(stored, rows)
+            if waiting.size == self._rows:
+                self._write(bucket)
+
+    def finish(self) -> list[Part]:
+        """Write what waits and flush everything to the disk; the parts, in order of bucket."""
+        for bucket, waiting in sorted(self._waiting.items()):
+            if waiting.size:
+                self._write(bucket)
+        self._waiting.clear()
+        for bucket in sorted(self._open):
+            self._close(bucket)
+        for flush in self._flushes:
+            flush.result()
+        folders = {(self._folder / part.path).parent for part in self._parts}
+        list(self._flusher.map(sync_folder, sorted(folders)))
+        return sorted(self._parts)
+
+    def _write(self, bucket: int) -> None:
+        """Write the waiting records of a bucket as a row group."""
+        part = self._open.get(bucket)
+        if part is None:
+            part = self._open[bucket] = self._begin(bucket)
+        part.write(to_table(self._waiting[bucket].empty(), self._layout))
+        if part.sink.unflushed >= _FLUSH_BYTES:  # early, so that the disk writes while the rest is read
+            part.sink.unflushed = 0
+            self._flushes.append(self._flusher.submit(part.sink.sync))
+        if part.records + self._rows > self._most:
+            self._close(bucket)
+
+    def _begin(self, bucket: int) -> _OpenPart:
+        number = sum(part.bucket == bucket for part in self._parts)
+        name = f"{self._name}-{number:04d}.parquet"
+        part = Part(bucket, name, 0, "")
+        path = self._folder / part.path
+        if not path.parent.is_dir():
+            make_folder(self._folder / REPORTS)
+            make_folder(path.parent)
+        begun = _OpenPart(path, part, self._layout)
+        self._begun.append(begun)
+        return begun
+
+    def _close(self, bucket: int) -> None:
+        part = self._open.pop(bucket)
+        self._parts.append(part.end())
+        self._flushes.append(self._flusher.submit(part.sink.sync_and_release))
+
+
+class _Waiting:
+    """Records of one bucket until they are a row group. The memory is used again and again."""
+
+    def __init__(self, rows: int, answer_bytes: int) -> None:
+        self.size = 0
+        self._rows = rows
+        self._columns = Columns(
+            np.empty(rows, np.uint64),
+            np.empty(rows, np.uint32),
+            np.empty(rows, np.uint16),
+            np.empty((rows, answer_bytes), np.uint8),
+            np.empty(rows, np.bool_),
+        )
+        self._claim: NDArray[np.uint64] | None = None
+
+    def take(self, stored: Stored, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Copy as many of these rows as there is room for; the rest."""
+        now = rows[: self._rows - self.size]
+        place = slice(self.size, self.size + len(now))
+        self.size = place.stop
+        ours, theirs = self._columns, stored.records
+        for field in ("id", "period", "question", "answer", "proven"):
+            # "clip": the rows are right, and numpy needs no copy to be safe from wrong ones.
+            getattr(theirs, field).take(now, axis=0, out=getattr(ours, field)[place], mode="clip")
+        if stored.claim is not None and self._claim is None:
+            self._claim = np.zeros(self._rows, np.uint64)
+        if self._claim is not None:
+            self._claim[place] = 0 if stored.claim is None else stored.claim[now]
+        return rows[len(now) :]
+
+    def empty(self) -> Stored:
+        """The records, valid until the next :meth:`take`."""
+        used, self.size = slice(0, self.size), 0
+        claim, self._claim = self._claim, None
+        return Stored(self._columns.take(used), None if claim is None else claim[used])
+
+
+class _OpenPart:
+    """A part that is being written."""
+
+    def __init__(self, path: Path, part: Part, layout: Layout) -> None:
+        self.path = path
+        self.records = 0
+        self.sink = _Sink(path)
+        self._part = part
+        self._parquet: pq.ParquetWriter = parquet_writer(self.sink, layout)
+
+    def write(self, table: pa.Table) -> None:
+        """One row group."""
+        self._parquet.write_table(table, row_group_size=ROW_GROUP)
+        self.records += table.num_rows
+
+    def release(self) -> None:
+        """Close the file, if that was not done. What Parquet's writer has left to write goes nowhere."""
+        self.sink.release()
+        with suppress(OSError, pa.ArrowException):
+            self._parquet.close()
+
+    def end(self) -> Part:
+        """Write the footer; the part as the manifest names it."""
+        self._parquet.close()
+        return self._part._replace(records=self.records, sha256=self.sink.digest.hexdigest())
+
+
+class _Sink:
+    """A new file as Parquet's writer wants it; a digest is taken of the bytes as they go by."""
+
+    def __init__(self, path: Path) -> None:
+        self.digest = sha256()
+        self.unflushed = 0
+        self.closed = False
+        self._written = 0
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+
+    def write(self, data: bytes) -> int:
+        """All of the bytes; none of a part that was given up, whose descriptor may be another file's by now."""
+        if self.closed:
+            return len(data)
+        self.digest.update(data)
+        view, done = memoryview(data).cast("B"), 0
+        while done < len(view):
+            done += os.write(self._descriptor, view[done:])
+        self._written += done
+        self.unflushed += done
+        return done
+
+    def tell(self) -> int:
+        """How many bytes were written."""
+        return self._written
+
+    def flush(self) -> None:
+        """Nothing waits here; :meth:`sync` is what puts the bytes on the disk."""
+
+    def close(self) -> None:
+        """The file stays open until :meth:`release`."""
+
+    def sync(self) -> None:
+        """Put what was written on the disk."""
+        os.fsync(self._descriptor)
+
+    def release(self) -> None:
+        """Close the file."""
+        if not self.closed:
+            self.closed = True
+            os.close(self._descriptor)
+
+    def sync_and_release(self) -> None:
+        """Put all of it on the disk, and close the file."""
+        try:
+            self.sync()
+        finally:
+            self.release()

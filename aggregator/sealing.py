@@ -1,0 +1,136 @@
+"""Secrets at rest: bytes under a passphrase, by Argon2id and XSalsa20-Poly1305 as PyNaCl has them.
+
+A sealed secret is one canonical msgpack map:
+
+    hearsay_sealed   1, the format
+    salt             16 bytes
+    passes, memory   Argon2id's opslimit, and its memlimit in bytes
+    nonce            24 bytes
+    box              SecretBox(Argon2id(passphrase, salt, passes, memory) → 32 bytes, nonce) of the secret
+
+The costs travel with the file, so a later release may raise them; a reader bounds them before it
+spends anything, since the file may come from elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nacl.exceptions import CryptoError
+from nacl.pwhash import argon2id
+from nacl.secret import SecretBox
+
+from protocol import canonical
+from protocol.errors import DocumentError, InputError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FORMAT = 1
+MAX_PASSES = 16
+MAX_MEMORY_BYTES = 1 << 30
+_KEYS = {"hearsay_sealed", "salt", "passes", "memory", "nonce", "box"}
+
+
+class Cost(NamedTuple):
+    """What one try of a passphrase costs: Argon2id's opslimit, and its memlimit in bytes."""
+
+    passes: int
+    memory: int
+
+
+STANDARD = Cost(argon2id.OPSLIMIT_MODERATE, argon2id.MEMLIMIT_MODERATE)
+"""libsodium's "moderate": 256 MiB, under a second on a desktop."""
+
+
+def seal_secret(
+    secret: bytes, passphrase: bytes, *, entropy: Callable[[int], bytes] = os.urandom, cost: Cost = STANDARD
+) -> bytes:
+    """Encrypt a secret under a passphrase. Run by whoever keeps keys or enrolment secrets.
+
+    Args:
+        secret: any bytes.
+        passphrase: not empty.
+        entropy: returns so many bytes from the operating system.
+        cost: of one try.
+
+    Raises:
+        InputError: ``passphrase_missing``: it is empty.
+        StorageError: ``memory_short``: there is not enough memory to derive a key.
+    """
+    if not passphrase:
+        raise InputError("passphrase_missing", "the passphrase is empty")
+    salt, nonce = entropy(argon2id.SALTBYTES), entropy(SecretBox.NONCE_SIZE)
+    box = SecretBox(_key(passphrase, salt, cost)).encrypt(secret, nonce).ciphertext
+    body = {"hearsay_sealed": FORMAT, "salt": salt, **cost._asdict(), "nonce": nonce, "box": box}
+    return canonical.pack(body)
+
+
+def open_secret(raw: bytes, passphrase: bytes) -> bytes:
+    """The secret in a sealed one.
+
+    Raises:
+        InputError: ``passphrase_wrong``: it is another passphrase, or the file was altered: the cipher
+            can not tell these apart. ``passphrase_missing``: it is empty.
+        StorageError: ``sealed_damaged``: no sealed secret, or one that would cost more than
+            :data:`MAX_PASSES` and :data:`MAX_MEMORY_BYTES`; ``sealed_newer``: made by newer software;
+            ``memory_short``.
+    """
+    if not passphrase:
+        raise InputError("passphrase_missing", "the passphrase is empty")
+    salt, cost, nonce, box = _parse(raw)
+    try:
+        return bytes(SecretBox(_key(passphrase, salt, cost)).decrypt(box, nonce))
+    except CryptoError:
+        pass
+    raise InputError("passphrase_wrong", "the passphrase does not open it, or the file was altered")
+
+
+def check_sealed(raw: bytes) -> None:
+    """Refuse what could not be opened with any passphrase, or would cost too much, before it is asked for.
+
+    Raises:
+        StorageError: ``sealed_damaged``, ``sealed_newer``.
+    """
+    _parse(raw)
+
+
+def is_sealed(raw: bytes) -> bool:
+    """Whether these bytes claim to be a sealed secret."""
+    return isinstance(_body(raw), dict)
+
+
+def _key(passphrase: bytes, salt: bytes, cost: Cost) -> bytes:
+    with suppress(CryptoError, MemoryError):
+        return bytes(argon2id.kdf(SecretBox.KEY_SIZE, passphrase, salt, opslimit=cost.passes, memlimit=cost.memory))
+    raise StorageError("memory_short", f"a passphrase needs {cost.memory >> 20} MiB of memory")
+
+
+def _body(raw: bytes) -> dict[str, Any] | None:
+    try:
+        body = canonical.unpack(raw, 1 + 2 * len(_KEYS))
+    except DocumentError:
+        return None
+    return body if isinstance(body, dict) and type(body.get("hearsay_sealed")) is int else None
+
+
+def _parse(raw: bytes) -> tuple[bytes, Cost, bytes, bytes]:
+    body = _body(raw)
+    if body is not None and body["hearsay_sealed"] > FORMAT:
+        raise StorageError("sealed_newer", "it was sealed by newer software; update this one")
+    if body is None or body.keys() != _KEYS or body["hearsay_sealed"] != FORMAT:
+        raise StorageError("sealed_damaged", "it is no sealed secret, or was damaged")
+    salt, nonce, box = body["salt"], body["nonce"], body["box"]
+    cost = Cost(body["passes"], body["memory"])
+    lengths = (argon2id.SALTBYTES, SecretBox.NONCE_SIZE)
+    if not all(isinstance(field, bytes) for field in (salt, nonce, box)) or (len(salt), len(nonce)) != lengths:
+        raise StorageError("sealed_damaged", "it is no sealed secret, or was damaged")
+    if not (_within(cost.passes, 1, MAX_PASSES) and _within(cost.memory, argon2id.MEMLIMIT_MIN, MAX_MEMORY_BYTES)):
+        raise StorageError("sealed_damaged", "opening it would cost more than this software allows")
+    return salt, cost, nonce, box
+
+
+def _within(value: object, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most

@@ -1,0 +1,59 @@
+"""How fast reports become counts: decoding alone, and against other libraries.
+
+    python benchmarks/ingest.py [--reports 10000000] [--runs 7] [--peers install] [--json] [--write]
+
+Every figure is the median of at least five runs, all of them in this process and on this machine; a ratio is
+to the baseline that is named beside it, taken in turn with it. One-core figures are by processor time, which
+other programs do not lengthen. ``--write`` puts the figures into benchmarks/results/ingest.txt.
+"""
+
+from __future__ import annotations
+
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from decoding import decoding
+from harness import arguments, show
+from peers import peers
+
+if TYPE_CHECKING:
+    import argparse
+
+    from harness import Row
+
+RESULTS = Path(__file__).parent / "results" / "ingest.txt"
+TITLE = "From files of reports to counts"
+LEAST_RUNS = 5
+
+
+def parser() -> argparse.ArgumentParser:
+    """Sizes as arguments."""
+    made = arguments(TITLE)
+    made.add_argument("--reports", type=int, default=10_000_000, help="reports of layout 1 to decode")
+    made.add_argument("--runs", type=int, default=7, help="runs of which each figure is the median; at least 5")
+    made.add_argument("--peers", help="compare with other libraries: 'install' for now, or a Python that has them")
+    made.add_argument("--peer-direct", type=int, default=1_000_000, help="reports of direct, 8 values")
+    made.add_argument("--peer-oue", type=int, default=200_000, help="reports of oue, 32 values")
+    made.add_argument("--write", action="store_true", help=f"write the figures to {RESULTS.name}, too")
+    return made
+
+
+def main() -> None:
+    """Measure and print."""
+    chosen = parser().parse_args()
+    if chosen.runs < LEAST_RUNS:
+        parser().error("a median takes at least 5 runs")
+    rows: list[Row] = decoding(chosen.reports, chosen.runs)
+    if chosen.peers:
+        rows += peers(chosen.peers, chosen.peer_direct, chosen.peer_oue, chosen.runs)
+    show(TITLE, rows, as_json=chosen.json)
+    if chosen.write:
+        with StringIO() as text, redirect_stdout(text):
+            show(f"{TITLE}; medians of {chosen.runs} runs", rows, as_json=False)
+            RESULTS.write_text(text.getvalue(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

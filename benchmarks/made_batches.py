@@ -1,0 +1,78 @@
+"""Batches of any size in a moment: ids, periods, questions and answers drawn at random, all of them acceptable.
+
+What the answers say is of no interest here; devices would draw them for minutes.
+"""
+
+from __future__ import annotations
+
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from protocol.batch import Header, trailer
+from protocol.mechanisms import BITS, INTEGERS, SINGLE
+from protocol.report import FIXED_BYTES
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from support.publisher import NOW
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from protocol.campaign import Campaign
+    from protocol.mechanisms import Mechanism
+
+
+def records(campaign: Campaign, count: int, seed: int = 0) -> NDArray[np.uint8]:
+    """Shape (N, L): reports of the present period, each id in the interval of its question."""
+    generator = np.random.default_rng(seed)
+    layout = campaign.layout
+    head = len(layout.prefix)
+    rows = np.zeros((count, layout.record_length), np.uint8)
+    rows[:, :head] = np.frombuffer(layout.prefix, np.uint8)
+    rows[:, head : head + 8] = generator.integers(0, 256, (count, 8), dtype=np.uint8)
+    rows[:, head + 8 : head + 12] = np.frombuffer(campaign.period_at(NOW).to_bytes(4, "big"), np.uint8)
+    asked = _questions(campaign, rows[:, head : head + 4], generator)
+    rows[:, head + 12 : head + FIXED_BYTES] = asked.astype(">u2").view(np.uint8).reshape(count, 2)
+    for number, question in enumerate(campaign.questions):
+        chosen = np.flatnonzero(asked == number)
+        field = _answers(question.mechanism, layout.kind, len(chosen), generator)
+        place = head + FIXED_BYTES
+        rows[chosen, place : place + field.shape[1]] = field
+    return rows
+
+
+def batch(campaign: Campaign, rows: NDArray[np.uint8]) -> bytes:
+    """A whole batch of these records."""
+    layout = campaign.layout
+    body = Header(campaign.id, layout.kind, layout.record_length).to_bytes() + rows.tobytes()
+    return body + trailer(len(rows), sha256(body).digest())
+
+
+def _questions(campaign: Campaign, first: NDArray[np.uint8], generator: np.random.Generator) -> NDArray[np.int64]:
+    """The question of each id in a stratum drawn at random."""
+    u = np.ascontiguousarray(first).view(">u4")[:, 0].astype(np.uint64)
+    strata = np.array([question.stratum for question in campaign.questions])
+    stratum = generator.integers(0, strata.max() + 1, len(u))
+    asked = np.zeros(len(u), np.int64)
+    for number in range(strata.max() + 1):
+        own = np.flatnonzero(strata == number)
+        bounds = np.array([campaign.questions[question].bound for question in own], np.uint64)
+        chosen = stratum == number
+        asked[chosen] = own[np.searchsorted(bounds, u[chosen], side="right")]
+    return asked
+
+
+def _answers(mechanism: Mechanism, kind: int, count: int, generator: np.random.Generator) -> NDArray[np.uint8]:
+    """Shape (N, bytes): answers in the bytes that the mechanism's own answer takes."""
+    if mechanism.layout == SINGLE:
+        width = 4 if kind == INTEGERS else 2
+        values = generator.integers(0, mechanism.answers, count)
+        return values.astype(f">u{width}").view(np.uint8).reshape(count, width)
+    if mechanism.layout == BITS:
+        return np.packbits(generator.integers(0, 2, (count, mechanism.answers), dtype=np.uint8), axis=1)
+    parts = generator.integers(-5000, 5000, (count, mechanism.answers))
+    return parts.astype(">i4").view(np.uint8).reshape(count, 4 * mechanism.answers)

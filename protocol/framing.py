@@ -1,0 +1,90 @@
+"""Header and trailer of a batch: how batches begin and end.
+
+Source: docs/formats.md, section 4. The device writes them, the aggregator's reader looks for them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from mmap import mmap
+
+MARK = b"\x96\xa4hsyb"
+END = b"\x93\xa3end"
+FILE_VERSION = 1
+MAX_RECORDS = (1 << 32) - 1
+MAX_RECORD_LENGTH = (1 << 16) + 4
+TRAILER_BYTES = 44
+COUNT_HEAD = b"\xce"
+DIGEST_HEAD = b"\xc4\x20"
+
+
+class Header(NamedTuple):
+    """The first value of a batch."""
+
+    campaign: bytes
+    layout: int
+    record_length: int
+
+    def to_bytes(self) -> bytes:
+        """``96 "hsyb" 1 campaign layout L {}``, shortest integers: 44 bytes up to L = 127."""
+        return b"".join(
+            (
+                MARK,
+                bytes((FILE_VERSION,)),
+                DIGEST_HEAD,
+                self.campaign,
+                bytes((self.layout,)),
+                _pack_length(self.record_length),
+                b"\x80",
+            )
+        )
+
+
+def _pack_length(length: int) -> bytes:
+    if length < 1 << 7:
+        return bytes((length,))
+    if length < 1 << 8:
+        return bytes((0xCC, length))
+    if length < 1 << 16:
+        return b"\xcd" + length.to_bytes(2, "big")
+    return b"\xce" + length.to_bytes(4, "big")
+
+
+def read_header(data: bytes | mmap, position: int) -> tuple[Header, int] | None:
+    """The header at ``position`` and where it ends; None if there is none that this reader understands."""
+    start = position + len(MARK)
+    if data[position:start] != MARK or data[start : start + 1] != bytes((FILE_VERSION,)):
+        return None
+    if data[start + 1 : start + 3] != DIGEST_HEAD:
+        return None
+    campaign, rest = data[start + 3 : start + 35], data[start + 35 : start + 42]
+    width = {0xCC: 1, 0xCD: 2, 0xCE: 4}.get(rest[1], 0) if len(rest) > 1 else 0
+    length_end = 2 + width
+    if len(rest) <= length_end or rest[0] not in (1, 2, 3):
+        return None
+    length = int.from_bytes(rest[2:length_end], "big") if width else rest[1]
+    if rest[1:length_end] != _pack_length(length) or rest[length_end] != 0x80:
+        return None
+    if not 0 < length <= MAX_RECORD_LENGTH:
+        return None
+    return Header(campaign, rest[0], length), start + 35 + length_end + 1
+
+
+def trailer(count: int, digest: bytes) -> bytes:
+    """``93 "end" N digest``: N reports, SHA-256 of all bytes of the batch before the trailer."""
+    return END + COUNT_HEAD + count.to_bytes(4, "big") + DIGEST_HEAD + digest
+
+
+def is_cut_header(rest: bytes) -> bool:
+    """Whether these bytes, the last of a file, are something that more bytes would make a readable header."""
+    if len(rest) >= 64:
+        return False
+    examples = (Header(bytes(32), 1, length).to_bytes() for length in (1, 1 << 7, 1 << 8, 1 << 16))
+    return any(len(rest) < len(whole) and read_header(rest + whole[len(rest) :], 0) is not None for whole in examples)
+
+
+def one_bit_apart(found: bytes, header: bytes) -> bool:
+    """Whether exactly one bit differs."""
+    return len(found) == len(header) and (int.from_bytes(found) ^ int.from_bytes(header)).bit_count() == 1

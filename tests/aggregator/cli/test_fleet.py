@@ -1,0 +1,140 @@
+"""``hearsay fleet new`` and ``hearsay fleet ids`` on the command line."""
+
+import json
+import os
+import pty
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from nacl.pwhash import argon2id
+from support.publisher import NOW, Publisher
+from support.reports import opened
+
+from aggregator import sealing
+from aggregator.cli import passphrase
+from aggregator.cli.app import hearsay
+from aggregator.fleet import roster as rosters
+from protocol.errors import InputError
+from protocol.provisioning import parse_provisioning
+from protocol.report import report_id
+
+RAW = Publisher().campaign(answers=2, epsilon_micro=2_000_000)
+CAMPAIGN = opened(RAW)
+PERIOD = CAMPAIGN.period_at(NOW)
+
+
+@pytest.fixture(autouse=True)
+def _cheap(monkeypatch):
+    cheap = sealing.Cost(1, argon2id.MEMLIMIT_MIN)
+    monkeypatch.setattr(rosters.write_roster, "__kwdefaults__", {"entropy": os.urandom, "cost": cheap})
+    monkeypatch.delenv("HEARSAY_PASSPHRASE_FILE", raising=False)
+
+
+def run(*arguments, status=0, **environment):
+    result = CliRunner(env=environment).invoke(hearsay, ["fleet", *map(str, arguments)])
+    assert result.exit_code == status, result.output
+    return result
+
+
+@pytest.fixture
+def work(tmp_path):
+    (tmp_path / "names.txt").write_text("gate 7\n\n  barn\r\nTür\n", encoding="utf-8")
+    (tmp_path / "secret.txt").write_text("correct horse\nsecond line\n")
+    (tmp_path / "c.hsc").write_bytes(RAW)
+    return tmp_path
+
+
+def new(work, *more, **options):
+    return run("new", work / "names.txt", "--out", work / "out", "--passphrase-file", work / "secret.txt", *more,
+               **options)  # fmt: skip
+
+
+def test_a_fleet_is_made_and_its_ids_are_those_its_devices_have(work):
+    made = json.loads(new(work, "--name", "orchard", "--json").stdout)
+    assert made == {
+        "fleet": "orchard",
+        "devices": 3,
+        "list": str(work / "out" / "fleet.hsf"),
+        "provisioning": str(work / "out" / "devices"),
+    }
+    given_out = [parse_provisioning(path.read_bytes()) for path in (work / "out" / "devices").iterdir()]
+    assert {(one.fleet, one.device) for one in given_out} == {("orchard", name) for name in ("gate 7", "barn", "Tür")}
+    result = run("ids", work / "c.hsc", "--periods", f"..{PERIOD + 1}", "--fleet", work / "out" / "fleet.hsf",
+                 "-o", work / "ids.parquet", "--json", HEARSAY_PASSPHRASE_FILE=str(work / "secret.txt"))  # fmt: skip
+    found = json.loads(result.stdout)
+    assert (found["devices"], found["ids"], found["last_period"] - found["first_period"]) == (3, 12, 1)
+    rows = pq.read_table(work / "ids.parquet").to_pylist()
+    expected = {
+        (period, index, int.from_bytes(report_id(one.secret, CAMPAIGN.id, period, index), "big"))
+        for one in given_out
+        for period in (PERIOD, PERIOD + 1)
+        for index in (0, 1)
+    }
+    assert {(row["period"], row["index"], row["id"]) for row in rows} == expected
+
+
+def test_the_facts_for_people_name_the_files(work):
+    text = new(work).stdout
+    assert "names" in text
+    assert str(work / "out" / "devices") in text
+    listed = ("--fleet", work / "out" / "fleet.hsf")
+    text = run("ids", work / "c.hsc", "--periods", f"{PERIOD}", *listed, *listed, "-o",
+               work / "i", "--passphrase-file", work / "secret.txt").stdout  # fmt: skip
+    assert f"{PERIOD}..{PERIOD}" in text
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [(b"", "fleet_empty"), (b"a\na\n", "device_repeated"), (b"\xff", "not_utf8"), (b"a\0b", "name_invalid")],
+)
+def test_names_that_will_not_do(work, names, reason):
+    (work / "names.txt").write_bytes(names)
+    assert new(work, status=1).stderr.startswith(f"{reason}: ")
+    assert not (work / "out").exists()
+
+
+def test_a_passphrase_is_needed(work):
+    result = run("new", work / "names.txt", "--out", work / "out", status=1)
+    assert result.stderr.startswith("passphrase_missing: ")
+    (work / "secret.txt").write_text("\nsecond line")
+    assert new(work, status=1).stderr.startswith("passphrase_missing: ")
+    assert not (work / "out").exists()
+
+
+def test_refusals_of_ids(work):
+    new(work)
+    (work / "wrong.txt").write_text("house")
+    listed = work / "out" / "fleet.hsf"
+    for periods, fleet, secret, reason in (
+        (PERIOD, listed, "wrong.txt", "passphrase_wrong"),
+        (f"{PERIOD - 9}..{PERIOD - 1}", listed, "secret.txt", "periods_absent"),
+        (PERIOD, work / "c.hsc", "secret.txt", "sealed_damaged"),
+        (PERIOD, work / "absent", "secret.txt", "file_not_found"),
+    ):
+        result = run("ids", work / "c.hsc", "--periods", periods, "--fleet", fleet, "-o", work / "i",
+                     "--passphrase-file", work / secret, status=1)  # fmt: skip
+        assert result.stderr.startswith(f"{reason}: "), result.stderr
+        assert not (work / "i").exists()
+
+
+@pytest.mark.parametrize("periods", ["", "..", "a..b", "5..4", "1-2", "99999999999", "4294967296", "1...2", "12 .. 13"])
+def test_periods_that_are_none_are_wrong_usage(work, periods):
+    result = run("ids", work / "c.hsc", "--periods", periods, "--fleet", "f", "-o", work / "i", status=2)
+    assert result.stderr.startswith("usage: ")
+
+
+def test_a_person_at_a_terminal_is_asked_without_echo(monkeypatch):
+    asked = []
+    master, slave = pty.openpty()
+    with os.fdopen(slave) as terminal:
+        monkeypatch.setattr(passphrase.sys, "stdin", terminal)
+        monkeypatch.setattr(passphrase.click, "prompt", lambda text, **how: asked.append((text, how)) or "typed")
+        assert passphrase.read_passphrase(None, what="the list", confirm=True) == b"typed"
+    os.close(master)
+    (text, how) = asked[0]
+    assert text == "Passphrase of the list"
+    assert (how["hide_input"], how["confirmation_prompt"]) == (True, True)
+    with pytest.raises(InputError, match=r"^file_not_found"):
+        passphrase.read_passphrase(Path("/nowhere/at/all"), what="the list")

@@ -1,0 +1,79 @@
+"""``hearsay merge`` on the command line."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from support.publisher import Publisher
+from support.reports import batch, opened, report
+
+from aggregator.cli.app import hearsay
+
+RAW = Publisher().campaign()
+CAMPAIGN = opened(RAW)
+
+
+def run(*arguments, status=0):
+    result = CliRunner().invoke(hearsay, ["merge", *map(str, arguments)])
+    assert result.exit_code == status, result.output
+    return result
+
+
+@pytest.fixture
+def files(tmp_path):
+    records = [report(CAMPAIGN, device) for device in range(20)]
+    (tmp_path / "a.hsr").write_bytes(batch(CAMPAIGN, records[:15]))
+    (tmp_path / "b.hsr").write_bytes(batch(CAMPAIGN, records[10:])[:-1])
+    (tmp_path / "c.hsc").write_bytes(RAW)
+    return [tmp_path / "a.hsr", tmp_path / "b.hsr"]
+
+
+def test_what_was_done_is_said(files, tmp_path):
+    result = run(tmp_path / "out.hsr", *files)
+    assert dict(line.rsplit(maxsplit=1) for line in result.stdout.splitlines()) == {
+        "files": "2",
+        "campaigns": "1",
+        "reports written": "20",
+        "of them from damaged files": "5",
+        "identical ones left out": "5",
+        "left out: truncated": "1",
+    }
+
+
+def test_json(files, tmp_path):
+    found = json.loads(run(tmp_path / "o", *files, "--json", "--campaign", tmp_path / "c.hsc").stdout)
+    assert found == {
+        "files": 2,
+        "campaigns": 1,
+        "proven": 15,
+        "unproven": 5,
+        "repeated": 5,
+        "superseded": 0,
+        "rejected": {"truncated": 1},
+        "output": str(tmp_path / "o"),
+    }
+
+
+def test_the_same_with_little_memory(files, tmp_path):
+    run(tmp_path / "one", *files)
+    run(tmp_path / "two", *reversed(files), "--memory", "1MiB")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+@pytest.mark.parametrize("size", ["1", "1023KiB", "1MB", "-1GiB", "GiB", "1.5GiB", ""])
+def test_a_size_that_is_none_is_wrong_usage(files, tmp_path, size):
+    assert run(tmp_path / "o", *files, "--memory", size, status=2).stderr.startswith("usage: ")
+
+
+def test_refusals_are_one_line(files, tmp_path):
+    for arguments, reason in (
+        ((tmp_path / "a.hsr", files[1]), "output_exists"),
+        ((tmp_path / "no" / "o", files[0]), "output_invalid"),
+        ((tmp_path / "o", tmp_path / "absent"), "file_not_found"),
+        ((tmp_path / "o", tmp_path / "c.hsc"), "no_reports"),
+        ((tmp_path / "o", files[0], "--campaign", files[0]), "malformed"),
+    ):
+        result = run(*arguments, status=1)
+        assert result.stderr.startswith(f"{reason}: ")
+        assert len(result.stderr.splitlines()) == 1
+        assert not (tmp_path / "o").exists()

@@ -1,0 +1,164 @@
+"""Enrolled ids are those of the protocol, on paper and in memory, and nobody else's report gets in."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.publisher import DAY, NOW
+from support.reports import batch, digest, made, report
+
+from aggregator.fleet.ids import IdMaker, IdReader, fleet_ids, write_ids
+from aggregator.fleet.roster import Roster
+from aggregator.intake.columns import Columns
+from aggregator.intake.decode import decode_batches
+from aggregator.intake.enrolment import Enrolled, FromRosters, enrolled_from_file, enrolled_from_rosters
+from protocol.errors import InputError
+from protocol.report import report_id
+
+CAMPAIGN = made(answers=3, epsilon_micro=3_000_000)
+LATER = NOW + 3 * DAY
+PERIOD = CAMPAIGN.period_at(LATER)
+
+
+def roster(devices) -> Roster:
+    """The fleet whose reports ``support.reports.report`` makes."""
+    devices = list(devices)
+    return Roster("f", tuple(map(str, devices)), b"".join(digest("secret", device) for device in devices))
+
+
+def saved(path, fleet, periods, campaign=CAMPAIGN):
+    with path.open("wb") as sink:
+        write_ids(sink, campaign, periods, fleet_ids([fleet], campaign, periods), lambda _: None)
+    return path
+
+
+def columns(records, campaign=CAMPAIGN) -> Columns:
+    found = decode_batches(batch(campaign, records), campaign, now=LATER)
+    assert found.rejected == {}
+    return found.records
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.binary(min_size=32, max_size=32), max_size=5),
+    st.binary(min_size=32, max_size=32),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 65534),
+)
+def test_ids_are_those_of_the_protocol(secrets, campaign_id, period, index):
+    found = IdMaker(secrets).ids(campaign_id, period, index)
+    expected = [int.from_bytes(report_id(secret, campaign_id, period, index), "big") for secret in secrets]
+    assert found.tolist() == expected
+
+
+def test_several_processes_find_the_same_ids_in_the_same_order(monkeypatch):
+    monkeypatch.setattr("aggregator.fleet.ids._WORTH_A_PROCESS", 1)
+    periods = range(PERIOD, PERIOD + 7)
+    alone = list(fleet_ids([roster(range(9))], CAMPAIGN, periods))
+    together = list(fleet_ids([roster(range(4)), roster(range(4, 9))], CAMPAIGN, periods, processes=2))
+    for one, other in zip(alone, together, strict=True):
+        assert one.period == other.period
+        assert all(np.array_equal(a, b) for a, b in zip(one.by_index, other.by_index, strict=True))
+
+
+def test_a_file_of_ids_reads_back_by_period_and_says_what_it_is_for(tmp_path):
+    periods = range(PERIOD - 2, PERIOD + 1)
+    path = saved(tmp_path / "ids.parquet", roster(range(50)), periods)
+    reader = IdReader(path)
+    assert reader.about == (CAMPAIGN.id, periods, 3)
+    for period, by_index in fleet_ids([roster(range(50))], CAMPAIGN, periods):
+        found = reader.period_ids(period)
+        assert all(np.array_equal(a, b) for a, b in zip(found, by_index, strict=True))
+    assert [len(ids) for ids in reader.period_ids(PERIOD + 1)] == [0, 0, 0]
+    frame = pq.read_table(path).to_pandas()
+    assert list(frame.columns) == ["period", "index", "id"]
+    assert len(frame) == 50 * 3 * 3
+    assert frame.equals(frame.sort_values(["period", "index", "id"], ignore_index=True))
+
+
+@pytest.mark.parametrize("from_file", [True, False])
+def test_an_enrolled_devices_report_is_accepted_and_a_strangers_is_not(tmp_path, from_file):
+    fleet = roster(range(20))
+    source = (
+        enrolled_from_file(CAMPAIGN, IdReader(saved(tmp_path / "ids", fleet, range(PERIOD - 1, PERIOD + 1))))
+        if from_file
+        else enrolled_from_rosters(CAMPAIGN, [fleet])
+    )
+    source = pickle.loads(pickle.dumps(source))  # as a worker gets it
+    whose = [(device, index, period) for device in range(40) for index in range(3) for period in (PERIOD - 1, PERIOD)]
+    records = [report(CAMPAIGN, device, device, index=index, period=period) for device, index, period in whose]
+    assert source.accepts(columns(records)).tolist() == [device < 20 for device, _, _ in whose]
+    assert source.accepts(Columns.empty(2)).tolist() == []
+
+
+def test_an_enrolled_id_for_a_question_of_another_stratum_is_refused(tmp_path):
+    """The device asks its id of index 0 a question of stratum 1: the interval fits, the index does not."""
+    enrolled = enrolled_from_rosters(CAMPAIGN, [roster(range(5))])
+    honest = report(CAMPAIGN, 3, period=PERIOD)
+    head = len(CAMPAIGN.layout.prefix)
+    other = CAMPAIGN.assignment.question_for(honest[head : head + 8], 1)
+    moved = honest[: head + 12] + other.to_bytes(2, "big") + bytes(2)
+    assert enrolled.accepts(columns([honest, moved])).tolist() == [True, False]
+
+
+def test_an_id_of_another_period_or_beyond_the_file_is_refused(tmp_path):
+    path = saved(tmp_path / "ids", roster(range(5)), range(PERIOD, PERIOD + 1))
+    enrolled = enrolled_from_file(CAMPAIGN, IdReader(path))
+    head = len(CAMPAIGN.layout.prefix)
+    honest = report(CAMPAIGN, 3, period=PERIOD)
+    backdated = honest[: head + 8] + (PERIOD - 1).to_bytes(4, "big") + honest[head + 12 :]
+    early = report(CAMPAIGN, 3, period=PERIOD - 1)
+    assert enrolled.accepts(columns([honest, backdated, early])).tolist() == [True, False, False]
+
+
+def test_few_periods_are_kept_in_memory(tmp_path):
+    enrolled = enrolled_from_rosters(CAMPAIGN, [roster(range(5))])
+    records = columns([report(CAMPAIGN, 1, period=PERIOD - back) for back in (0, 1, 0, 1)])
+    assert enrolled.accepts(records).all()
+    assert len(enrolled._cache) == 2
+    small = Enrolled(CAMPAIGN, FromRosters([roster(range(5))], CAMPAIGN), cache_bytes=1)
+    assert small.accepts(records).all()
+    assert len(small._cache) == 1
+
+
+def test_ids_of_another_campaign_are_refused(tmp_path):
+    path = saved(tmp_path / "ids", roster(range(5)), range(PERIOD, PERIOD + 1))
+    with pytest.raises(InputError, match=r"^other_campaign"):
+        enrolled_from_file(made(), IdReader(path))
+
+
+def test_a_file_that_holds_no_ids_is_refused(tmp_path):
+    path = saved(tmp_path / "ids", roster(range(5)), range(PERIOD, PERIOD + 1))
+    raw = path.read_bytes()
+    (tmp_path / "cut").write_bytes(raw[:-20])
+    (tmp_path / "text").write_text("id\n1\n")
+    (tmp_path / "empty").write_bytes(b"")
+    table = pq.read_table(path)
+    pq.write_table(table.replace_schema_metadata({}), tmp_path / "bare")
+    pq.write_table(table.replace_schema_metadata({b"hearsay_ids": b"{}"}), tmp_path / "odd")
+    pq.write_table(table.replace_schema_metadata({b"hearsay_ids": b"["}), tmp_path / "broken")
+    pq.write_table(table.drop_columns(["index"]), tmp_path / "narrow")
+    mixed = saved(tmp_path / "two", roster(range(5)), range(PERIOD, PERIOD + 2))
+    pq.write_table(pq.read_table(mixed), tmp_path / "mixed")
+    for name in ("cut", "text", "empty", "bare", "odd", "broken", "narrow", "mixed"):
+        with pytest.raises(InputError, match=r"^ids_invalid"):
+            IdReader(tmp_path / name)
+    with pytest.raises(InputError, match=r"^file_not_found"):
+        IdReader(tmp_path / "absent")
+    with pytest.raises(InputError, match=r"^ids_invalid"):
+        IdReader(tmp_path)
+
+
+def test_an_index_beyond_the_campaigns_answers_is_refused(tmp_path):
+    path = saved(tmp_path / "ids", roster(range(5)), range(PERIOD, PERIOD + 1))
+    table = pq.read_table(path)
+    wrong = table.set_column(1, "index", pa.array(np.full(len(table), 7, np.uint16)))
+    pq.write_table(wrong, tmp_path / "wrong")
+    with pytest.raises(InputError, match=r"^ids_invalid"):
+        IdReader(tmp_path / "wrong").period_ids(PERIOD)

@@ -1,0 +1,44 @@
+"""Provisioning files: what is written is read, what was damaged is refused, and the secret stays secret."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import DocumentError, HearsayError
+from protocol.provisioning import Provisioning, build_provisioning, parse_provisioning
+
+SECRET = bytes(range(32))
+GOOD = build_provisioning(Provisioning("orchard", "gate 7", SECRET))
+names = st.text(st.characters(codec="ascii", categories=("L", "N", "P")), min_size=1, max_size=40)
+
+
+@given(fleet=names, device=names, secret=st.binary(min_size=32, max_size=32))
+def test_what_is_written_is_read(fleet, device, secret):
+    made = Provisioning(fleet, device, secret)
+    assert parse_provisioning(build_provisioning(made)) == made
+
+
+def test_every_truncation_and_every_flipped_bit_is_refused():
+    damaged = [GOOD[:length] for length in range(len(GOOD))]
+    damaged += [
+        GOOD[:at] + bytes([GOOD[at] ^ 1 << bit]) + GOOD[at + 1 :] for at in range(len(GOOD)) for bit in range(8)
+    ]
+    for raw in damaged:
+        with pytest.raises(DocumentError, match=r"^(malformed|unsupported_version)"):
+            parse_provisioning(raw)
+
+
+@given(st.binary(max_size=200))
+def test_foreign_bytes_are_refused(raw):
+    with pytest.raises(HearsayError):
+        parse_provisioning(raw)
+
+
+def test_neither_repr_nor_errors_show_the_secret():
+    made = Provisioning("orchard", "gate 7", SECRET)
+    assert "secret" not in repr(made)
+    with pytest.raises(DocumentError) as caught:
+        build_provisioning(made._replace(secret=b"thirty-one bytes of a true secret"))
+    assert "thirty" not in str(caught.value)
