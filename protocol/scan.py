@@ -55,6 +55,7 @@ class Scan:
         "_known",
         "_marks",
         "_near",
+        "_readable",
         "_runs",
         "_wasted",
         "data",
@@ -68,7 +69,7 @@ class Scan:
         self.size = len(data)
         self._known = [(header, header.to_bytes()) for header in known]
         self._adjacent = adjacent
-        self._marks = self._ends = self._header = -1  # the next of each, as far as it was looked for
+        self._marks = self._ends = self._readable = self._header = -1  # the next of each, as far as it was looked for
         self._near: dict[bytes, int] = {}
         self._runs: dict[tuple[bytes, int], int] = {}
         self._wasted = 0
@@ -97,11 +98,18 @@ class Scan:
     def next_header(self, position: int) -> int:
         """Where the next header begins that is readable or known but for one bit; the end of the file if nowhere."""
         if self._header < position:
+            near = (self._next_near(whole, position) for _, whole in self._known)
+            self._header = min([self._next_readable(position), *near])
+        return self._header
+
+    def _next_readable(self, position: int) -> int:
+        """Where the next readable header begins; remembered by itself, since damaged ones may stand before it."""
+        if self._readable < position:
             at = self.next_mark(position)
             while at < self.size and read_header(self.data, at) is None:
                 at = self._find(MARK, at + 1)
-            self._header = min([at, *(self._next_near(whole, position) for _, whole in self._known)])
-        return self._header
+            self._readable = at
+        return self._readable
 
     def near_header(self, position: int) -> tuple[Header, int] | None:
         """The known header that stands here but for one bit, and where it ends."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 import pytest
+from support.watched import Watched
 
 from protocol import batch, scan
 from protocol.batch import END, MARK, Batch, Damage, Header, read_batches, trailer, write_batch
@@ -18,27 +19,6 @@ CAMPAIGN = sha256(b"campaign").digest()
 SIZE = 200_000
 PER_BYTE = 12
 """Steps per byte of the file; reading as written before took thousands for most of these files."""
-
-
-class Watched(bytes):
-    """Bytes that count what is done with them."""
-
-    steps = 0
-
-    def startswith(self, prefix, start=0):
-        Watched.steps += 1
-        return super().startswith(prefix, start)
-
-    def find(self, what, start=0, stop=None):
-        stop = len(self) if stop is None else min(stop, len(self))
-        place = super().find(what, start, stop)
-        Watched.steps += 1 + max(0, (stop if place < 0 else place) - start)
-        return place
-
-    def __getitem__(self, key):
-        found = super().__getitem__(key)
-        Watched.steps += len(found) if isinstance(key, slice) else 1
-        return found
 
 
 def rows(length):
@@ -94,6 +74,7 @@ HOSTILE = {
     "headers of every length": b"".join(rows(20 + number)[0] for number in range(SIZE // 46)),
     "headers and trailers": (rows(62)[0] + END) * (SIZE // 49),
     "headers with a wrong bit": near_headers(62) * (SIZE // 44),
+    "headers with a wrong bit that can not be read": (rows(62)[0][:-1] + b"\x81") * (SIZE // 44),
     "halves of headers": rows(62)[0][:22] * (SIZE // 44) + rows(62)[0][22:] * (SIZE // 44),
     "records that hold headers with a wrong bit": near_headers(62)
     + (rows(62)[1] + near_headers(62).rjust(62 - len(rows(62)[1]), b"\0")) * (SIZE // 62),
