@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -345,6 +346,33 @@ def test_a_login_that_the_broker_does_not_know_is_refused(tmp_path, broker):
     with pytest.raises(StorageError, match=r"Not authorized|Bad user name") as caught:
         Broker("127.0.0.1", broker.port, login=wrong)
     assert caught.value.reason == "refused_by_server"
+
+
+@pytest.mark.filterwarnings("ignore:.*SSLSocket:pytest.PytestUnraisableExceptionWarning")
+def test_over_tls_the_broker_must_be_the_one_that_is_vouched_for(tmp_path):
+    for name in ("ours", "others"):
+        (tmp_path / name).mkdir()
+        command = (
+            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+        )
+        names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
+        subprocess.run([*command.split(), *names], cwd=tmp_path / name, check=True, capture_output=True)
+    broker = RunningBroker(tmp_path / "broker", tmp_path / "ours")
+    broker.start()
+    login = broker.logins["device"]
+    try:
+        with Broker("127.0.0.1", broker.port, ca=tmp_path / "ours" / "cert.pem", login=login) as connection:
+            assert connection.address == f"mqtts://127.0.0.1:{broker.port}"
+        with pytest.raises(StorageError) as caught:
+            Broker("127.0.0.1", broker.port, ca=tmp_path / "others" / "cert.pem", login=login)
+        assert caught.value.reason == "server_untrusted"
+        del caught
+        gc.collect()  # paho-mqtt leaves the socket of a handshake that failed to the collector, which says so
+        with pytest.raises(StorageError) as caught:
+            Broker("127.0.0.1", broker.port, seconds=1, login=login)
+        assert caught.value.reason == "unreachable"
+    finally:
+        broker.stop(signal.SIGKILL)
 
 
 def test_a_broker_that_is_not_there_is_unreachable(broker):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import ssl
 import sys
 import threading
 import time
@@ -44,11 +45,11 @@ class Broker:
         login: a file with one line, `user:password`, the same for all devices; None: anonymous.
 
     Raises:
-        StorageError: ``unreachable``, ``refused_by_server``.
+        StorageError: ``unreachable``, ``server_untrusted``, ``refused_by_server``.
     """
 
     def __init__(self, host: str, port: int = 1883, *, seconds: float = 30, **options: Any) -> None:
-        self.address = f"mqtt://{host}:{port}"
+        self.address = f"mqtt{'s' if options.get('ca') else ''}://{host}:{port}"
         self._seconds = seconds
         self._news = threading.Condition()
         self._seen: dict[object, Any] = {}
@@ -61,18 +62,20 @@ class Broker:
         self._client.on_message = self._arrived
         largest = Properties(PacketTypes.CONNECT)
         largest.MaximumPacketSize = MAX_MESSAGE + OVERHEAD
-        problem = ""
+        reason = problem = ""
         try:
             self._client.connect(host, port, properties=largest)
+        except ssl.SSLCertVerificationError as error:
+            reason, problem = "server_untrusted", error.verify_message
         except OSError as error:
-            problem = error.strerror or "no connection"
-        if problem:
-            raise StorageError("unreachable", f"{self.address}: {problem}")
+            reason, problem = "unreachable", error.strerror or "no connection"
+        if reason:
+            raise StorageError(reason, f"{self.address}: {problem}")
         self._client.loop_start()
         try:
-            reason = self._wait("connected")
-            if reason.is_failure:
-                raise StorageError("refused_by_server", f"{self.address}: {reason}")
+            answer = self._wait("connected")
+            if answer.is_failure:
+                raise StorageError("refused_by_server", f"{self.address}: {answer}")
         except BaseException:
             self.close()
             raise

@@ -33,9 +33,14 @@ def free_port() -> int:
 
 
 class RunningBroker:
-    """Mosquitto in a folder; ``logins`` are the files that the example's programs read."""
+    """Mosquitto in a folder; ``logins`` are the files that the example's programs read.
 
-    def __init__(self, folder: Path, *, remembers: bool = True) -> None:
+    Args:
+        folder: made here.
+        certificate: a folder with ``cert.pem`` and ``key.pem``; then it speaks TLS only.
+    """
+
+    def __init__(self, folder: Path, certificate: Path | None = None) -> None:
         self._program = need_mosquitto()
         self._folder = folder
         self.port = free_port()
@@ -43,7 +48,8 @@ class RunningBroker:
         folder.mkdir()
         text = (EXAMPLE / "mosquitto.conf").read_text("utf-8")
         text = text.replace("listener 1883 127.0.0.1", f"listener {self.port} 127.0.0.1")
-        text = text.replace("persistence true", f"persistence {str(remembers).lower()}")
+        if certificate is not None:
+            text += f"certfile {certificate / 'cert.pem'}\nkeyfile {certificate / 'key.pem'}\n"
         if os.geteuid() == 0:
             text += "user root\n"
         (folder / "mosquitto.conf").write_text(text, "utf-8")
