@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint unit bench clean edge fuzz arm
+.PHONY: demo test lint unit bench clean edge fuzz arm faults
 
 demo: .venv/demo.stamp
 	$(BIN)/hearsay demo
@@ -31,6 +31,10 @@ bench: .venv/dev.stamp
 # The device's own wheel, from this tree: protocol and edge_sdk, for `pip install dist/hearsay_edge-*.whl` on a device.
 edge: .venv/bin/python
 	$(BIN)/python distribution/edge.py
+
+# Kills, failures and power cuts at every call of a device, with more of chance than the tests have time for.
+faults: .venv/dev.stamp
+	HEARSAY_FAULT_SEEDS=20 $(BIN)/pytest -n auto tests/edge_sdk/test_killed.py
 
 # A minute of coverage-guided fuzzing; for longer: $(BIN)/python tests/fuzz/run.py --seconds 1800 --jobs 2
 fuzz: .venv/dev.stamp

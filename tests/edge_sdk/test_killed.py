@@ -1,0 +1,71 @@
+"""Killed, refused, torn, or without power at any call to the kernel: a device keeps every promise.
+
+A shim under the real interpreter stops at call N, for every N, of every act; what must hold of what is
+left is in ``support.faults.verdict``. ``make faults`` goes further: more random power cuts, and every
+way of breaking the whole life.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from support.faults.lives import SCENARIOS
+from support.faults.mutations import MUTATIONS
+from support.faults.shim import break_scenario, build
+
+WHOLE = "a whole life"
+ACTS = [name for name in SCENARIOS if name != WHOLE]
+WAYS = ("kill", "tear", "short", "EIO", "ENOSPC", "restart")
+DEEP = os.environ.get("HEARSAY_FAULT_SEEDS", "")
+"""Random power cuts per kill point, for ``make faults``."""
+SEEDS = ("--seeds", DEEP or "1")
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("shim"))
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_no_broken_act_breaks_a_promise(shim, name):
+    found = break_scenario(shim, name, *SEEDS, "--ways", *WAYS)[name]
+    assert found["violations"] == []
+    calls = found["calls"]
+    assert found["broken"]["kill"] == calls + 1
+    assert all(found["broken"][way] == calls for way in ("EIO", "ENOSPC", "restart"))
+    assert 0 < found["broken"]["tear"] < calls
+
+
+def test_a_whole_life_killed_anywhere(shim):
+    found = break_scenario(shim, WHOLE, *SEEDS, "--ways", *(WAYS if DEEP else WAYS[:1]))[WHOLE]
+    assert found["violations"] == []
+    assert found["broken"]["kill"] == found["calls"] + 1
+
+
+def test_there_are_enough_kill_points(shim):
+    """Each a different call of a different act; the whole life only repeats some of them in a row."""
+    found = break_scenario(shim, *ACTS)
+    points = {name: found[name]["calls"] for name in ACTS}
+    print(f"{sum(points.values())} kill points: {points}")
+    assert sum(points.values()) >= 200
+    assert all(points.values())
+
+
+CAUGHT_BY = {
+    "no synchronisation": ("report", "kill"),
+    "less synchronisation": ("report", "kill"),
+    "no journal": ("report", "kill"),
+    "two transactions": ("report", "kill"),
+    "no flush of folders": ("sync again", "kill"),
+    "no flush of files": ("drain", "kill"),
+    "batches in place": ("drain", "tear"),
+    "drain forgets": ("drain", "kill"),
+    "unsettled": ("report", "restart"),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_device_that_is_wrong_is_found_out(shim, name):
+    scenario, way = CAUGHT_BY[name]
+    assert break_scenario(shim, scenario, "--ways", way, "--mutate", name)[scenario]["violations"] != []

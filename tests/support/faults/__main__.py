@@ -1,0 +1,40 @@
+"""``python -m support.faults SCENARIO…``: break acts of a device; what was found, as JSON. Needs the shim preloaded.
+
+Without ``--ways`` nothing is broken and the calls are only counted: as many kill points are there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from support.faults.harness import WAYS, Harness
+from support.faults.lives import SCENARIOS
+from support.faults.mutations import MUTATIONS
+
+
+def main() -> int:
+    """Exit status 1 if something did not hold."""
+    parser = argparse.ArgumentParser(prog="support.faults")
+    parser.add_argument("scenario", nargs="+", choices=SCENARIOS)
+    parser.add_argument("--root", type=Path, required=True, help="an empty folder")
+    parser.add_argument("--ways", nargs="*", choices=WAYS, default=[])
+    parser.add_argument("--seeds", type=int, default=1, help="random power cuts per kill point")
+    parser.add_argument("--mutate", choices=MUTATIONS, help="spoil the device first, to see that this is found")
+    chosen = parser.parse_args()
+    if chosen.mutate:
+        MUTATIONS[chosen.mutate]()
+    found = {}
+    for number, name in enumerate(chosen.scenario):
+        root = chosen.root / str(number)
+        root.mkdir()
+        found[name] = asdict(Harness(root, name, chosen.seeds).run(chosen.ways))
+    print(json.dumps(found))
+    return 1 if any(findings["violations"] for findings in found.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

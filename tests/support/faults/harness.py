@@ -1,0 +1,233 @@
+"""Every act of a scenario, broken at every call in every way, and what must hold on what is left.
+
+Runs in a process of its own with the shim preloaded (``python -m support.faults``). Each act and each
+look at what it left is a fork of this process, which never opens a device itself: as fresh as a new
+start, without the tenth of a second that the interpreter takes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import gc
+import json
+import os
+import shutil
+import signal
+import traceback
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from protocol.errors import HearsayError
+from support.faults.disk import MARK, WRITE, Call, Disk, read_log, read_tree, write_tree
+from support.faults.lives import SCENARIOS, Life, Said, Scenario, folders, summary, warm_up
+from support.faults.verdict import examine, seen_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+KINDS = {"none": 0, "kill": 1, "kill_after": 2, "fail": 3, "fail_from": 4, "tear": 5, "short": 6}
+"""As in shim.c."""
+WAYS = {
+    "kill": ("kill", 0),
+    "tear": ("tear", 0),
+    "short": ("short", 0),
+    "EIO": ("fail", errno.EIO),
+    "ENOSPC": ("fail_from", errno.ENOSPC),
+    "restart": ("kill", 0),
+}
+"""How a call can break → the shim's kind and error. After ``restart`` another process does the act again."""
+POWER_CUTS = ("kill", "tear", "EIO", "restart")
+"""Of these it is also seen what is left if the power goes next: nothing that was not flushed."""
+RANDOM_CUTS = ("kill",)
+"""And of these what is left if any part of that had been written nevertheless."""
+EXPECTED = {"disk_full", "io_failed"}
+"""What a device may say when a call failed."""
+
+
+@dataclass
+class Findings:
+    """What was tried, and what did not hold."""
+
+    calls: int = 0
+    broken: dict[str, int] = field(default_factory=dict)
+    looks: int = 0
+    violations: list[str] = field(default_factory=list)
+
+
+class Harness:
+    """Breaks one scenario. ``root`` is an empty folder; ``seeds`` random power cuts per kill point."""
+
+    def __init__(self, root: Path, name: str, seeds: int) -> None:
+        self.root = root.resolve()
+        self.name = name
+        self.scenario: Scenario = SCENARIOS[name]
+        self.seeds = seeds
+        self.life = Life(self.root, self.scenario.policy)
+        self.findings = Findings()
+        self._shim = ctypes.CDLL(None)
+        self._looked: set[bytes] = set()
+        self._beside: dict[str, bytes] = {}
+        self._tree: dict[str, bytes | None] = {}
+
+    # Forks --------------------------------------------------------------------------------------------
+
+    def _in_child(self, work: Callable[[], Any]) -> tuple[Any, int]:
+        """What the work gives, as JSON, and the status that the child ended with; nothing if it was killed."""
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                os.close(reading)
+                text = json.dumps(work())
+                with os.fdopen(writing, "w") as pipe:
+                    pipe.write(text)
+                status = 0
+            except BaseException:  # noqa: BLE001
+                with os.fdopen(writing, "w") as pipe:
+                    pipe.write(json.dumps(traceback.format_exc()))
+            os._exit(status)
+        os.close(writing)
+        with os.fdopen(reading) as pipe:
+            text = pipe.read()
+        _, status = os.waitpid(child, 0)
+        return (json.loads(text) if text else None), status
+
+    def _act(self, kind: int, at: int, number: int, seed: int = 1) -> Any:
+        """The act, in a child: what the device is afterwards, and why it could not be done at first."""
+        self._shim.faults_seed(ctypes.c_uint64(seed))
+        world, log = os.fsencode(self.life.world), os.fsencode(self.root / "log")
+        self._shim.faults_arm(world, log, kind, ctypes.c_long(at), number)
+        failed = None
+        try:
+            self._steps(self.scenario.act)
+        except HearsayError as error:
+            failed = error.reason
+        if failed:  # the program goes on, with its device if that is open, and tries once more
+            self._shim.faults_spare()
+            is_open = self.life.device is not None
+            self._steps(tuple(step for step in self.scenario.act if not (is_open and step == "open")))
+        result = summary(self.life.device)
+        self.life.close()
+        self._shim.faults_disarm()
+        return {"failed": failed, "summary": result}
+
+    def _steps(self, steps: tuple[str, ...]) -> None:
+        for step in steps:
+            getattr(self.life, step)()
+
+    # The world and what is beside it ------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        def prepare() -> dict[str, object]:
+            folders(self.life)
+            self._steps(self.scenario.prepare)
+            before = summary(self.life.device) if self.life.device else {}
+            self.life.close()
+            return before
+
+        self._before, status = self._in_child(prepare)
+        assert status == 0, f"{self.name}: the preparation failed: {self._before}"
+        self._tree = read_tree(self.life.world)
+        self._beside = {path.name: path.read_bytes() for path in self.root.iterdir() if path.is_file()}
+
+    def _restore(self, tree: dict[str, bytes | None], beside: dict[str, bytes]) -> None:
+        write_tree(self.life.world, tree)
+        for path in self.root.iterdir():
+            if path.is_file():
+                path.unlink()
+        for name, content in beside.items():
+            (self.root / name).write_bytes(content)
+
+    def _read_beside(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in self.root.iterdir() if path.is_file() and path.name != "log"}
+
+    # Breaking -----------------------------------------------------------------------------------------
+
+    def run(self, ways: list[str]) -> Findings:
+        """Break every call in each of these ways."""
+        warm_up()
+        gc.disable()
+        gc.freeze()
+        self._prepare()
+        calls = self._unbroken()
+        self.findings.calls = len(calls)
+        for way in ways:
+            for at, call in enumerate(calls, 1):
+                if way not in ("tear", "short") or (call.op == WRITE and len(call.data) > 1):
+                    self._break(way, at)
+            if way == "kill":  # whole, and then the power goes
+                self._break(way, len(calls) + 1)
+        shutil.rmtree(self.life.world)
+        return self.findings
+
+    def _unbroken(self) -> list[Call]:
+        """The act as it should go; also whether the shim sees all that is done to the disk."""
+        disk = Disk(self.life.world)
+        result, status = self._in_child(lambda: self._act(KINDS["none"], 0, 0))
+        assert status == 0, f"{self.name}: the act failed without any fault: {result}"
+        assert result["failed"] is None, f"{self.name}: the act was refused without any fault: {result['failed']}"
+        calls = [call for call in read_log(self.root / "log") if call.op != MARK]
+        disk.replay(calls)
+        assert disk.seen() == read_tree(self.life.world), f"{self.name}: the shim did not see every change"
+        self.whole = result["summary"]
+        return calls
+
+    def _break(self, way: str, at: int) -> None:
+        """One fault, and everything that may be left of it."""
+        kind, number = WAYS[way]
+        where = f"{way} at call {at}"
+        self.findings.broken[way] = self.findings.broken.get(way, 0) + 1
+        self._restore(self._tree, self._beside)
+        disk = Disk(self.life.world)
+        result, status = self._in_child(lambda: self._act(KINDS[kind], at, number))
+        stopped = kind in ("kill", "tear")
+        if stopped and at <= self.findings.calls and status != signal.SIGKILL:
+            self._violation(where, f"was not killed, but ended with {status}: {result}")
+        if way == "restart":
+            result, status = self._in_child(lambda: self._act(KINDS["none"], 0, 0, seed=2))
+        if way == "restart" or not stopped:
+            self._judge(where, result, status)
+        left, beside = read_tree(self.life.world), self._read_beside()
+        disk.replay(read_log(self.root / "log"))
+        assert disk.seen() == left, f"{self.name}, {where}: the shim did not see every change"
+        try:
+            visible = seen_in(left)
+        except AssertionError as error:
+            self._violation(where, str(error))
+            return
+        self._look(where, left, beside, visible)
+        if way in POWER_CUTS:
+            self._look(f"{where}, power cut", disk.after_power_cut(), beside, visible)
+        for seed in range(self.seeds if way in RANDOM_CUTS else 0):
+            lost = disk.after_power_cut(seed * 1000 + at)
+            self._look(f"{where}, power cut that leaves some ({seed})", lost, beside, visible)
+
+    def _judge(self, where: str, result: Any, status: int) -> None:
+        """What a program has to be told that was not killed, and what it has to have in the end."""
+        if status != 0:
+            self._violation(where, f"an error that is not ours, or at a second try: {result}")
+        elif result["failed"] not in {None, *EXPECTED}:
+            self._violation(where, f"said {result['failed']}")
+        elif result["summary"] != self.whole:
+            self._violation(where, f"is {result['summary']} after a second try, not {self.whole}")
+
+    def _look(self, where: str, tree: dict[str, bytes | None], beside: dict[str, bytes], visible: set[Said]) -> None:
+        """Start again on what is left. The same leftovers are looked at once."""
+        key = sha256(repr((sorted(tree.items()), sorted(beside.items()), sorted(visible))).encode()).digest()
+        if key in self._looked:
+            return
+        self._looked.add(key)
+        self._restore(tree, beside)
+        self.findings.looks += 1
+        problems, status = self._in_child(lambda: examine(self.life, self.scenario, self._before, self.whole, visible))
+        if status != 0:
+            problems = [f"the device does not work any more: {problems}"]
+        for problem in problems:
+            self._violation(where, problem)
+
+    def _violation(self, where: str, problem: str) -> None:
+        self.findings.violations.append(f"{where}: {problem}")

@@ -1,0 +1,282 @@
+"""What a device does while things break, and what the outside world gets to see of it.
+
+A life is lived in a folder, its world: state, batch files, a server's tree. Beside it, out of reach of
+every fault, are its clock and a record of all that others have seen or received. A scenario is one
+act of a life after some preparation.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edge_sdk import Device
+from edge_sdk.folder import Folder
+from edge_sdk.policy import Policy
+from edge_sdk.sync import sync
+from protocol import batch
+from protocol.errors import HearsayError, StorageError
+from support.publisher import DAY, NOW, Publisher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+RECORD = {"odor": "n", "width": 3.2}
+EPSILON_MICRO = 1_000_000
+RECORD_BYTES = 18
+
+
+class Said(NamedTuple):
+    """One report as it was seen."""
+
+    campaign: bytes
+    period: int
+    raw: bytes
+
+    @property
+    def id(self) -> bytes:
+        return self.raw[2:10]
+
+
+def said(campaign: bytes, raw: bytes) -> Iterator[Said]:
+    """The reports in these bytes."""
+    for start in range(0, len(raw), RECORD_BYTES):
+        record = raw[start : start + RECORD_BYTES]
+        yield Said(campaign, int.from_bytes(record[10:14]), record)
+
+
+def said_in_batches(content: bytes) -> Iterator[Said]:
+    """The reports in a batch file. One that is there under its own name is whole.
+
+    Raises:
+        AssertionError: it is not.
+    """
+    for found in batch.read_batches(content):
+        assert isinstance(found, batch.Batch), "a batch file is damaged"
+        assert found.proven, "a batch file is torn"
+        for position, count in found.spans:
+            yield from said(found.header.campaign, content[position : position + RECORD_BYTES * count])
+
+
+@cache
+def documents() -> dict[str, bytes]:
+    """Everything that a publisher signs in these lives."""
+    publisher = Publisher()
+    return {
+        "root 1": publisher.root(1),
+        "root 2": publisher.root(2),
+        "root 3": publisher.root(3),
+        "campaign 1": publisher.campaign(),
+        "campaign 2": publisher.campaign(version=2),
+        "model 1": publisher.model(),
+        "model 2": publisher.model(version=2),
+    }
+
+
+class Life:
+    """A device in its world. Methods without arguments are the steps that scenarios name."""
+
+    def __init__(self, root: Path, policy: Mapping[str, object]) -> None:
+        self.root = root
+        self.world = root / "world"
+        self.state = self.world / "state"
+        self.out = self.world / "out"
+        self.server = self.world / "server"
+        self.policy = Policy.of(**policy)
+        self.device: Device | None = None
+
+    # Out of reach of every fault ----------------------------------------------------------------------
+
+    @property
+    def now(self) -> int:
+        path = self.root / "now"
+        return int(path.read_text()) if path.exists() else NOW
+
+    def later(self) -> None:
+        """A day passes."""
+        (self.root / "now").write_text(str(self.now + DAY))
+
+    def second_day(self) -> None:
+        """It is the second day, however often this is said."""
+        (self.root / "now").write_text(str(NOW + DAY))
+
+    def _tell(self, name: str, campaign: bytes, raw: bytes) -> None:
+        with (self.root / name).open("ab") as file:
+            for each in said(campaign, raw):
+                file.write(each.campaign + each.raw)
+
+    def told(self, name: str) -> set[Said]:
+        """What is in the record of all that was ``returned`` by the device, or ``received`` by someone."""
+        path = self.root / name
+        raw = path.read_bytes() if path.exists() else b""
+        length = 32 + RECORD_BYTES
+        return {
+            each
+            for start in range(0, len(raw), length)
+            for each in said(raw[start : start + 32], raw[start + 32 : start + length])
+        }
+
+    # Steps --------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """A program starts."""
+        self.close()
+        self.device = Device.open(self.state, trust=documents()["root 1"], **self._surroundings())
+
+    def _surroundings(self) -> dict[str, Any]:
+        """What a device does not ask this machine for. ``os.urandom`` is in the shim's reach."""
+        return {"policy": self.policy, "clock": lambda: self.now, "entropy": os.urandom, "machine": lambda: None}
+
+    def close(self) -> None:
+        if self.device is not None:
+            self.device.close()
+            self.device = None
+
+    def enrol(self) -> None:
+        self.device.enrol(documents()["campaign 1"])
+
+    def enrol_next(self) -> None:
+        self.device.enrol(documents()["campaign 2"])
+
+    def install(self) -> None:
+        self.device.install(documents()["model 1"])
+
+    def install_next(self) -> None:
+        self.device.install(documents()["model 2"])
+
+    def rotate(self) -> None:
+        self.device.rotate([documents()["root 3"], documents()["root 2"]])
+
+    def report(self) -> None:
+        (campaign,) = self.device.campaigns()
+        self._tell("returned", campaign.id, self.device.report(campaign.id, RECORD, label="e"))
+
+    def drain(self) -> None:
+        self.device.drain(self.out / f"{len(list(self.out.iterdir()))}.hsr")
+
+    def send(self) -> None:
+        """Someone comes by and takes a copy of every batch file."""
+        for path in self.out.glob("*.hsr"):
+            for each in said_in_batches(path.read_bytes()):
+                self._tell("received", each.campaign, each.raw)
+
+    def ack(self) -> None:
+        """A file that was sealed by a process that died before it had noted so is unknown; it is sealed again."""
+        for path in sorted(self.out.glob("*.hsr")):
+            try:
+                self.device.ack(path)
+            except HearsayError as error:
+                if error.reason != "batch_unknown":
+                    raise
+
+    def disable(self) -> None:
+        self.device.disable()
+
+    def enable(self) -> None:
+        self.device.enable()
+
+    def lose(self) -> None:
+        """The card loses the state file."""
+        self.close()
+        (self.state / "state.db").unlink()
+
+    def reset(self) -> None:
+        """The owner's program finds that the state is lost and was told to go on."""
+        try:
+            self.open()
+            return
+        except StorageError as error:
+            if error.reason != "state_lost":
+                raise
+        Device.reset(self.state, documents()["root 1"], **self._surroundings())
+        self.open()
+
+    def publish(self) -> None:
+        """The server offers everything in its newest version."""
+        for place, document in {
+            "roots/2.hst": "root 2",
+            "roots/3.hst": "root 3",
+            "campaigns/mushrooms.hsc": "campaign 2",
+            "models/mushrooms.hsm": "model 2",
+        }.items():
+            (self.server / place).parent.mkdir(parents=True, exist_ok=True)
+            (self.server / place).write_bytes(documents()[document])
+
+    def sync(self) -> None:
+        """Fetch what is new, send what is there. What was refused is said as an error would say it."""
+        outcome = sync(self.device, Folder(self.server), entropy=os.urandom)
+        for refusal in outcome.refusals:
+            raise StorageError(refusal.reason, refusal.step)
+
+
+class Scenario(NamedTuple):
+    """An act after some preparation; steps of :class:`Life`, in order.
+
+    Attributes:
+        prepare: done without faults. The device is open from the step ``open`` on.
+        act: done by a new process while one thing breaks. Begins with the start of the program.
+        policy: the owner's limits, as in ``policy.toml``.
+    """
+
+    prepare: tuple[str, ...]
+    act: tuple[str, ...]
+    policy: Mapping[str, object] = MappingProxyType({})
+
+
+READY = ("open", "enrol", "report", "later")
+SCENARIOS = {
+    "provision": Scenario((), ("open",)),
+    "enrol": Scenario(("open",), ("open", "enrol")),
+    "enrol a successor": Scenario(READY, ("open", "enrol_next")),
+    "report": Scenario(READY, ("open", "report")),
+    "first report": Scenario(("open", "enrol"), ("open", "report")),
+    "report into a full spool": Scenario(
+        ("open", "enrol", "report", "later", "report", "later"), ("open", "report"), {"spool_reports": 2}
+    ),
+    "drain": Scenario((*READY, "report"), ("open", "drain")),
+    "drain again": Scenario((*READY, "report", "drain", "send", "ack", "later", "report"), ("open", "drain")),
+    "ack": Scenario((*READY, "report", "drain", "send", "later", "report"), ("open", "ack")),
+    "install": Scenario(("open", "enrol"), ("open", "install")),
+    "install a newer one": Scenario((*READY, "install"), ("open", "install_next")),
+    "rotate": Scenario((*READY, "install"), ("open", "rotate")),
+    "disable": Scenario((*READY, "drain", "send"), ("open", "disable")),
+    "enable": Scenario((*READY, "disable"), ("open", "enable")),
+    "reset": Scenario((*READY, "report", "drain", "send", "lose"), ("reset",)),
+    "sync": Scenario((*READY, "report", "publish"), ("open", "sync")),
+    "sync again": Scenario((*READY, "publish", "sync", "later", "report"), ("open", "sync")),
+    "a whole life": Scenario(
+        (), ("open", "enrol", "report", "install", "drain", "send", "ack", "second_day", "rotate", "report")
+    ),
+}
+
+
+def summary(device: Device) -> dict[str, object]:
+    """What a device is: the same after an act that was broken and done again as after one that was not."""
+    status = device.status()
+    return {
+        "campaigns": [list(each[:2]) for each in status.campaigns],
+        "models": [list(each[:2]) for each in status.models],
+        "root": status.root_version,
+        "spent": status.spent_micro,
+    }
+
+
+def warm_up() -> None:
+    """A life beforehand, so that what is imported late or computed once is there before the first fork."""
+    with tempfile.TemporaryDirectory() as folder:
+        life = Life(Path(folder), {})
+        folders(life)
+        for step in SCENARIOS["a whole life"].act:
+            getattr(life, step)()
+        summary(life.device)
+        life.close()
+
+
+def folders(life: Life) -> None:
+    """An empty world."""
+    for folder in (life.world, life.out):
+        folder.mkdir(parents=True, exist_ok=True)

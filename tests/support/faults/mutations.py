@@ -1,0 +1,109 @@
+"""Devices that are wrong in one place each: a harness that can not tell them from the real one shows nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import edge_sdk.durable
+import edge_sdk.folder
+import edge_sdk.ledger
+import edge_sdk.opening
+import edge_sdk.outbox
+import edge_sdk.state
+from edge_sdk import Device
+
+
+def _pragma(wrong: str, right: str) -> None:
+    plain = edge_sdk.state._execute
+
+    def execute(connection, statement, values=()):
+        return plain(connection, statement.replace(right, wrong), values)
+
+    edge_sdk.state._execute = execute
+
+
+def _no_synchronisation() -> None:
+    _pragma("synchronous = OFF", "synchronous = EXTRA")
+
+
+def _less_synchronisation() -> None:
+    _pragma("synchronous = NORMAL", "synchronous = EXTRA")
+
+
+def _no_journal() -> None:
+    _pragma("journal_mode = OFF", "journal_mode = TRUNCATE")
+
+
+def _two_transactions() -> None:
+    """The spending is committed before the report is kept."""
+    plain = edge_sdk.ledger.Ledger.spend
+
+    def spend(self, campaign, period, answered_at, reports):
+        run = self._state.run
+        found = plain(self, campaign, period, answered_at, reports)
+        run("COMMIT")
+        run("BEGIN IMMEDIATE")
+        return found
+
+    edge_sdk.ledger.Ledger.spend = spend
+
+
+def _no_flush_of_folders() -> None:
+    for module in (edge_sdk.durable, edge_sdk.opening, edge_sdk.folder):
+        module.flush_folder = lambda _: None
+
+
+def _no_flush_of_files() -> None:
+    plain = os.fsync
+
+    def fsync(descriptor):
+        if Path(f"/proc/self/fd/{descriptor}").is_dir():
+            plain(descriptor)
+
+    os.fsync = fsync
+
+
+def _in_place() -> None:
+    """Batch files are written under their final names."""
+
+    def write_new(path, write):
+        with Path(path).open("xb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        edge_sdk.durable.flush_folder(Path(path).parent)
+
+    edge_sdk.outbox.write_new = write_new
+
+
+def _drain_forgets() -> None:
+    """Sealing empties the spool, as it once did."""
+    plain = Device.drain
+
+    def drain(self, path):
+        sealed = plain(self, path)
+        with contextlib.suppress(Exception):
+            self.ack(path)
+        return sealed
+
+    Device.drain = drain
+
+
+def _unsettled() -> None:
+    """What another process committed and did not flush is taken as it is read."""
+    edge_sdk.state.State._settle = lambda self, connection: None
+
+
+MUTATIONS = {
+    "no synchronisation": _no_synchronisation,
+    "less synchronisation": _less_synchronisation,
+    "no journal": _no_journal,
+    "two transactions": _two_transactions,
+    "no flush of folders": _no_flush_of_folders,
+    "no flush of files": _no_flush_of_files,
+    "batches in place": _in_place,
+    "drain forgets": _drain_forgets,
+    "unsettled": _unsettled,
+}

@@ -1,0 +1,130 @@
+"""What must hold on whatever a broken act leaves behind.
+
+ε emitted ≤ ε ledgered; nothing answered twice with different bytes; no report lost, except those that
+a stated bound dropped and counted; no document half installed; and the device works on.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from protocol.errors import HearsayError
+from support.faults.lives import EPSILON_MICRO, Life, Said, Scenario, said_in_batches, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def seen_in(tree: Mapping[str, bytes | None]) -> set[Said]:
+    """The reports in batch files under their own names: from there anyone may have taken them.
+
+    Raises:
+        AssertionError: a file is not whole.
+    """
+    return {
+        each
+        for path, content in tree.items()
+        if content is not None and path.endswith(".hsr") and not Path(path).name.startswith(".")
+        for each in said_in_batches(content)
+    }
+
+
+def examine(life: Life, scenario: Scenario, before: dict, whole: dict, visible: set[Said]) -> list[str]:
+    """A new start on what is left, the act once more, and a day of ordinary life; what did not hold.
+
+    Args:
+        life: on the disk as the fault left it.
+        scenario: what was being done.
+        before: the device before the act; empty if there was none.
+        whole: the device after an act that was not broken.
+        visible: reports that others may have seen in files before the power went.
+    """
+    problems: list[str] = []
+    reset = "lose" in scenario.prepare
+    try:
+        life.open()
+    except HearsayError as error:
+        if not (reset and error.reason == "state_lost"):
+            return [f"can not be opened: {error.reason}"]
+    if life.device is not None:
+        problems += _promises(life, visible, "after the restart", whole_ledger=not reset)
+        problems += _documents(summary(life.device), before, whole, several=len(scenario.act) > 3)
+    life.close()
+    for step in scenario.act:
+        getattr(life, step)()
+    if summary(life.device) != whole:
+        problems.append(f"done once more, it is {summary(life.device)}, not {whole}")
+    problems += _promises(life, visible, "after the act was done once more", whole_ledger=not reset)
+    return problems + _works_on(life)
+
+
+def _promises(life: Life, visible: set[Said], when: str, *, whole_ledger: bool) -> list[str]:
+    """Privacy and reports, as far as this moment.
+
+    Args:
+        life: with its device open.
+        visible: as in :func:`examine`.
+        when: for the message.
+        whole_ledger: false where the state was lost before, so that lines and reports of then are gone.
+    """
+    device = life.device
+    status = device.status()
+    ledger = {(line.id, line.period): line.epsilon_micro for line in device.history()}
+    fresh = life.root / f"fresh {when}.hsr"
+    device.drain(fresh)
+    kept = set(said_in_batches(fresh.read_bytes())) if fresh.exists() else set()
+    seen_in({str(path): path.read_bytes() for path in life.out.glob("*.hsr")})  # whole, whatever was lost
+    returned, received = life.told("returned"), life.told("received") | _on_server(life)
+    everything = visible | returned | received | kept
+    periods = {(each.campaign, each.period) for each in everything}
+    problems = []
+    if len(periods) * EPSILON_MICRO > status.spent_micro:
+        problems.append(f"answered {len(periods)} periods and counts only {status.spent_micro} as spent")
+    if len(everything) > len(periods) or len({each.id for each in everything}) < len(everything):
+        problems.append("answered one period with different bytes")
+    if whole_ledger:
+        if sum(ledger.values()) != status.spent_micro:
+            problems.append("the ledger's lines are not what is spent")
+        if not periods <= set(ledger):
+            problems.append("something was said that is not in the ledger")
+        safe = {(each.campaign, each.period) for each in kept | received}
+        missing, dropped = len(set(ledger) - safe), sum(status.spool.dropped.values())
+        if not missing <= dropped <= missing + len(received - kept):
+            problems.append(f"{missing} reports are missing and {dropped} were dropped")
+        if not dropped and not returned <= kept | received:
+            problems.append("a report that was returned is gone")
+    return [f"{when}: {problem}" for problem in problems]
+
+
+def _on_server(life: Life) -> set[Said]:
+    """What has arrived where a sync sends to."""
+    reports = life.server / "reports"
+    return seen_in({str(path): path.read_bytes() for path in reports.glob("*")}) if reports.exists() else set()
+
+
+def _documents(now: dict, before: dict, whole: dict, *, several: bool) -> list[str]:
+    """Old or new, never between; each by itself where the act installs several."""
+    if several or not before:
+        return []
+    return [f"{key} is {value}" for key, value in now.items() if value not in (before[key], whole[key])]
+
+
+def _works_on(life: Life) -> list[str]:
+    """The next day: a report, a batch, its arrival; the newest root and model."""
+    device, problems = life.device, []
+    life.later()
+    spent, campaigns = device.status().spent_micro, device.campaigns()
+    if campaigns and not device.status().disabled:
+        life.report()
+        if device.status().spent_micro != spent + EPSILON_MICRO:
+            problems.append("the next day's report was not counted")
+        path = life.root / "last.hsr"
+        device.drain(path)
+        if device.ack(path) < 1 or device.status().spooled:
+            problems.append("the next day's batch was not acknowledged")
+    life.rotate()
+    life.install_next()
+    if summary(device)["root"] != 3 or device.model().predict({"odor": "n"}) != "e":
+        problems.append("the next day's documents were not installed")
+    return problems
