@@ -1,0 +1,430 @@
+"""Anything an owner, a publisher, a clock and a full disk can do to a device, in any order, against a simple model.
+
+The model knows what is allowed, not how it is done: which period may be opened when, what is spent, what
+waits, what has arrived, which versions stand. The disk is a small one of its own and really gets full.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+from hashlib import shake_256
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from support.failures import failure
+from support.publisher import DAY, NOW, Publisher
+
+from edge_sdk import Device
+from edge_sdk.ledger import Ledger
+from edge_sdk.policy import Policy
+from edge_sdk.spool import Spool
+from edge_sdk.timekeeping import Present
+from protocol import batch, trust
+from protocol.errors import HearsayError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RECORD = {"odor": "n", "width": 3.2}
+EPSILON = 1_000_000
+LIFETIME = 25 * EPSILON
+SPOOL = 6
+RECORD_BYTES = 18
+SECONDS_OF_SLACK = 60
+DRIFT = 5000
+DISK_BYTES = 384 << 10
+STEPS = 10_000
+DAYS = 20_000 * DAY
+"""So long is every document valid."""
+
+
+@cache
+def document(kind, version, issued_at):
+    publisher = Publisher(now=issued_at)
+    return getattr(publisher, kind)(version=version, lifetime=DAYS)
+
+
+class World(RuleBasedStateMachine):
+    """A device, its surroundings, and what the model makes of them."""
+
+    disk: Path
+    disk_is_small = False
+    done: ClassVar[Counter[str]] = Counter()
+    refused: ClassVar[Counter[str]] = Counter()
+    lives = 0
+
+    def __init__(self):
+        super().__init__()
+        World.lives += 1
+        self.folder = self.disk / str(World.lives)
+        self.folder.mkdir()
+        self.ballast = self.disk / "ballast"
+        self.policy = Policy.of(epsilon_lifetime=str(LIFETIME // EPSILON), spool_reports=SPOOL)
+        self.drawn = 0
+        self.true = self.wall = NOW
+        self.boot, self.uptime = 1, 0
+        self.root, self.campaign_version, self.model_version = 1, 0, 0
+        self.campaign = None
+        self.answers = {}  # campaign id → newest period, its bytes
+        self.made = []  # all reports, in order
+        self.spool, self.dropped = [], 0  # numbers of those that wait, oldest first
+        self.arrived = set()
+        self.sealed = []  # path, number of the last report in it
+        self.files = 0
+        self.sure = NOW, 0, 0  # the latest that it could be when it was last known, boot and uptime of then
+        self.leaps = 0  # in this boot
+        self.steady = False  # nobody touched clock or power since the newest answer
+        self.device = None
+
+    @initialize(enrolled=st.integers(0, 3))
+    def provision(self, enrolled):
+        self._open()
+        if enrolled:
+            self.enrol(1)
+
+    def _open(self):
+        self.device = Device.open(
+            self.folder / "state",
+            trust=document("root", 1, NOW),
+            policy=self.policy,
+            clock=lambda: max(0, self.wall),
+            uptime=lambda: (f"boot {self.boot}", self.uptime),
+            entropy=self._entropy,
+            machine=lambda: None,
+        )
+
+    def _entropy(self, count):
+        """Different every time, the same in every run."""
+        self.drawn += 1
+        return shake_256(b"%d" % self.drawn).digest(count)
+
+    def _try(self, function, *arguments, refusals=()):
+        """What a call gives; or, where the disk is full or the model allows it, its refusal."""
+        World.done[function.__name__] += 1
+        error = None
+        try:
+            return function(*arguments), None
+        except HearsayError as caught:
+            error = caught
+        allowed = {*refusals, *(("disk_full",) if self.ballast.exists() else ())}
+        assert error.reason in allowed, f"{error} where {sorted(allowed)} is allowed"
+        World.refused[error.reason] += 1
+        return None, error.reason
+
+    # Documents ----------------------------------------------------------------------------------------
+
+    def _take(self, kind, held, step):
+        version = max(1, held + step)
+        raw = document(kind, version, self.true if version > held else NOW)
+        act = {"campaign": self.device.enrol, "model": self.device.install}[kind]
+        found, refused = self._try(act, raw, refusals=("rollback", "equivocation") if version <= held else ())
+        if refused is None:
+            assert version >= held, "an older document was accepted"
+            self._count_from(self.true if version > held else NOW)
+        return found, version if refused is None else held
+
+    @rule(step=st.integers(-1, 1))
+    def enrol(self, step):
+        found, version = self._take("campaign", self.campaign_version, step)
+        if found is not None and version > self.campaign_version:
+            self.campaign, self.campaign_version, self.steady = found, version, False
+        assert [each.header.version for each in self.device.campaigns()] == [self.campaign_version][
+            : self.campaign_version
+        ]
+
+    @rule(step=st.integers(-1, 1))
+    def install(self, step):
+        _, self.model_version = self._take("model", self.model_version, step)
+        if self.model_version:
+            assert self.device.model().model.header.version == self.model_version
+            assert self.device.model().predict(RECORD) == "e"
+
+    @rule(steps=st.permutations([1, 2, 3]), length=st.integers(1, 3))
+    def rotate(self, steps, length):
+        given = [self.root + step for step in steps[:length]]
+        reached = self.root
+        while reached + 1 in given:
+            reached += 1
+        raws = [document("root", version, NOW) for version in given]
+        found, refused = self._try(self.device.rotate, raws, refusals=() if reached > self.root else ("bad_signature",))
+        if refused is None:
+            assert found == reached
+            self.root = reached
+        assert self.device.status().root_version == self.root
+
+    # Reports ------------------------------------------------------------------------------------------
+
+    @rule()
+    def report(self):
+        if self.campaign is None:
+            assert failure(self.device.report, bytes(32), RECORD).reason == "campaign_unknown"
+            return
+        spent = len(self.made) * EPSILON
+        refusals = ["budget_exhausted"] if spent + EPSILON > LIFETIME else []
+        if self.wall < self.campaign.header.not_before:  # a new root may have taken the time floor back
+            refusals.append("not_yet_valid")
+        raw, refused = self._try(self.device.report, self.campaign.id, RECORD, "e", refusals=refusals)
+        if refused:
+            return
+        period = int.from_bytes(raw[10:14])
+        newest = self.answers.get(self.campaign.id)
+        if newest is not None and period <= newest[0]:
+            assert raw == newest[1], "a period was answered twice"
+            assert not (self.steady and self.wall // DAY > newest[0]), "a day passed and opened no period"
+            return
+        self.answers[self.campaign.id] = period, raw
+        self.spool.append(len(self.made))
+        self.made.append((self.campaign.id, raw))
+        while len(self.spool) > SPOOL:
+            self.spool.pop(0)
+            self.dropped += 1
+        self._judge_period(period)
+        self._count_from((period + 1) * DAY - 1)
+        self.steady = period == self.wall // DAY
+
+    @rule(days=st.integers(1, 5))
+    def days_pass(self, days):
+        """Ordinary life."""
+        for _ in range(days):
+            self.time_passes(DAY)
+            self.report()
+
+    def _sure_time(self):
+        """The latest that it can be without a leap."""
+        time, boot, uptime = self.sure
+        elapsed = self.uptime - uptime
+        return time + elapsed + elapsed // DRIFT + SECONDS_OF_SLACK if boot == self.boot else time
+
+    def _count_from(self, time):
+        """A document says what time it is, or the answer to a period that it is no later than its end."""
+        self.sure = max(time, self._sure_time()), self.boot, self.uptime
+
+    def _judge_period(self, period):
+        """A new period opens because time went by, because a document says so, or by the boot's one leap."""
+        assert len(self.made) * EPSILON <= LIFETIME
+        if period > self._sure_time() // DAY:
+            self.leaps += 1
+        assert self.leaps <= 1, "one boot believed two leaps of the clock"
+
+    @rule()
+    def drain(self):
+        path = self.folder / f"{self.files}.hsr"
+        self.files += 1
+        count, refused = self._try(self.device.drain, path)
+        if path.exists():  # whole, even if the device had no room to note that it is there
+            assert self._inside(path) == {self.made[number] for number in self.spool}
+        if refused or not self.spool:
+            assert refused or (count == 0 and not path.exists())
+            return
+        assert count == len(self.spool)
+        assert self._inside(path) == {self.made[number] for number in self.spool}
+        self.sealed.append((path, self.spool[-1]))
+
+    @rule()
+    def send(self):
+        """A day's report, and everything that waits is sealed, has arrived and is acknowledged."""
+        self.days_pass(1)
+        before = len(self.sealed)
+        self.drain()
+        if len(self.sealed) > before:
+            self.ack(0, gone=False)
+
+    @staticmethod
+    def _inside(path):
+        content = path.read_bytes()
+        return {
+            (found.header.campaign, content[start : start + RECORD_BYTES])
+            for found in batch.read_batches(content)
+            for position, count in found.spans
+            for start in range(position, position + RECORD_BYTES * count, RECORD_BYTES)
+        }
+
+    @rule(which=st.integers(0, 2), gone=st.booleans())
+    def ack(self, which, gone):
+        if which >= len(self.sealed):
+            refused = failure(self.device.ack, self.folder / "never.hsr").reason
+            assert refused == "batch_unknown" or (refused == "disk_full" and self.ballast.exists())
+            return
+        path, through = self.sealed[-1 - which]
+        if path.exists():
+            self.arrived |= self._inside(path)
+        if gone:
+            path.unlink(missing_ok=True)
+        count, refused = self._try(self.device.ack, path)
+        if refused is None:
+            released = [number for number in self.spool if number <= through]
+            assert count == len(released)
+            self.spool = self.spool[len(released) :]
+
+    # Surroundings -------------------------------------------------------------------------------------
+
+    @rule(seconds=st.sampled_from([1, 3600, DAY // 2, DAY, DAY + 7, 3 * DAY]))
+    def time_passes(self, seconds):
+        World.done["time passes"] += 1
+        self.true, self.wall, self.uptime = self.true + seconds, self.wall + seconds, self.uptime + seconds
+
+    @rule(days=st.integers(-400, 60), seconds=st.integers(0, DAY))
+    def clock_is_set(self, days, seconds):
+        World.done["clock is set"] += 1
+        self.wall += days * DAY + seconds
+        self.steady = False
+
+    @rule(days=st.integers(2, 30))
+    def clock_leaps(self, days):
+        """Somebody wants to hear more than one answer a day."""
+        self.clock_is_set(days, 0)
+        self.report()
+
+    @rule()
+    def clock_is_right(self):
+        World.done["clock is right"] += 1
+        self.steady = self.steady and self.wall == self.true
+        self.wall = self.true
+
+    @rule(clock=st.sampled_from(["kept", "1970", "right"]))
+    def power_cycle(self, clock):
+        World.done["power cycle"] += 1
+        self.boot, self.uptime, self.leaps, self.steady = self.boot + 1, 0, 0, False
+        self.wall = {"kept": self.wall, "1970": 0, "right": self.true}[clock]
+        self._restart()
+
+    @rule()
+    def restart(self):
+        World.done["restart"] += 1
+        self._restart()
+
+    def _restart(self):
+        self.device.close()
+        if failure(self._open):  # which can only be for want of room
+            assert self.ballast.exists()
+            self.disk_has_room()
+            self._open()
+        self._compare()
+
+    @precondition(lambda self: self.disk_is_small and not self.ballast.exists())
+    @rule(left=st.sampled_from([0, 4096, 12_288, 40_960]))
+    def disk_gets_full(self, left):
+        World.done["disk gets full"] += 1
+        free = os.statvfs(self.disk)
+        self.ballast.write_bytes(bytes(max(0, free.f_bavail * free.f_frsize - left)))
+
+    @precondition(lambda self: self.ballast.exists())
+    @rule()
+    def disk_has_room(self):
+        World.done["disk has room"] += 1
+        self.ballast.unlink(missing_ok=True)
+
+    # What must hold -----------------------------------------------------------------------------------
+
+    def _compare(self):
+        status = self.device.status()
+        assert status.spent_micro == len(self.made) * EPSILON <= LIFETIME
+        assert status.spooled == len(self.spool)
+        assert sum(status.spool.dropped.values()) == self.dropped
+        assert [each.version for each in status.campaigns] == [self.campaign_version][: self.campaign_version]
+        assert [each.version for each in status.models] == [self.model_version][: self.model_version]
+        assert status.root_version == self.root
+        history = [(line.id, line.period) for line in self.device.history()]
+        assert history == [(campaign, int.from_bytes(raw[10:14])) for campaign, raw in self.made]
+
+    def teardown(self):
+        if self.device is None:
+            return
+        self.ballast.unlink(missing_ok=True)
+        try:
+            self._restart()
+            left = self.folder / "left.hsr"
+            self.device.drain(left)
+            kept = self._inside(left) if left.exists() else set()
+            assert len(set(self.made) - kept - self.arrived) <= self.dropped, "reports are gone that nobody counted"
+        finally:
+            self.device.close()
+            subprocess.run(["rm", "-rf", self.folder], check=True)
+
+
+@pytest.fixture(scope="module")
+def small_disk(tmp_path_factory):
+    """A file system of a few hundred kilobytes. In CI there must be one; elsewhere the disk never gets full."""
+    folder = tmp_path_factory.mktemp("disk")
+    mounted = False
+    if sys.platform == "linux":
+        command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=700", "tmpfs", folder]
+        mounted = subprocess.run(command, check=False, capture_output=True).returncode == 0
+    if not mounted and os.environ.get("CI"):
+        pytest.fail("no small file system can be mounted in CI")
+    World.disk, World.disk_is_small = folder, mounted
+    yield folder
+    if mounted:
+        subprocess.run(["umount", folder], check=True)
+
+
+def live(lives, steps):
+    chosen = settings(
+        max_examples=lives, stateful_step_count=steps, phases=[Phase.generate], database=None, deadline=None
+    )
+    run_state_machine_as_test(World, settings=chosen)
+
+
+def test_the_device_is_the_model(small_disk):
+    World.done.clear()
+    World.refused.clear()
+    live(lives=130, steps=100)
+    print(f"{World.done.total()} steps: {dict(World.done)}, refused: {dict(World.refused)}")
+    assert World.done.total() >= STEPS
+    assert World.refused["budget_exhausted"] > 0
+    assert World.refused["disk_full"] > 0 or not World.disk_is_small
+
+
+def _second_answer(monkeypatch):
+    """Every call answers anew."""
+    monkeypatch.setattr(Ledger, "newest", lambda self, campaign: None)
+
+
+def _believed_leaps(monkeypatch):
+    """The clock is believed whatever it says."""
+    monkeypatch.setattr(Present, "period_time", lambda self, _: (self.now, False))
+
+
+def _stopped_time(monkeypatch):
+    """No period opens by time alone."""
+    monkeypatch.setattr(Present, "period_time", lambda self, _: (NOW, False))
+
+
+def _uncounted_drops(monkeypatch):
+    """What does not fit into the spool is forgotten in silence."""
+    plain = Spool._drop
+
+    def drop(self, reason, through):
+        plain(self, reason, through)
+        self._state.run("DELETE FROM drops")
+
+    monkeypatch.setattr(Spool, "_drop", drop)
+
+
+def _late_reports_released(monkeypatch):
+    """An acknowledgement empties the spool, also of what came after the file."""
+    plain = Spool.forget_through
+    monkeypatch.setattr(Spool, "forget_through", lambda self, through: plain(self, 1 << 62))
+
+
+def _older_documents(monkeypatch):
+    """Versions may go back."""
+    monkeypatch.setattr(trust, "_check_floor", lambda *_: None)
+
+
+MUTATIONS = [_second_answer, _believed_leaps, _stopped_time, _uncounted_drops, _late_reports_released, _older_documents]
+
+
+@pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__.strip("_"))
+def test_a_device_that_is_wrong_is_not_the_model(small_disk, monkeypatch, mutate):
+    mutate(monkeypatch)
+    with pytest.raises((AssertionError, HearsayError, sqlite3.Error)):
+        live(lives=60, steps=60)
