@@ -8,8 +8,8 @@ from hashlib import sha256
 from typing import IO, TYPE_CHECKING
 
 from edge_sdk.durable import write_new
-from protocol.batch import Header, trailer
 from protocol.errors import StorageError
+from protocol.framing import Header, trailer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
