@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.cli.clusters import cluster_option, working_on
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, warn, when, working
 from aggregator.cli.periods import periods_option
 from aggregator.files import check_output, write_output
@@ -300,6 +301,7 @@ def _campaign_facts(raw: bytes, output: Path) -> dict[str, Any]:
 @click.option("--name", help="Default: the campaign's name. Versions rise per name.")
 @click.option("--days", type=click.IntRange(1, 36_500), default=365, show_default=True, help="Life of the model.")
 @periods_option()
+@cluster_option
 @force_option
 @json_option
 def publish(
@@ -310,6 +312,7 @@ def publish(
     name: str | None,
     days: int,
     periods: range | None,
+    cluster: str | None,
     *,
     force: bool,
     as_json: bool,
@@ -328,7 +331,7 @@ def publish(
 
     check_output(output, force=force)
     opened, signer = open_store(store), open_workspace(workspace)
-    with working("counting reports"):
+    with working_on(opened, cluster), working("counting reports"):
         statistics = opened.statistics(scope_of(periods))
     raw = publish_model(
         signer,

@@ -172,6 +172,9 @@ class IdReader:
         self.about: IdFile = self._read(lambda file: _about(file.schema_arrow.metadata))
         self._groups: dict[int, list[int]] = self._read(_groups)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_path": self._path.absolute()}  # another process may work in another folder
+
     def period_ids(self, period: int) -> tuple[Ids, ...]:
         """For every index the ids, sorted; all empty for a period that the file does not cover."""
         groups = self._groups.get(period)

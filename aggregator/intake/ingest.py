@@ -311,7 +311,7 @@ class Ingest:
                     idle.put(reader)
 
             again: list[tuple[int, str]] = []
-            report = _Progress(progress, len(files))
+            report = Progress(progress, len(files))
             pending: set[Future[list[Read]]] = set()
             for share in shares(files):
                 self._unreadable += share.unreadable
@@ -334,7 +334,7 @@ class Ingest:
         first_period = self._manifest.first_period
         return Reader(self._campaign, self._inputs, writer, first_period, self._now, self._enrolled)
 
-    def _collect(self, pending: set[Future[list[Read]]], report: _Progress) -> set[Future[list[Read]]]:
+    def _collect(self, pending: set[Future[list[Read]]], report: Progress) -> set[Future[list[Read]]]:
         done, rest = wait(pending, return_when=FIRST_COMPLETED)
         for future in done:
             for read in future.result():
@@ -397,7 +397,7 @@ class Ingest:
         return frozenset(claimed[np.isin(claimed, whole)].tolist())
 
 
-class _Progress:
+class Progress:
     """Counts files, for whoever watches."""
 
     def __init__(self, callback: Callable[[int, int], None] | None, files: int) -> None:
@@ -406,6 +406,7 @@ class _Progress:
         self._done = 0
 
     def __call__(self, more: int) -> None:
+        """So many more files are done."""
         for _ in range(more):
             self._done += 1
             if self._callback is not None:

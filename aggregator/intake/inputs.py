@@ -129,6 +129,10 @@ class Inputs:
         """Note a file of this ingest."""
         self._new[entry.identity] = entry
 
+    def is_new(self, name: bytes) -> bool:
+        """Whether a file of this identity was noted in this ingest."""
+        return name in self._new
+
     @property
     def new(self) -> bool:
         """Whether this ingest has anything to note."""

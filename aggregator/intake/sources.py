@@ -1,4 +1,4 @@
-"""Input files on their way in: read as plain files, the small ones many at a time."""
+"""Input files on their way in: plain files, or fsspec's URLs; the small ones many at a time."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.intake.inputs import tail
+from aggregator.intake.remote import ahead, is_url, read_url
 from aggregator.reading import read_regular
 
 if TYPE_CHECKING:
@@ -67,8 +68,7 @@ def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
     """All files in shares. Those that may repeat another one's content are only named, for later."""
     seen: set[tuple[int, bytes]] = set()
     share, size = Share([], [], []), 0
-    for number, file in enumerate(files):
-        data = read_source(file)
+    for number, (file, data) in enumerate(zip(files, ahead(read_source, files), strict=True)):
         if isinstance(data, Unreadable):
             share.unreadable.append((number, data))
             continue
@@ -109,6 +109,8 @@ def read_source(file: str | os.PathLike[str]) -> bytes | mmap.mmap | Unreadable:
 
 
 def _content(file: str | os.PathLike[str]) -> bytes | mmap.mmap:
+    if is_url(file):
+        return read_url(os.fspath(file), MAX_FILE_BYTES)
     size = os.stat(file).st_size  # noqa: PTH116 - a Path costs more than the file's system calls
     if size < MAPPED_BYTES:
         return read_regular(Path(file), MAX_FILE_BYTES)
