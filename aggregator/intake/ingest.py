@@ -127,10 +127,11 @@ class Reader:
             name = known = None
             if again or self._inputs.may_know(end):
                 name = identity(source.data)
+                if self._inputs.has_all(name, end, self._present):
+                    found.append(Read(source.number, None))
+                    continue
                 known = self._inputs.get(name, end)
-            if known is not None and not self._has_more(known):
-                found.append(Read(source.number, None))
-            elif known is None and len(source.data) <= _SMALL_BYTES:
+            if known is None and len(source.data) <= _SMALL_BYTES:
                 small.append(source)
             else:
                 found.append(self._alone(source, name, known))
@@ -148,10 +149,6 @@ class Reader:
             if self._blocks_kept != before:
                 raise
             return Read(source.number, None, too_large=source.file)
-
-    def _has_more(self, known: Ingested) -> bool:
-        """Whether reports of a file were too early then, and some of their periods may have begun since."""
-        return known.present < self._present and bool(known.rejected.get("report_too_early"))
 
     def _many(self, sources: list[Source]) -> list[Read]:
         """Small files: the sound ones in one piece, since most of the work is by the file."""
@@ -359,16 +356,18 @@ class Ingest:
         if entry is None:
             self.repeated += 1
             return
-        before = Counter(known.rejected) if known is not None else Counter[str]()
-        if read.pieces or known is not None:
-            self._quarantine.keep(entry.identity.hex(), entry.name, read.pieces)
         self._inputs.add(entry)
-        self._totals.update(entry.rejected)
-        self._totals.subtract(before)
-        self._claims |= read.claims
         self._digests.append(entry.batches)
+        self._claims |= read.claims
         self.proven += read.proven
         self.unproven += read.unproven
+        if known is None and not entry.rejected:  # as of most files, of which there may be very many
+            return
+        if read.pieces or known is not None:
+            self._quarantine.keep(entry.identity.hex(), entry.name, read.pieces)
+        before = Counter(known.rejected) if known is not None else Counter[str]()
+        self._totals.update(entry.rejected)
+        self._totals.subtract(before)
         self.rejected += Counter(entry.rejected) - before
 
     def commit(self) -> Manifest | None:

@@ -6,7 +6,6 @@ import errno
 import mmap
 import os
 import stat
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.intake.inputs import tail
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 1 << 40
 MAPPED_BYTES = 1 << 27
-"""Files from this size on are mapped instead of read, so that memory does not grow with them."""
+"""Files above this size are mapped instead of read, so that memory does not grow with them."""
 _SHARE_BYTES, _SHARE_FILES = 4 << 20, 2048
 
 
@@ -111,14 +110,17 @@ def read_source(file: str | os.PathLike[str]) -> bytes | mmap.mmap | Unreadable:
 def _content(file: str | os.PathLike[str]) -> bytes | mmap.mmap:
     if is_url(file):
         return read_url(os.fspath(file), MAX_FILE_BYTES)
-    size = os.stat(file).st_size  # noqa: PTH116 - a Path costs more than the file's system calls
-    if size < MAPPED_BYTES:
-        return read_regular(Path(file), MAX_FILE_BYTES)
-    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    path = os.fspath(file)
+    try:
+        return read_regular(path, MAPPED_BYTES)
+    except OSError as error:
+        if error.errno != errno.EFBIG:
+            raise
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
-            return read_regular(Path(file), MAX_FILE_BYTES)  # which says what is wrong with it
+            return read_regular(path, MAX_FILE_BYTES)  # which says what is wrong with it
         return mmap.mmap(descriptor, found.st_size, prot=mmap.PROT_READ)
     finally:
         os.close(descriptor)
