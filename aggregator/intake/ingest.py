@@ -127,10 +127,11 @@ class Reader:
             name = known = None
             if again or self._inputs.may_know(end):
                 name = identity(source.data)
+                if self._inputs.has_all(name, end, self._present):
+                    found.append(Read(source.number, None))
+                    continue
                 known = self._inputs.get(name, end)
-            if known is not None and not self._has_more(known):
-                found.append(Read(source.number, None))
-            elif known is None and len(source.data) <= _SMALL_BYTES:
+            if known is None and len(source.data) <= _SMALL_BYTES:
                 small.append(source)
             else:
                 found.append(self._alone(source, name, known))
@@ -148,10 +149,6 @@ class Reader:
             if self._blocks_kept != before:
                 raise
             return Read(source.number, None, too_large=source.file)
-
-    def _has_more(self, known: Ingested) -> bool:
-        """Whether reports of a file were too early then, and some of their periods may have begun since."""
-        return known.present < self._present and bool(known.rejected.get("report_too_early"))
 
     def _many(self, sources: list[Source]) -> list[Read]:
         """Small files: the sound ones in one piece, since most of the work is by the file."""
@@ -311,7 +308,7 @@ class Ingest:
                     idle.put(reader)
 
             again: list[tuple[int, str]] = []
-            report = _Progress(progress, len(files))
+            report = Progress(progress, len(files))
             pending: set[Future[list[Read]]] = set()
             for share in shares(files):
                 self._unreadable += share.unreadable
@@ -334,7 +331,7 @@ class Ingest:
         first_period = self._manifest.first_period
         return Reader(self._campaign, self._inputs, writer, first_period, self._now, self._enrolled)
 
-    def _collect(self, pending: set[Future[list[Read]]], report: _Progress) -> set[Future[list[Read]]]:
+    def _collect(self, pending: set[Future[list[Read]]], report: Progress) -> set[Future[list[Read]]]:
         done, rest = wait(pending, return_when=FIRST_COMPLETED)
         for future in done:
             for read in future.result():
@@ -359,16 +356,18 @@ class Ingest:
         if entry is None:
             self.repeated += 1
             return
-        before = Counter(known.rejected) if known is not None else Counter[str]()
-        if read.pieces or known is not None:
-            self._quarantine.keep(entry.identity.hex(), entry.name, read.pieces)
         self._inputs.add(entry)
-        self._totals.update(entry.rejected)
-        self._totals.subtract(before)
-        self._claims |= read.claims
         self._digests.append(entry.batches)
+        self._claims |= read.claims
         self.proven += read.proven
         self.unproven += read.unproven
+        if known is None and not entry.rejected:  # as of most files, of which there may be very many
+            return
+        if read.pieces or known is not None:
+            self._quarantine.keep(entry.identity.hex(), entry.name, read.pieces)
+        before = Counter(known.rejected) if known is not None else Counter[str]()
+        self._totals.update(entry.rejected)
+        self._totals.subtract(before)
         self.rejected += Counter(entry.rejected) - before
 
     def commit(self) -> Manifest | None:
@@ -397,7 +396,7 @@ class Ingest:
         return frozenset(claimed[np.isin(claimed, whole)].tolist())
 
 
-class _Progress:
+class Progress:
     """Counts files, for whoever watches."""
 
     def __init__(self, callback: Callable[[int, int], None] | None, files: int) -> None:
@@ -406,6 +405,7 @@ class _Progress:
         self._done = 0
 
     def __call__(self, more: int) -> None:
+        """So many more files are done."""
         for _ in range(more):
             self._done += 1
             if self._callback is not None:
