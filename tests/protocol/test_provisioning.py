@@ -11,7 +11,8 @@ from protocol.provisioning import Provisioning, build_provisioning, parse_provis
 
 SECRET = bytes(range(32))
 GOOD = build_provisioning(Provisioning("orchard", "gate 7", SECRET))
-names = st.text(st.characters(codec="ascii", categories=("L", "N", "P")), min_size=1, max_size=40)
+# Debian 12's hypothesis, with which the tests run on ARM, knows the older name of `categories` only.
+names = st.text(st.characters(max_codepoint=0x7F, whitelist_categories=["L", "N", "P"]), min_size=1, max_size=40)
 
 
 @given(fleet=names, device=names, secret=st.binary(min_size=32, max_size=32))
