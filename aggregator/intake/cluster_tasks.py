@@ -14,9 +14,9 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from aggregator.intake.ingest import Reader
 from aggregator.intake.inputs import TAIL_BYTES, Inputs, identity, tail
 from aggregator.intake.manifest import fingerprint, read_manifest
+from aggregator.intake.reader import Reader
 from aggregator.intake.remote import ahead, check_urls, end_of, is_url
 from aggregator.intake.sources import Share, Source, Unreadable, read_source, shares
 from aggregator.intake.store import open_store
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from aggregator.intake.counting import Slice
     from aggregator.intake.enrolment import Enrolled
-    from aggregator.intake.ingest import Read
     from aggregator.intake.manifest import Manifest, Part
+    from aggregator.intake.reader import Read
     from protocol.campaign import Campaign
 
 MOST_PIECES = 1 << 18
