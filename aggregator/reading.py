@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def read_regular(path: Path, most: int = sys.maxsize) -> bytes:
+def read_regular(path: Path | str, most: int = sys.maxsize) -> bytes:
     """The content of a plain file: as many bytes as it has when it is opened.
 
     Pipes and devices are not read, since they may never end or never begin.
@@ -22,13 +22,28 @@ def read_regular(path: Path, most: int = sys.maxsize) -> bytes:
             ``EINVAL`` if it is another thing; or whatever the operating system says.
         ValueError: ``path`` has a zero byte in it.
     """
-    _check(path.stat(), most)
+    _check(os.stat(path), most)  # noqa: PTH116 - of a small file, making a Path takes as long as reading it
     # Something else may stand there by now: opening must not wait for it, and it is looked at again.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         found = os.fstat(descriptor)
         _check(found, most)
-        return file.read(found.st_size)
+        return _read(descriptor, found.st_size)
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int, size: int) -> bytes:
+    """So many bytes, or as many as there are."""
+    data = os.read(descriptor, size)
+    if len(data) == size:
+        return data
+    pieces = [data]  # the system gives at most 2 GiB at a time
+    left = size - len(data)
+    while left and pieces[-1]:
+        pieces.append(os.read(descriptor, left))
+        left -= len(pieces[-1])
+    return b"".join(pieces)
 
 
 def _check(found: os.stat_result, most: int) -> None:

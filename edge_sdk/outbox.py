@@ -7,8 +7,8 @@ import os
 from typing import IO, TYPE_CHECKING
 
 from edge_sdk.durable import write_new
-from protocol.batch import Header, write_batch
 from protocol.errors import StorageError
+from protocol.framing import Header, write_batch
 from protocol.report import layout_kind
 
 if TYPE_CHECKING:

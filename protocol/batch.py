@@ -9,8 +9,6 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.digest import sha256
-from protocol.errors import InputError
 from protocol.framing import (
     END,
     FILE_VERSION,
@@ -22,12 +20,13 @@ from protocol.framing import (
     is_cut_header,
     read_header,
     trailer,
+    write_batch,
 )
 from protocol.report import FIXED_BYTES, Layout
 from protocol.scan import Scan, count_adjacent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from mmap import mmap
 
     from protocol.scan import Adjacent
@@ -50,19 +49,6 @@ __all__ = (
 
 _UNKNOWN: Mapping[bytes, Layout] = MappingProxyType({})
 _DIGEST_BYTES = 32
-
-
-def write_batch(header: Header, records: Iterable[bytes]) -> bytes:
-    """A whole batch in memory.
-
-    Raises:
-        InputError: ``batch_invalid``: a record of another length, or more than 2^32 − 1 of them.
-    """
-    records = list(records)
-    if len(records) > MAX_RECORDS or any(len(record) != header.record_length for record in records):
-        raise InputError("batch_invalid", "the records of a batch are too many or of different lengths")
-    body = header.to_bytes() + b"".join(records)
-    return body + trailer(len(records), sha256(body).digest())
 
 
 class Batch(NamedTuple):
@@ -173,9 +159,9 @@ def _read_whole(
 class _Salvage:
     """Reads the records of a batch that is not proven.
 
-    Records of an undamaged stretch stand on a *grid*: each begins where the one before it ends. A record on
-    the grid is kept unless what follows shows that bytes are missing in it: that another record, or the
-    trailer, begins before it would end. A record off the grid is kept only if what follows says so.
+    Records of an undamaged stretch stand on a *grid*: each begins where the one before it ends. What looks like
+    a record is kept unless it is shown that bytes are missing in it, another record or the trailer beginning
+    before it would end; off the grid also unless the grid goes on inside it.
     """
 
     def __init__(self, scan: Scan, header: Header, records: int, layouts: Mapping[bytes, Layout]) -> None:
@@ -184,6 +170,7 @@ class _Salvage:
         self._length = header.record_length
         self._prefix = _prefix(header, layouts.get(header.campaign), scan.data[records : records + 4])
         self._position = self._grid = records
+        self._held = self._looked = -1  # the next record that is held; up to where one was looked for
         self._lost_from = -1  # start of the current undecodable stretch
         self._spans: list[tuple[int, int]] = []
         self._damage: list[Damage] = []
@@ -217,9 +204,9 @@ class _Salvage:
         if end > header:
             return False
         off_grid = (position - self._grid) % self._length
-        if self._is_held(position, header):
-            return not off_grid or not self._scan.is_sign(end - off_grid, self._prefix)
-        return not off_grid and not self._is_cut_short(position, end, header)
+        if off_grid and self._scan.is_sign(end - off_grid, self._prefix):
+            return False
+        return self._is_held(position, header) or not self._is_cut_short(position, end, header)
 
     def _is_held(self, position: int, header: int) -> bool:
         """Whether a sign, the next header or the file's end stands one or two lengths further on."""
@@ -228,17 +215,26 @@ class _Salvage:
 
     def _is_cut_short(self, position: int, end: int, header: int) -> bool:
         """Whether a trailer, or a record that is held, begins inside the record here."""
-        scan = self._scan
-        trailer_at = scan.next_end(position)
+        trailer_at = self._scan.next_end(position)
         if trailer_at < end and trailer_at + TRAILER_BYTES <= header:
             return True
-        reach = end + len(self._prefix) - 1
-        place = scan.data.find(self._prefix, position + 1, reach)
-        while place >= 0:
-            if place + self._length <= header and self._is_held(place, header):
-                return True
-            place = scan.data.find(self._prefix, place + 1, reach)
-        return False
+        return self._next_held(position + 1, end, header) < end
+
+    def _next_held(self, start: int, stop: int, header: int) -> int:
+        """Where the first record that is held begins, if before ``stop``. Starts are asked for in rising order."""
+        if self._held < start:
+            place = max(start, self._looked)
+            while place < stop:
+                place = self._scan.data.find(self._prefix, place, stop + len(self._prefix) - 1)
+                if place < 0:
+                    break
+                if place + self._length <= header and self._is_held(place, header):
+                    self._held = self._looked = place
+                    return place
+                place += 1
+            self._looked = max(self._looked, stop)
+            return stop
+        return self._held
 
     def _keep(self, position: int, header: int) -> None:
         """The record here, and those after it that stand on its grid and are held by a neighbour."""

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from protocol.digest import sha256
+from protocol.errors import InputError
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from mmap import mmap
 
 MARK = b"\x96\xa4hsyb"
@@ -88,3 +92,16 @@ def is_cut_header(rest: bytes) -> bool:
 def one_bit_apart(found: bytes, header: bytes) -> bool:
     """Whether exactly one bit differs."""
     return len(found) == len(header) and (int.from_bytes(found) ^ int.from_bytes(header)).bit_count() == 1
+
+
+def write_batch(header: Header, records: Iterable[bytes]) -> bytes:
+    """A whole batch in memory.
+
+    Raises:
+        InputError: ``batch_invalid``: a record of another length, or more than 2^32 − 1 of them.
+    """
+    records = list(records)
+    if len(records) > MAX_RECORDS or any(len(record) != header.record_length for record in records):
+        raise InputError("batch_invalid", "the records of a batch are too many or of different lengths")
+    body = header.to_bytes() + b"".join(records)
+    return body + trailer(len(records), sha256(body).digest())

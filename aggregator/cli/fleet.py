@@ -26,7 +26,13 @@ def fleet() -> None:
     """Closed fleets: only devices that you enrolled can add to the counts, each once per period.
 
     Without a closed fleet anybody who reaches the reports' inbox can send as many as he likes.
-    """
+
+    \b
+    Example:
+      hearsay fleet new names.txt --out orchard
+      hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 20770..20799 -o ids.parquet
+      hearsay ingest c.hsc inbox/*.hsr --store store --enrolled ids.parquet
+    """  # noqa: D301
 
 
 @fleet.command()

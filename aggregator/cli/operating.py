@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aggregator.cli.clusters import cluster_option, working_on
 from aggregator.cli.making import force_option, json_option, output_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, working
 from aggregator.cli.periods import periods_option
@@ -28,8 +29,11 @@ _DAYS = 31
 @click.option("--target-sd", type=click.FloatRange(0, 1, min_open=True), metavar="SD",
               help="The same as a standard deviation.")  # fmt: skip
 @memory_option("1GiB")
+@cluster_option
 @json_option
-def status(store: Path, interval: float | None, target_sd: float | None, memory: int, *, as_json: bool) -> None:
+def status(
+    store: Path, interval: float | None, target_sd: float | None, memory: int, cluster: str | None, *, as_json: bool
+) -> None:
     """Show how many reports there are, by day and question, and how many devices are still needed.
 
     What a question reaches is the half width of its widest 95 % interval, as a share of those asked; it is
@@ -49,7 +53,7 @@ def status(store: Path, interval: float | None, target_sd: float | None, memory:
     target = interval if target_sd is None else half_width_of(target_sd)
     opened = open_store(store)
     opened.memory_bytes = memory
-    with working("counting reports"):
+    with working_on(opened, cluster), working("counting reports"):
         found = status_of(opened, target=target)
     if as_json:
         print_json(found.to_json())

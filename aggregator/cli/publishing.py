@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.cli.clusters import cluster_option, working_on
 from aggregator.cli.making import force_option, json_option, say, warn_of_draft, workspace_option
 from aggregator.cli.output import warn, when, working
 from aggregator.cli.passphrase import asked, passphrase_option
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 @click.option("--name", help="Default: the campaign's name. Versions rise per name.")
 @click.option("--days", type=click.IntRange(1, 36_500), default=365, show_default=True, help="Life of the model.")
 @periods_option()
+@cluster_option
 @passphrase_option
 @force_option
 @json_option
@@ -44,6 +46,7 @@ def publish(
     name: str | None,
     days: int,
     periods: range | None,
+    cluster: str | None,
     passphrase_file: Path | None,
     *,
     force: bool,
@@ -65,14 +68,16 @@ def publish(
         raise click.UsageError("Missing option '--store' or '--to'.", context)
     if (store is None) != (output is None):
         raise click.UsageError("--store and -o belong together: the reports, and the model made of them", context)
-    if periods is not None and store is None:
-        raise click.UsageError("--periods choose among a store's reports: give --store too", context)
+    if (periods is not None or cluster is not None) and store is None:
+        raise click.UsageError("--periods and --cluster are for a store's reports: give --store too", context)
     if output is not None:
         check_output(output, force=force)
     signer = open_workspace(workspace, asked(passphrase_file))
     facts: dict[str, Any] = {}
     if store is not None and output is not None:
-        facts |= _publish_model(signer, store, output, postprocess, name, days, periods, force=force, as_json=as_json)
+        facts |= _publish_model(
+            signer, store, output, postprocess, name, days, periods, cluster, force=force, as_json=as_json
+        )
     if tree is not None:
         facts |= _publish_tree(signer, tree, as_json=as_json)
     say(facts, as_json=as_json)
@@ -88,6 +93,7 @@ def _publish_model(
     name: str | None,
     days: int,
     periods: range | None,
+    cluster: str | None,
     *,
     force: bool,
     as_json: bool,
@@ -99,7 +105,7 @@ def _publish_model(
     from protocol.model import parse_model
 
     opened = open_store(store)
-    with working("counting reports"):
+    with working_on(opened, cluster), working("counting reports"):
         statistics = opened.statistics(scope_of(periods))
     raw = publish_model(
         signer,

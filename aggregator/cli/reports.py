@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aggregator.cli.clusters import cluster_option, working_on
 from aggregator.cli.enrolling import enrolled_ids, enrolment_options
 from aggregator.cli.making import json_option
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, progress, working
@@ -32,16 +33,17 @@ WHY_NOT = {
 
 @click.command()
 @click.argument("campaign_file", type=click.Path(path_type=Path), metavar="CAMPAIGN.hsc")
-@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.argument("files", nargs=-1, required=True)
 @click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder to keep the reports in.")
 @click.option("--trust", type=click.Path(path_type=Path), help="Trust root that must have signed the campaign.")
 @click.option("--workspace", type=click.Path(path_type=Path), help="Workspace whose trust root that is.")
 @click.option("--buckets", type=int, help="Into how many a new store is divided, a power of two.  [default: 16]")
 @enrolment_options
+@cluster_option
 @json_option
 def ingest(
     campaign_file: Path,
-    files: tuple[Path, ...],
+    files: tuple[str, ...],
     store: Path,
     trust: Path | None,
     workspace: Path | None,
@@ -49,6 +51,7 @@ def ingest(
     enrolled: Path | None,
     lists: tuple[Path, ...],
     passphrase_file: Path | None,
+    cluster: str | None,
     *,
     as_json: bool,
 ) -> None:
@@ -57,11 +60,13 @@ def ingest(
     Bad reports are set aside by reason, in the store's quarantine. With --trust or --workspace the
     campaign's signature is checked first; a model is never published from a campaign of someone else.
     If a file can not be read the others are added all the same, and the status is 1. A store whose first
-    ingest has --enrolled or --fleet is that of a closed fleet: it never takes a report without them.
+    ingest has --enrolled or --fleet is that of a closed fleet: it never takes a report without them. Files may
+    be URLs such as s3://bucket/day1/*.hsr.
 
     \b
     Example:
       hearsay ingest c.hsc inbox/*.hsr --store store --trust work/root.hst
+      hearsay ingest c.hsc 's3://inbox/*.hsr' --store store --trust work/root.hst --cluster tls://head:8786
     """  # noqa: D301
     from aggregator.files import read_file
     from aggregator.intake.manifest import BUCKETS
@@ -80,7 +85,7 @@ def ingest(
     campaign = parse_campaign(read_envelope(raw, "campaign").payload)
     ids = enrolled_ids(campaign, enrolled, lists, passphrase_file)
     opened = create_store(store, raw, buckets=buckets or BUCKETS)
-    with progress("reading reports", len(files)) as callback:
+    with working_on(opened, cluster), progress("reading reports", len(files)) as callback:
         summary = opened.ingest(files, now=int(time.time()), enrolled=ids, progress=callback)
     _print_summary(summary, as_json=as_json)
     if trust is None and workspace is None:
@@ -115,10 +120,18 @@ def _print_summary(summary: IngestSummary, *, as_json: bool) -> None:
 @periods_option()
 @click.option("--proven-only", is_flag=True, help="Leave out reports from damaged files.")
 @memory_option("1GiB")
+@cluster_option
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 def estimate(
-    store: Path, periods: range | None, memory: int, *, proven_only: bool, as_json: bool, as_csv: bool
+    store: Path,
+    periods: range | None,
+    memory: int,
+    cluster: str | None,
+    *,
+    proven_only: bool,
+    as_json: bool,
+    as_csv: bool,
 ) -> None:
     """Show unbiased counts with standard deviations and 95 % intervals, in reports asked.
 
@@ -134,9 +147,9 @@ def estimate(
 
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both", click.get_current_context())
-    with working("counting reports"):
-        opened = open_store(store)
-        opened.memory_bytes = memory
+    opened = open_store(store)
+    opened.memory_bytes = memory
+    with working_on(opened, cluster), working("counting reports"):
         statistics = opened.statistics(scope_of(periods, proven_only=proven_only))
     if statistics.reports:  # of none at all there is nothing to protect, and what was set aside is worth seeing
         statistics.check_publishable()

@@ -10,6 +10,7 @@ import json
 from concurrent.futures import ProcessPoolExecutor
 from hashlib import sha256
 from itertools import islice
+from multiprocessing import get_context
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,7 +39,7 @@ _TAIL = Struct(">IH")
 _BLOCK_BYTES = 64
 _INNER = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER = bytes(byte ^ 0x5C for byte in range(256))
-_WORTH_A_PROCESS = 200_000
+_WORTH_A_PROCESS = 1_000_000
 """So many ids take longer than it takes to start another process."""
 _ROWS_PER_GROUP = 1 << 20
 
@@ -94,7 +95,9 @@ def fleet_ids(
         _prepare(secrets, campaign.id, answers)
         yield from map(_of_period, periods)
         return
-    with ProcessPoolExecutor(processes, initializer=_prepare, initargs=(secrets, campaign.id, answers)) as pool:
+    fresh = get_context("spawn")  # a fork would copy the threads of a progress bar half
+    given = (secrets, campaign.id, answers)
+    with ProcessPoolExecutor(processes, fresh, initializer=_prepare, initargs=given) as pool:
         waiting = iter(periods)
         ahead = [pool.submit(_of_period, period) for period in islice(waiting, 2 * processes)]
         while ahead:  # a few periods ahead and no more: their ids wait in memory
@@ -171,6 +174,9 @@ class IdReader:
         self._path = path
         self.about: IdFile = self._read(lambda file: _about(file.schema_arrow.metadata))
         self._groups: dict[int, list[int]] = self._read(_groups)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_path": self._path.absolute()}  # another process may work in another folder
 
     def period_ids(self, period: int) -> tuple[Ids, ...]:
         """For every index the ids, sorted; all empty for a period that the file does not cover."""

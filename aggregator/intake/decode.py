@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.intake.columns import Columns
-from aggregator.intake.matrix import BLOCK_RECORDS, Matrix, copied, count_adjacent
+from aggregator.intake.matrix import Matrix, copied, count_adjacent, matrices
 from aggregator.intake.rules import FAULTS, Fields, Rules
 from protocol.batch import Batch, Damage, Header, read_batches
 from protocol.framing import COUNT_HEAD, DIGEST_HEAD, END, TRAILER_BYTES
@@ -47,8 +47,6 @@ MAX_KEPT_BYTES = 64
 MAX_PIECES = 1000
 """Of one file, how many rejected pieces are kept; all are counted."""
 BLOCK = 1 << 20
-_SHORT = 256
-"""Runs of fewer records are joined before they are looked at."""
 
 
 class Rejected(NamedTuple):
@@ -123,13 +121,6 @@ class WholeFiles(NamedTuple):
     file: NDArray[np.int64]
     digests: tuple[tuple[bytes, ...], ...]
     left_over: tuple[int, ...]
-
-
-class _Run(NamedTuple):
-    """Adjacent records under a header that fits the campaign."""
-
-    start: int
-    records: int
 
 
 def decode_batches(data: Source, campaign: Campaign, *, now: int) -> Decoded:
@@ -239,7 +230,7 @@ class _Gathered:
         self._layout = layout
         self._now = now
         self._most = most
-        self._runs: list[_Run] = []
+        self._runs: list[tuple[int, int]] = []
         self._room = most
         self._digests: list[bytes] = []
         self._rejected: Counter[str] = Counter()
@@ -265,7 +256,7 @@ class _Gathered:
             done = 0
             while done < count:
                 records = min(count - done, self._room)
-                self._runs.append(_Run(start + done * length, records))
+                self._runs.append((start + done * length, records))
                 done, self._room = done + records, self._room - records
                 if not self._room:
                     yield self._block(proven=batch.proven, claim=claim)
@@ -280,7 +271,10 @@ class _Gathered:
             yield self._block(proven=True, claim=b"")
 
     def _block(self, *, proven: bool, claim: bytes) -> Block:
-        judged = [self._judge(rows, positions, proven, claim) for rows, positions in self._matrices()]
+        judged = [
+            self._judge(rows, np.concatenate([run.positions() for run in runs]), proven, claim)
+            for rows, runs in matrices(self._data, self._runs, self._layout)
+        ]
         block = Block(
             Columns.join([records for records, _ in judged], self._layout.answer_bytes),
             np.concatenate([np.empty(0, np.int64), *(positions for _, positions in judged)]),
@@ -294,33 +288,6 @@ class _Gathered:
         self._digests, self._pieces = [], []
         self._rejected = Counter()
         return block
-
-    def _matrices(self) -> Iterator[tuple[Matrix, NDArray[np.int64]]]:
-        """The records of the waiting runs with their positions: long runs as they lie, short ones joined."""
-        waiting: list[Matrix] = []
-        records = 0
-        for start, count in self._runs:
-            rows = Matrix(self._data, start, count, self._layout)
-            if count >= _SHORT:
-                yield from self._joined(waiting)
-                waiting, records = [], 0
-                for first in range(0, count, BLOCK_RECORDS):
-                    part = rows.part(first, first + BLOCK_RECORDS)
-                    yield part, part.positions()
-                continue
-            waiting.append(rows)
-            records += count
-            if records >= BLOCK_RECORDS:
-                yield from self._joined(waiting)
-                waiting, records = [], 0
-        yield from self._joined(waiting)
-
-    def _joined(self, waiting: list[Matrix]) -> Iterator[tuple[Matrix, NDArray[np.int64]]]:
-        if waiting:
-            length = self._layout.record_length
-            data = b"".join(self._data[rows.start : rows.start + rows.rows * length] for rows in waiting)
-            positions = np.concatenate([rows.positions() for rows in waiting])
-            yield Matrix(data, 0, len(positions), self._layout), positions
 
     def _judge(
         self,

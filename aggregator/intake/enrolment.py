@@ -65,6 +65,11 @@ class Enrolled:
         self._cache_bytes = cache_bytes
         self._lock = threading.Lock()
 
+    @property
+    def holds_secrets(self) -> bool:
+        """Whether it computes ids from the devices' secrets, so that it must not be sent in the clear."""
+        return isinstance(self._source, FromRosters)
+
     def accepts(self, records: Columns) -> NDArray[np.bool_]:
         """Which of these records are enrolled. Run by the aggregator.
 

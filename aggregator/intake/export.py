@@ -154,7 +154,7 @@ class _Shaper:
         columns: list[Any] = [pa.array(records.id), records.period, start, records.question, asked]
         if self._as_text:
             columns[0] = _hexadecimal(records.id)
-            columns[2] = pa.compute.strftime(start, "%Y-%m-%dT%H:%M:%SZ")
+            columns[2] = _as_texts(start)
             columns[4] = asked.dictionary_decode()
         columns += [self._answers(records), records.proven]
         return pa.Table.from_arrays([pa.array(column) for column in columns], schema=self.schema)
@@ -197,5 +197,12 @@ class _Shaper:
 
 def _hexadecimal(ids: NDArray[np.uint64]) -> pa.Array:
     """Sixteen hexadecimal digits each."""
-    digits = np.frombuffer(ids.astype(">u8").tobytes().hex().encode(), "S16")
-    return pa.array(digits.astype(str))
+    digits = ids.astype(">u8").tobytes().hex().encode()
+    offsets = np.arange(0, len(digits) + 1, 16, dtype=np.int32)
+    return pa.StringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(digits))
+
+
+def _as_texts(start: pa.Array) -> pa.Array:
+    """Times as 2026-11-21T00:00:00Z; few of them are different."""
+    coded = start.dictionary_encode()
+    return pa.compute.strftime(coded.dictionary, "%Y-%m-%dT%H:%M:%SZ").take(coded.indices)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from aggregator.intake.durable import make_folder, write_durably
@@ -104,6 +105,9 @@ class Inputs:
         tails = numbers(b"".join(self._table["tail"].to_pylist()))
         self._order = np.argsort(tails, kind="stable")
         self._tails = tails[self._order]
+        self._identities = b"".join(self._table["identity"].to_pylist())
+        self._presents = self._table["present"].to_numpy()
+        self._early = pc.match_substring(self._table["rejected"], '"report_too_early"').to_numpy()
         self._new: dict[bytes, Ingested] = {}
 
     def __len__(self) -> int:
@@ -115,19 +119,35 @@ class Inputs:
         low, high = self._places(tail)
         return high > low
 
+    def has_all(self, name: bytes, tail: bytes, present: int) -> bool:
+        """Whether nothing is left to be taken of a file: it is known, and nothing in it was too early then."""
+        if name in self._new:
+            return True
+        place = self._place(name, tail)
+        return place is not None and bool(self._presents[place] >= present or not self._early[place])
+
     def get(self, name: bytes, tail: bytes) -> Ingested | None:
         """What was found in the file of this identity and tail, in this ingest or an earlier one."""
         if name in self._new:
             return self._new[name]
+        place = self._place(name, tail)
+        return None if place is None else _rows(self._table.slice(place, 1))[0]
+
+    def _place(self, name: bytes, tail: bytes) -> int | None:
+        """The row of a file's last entry."""
         low, high = self._places(tail)
         for place in self._order[low:high][::-1].tolist():  # the sort is stable: the last entry first
-            if self._table["identity"][place].as_py() == name:
-                return _rows(self._table.slice(place, 1))[0]
+            if self._identities[32 * place : 32 * place + 32] == name:
+                return int(place)
         return None
 
     def add(self, entry: Ingested) -> None:
         """Note a file of this ingest."""
         self._new[entry.identity] = entry
+
+    def is_new(self, name: bytes) -> bool:
+        """Whether a file of this identity was noted in this ingest."""
+        return name in self._new
 
     @property
     def new(self) -> bool:

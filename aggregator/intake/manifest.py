@@ -6,6 +6,7 @@ Whatever it does not name is not part of the store, so replacing it is what comm
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.intake.durable import write_durably
@@ -121,6 +122,15 @@ class Manifest(NamedTuple):
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step: the commit."""
+    write_durably(folder / FILE_NAME, _to_bytes(manifest))
+
+
+def fingerprint(manifest: Manifest) -> bytes:
+    """SHA-256 of a manifest as it is written: two processes that agree on it see one store."""
+    return sha256(_to_bytes(manifest)).digest()
+
+
+def _to_bytes(manifest: Manifest) -> bytes:
     forgotten = manifest.forgotten
     body = {
         "format": FORMAT,
@@ -135,7 +145,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         "forgotten": forgotten and {**forgotten._asdict(), "counts": forgotten.counts._asdict()},
         "closed": manifest.closed,
     }
-    write_durably(folder / FILE_NAME, json.dumps(body, indent=1, ensure_ascii=True).encode())
+    return json.dumps(body, indent=1, ensure_ascii=True).encode()
 
 
 def read_manifest(folder: Path) -> Manifest:

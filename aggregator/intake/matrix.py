@@ -13,6 +13,7 @@ from protocol.mechanisms import INTEGERS, SINGLE
 from protocol.report import FIXED_BYTES, ID_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from mmap import mmap
     from typing import TypeAlias
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 BLOCK_RECORDS = 1 << 16
 """Records that are worked on at a time: their fields, eight bytes each, fit into a second-level cache."""
+SHORT = 256
+"""Runs of fewer records are joined before they are worked on."""
 _FEW, _MANY = 8, 1 << 16
 
 
@@ -89,6 +92,41 @@ class Matrix(NamedTuple):
         """Shape (N,): where each record begins."""
         length = self.layout.record_length
         return np.arange(self.start, self.start + self.rows * length, length, dtype=np.int64)
+
+
+def matrices(data: Source, runs: Iterable[tuple[int, int]], layout: Layout) -> Iterator[tuple[Matrix, list[Matrix]]]:
+    """Records of a file, so many at a time as fit into a block: long runs as they lie, short ones joined.
+
+    Args:
+        data: the file.
+        runs: where adjacent records begin, and how many they are.
+        layout: of all of them.
+
+    Yields:
+        Records, and where in the file they are: their runs, in order.
+    """
+    waiting: list[Matrix] = []
+    records = 0
+    for start, count in runs:
+        rows = Matrix(data, start, count, layout)
+        if count < SHORT:
+            waiting.append(rows)
+            records += count
+        if waiting and (count >= SHORT or records >= BLOCK_RECORDS):
+            yield _joined(waiting), waiting
+            waiting, records = [], 0
+        if count >= SHORT:
+            for first in range(0, count, BLOCK_RECORDS):
+                part = rows.part(first, first + BLOCK_RECORDS)
+                yield part, [part]
+    if waiting:
+        yield _joined(waiting), waiting
+
+
+def _joined(runs: list[Matrix]) -> Matrix:
+    layout = runs[0].layout
+    data = b"".join(rows.data[rows.start : rows.start + rows.rows * layout.record_length] for rows in runs)
+    return Matrix(data, 0, sum(rows.rows for rows in runs), layout)
 
 
 def copied(answers: NDArray[np.uint8]) -> NDArray[np.uint8]:

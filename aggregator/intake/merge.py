@@ -171,12 +171,16 @@ class _Merge:
             if sorter is None:
                 place = self._folder / str(len(self.sorters))
                 sorter = self.sorters[kind] = Sorter(place, length, len(kind.prefix))
-            step = max(1, _CHUNK_BYTES // length)
+            step = self._step(length)
             for first in range(start, start + count * length, step * length):
                 some = min(step * length, start + count * length - first)
                 rows = np.frombuffer(data[first : first + some], np.uint8).reshape(-1, length)
                 sorter.add(rows, tag)
                 self._bound_memory()
+
+    def _step(self, length: int) -> int:
+        """How many records to move at a time."""
+        return max(1, min(_CHUNK_BYTES, self._memory) // length)
 
     def _bound_memory(self) -> None:
         if sum(sorter.held_bytes for sorter in self.sorters.values()) > self._memory:
@@ -205,7 +209,7 @@ class _Merge:
         writer.close()
         aside.seek(0)
         length = kind.header.record_length
-        while some := aside.read(_CHUNK_BYTES // length * length or length):
+        while some := aside.read(self._step(length) * length):
             for batch in _readable(kind.header, some, self._layouts):
                 self._unproven += (len(batch) - len(kind.header.to_bytes())) // length
                 sink.write(batch)

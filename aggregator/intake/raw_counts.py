@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.intake.matrix import BLOCK_RECORDS, Matrix, count_adjacent, other_prefix
+from aggregator.intake.matrix import count_adjacent, matrices, other_prefix
 from aggregator.intake.rules import FAULTS, Fields, Rules
 from aggregator.intake.sums import Sums
 from protocol.batch import Batch, Damage, Header, read_batches
@@ -23,7 +23,7 @@ from protocol.mechanisms import SINGLE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.intake.matrix import Source
+    from aggregator.intake.matrix import Matrix, Source
     from protocol.campaign import Campaign
 
 
@@ -107,13 +107,11 @@ class _Count:
                 reason = "unrecognized_campaign" if other else "invalid_message"
                 self._rejected[reason] += sum(count for _, count in item.spans)
             else:
-                for start, count in item.spans:
-                    rows = Matrix(self._data, start, count, self._layout)
-                    for first in range(0, count, BLOCK_RECORDS):
-                        good = self._add(rows.part(first, first + BLOCK_RECORDS), known_prefix=known_prefix)
-                        if good is None:
-                            return None
-                        reports[item.proven] += good
+                for rows, _ in matrices(self._data, item.spans, self._layout):
+                    good = self._add(rows, known_prefix=known_prefix)
+                    if good is None:
+                        return None
+                    reports[item.proven] += good
         rejected = {reason: count for reason, count in sorted(self._rejected.items()) if count}
         return Counted(self._sums.n, self._sums.counts, reports[True], reports[False], rejected)
 

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from aggregator.intake.decode import Rejected
     from aggregator.intake.enrolment import Enrolled
-    from aggregator.intake.ingest import Reader
     from aggregator.intake.inputs import Ingested
     from aggregator.intake.quarantine import Kept
+    from aggregator.intake.reader import Reader
     from aggregator.intake.store import Store
 
 EARLY = "report_too_early"

@@ -1,4 +1,4 @@
-"""Input files on their way in: read as plain files, the small ones many at a time."""
+"""Input files on their way in: plain files, or fsspec's URLs; the small ones many at a time."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import errno
 import mmap
 import os
 import stat
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.intake.inputs import tail
+from aggregator.intake.remote import ahead, is_url, read_url
 from aggregator.reading import read_regular
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 1 << 40
 MAPPED_BYTES = 1 << 27
-"""Files from this size on are mapped instead of read, so that memory does not grow with them."""
+"""Files above this size are mapped instead of read, so that memory does not grow with them."""
 _SHARE_BYTES, _SHARE_FILES = 4 << 20, 2048
 
 
@@ -67,8 +67,7 @@ def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
     """All files in shares. Those that may repeat another one's content are only named, for later."""
     seen: set[tuple[int, bytes]] = set()
     share, size = Share([], [], []), 0
-    for number, file in enumerate(files):
-        data = read_source(file)
+    for number, (file, data) in enumerate(zip(files, ahead(read_source, files), strict=True)):
         if isinstance(data, Unreadable):
             share.unreadable.append((number, data))
             continue
@@ -109,14 +108,19 @@ def read_source(file: str | os.PathLike[str]) -> bytes | mmap.mmap | Unreadable:
 
 
 def _content(file: str | os.PathLike[str]) -> bytes | mmap.mmap:
-    size = os.stat(file).st_size  # noqa: PTH116 - a Path costs more than the file's system calls
-    if size < MAPPED_BYTES:
-        return read_regular(Path(file), MAX_FILE_BYTES)
-    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if is_url(file):
+        return read_url(os.fspath(file), MAX_FILE_BYTES)
+    path = os.fspath(file)
+    try:
+        return read_regular(path, MAPPED_BYTES)
+    except OSError as error:
+        if error.errno != errno.EFBIG:
+            raise
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
-            return read_regular(Path(file), MAX_FILE_BYTES)  # which says what is wrong with it
+            return read_regular(path, MAX_FILE_BYTES)  # which says what is wrong with it
         return mmap.mmap(descriptor, found.st_size, prot=mmap.PROT_READ)
     finally:
         os.close(descriptor)

@@ -11,13 +11,12 @@ Nothing that follows from answers is told before the campaign's ``min_batch_size
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from math import ceil, isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aggregator.intake.counting import Counted, checked_count, load, settle_slice, slices
+from aggregator.intake.counting import Counted, checked_count, load, settle_slice
 from aggregator.intake.forgetting import forgotten_by_period, forgotten_counts
 from aggregator.intake.manifest import read_manifest
 from aggregator.intake.store import EVERYTHING, report_of
@@ -170,10 +169,8 @@ def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
     campaign = store.campaign
     counted = forgotten_counts(store.path, campaign, manifest, EVERYTHING)
     periods = PeriodCounts(*forgotten_by_period(store.path, manifest))
-    work = slices(manifest, campaign.layout.answer_bytes, store.memory_bytes, store.workers)
-    with ThreadPoolExecutor(store.workers) as pool:
-        for some, by_period in pool.map(lambda which: _of_slice(store.path, campaign, manifest, which), work):
-            counted, periods = counted.merge(some), periods.merge(by_period)
+    for some, by_period in store.over_slices(_of_slice, manifest):
+        counted, periods = counted.merge(some), periods.merge(by_period)
     found = report_of(manifest, counted)
     enough = found.reports >= campaign.min_batch_size
     shares = _asked_shares(campaign)

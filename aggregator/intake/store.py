@@ -18,7 +18,7 @@ import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aggregator.files import sync_folder
 from aggregator.intake.counting import Counted, Scope, count_slice, slices
@@ -36,6 +36,7 @@ from aggregator.intake.manifest import (
     read_manifest,
     write_manifest,
 )
+from aggregator.intake.remote import check_folder, expand
 from aggregator.intake.tally import Tally, TallyReport
 from aggregator.statistics import Statistics, estimate
 from protocol.campaign import UNDERSTOOD, Campaign, parse_campaign
@@ -44,10 +45,11 @@ from protocol.envelope import read_envelope
 from protocol.errors import DocumentError, InputError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import pandas as pd
 
+    from aggregator.intake.cluster import Cluster
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.sources import Unreadable
 
@@ -56,6 +58,8 @@ LOCK_TIMEOUT_SECONDS = 60.0
 MEMORY_BYTES = 1 << 30
 """What counting may take for the records, unless it is told otherwise."""
 EVERYTHING = Scope()
+
+Result = TypeVar("Result")
 
 
 class IngestSummary(NamedTuple):
@@ -95,12 +99,13 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets
             billion reports; fewer files suit small ones.
 
     Raises:
-        InputError: ``buckets_invalid``.
+        InputError: ``buckets_invalid``; ``store_not_folder``, the path is a URL.
         DocumentError: the campaign is not acceptable.
         InputError: ``campaign_ended``: this version of it asks nothing, so no report belongs to it.
         StorageError: ``other_campaign``, the store holds reports of another one; ``not_a_store``, the
             folder holds something else; ``store_busy``, ``store_newer``, ``store_damaged``, ``io_failed``.
     """
+    check_folder(path)
     folder = Path(path)
     if not is_bucket_count(buckets):
         raise InputError("buckets_invalid", f"the number of buckets is a power of two, at most {MAX_BUCKETS}")
@@ -140,8 +145,10 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     """Open an existing store.
 
     Raises:
+        InputError: ``store_not_folder``: the path is a URL.
         StorageError: ``not_a_store``, ``store_newer``, ``store_damaged``, ``io_failed``.
     """
+    check_folder(path)
     folder = Path(path)
     manifest = read_manifest(folder)
     problem = ""
@@ -174,7 +181,8 @@ class Store:
         campaign_bytes: the signed campaign file.
         lock_timeout_seconds: how long an ingest waits for another one to end.
         workers: how many threads read and count; as many as there are processors.
-        memory_bytes: what counting may take for the records.
+        memory_bytes: what counting may take for the records; on a cluster, on each worker.
+        cluster: whose workers read and count instead of threads; None for threads.
     """
 
     def __init__(self, path: Path, campaign: Campaign, campaign_bytes: bytes) -> None:
@@ -184,6 +192,7 @@ class Store:
         self.lock_timeout_seconds = LOCK_TIMEOUT_SECONDS
         self.workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.memory_bytes = MEMORY_BYTES
+        self.cluster: Cluster | None = None
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r}, campaign {self.campaign.header.name!r})"
@@ -202,19 +211,21 @@ class Store:
         that had not begun and some of them have begun since. Then just those are added.
 
         Args:
-            files: report files (``.hsr``). One that can not be read does not keep the others out.
+            files: report files (``.hsr``), by path or URL; a URL may be a pattern. One that can not be read
+                does not keep the others out.
             now: the present, in seconds since 1970.
             enrolled: the ids of a closed fleet: all other reports are refused as ``id_not_enrolled``. A store
                 whose first ingest had them takes no report without them.
             progress: called after each file with (files done, files given).
 
         Raises:
+            InputError: ``protocol_unknown``, ``missing_extra``: no file system here reads such a URL.
             PolicyError: ``enrolment_needed``, the store is that of a closed fleet; ``store_open``, it has taken
-                reports of anybody.
-            StorageError: ``store_busy``, ``store_newer``, ``store_damaged``, ``disk_full``, ``io_failed``;
-                the store is then as before.
+                reports of anybody; ``cluster_open``.
+            StorageError: ``store_busy``, ``store_newer``, ``store_damaged``, ``disk_full``, ``io_failed``, and
+                those of a cluster; the store is then as before.
         """
-        given = list(files)
+        given = expand(files)
         with (
             storage_errors(f"the store at '{self.path}' can not be written"),
             exclusive(self.path / LOCK_FILE, self.lock_timeout_seconds),
@@ -222,7 +233,10 @@ class Store:
             manifest = read_manifest(self.path)
             remove_orphans(self.path, manifest)
             manifest = manifest._replace(closed=check_enrolment(manifest, enrolled))
-            run = Ingest(self.path, self.campaign, manifest, now, self.workers, enrolled)
+            if self.cluster is None:
+                run = Ingest(self.path, self.campaign, manifest, now, self.workers, enrolled)
+            else:
+                run = self.cluster.ingest(self.path, self.campaign, manifest, now, enrolled)
             run.add(given, progress)
             changed = run.commit()
             if changed is not None:
@@ -278,7 +292,8 @@ class Store:
                 store: which records are repeats or in conflict does not depend on what is asked.
 
         Raises:
-            StorageError: ``store_damaged``, ``store_newer``, ``store_older``, ``not_a_store``, ``io_failed``.
+            StorageError: ``store_damaged``, ``store_newer``, ``store_older``, ``not_a_store``, ``io_failed``, and
+                those of a cluster.
         """
         manifest = read_manifest(self.path)
         while True:
@@ -292,12 +307,29 @@ class Store:
 
     def _tally_report(self, manifest: Manifest, scope: Scope) -> TallyReport:
         kept = scope._replace(first=max(scope.first, manifest.first_period))
-        work = slices(manifest, self.campaign.layout.answer_bytes, self.memory_bytes, self.workers)
         counted = forgotten_counts(self.path, self.campaign, manifest, scope)
-        with ThreadPoolExecutor(self.workers) as pool:
-            for found in pool.map(lambda which: count_slice(self.path, self.campaign, manifest, which, kept), work):
-                counted = counted.merge(found)
+        for found in self.over_slices(count_slice, manifest, kept):
+            counted = counted.merge(found)
         return report_of(manifest, counted)
+
+    def over_slices(self, function: Callable[..., Result], manifest: Manifest, *more: object) -> Iterator[Result]:
+        """``function(folder, campaign, manifest, slice, *more)`` of every slice, many at a time, in any order.
+
+        Args:
+            function: of a module, so that it can be named to another process.
+            manifest: what is in the store.
+            more: further arguments.
+
+        Raises:
+            StorageError: as :meth:`tally_report`, and what the function raises.
+        """
+        at_once = self.workers if self.cluster is None else self.cluster.threads_each
+        work = slices(manifest, self.campaign.layout.answer_bytes, self.memory_bytes, at_once)
+        if self.cluster is not None:
+            yield from self.cluster.over_slices(function, self.path, manifest, work, *more)
+            return
+        with ThreadPoolExecutor(self.workers) as pool:
+            yield from pool.map(lambda which: function(self.path, self.campaign, manifest, which, *more), work)
 
     def statistics(self, scope: Scope = EVERYTHING) -> Statistics:
         """Unbiased estimates with variances, however few the reports; see ``check_publishable``."""

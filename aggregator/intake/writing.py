@@ -22,6 +22,7 @@ from aggregator.intake.manifest import REPORTS, Part
 from aggregator.intake.parts import Stored, parquet_writer, to_table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from concurrent.futures import Future
     from pathlib import Path
     from types import TracebackType
@@ -39,6 +40,16 @@ _WAITING_BYTES = 64 << 20
 _LEAST_ROWS = 1 << 10
 _FLUSH_BYTES = 16 << 20
 _FLUSHERS = 8
+_FIELDS = ("id", "period", "question", "answer", "proven")
+_MOSTLY_SAME = ("period", "proven")
+
+
+def _varying(records: Columns) -> list[str]:
+    """The columns that are not the same in all records."""
+    same = [
+        name for name in _MOSTLY_SAME if records.size and getattr(records, name).min() == getattr(records, name).max()
+    ]
+    return [name for name in _FIELDS if name not in same]
 
 
 def bucket_of(ids: NDArray[np.uint64], shift: int, buckets: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
@@ -90,18 +101,19 @@ class PartWriter:
         bucket = bucket_of(stored.records.id, 0, self._buckets)
         order = np.argsort(bucket, kind="stable")  # of small integers this is a radix sort, in linear time
         ends = np.cumsum(np.bincount(bucket, minlength=self._buckets)).tolist()
+        fields = _varying(stored.records)
         start = 0
         for number, end in enumerate(ends):
             if end > start:
-                self._add(number, stored, order[start:end])
+                self._add(number, stored, fields, order[start:end])
             start = end
 
-    def _add(self, bucket: int, stored: Stored, rows: NDArray[np.intp]) -> None:
+    def _add(self, bucket: int, stored: Stored, fields: Sequence[str], rows: NDArray[np.intp]) -> None:
         waiting = self._waiting.get(bucket)
         if waiting is None:
             waiting = self._waiting[bucket] = _Waiting(self._rows, self._layout.answer_bytes)
         while len(rows):
-            rows = waiting.take(stored, rows)
+            rows = waiting.take(stored, fields, rows)
             if waiting.size == self._rows:
                 self._write(bucket)
 
@@ -164,15 +176,18 @@ class _Waiting:
         )
         self._claim: NDArray[np.uint64] | None = None
 
-    def take(self, stored: Stored, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Copy as many of these rows as there is room for; the rest."""
+    def take(self, stored: Stored, fields: Sequence[str], rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Copy as many of these rows as there is room for; the rest. Only ``fields`` differ from row to row."""
         now = rows[: self._rows - self.size]
         place = slice(self.size, self.size + len(now))
         self.size = place.stop
         ours, theirs = self._columns, stored.records
-        for field in ("id", "period", "question", "answer", "proven"):
-            # "clip": the rows are right, and numpy needs no copy to be safe from wrong ones.
-            getattr(theirs, field).take(now, axis=0, out=getattr(ours, field)[place], mode="clip")
+        for field in _FIELDS:
+            source, target = getattr(theirs, field), getattr(ours, field)[place]
+            if field in fields:
+                source.take(now, axis=0, out=target, mode="clip")  # else numpy copies, to be safe from wrong rows
+            else:
+                target[:] = source[0]
         if stored.claim is not None and self._claim is None:
             self._claim = np.zeros(self._rows, np.uint64)
         if self._claim is not None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.failures import reason
+from vectors import runner
 
 from protocol.batch import END, MARK, TRAILER_BYTES, Batch, Damage, Header, read_batches, read_header, write_batch
 from protocol.report import Layout
@@ -163,7 +164,7 @@ def plain_proven(data, start, length, prefix, begun):
 
 
 def plain_salvage(data, start, length, prefix, h):
-    """The six steps. Returns the records, whether a trailer ended the batch, and where it ended."""
+    """The four steps. Returns the records, whether a trailer ended the batch, and where it ended."""
     signs = (MARK, END) if prefix is None else (prefix, MARK, END)
     position, grid, records = start, start, []
 
@@ -178,11 +179,10 @@ def plain_salvage(data, start, length, prefix, h):
         return any(is_held(q) or (data.startswith(END, q) and q + TRAILER_BYTES <= h) for q in inside)
 
     while position < len(data):
-        if (position - grid) % length == 0:
-            kept = is_held(position) or (fits(position) and not is_cut_short(position))
-        else:
-            on_grid = next(q for q in range(position, position + length) if (q - grid) % length == 0)
-            kept = is_held(position) and not data.startswith(signs, on_grid)
+        on_grid = next(q for q in range(position, position + length) if (q - grid) % length == 0)
+        kept = fits(position) and (is_held(position) or not is_cut_short(position))
+        if on_grid != position and data.startswith(signs, on_grid):
+            kept = False
         if kept:
             records.append(data[position : position + length])
             position = grid = position + length
@@ -378,6 +378,13 @@ def test_foreign_bytes_cost_at_most_the_record_that_they_are_in(position, foreig
     assert [each for batch in found for each in batch.records if each in others] == others
 
 
+@given(st.lists(st.integers(0, 40), min_size=6, max_size=6))
+def test_foreign_bytes_between_all_records_cost_none(lengths):
+    pieces = [bytes(length) + each for length, each in zip(lengths, [*RECORDS, WHOLE[BODY.stop :]], strict=True)]
+    (batch,) = check(DIRECT.to_bytes() + b"".join(pieces), [DIRECT])
+    assert batch.records == tuple(RECORDS)
+
+
 @given(st.integers(BODY.start, BODY.stop - 1), st.integers(1, 17))
 def test_missing_bytes_cost_at_most_the_records_that_they_are_missing_in(position, length):
     stop = min(position + length, BODY.stop)
@@ -403,6 +410,17 @@ def test_a_batch_whose_header_is_near_that_of_a_known_campaign_is_still_proven_f
     assert (batch.header, batch.proven) == (near, True)
     (batch,) = check(write_batch(near, RECORDS)[:-1], [DIRECT])
     assert (batch.header, batch.proven) == (DIRECT, False)
+
+
+@pytest.mark.parametrize("name", [name for name, case in runner.load_all() if case["kind"].startswith("batch_read")])
+def test_the_plain_reader_agrees_with_the_vectors(name):
+    case = dict(runner.load_all())[name]
+    stated = [Header(bytes.fromhex(each["campaign"]), each["layout"], 18) for each in case.get("known", ())]
+    found = plain_read(bytes.fromhex("".join(case["parts"])), stated)
+    expected = [each for each in case["expect"] if "records" in each]
+    assert [([record.hex() for record in batch.records], batch.proven, batch.truncated) for batch in found] == [
+        (each["records"], each["proven"], each["truncated"]) for each in expected
+    ]
 
 
 def test_a_batch_states_the_digest_of_its_trailer():

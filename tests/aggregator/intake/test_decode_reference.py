@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from support.publisher import NOW
 from support.reports import Row, batch, digest, header, made, mixed, report
 
-from aggregator.intake import decode as decoding
-from aggregator.intake import matrix, raw_counts
+from aggregator.intake import matrix
 from aggregator.intake.decode import Decoder
 from aggregator.intake.raw_counts import count_batches
 from aggregator.intake.sums import Sums
@@ -47,9 +46,8 @@ CAMPAIGNS = {
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """A few records fill a block."""
-    for module in (matrix, raw_counts, decoding):
-        monkeypatch.setattr(module, "BLOCK_RECORDS", 3)
-    monkeypatch.setattr(decoding, "_SHORT", 2)
+    monkeypatch.setattr(matrix, "BLOCK_RECORDS", 3)
+    monkeypatch.setattr(matrix, "SHORT", 2)
 
 
 def answer_of(campaign, number, field):

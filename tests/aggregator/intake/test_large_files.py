@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from support.publisher import NOW, Publisher
@@ -38,7 +39,7 @@ def test_a_file_that_does_not_fit_into_memory_keeps_no_other_out(tmp_path, monke
     limit = large.stat().st_size
 
     def reading(path, most):
-        if path.stat().st_size >= limit:
+        if Path(path).stat().st_size >= limit:
             raise MemoryError
         return read_regular(path, most)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import tracemalloc
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +17,7 @@ from support.reports import batch, header, opened, report
 from aggregator.intake import merge, sorting
 from aggregator.intake.merge import merge_files
 from aggregator.intake.store import create_store
-from protocol.batch import Batch, Header, read_batches, write_batch
+from protocol.batch import Batch, Header, read_batches, trailer, write_batch
 from protocol.errors import InputError, StorageError
 
 if TYPE_CHECKING:
@@ -165,7 +167,7 @@ def damaged(data: bytes, changes) -> bytes:
     return data
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(files=contents, memory=st.sampled_from([1, 200, 1 << 20]), again=st.booleans(), data=st.data())
 @pytest.mark.parametrize(("raw", "campaign"), [(RAW, CAMPAIGN), (RAW_UNARY, UNARY)])
 def test_the_tally_of_the_merged_is_that_of_the_inputs_byte_for_byte(
@@ -276,6 +278,25 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
             with pytest.raises(StorageError, match=r"^disk_full"):
                 merge_files(paths, tmp_path / "out", memory_bytes=1)
     assert sorted(tmp_path.iterdir()) == paths
+
+
+def test_memory_follows_the_limit_and_not_the_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(merge, "_MAPPED_BYTES", 1)
+    ids = np.random.default_rng(1).integers(0, 1 << 63, 600_000, np.uint64)
+    rows = np.tile(np.frombuffer(report(CAMPAIGN, 1), np.uint8), (len(ids), 1))
+    rows[:, 2:10] = ids.astype(">u8").view(np.uint8).reshape(-1, 8)
+    peaks = []
+    for count in (200_000, 600_000):
+        data = header(CAMPAIGN).to_bytes() + rows[:count].tobytes()
+        paths = files_of(tmp_path, data + trailer(count, sha256(data).digest()))
+        del data
+        tracemalloc.start()
+        summary = merge_files(paths, tmp_path / "out", memory_bytes=1 << 20, force=True)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert summary.proven == count
+    assert peaks[1] < 1.5 * peaks[0]
+    assert peaks[1] < rows.nbytes / 2
 
 
 def test_large_files_are_mapped(tmp_path, monkeypatch):

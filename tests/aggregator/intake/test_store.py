@@ -281,7 +281,6 @@ def test_what_is_set_aside_is_kept_with_reason_file_offset_and_bytes(tmp_path):
             "offset": 124,
             "length": 7,
             "bytes": b"foreign".hex(),
-            "proven": False,
         },
     ]
     assert made_store.tally_report().rejected == {"invalid_message": 1, "question_unknown": 1}

@@ -1,0 +1,178 @@
+"""Input files that are named by a URL: ``s3://…``, ``gs://…``, ``file://…``, whatever fsspec reads here.
+
+Plain paths never need fsspec; it is imported when the first URL is met. A store is never named by a URL
+(docs/decisions/0028).
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import re
+import tempfile
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aggregator.reading import too_large
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from concurrent.futures import Future
+
+Found = TypeVar("Found")
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(::[^/]*)?://")
+_COLLAPSED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_PATTERN = re.compile(r"[*?\[]")
+_MAPPED_BYTES = 1 << 25
+"""From this size on content goes through a temporary file, so that memory does not grow with it."""
+_AHEAD = 8
+
+
+def is_url(file: str | os.PathLike[str]) -> bool:
+    """Whether a file is named by a URL."""
+    return _URL.match(os.fspath(file)) is not None
+
+
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """Refuse a URL where only a folder will do. A ``Path`` of a URL has lost one of its slashes.
+
+    Raises:
+        InputError: ``store_not_folder``.
+    """
+    if _COLLAPSED.match(os.fspath(path)):
+        raise InputError("store_not_folder", "a store is a folder; only report files can be named by a URL")
+
+
+def check_urls(files: Iterable[str | os.PathLike[str]]) -> None:
+    """Refuse URLs that nothing here can read.
+
+    Raises:
+        InputError: ``missing_extra``, fsspec or the library of a file system is not installed;
+            ``protocol_unknown``, there is no such file system.
+    """
+    matches = (_URL.match(os.fspath(file)) for file in files)
+    for protocol in sorted({match[1] for match in matches if match is not None}):
+        try:
+            from fsspec import get_filesystem_class
+        except ImportError:
+            raise InputError("missing_extra", "URLs are read by fsspec: pip install 'hearsay[cluster]'") from None
+        try:
+            get_filesystem_class(protocol)
+        except ImportError as error:
+            raise InputError("missing_extra", f"{protocol}:// takes another library: {error}") from None
+        except ValueError:
+            problem = f"no file system is called '{protocol}'; known are for example s3, gs, http and file"
+            raise InputError("protocol_unknown", problem) from None
+
+
+def expand(files: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLike[str]]:
+    """All files, and in the place of a URL with ``*``, ``?`` or ``[`` those that it matches, sorted.
+
+    A pattern without match stays, and is then a file that is not found.
+
+    Raises:
+        InputError: as :func:`check_urls`.
+    """
+    given = list(files)
+    urls = [file for file in given if is_url(file)]
+    check_urls(urls)
+    if not any(_PATTERN.search(os.fspath(url)) for url in urls):
+        return given
+    return [match for file in given for match in (_matches(os.fspath(file)) if is_url(file) else [file])]
+
+
+def read_url(url: str, most: int) -> bytes | mmap.mmap:
+    """The content of a remote file, mapped if it is large.
+
+    Raises:
+        OSError: ``errno`` ``EFBIG`` if it has more than ``most`` bytes, ``EISDIR`` for a folder, ``EIO`` for
+            whatever the file system's library says.
+    """
+    files, path, size = _found(url)
+    try:
+        if size is not None and size > most:
+            raise too_large()
+        if size is not None and size < _MAPPED_BYTES:
+            return bytes(files.cat_file(path))
+        with tempfile.NamedTemporaryFile(prefix="hearsay-") as copy:
+            files.get_file(path, copy.name)
+            length = os.stat(copy.name).st_size  # noqa: PTH116 - as in sources
+            if length > most:
+                raise too_large()
+            return mmap.mmap(copy.fileno(), length, prot=mmap.PROT_READ) if length else b""
+    except OSError:
+        raise
+    except Exception as error:  # the exceptions of a dozen libraries
+        raise _failed(error) from error
+
+
+def end_of(url: str, most: int) -> tuple[int, bytes]:
+    """A remote file's length and its last ``most`` bytes.
+
+    Raises:
+        OSError: as :func:`read_url`.
+    """
+    files, path, size = _found(url)
+    try:
+        if size is None:
+            data = bytes(files.cat_file(path))
+            return len(data), data[-most:]
+        return size, bytes(files.cat_file(path, start=max(0, size - most), end=size))
+    except OSError:
+        raise
+    except Exception as error:
+        raise _failed(error) from error
+
+
+def ahead(
+    function: Callable[[str | os.PathLike[str]], Found], files: Sequence[str | os.PathLike[str]]
+) -> Iterator[Found]:
+    """``function`` of every file, in order; of remote files some at a time, since most of that is waiting."""
+    if not any(map(is_url, files)):
+        yield from map(function, files)
+        return
+    with ThreadPoolExecutor(_AHEAD) as pool:
+        waiting: deque[Future[Found]] = deque()
+        for file in files:
+            waiting.append(pool.submit(function, file))
+            if len(waiting) == _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _found(url: str) -> tuple[Any, str, int | None]:
+    """File system, path in it, and size, if the file system knows it."""
+    from fsspec.core import url_to_fs
+
+    try:
+        files, path = url_to_fs(url)
+        found = files.info(path)
+    except OSError:
+        raise
+    except Exception as error:
+        raise _failed(error) from error
+    if found.get("type") == "directory":
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    return files, path, found.get("size")
+
+
+def _matches(url: str) -> list[str]:
+    from fsspec.core import url_to_fs
+
+    if not _PATTERN.search(url):
+        return [url]
+    try:
+        files, pattern = url_to_fs(url)
+        names = sorted(files.glob(pattern))
+    except Exception:  # noqa: BLE001 - reading it will say what is wrong
+        return [url]
+    return [files.unstrip_protocol(name) for name in names] or [url]
+
+
+def _failed(error: Exception) -> OSError:
+    return OSError(errno.EIO, f"{type(error).__name__} while reading a URL")

@@ -1,0 +1,121 @@
+"""From files to a tally through the store: ingest, exact de-duplication, counts; and many files of one report.
+
+Each run is a process of its own with a new store, so its peak memory is its own. Input files are written
+before and are in the page cache, as files are that have just arrived; parts are flushed to the disk within the
+time that is measured, so the folder's disk counts. Wall time includes other programs' share of the machine;
+processor time, over the number of processors used, is what it would be on an idle one at best.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import made_batches
+from harness import Row
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from support.publisher import NOW, Publisher
+from support.reports import opened
+
+RAW = Publisher().campaign()
+FILE_REPORTS = 1_000_000
+_MIB = 1 << 20
+
+
+def storing(sizes: list[int], small_files: int, runs: int, workers: int, memory: int, folder: Path | None) -> list[Row]:
+    """All rows: each size from files to a tally, then files of one report each."""
+    rows: list[Row] = []
+    least = None
+    with tempfile.TemporaryDirectory(dir=folder) as home:
+        for size in sizes:
+            middle = _medians(_runs(Path(home), size, min(size, FILE_REPORTS), runs, workers, memory))
+            cost = (middle["ingest"] + middle["tally"]) / size
+            least = cost if least is None else least
+            rows += _whole(size, middle, workers, cost / least)
+        if small_files:
+            rows += _small(small_files, _medians(_runs(Path(home), small_files, 1, runs, workers, memory)), workers)
+    return rows
+
+
+def _medians(measured: list[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(run[name] for run in measured) for name in measured[0]}
+
+
+def _runs(home: Path, reports: int, per_file: int, runs: int, workers: int, memory: int) -> list[dict[str, float]]:
+    """So many reports in files of so many, ``runs`` times through a new store."""
+    inbox, store = home / "inbox", home / "store"
+    inbox.mkdir()
+    campaign = opened(RAW)
+    for number in range(-(-reports // FILE_REPORTS)):
+        made = made_batches.records(campaign, min(FILE_REPORTS, reports - number * FILE_REPORTS), number)
+        for start in range(0, len(made), per_file):
+            name = f"{number:06d}-{start:06d}.hsr"
+            (inbox / name).write_bytes(made_batches.batch(campaign, made[start : start + per_file]))
+    found = []
+    for _ in range(runs):
+        command = [sys.executable, __file__, str(inbox), str(store), str(workers), str(memory)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        found.append(json.loads(done.stdout))
+        assert found[-1]["reports"] == reports, "every report counts once"
+        shutil.rmtree(store)
+    shutil.rmtree(inbox)
+    return found
+
+
+def _whole(size: int, middle: dict[str, float], workers: int, cost: float) -> list[Row]:
+    wall, cpu = middle["ingest"] + middle["tally"], (middle["ingest_cpu"] + middle["tally_cpu"]) / workers
+    name = f"files to tally, {size:,} reports"
+    return [
+        Row(f"{name}: wall time, {workers} threads", size / wall / 1e6, "million/s"),
+        Row(f"{name}: processor time / {workers}", size / cpu / 1e6, "million/s"),
+        Row(f"{name}: cost of a report", 1e9 * wall / size, "ns", "the smallest size's", cost),
+        Row(f"{name}: counting alone", size / middle["tally"] / 1e6, "million/s"),
+        Row(f"{name}: the same files again", size / middle["again"] / 1e6, "million/s"),
+        Row(f"{name}: most memory", middle["rss"] / _MIB, "MiB resident"),
+    ]
+
+
+def _small(files: int, middle: dict[str, float], workers: int) -> list[Row]:
+    name = f"{files:,} files of one report"
+    return [
+        Row(f"{name}: wall time, {workers} threads", files / middle["ingest"], "files/s"),
+        Row(f"{name}: processor time", files / middle["ingest_cpu"], "files/s"),
+        Row(f"{name}: the same files again", files / middle["again"], "files/s"),
+    ]
+
+
+def _measure(inbox: Path, store: Path, workers: int, memory: int) -> dict[str, Any]:
+    """One run: what the worker process does."""
+    import resource
+
+    import pandas  # noqa: F401, ICN001 - pyarrow does so when it first meets an array: start-up, not a store's work
+
+    from aggregator.intake.store import create_store
+
+    files = sorted(str(path) for path in inbox.iterdir())
+    opened_store = create_store(store, RAW)
+    opened_store.workers, opened_store.memory_bytes = workers, memory
+    found: dict[str, Any] = {}
+    for name, action in (
+        ("ingest", lambda: opened_store.ingest(files, now=NOW)),
+        ("tally", lambda: found.update(reports=opened_store.tally_report().reports)),
+        ("again", lambda: opened_store.ingest(files, now=NOW)),
+    ):
+        wall, cpu = time.perf_counter(), time.process_time()
+        action()
+        found[name], found[f"{name}_cpu"] = time.perf_counter() - wall, time.process_time() - cpu
+        if name == "tally":
+            found["rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(_measure(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))))

@@ -1,0 +1,216 @@
+"""``hearsay status``, ``export``, ``quarantine`` and closed fleets on the command line: one operator's week."""
+
+import csv
+import json
+import os
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from nacl.pwhash import argon2id
+from support.publisher import DAY, NOW, Publisher
+from support.reports import batch, opened, report
+
+from aggregator import sealing
+from aggregator.cli import quarantining, reports
+from aggregator.cli.app import hearsay
+from aggregator.fleet import roster as rosters
+from edge_sdk import Device
+from protocol.provisioning import parse_provisioning
+from protocol.report import encode_answer, encode_report, report_id
+
+PUBLISHER = Publisher()
+RAW = PUBLISHER.campaign(min_batch_size=20)
+CAMPAIGN = opened(RAW)
+PERIOD = CAMPAIGN.period_at(NOW)
+
+
+@pytest.fixture(autouse=True)
+def _now(monkeypatch):
+    at(monkeypatch, NOW)
+    cheap = sealing.Cost(1, argon2id.MEMLIMIT_MIN)
+    monkeypatch.setattr(rosters.write_roster, "__kwdefaults__", {"entropy": os.urandom, "cost": cheap})
+    monkeypatch.delenv("HEARSAY_PASSPHRASE_FILE", raising=False)
+
+
+def at(monkeypatch, seconds):
+    for module in (reports, quarantining):
+        monkeypatch.setattr(module.time, "time", lambda: seconds)
+
+
+def run(*arguments, status=0):
+    result = CliRunner().invoke(hearsay, [str(argument) for argument in arguments])
+    assert result.exit_code == status, result.output
+    return result
+
+
+@pytest.fixture
+def work(tmp_path):
+    """A store with good, early, wrong and foreign pieces."""
+    (tmp_path / "c.hsc").write_bytes(RAW)
+    records = [report(CAMPAIGN, device, device, period=PERIOD + (device % 5 == 0)) for device in range(50)]
+    bad = report(CAMPAIGN, 1)[:14] + b"\xff\xff\0\0"
+    wrong = report(CAMPAIGN, 2)
+    wrong = wrong[:14] + ((wrong[15] + 1) % 3).to_bytes(2, "big") + wrong[16:]
+    (tmp_path / "a.hsr").write_bytes(batch(CAMPAIGN, records[:25]))
+    (tmp_path / "b.hsr").write_bytes(batch(CAMPAIGN, [*records[25:], bad, wrong]) + b"foreign \x1b[2J bytes")
+    run("ingest", tmp_path / "c.hsc", tmp_path / "a.hsr", tmp_path / "b.hsr", "--store", tmp_path / "s")
+    return tmp_path
+
+
+def test_status_says_what_is_there_and_what_is_needed(work):
+    text = run("status", "--store", work / "s", "--interval", "0.02").stdout
+    assert "reports" in text
+    assert "20, reached" in text
+    assert "set aside: report_too_early" in text
+    assert f"{PERIOD}" in text
+    assert "█" in text
+    lines = text.splitlines()
+    questions = lines[next(i for i, line in enumerate(lines) if line.startswith("question")) :]
+    assert len(questions) == 4
+    assert len({len(line) for line in questions}) == 1, "the columns align"
+    found = json.loads(run("status", "--store", work / "s", "--interval", "0.02", "--json").stdout)
+    assert (found["reports"], found["min_batch_size_reached"], found["target"]) == (40, True, 0.02)
+    assert found["periods"] == [{"period": PERIOD, "reports": 40}]
+    assert found["devices_needed"] == max(question["devices_needed"] for question in found["questions"])
+    other = json.loads(run("status", "--store", work / "s", "--target-sd", "0.02", "--json").stdout)
+    assert other["target"] == pytest.approx(0.0392, abs=1e-4)
+    assert other["devices_needed"] < found["devices_needed"]
+
+
+def test_many_days_are_summed_up(tmp_path, monkeypatch):
+    (tmp_path / "c.hsc").write_bytes(RAW)
+    at(monkeypatch, NOW + 99 * DAY)
+    records = [report(CAMPAIGN, 1, period=PERIOD + day) for day in range(40)]
+    (tmp_path / "a.hsr").write_bytes(batch(CAMPAIGN, records))
+    run("ingest", tmp_path / "c.hsc", tmp_path / "a.hsr", "--store", tmp_path / "s")
+    text = run("status", "--store", tmp_path / "s").stdout
+    assert "earlier" in text
+    assert f"{PERIOD}..{PERIOD + 8}" in text
+
+
+@pytest.mark.parametrize(
+    "options", [("--interval", "0"), ("--interval", "2"), ("--interval", "0.1", "--target-sd", "0.1")]
+)
+def test_targets_that_are_none_are_wrong_usage(work, options):
+    assert run("status", "--store", work / "s", *options, status=2).stderr.startswith("usage: ")
+
+
+def test_exports_are_what_was_counted(work):
+    run("export", "--store", work / "s", "--format", "csv", "-o", work / "o.csv")
+    with (work / "o.csv").open(newline="") as file:
+        assert len(list(csv.reader(file))) == 41
+    found = json.loads(run("export", "--store", work / "s", "--format", "parquet", "--periods", PERIOD, "--all",
+                           "--proven-only", "-o", work / "o.parquet", "--json").stdout)  # fmt: skip
+    assert (found["reports"], len(pd.read_parquet(work / "o.parquet"))) == (40, 40)
+    assert run("export", "--store", work / "s", "--format", "csv", "-o", work / "o.csv", status=1).stderr.startswith(
+        "output_exists: "
+    )
+    assert run("export", "--store", work, "--format", "csv", "-o", work / "p", status=1).stderr.startswith(
+        "not_a_store"
+    )
+    assert run("export", "--store", work / "s", "--format", "xml", "-o", work / "p", status=2).stderr.startswith(
+        "usage"
+    )
+
+
+def test_the_quarantine_is_listed_by_reason_and_file(work):
+    text = run("quarantine", "ls", "--store", work / "s").stdout
+    rows = [line.split() for line in text.splitlines()[1:]]
+    assert [(row[0], row[1], row[3], row[4]) for row in rows] == [
+        ("invalid_message", "b.hsr", "1", "18"),
+        ("question_not_assigned", "b.hsr", "1", "18"),
+        ("question_unknown", "b.hsr", "1", "18"),
+        ("report_too_early", "a.hsr", "5", "90"),
+        ("report_too_early", "b.hsr", "5", "90"),
+    ]
+    found = json.loads(run("quarantine", "ls", "--store", work / "s", "--reason", "question_unknown", "--json").stdout)
+    assert found["counted"]["report_too_early"] == 10
+    (piece,) = found["kept"]
+    assert (piece["reason"], piece["length"], piece["proven"]) == ("question_unknown", 18, True)
+
+
+def test_one_piece_is_shown_with_what_it_says_and_why_it_was_set_aside(work):
+    listed = json.loads(run("quarantine", "ls", "--store", work / "s", "--json").stdout)["kept"]
+    for piece in listed:
+        text = run("quarantine", "show", piece["piece"], "--store", work / "s").stdout
+        assert piece["reason"] in text
+        assert f"{piece['offset']:08x}  {bytes.fromhex(piece['bytes'])[:16].hex(' ')}" in text
+        assert "\x1b" not in text
+        found = json.loads(run("quarantine", "show", piece["piece"], "--store", work / "s", "--json").stdout)
+        if piece["proven"] is not None:
+            assert found["id"] == piece["bytes"][4:20]
+            assert found["question"] == int(piece["bytes"][28:32], 16)
+    words = {piece["reason"]: piece["piece"] for piece in listed}
+    shown = run("quarantine", "show", words["question_not_assigned"], "--store", work / "s").stdout
+    assert "is for ids from" in shown
+    assert "3 questions" in run("quarantine", "show", words["question_unknown"], "--store", work / "s").stdout
+
+
+@pytest.mark.parametrize("name", ["", ":", "62", "ab:62", "zzzzzzzz:62", "00000000:62"])
+def test_a_piece_that_is_not_there(work, name):
+    assert run("quarantine", "show", name, "--store", work / "s", status=1).stderr.startswith("piece_unknown: ")
+
+
+def test_what_was_too_early_is_added_later(work, monkeypatch):
+    assert "report_too_early" in run("estimate", "--store", work / "s").stdout
+    at(monkeypatch, NOW + DAY)
+    text = run("quarantine", "retry", "--store", work / "s").stdout
+    assert dict(line.rsplit(maxsplit=1) for line in text.splitlines()) == {
+        "pieces": "13",
+        "reports added": "10",
+        "of them from damaged files": "0",
+        "left: a rule refuses it still": "2",
+        "left: it is no record of this campaign": "1",
+    }
+    again = json.loads(
+        run("quarantine", "retry", "--store", work / "s", "--reason", "report_too_early", "--json").stdout
+    )
+    assert again == {"tried": 0, "proven": 0, "unproven": 0, "repeated": 0, "left": {}}
+    assert json.loads(run("estimate", "--store", work / "s", "--json").stdout)["reports"] == 50
+
+
+def test_a_closed_fleet_counts_its_own_devices_alone(tmp_path):
+    (tmp_path / "c.hsc").write_bytes(RAW)
+    (tmp_path / "names.txt").write_text("".join(f"device {number}\n" for number in range(30)))
+    (tmp_path / "secret").write_text("horse")
+    key = ("--passphrase-file", tmp_path / "secret")
+    run("fleet", "new", tmp_path / "names.txt", "--out", tmp_path / "f", *key)
+    listed = tmp_path / "f" / "fleet.hsf"
+    run("fleet", "ids", tmp_path / "c.hsc", "--periods", PERIOD, "--fleet", listed, "-o", tmp_path / "i", *key)
+    own = []
+    for path in (tmp_path / "f" / "devices").iterdir():
+        secret = parse_provisioning(path.read_bytes()).secret
+        identifier = report_id(secret, CAMPAIGN.id, PERIOD, 0)
+        question = CAMPAIGN.assignment.question_for(identifier, 0)
+        mechanism = CAMPAIGN.questions[question].mechanism
+        own.append(encode_report(CAMPAIGN.layout, identifier, PERIOD, question,
+                                 encode_answer(mechanism, 0, CAMPAIGN.layout)))  # fmt: skip
+    (tmp_path / "a.hsr").write_bytes(batch(CAMPAIGN, [*own, *(report(CAMPAIGN, d) for d in range(99))]))
+    tallies = []
+    for name, options in (("s", ("--enrolled", tmp_path / "i")), ("t", ("--fleet", listed, *key))):
+        ingest = ("ingest", tmp_path / "c.hsc", tmp_path / "a.hsr", "--store", tmp_path / name)
+        found = json.loads(run(*ingest, *options, "--json").stdout)
+        assert (found["proven"], found["rejected"]) == (30, {"id_not_enrolled": 99})
+        tallies.append(json.loads(run("estimate", "--store", tmp_path / name, "--json").stdout)["statistics_id"])
+        assert run(*ingest, status=1).stderr.startswith("enrolment_needed: ")
+    assert tallies[0] == tallies[1]
+    both = run(*ingest, "--enrolled", tmp_path / "i", "--fleet", listed, status=1)
+    assert both.stderr.startswith("enrolment_ambiguous: ")
+    wrong = run(*ingest, "--enrolled", tmp_path / "c.hsc", status=1)
+    assert wrong.stderr.startswith("ids_invalid: ")
+
+
+def test_reports_of_real_devices_go_all_the_way(tmp_path):
+    """Open fleet: what devices drain a gateway merges, and the operator exports what they said."""
+    (tmp_path / "c.hsc").write_bytes(RAW)
+    for number in range(25):
+        device = Device.open(tmp_path / f"d{number}", trust=PUBLISHER.root(), clock=lambda: NOW)
+        device.enrol(RAW)
+        device.report(CAMPAIGN.id, {"odor": "n", "width": 2.0}, label="e")
+        device.drain(tmp_path / f"{number}.hsr")
+    run("merge", tmp_path / "all", *tmp_path.glob("*.hsr"))
+    run("ingest", tmp_path / "c.hsc", tmp_path / "all", "--store", tmp_path / "s")
+    run("export", "--store", tmp_path / "s", "--format", "csv", "-o", tmp_path / "o.csv")
+    assert len((tmp_path / "o.csv").read_text().splitlines()) == 26
+    assert "25" in run("status", "--store", tmp_path / "s").stdout
