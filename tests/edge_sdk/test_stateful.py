@@ -228,12 +228,13 @@ class World(RuleBasedStateMachine):
         assert self._inside(path) == {self.made[number] for number in self.spool}
         self.sealed.append((path, self.spool[-1]))
 
-    @rule()
-    def send(self):
-        """A day's report, and everything that waits is sealed, has arrived and is acknowledged."""
+    @rule(days=st.integers(0, 3))
+    def send(self, days):
+        """A day's report, and everything that waits is sealed; some days later it is acknowledged."""
         self.days_pass(1)
         before = len(self.sealed)
         self.drain()
+        self.days_pass(days)
         if len(self.sealed) > before:
             self.ack(0, gone=False)
 
