@@ -37,8 +37,8 @@ def _seconds(text: str) -> float:
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Fetch, send and acknowledge; ``refusals`` of the result lists what was not done."""
+    from edge_sdk.carriers import open_transport, read_token
     from edge_sdk.sync import sync
-    from edge_sdk.transport import open_transport, read_token
 
     token = None if options.token is None else read_token(read_file(options.token, _MAX_TOKEN_BYTES))
     method = "POST" if options.post else "PUT"

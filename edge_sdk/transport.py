@@ -56,33 +56,6 @@ class Transport(Protocol):
         """
 
 
-def open_transport(
-    address: str, *, method: str = "PUT", token: str | None = None, seconds: float | None = None
-) -> Transport:
-    """The transport for an address: a web address begins with ``http://`` or ``https://``, all else is a folder.
-
-    Args:
-        address: where the source is.
-        method: how batches are sent over the web, ``PUT`` or ``POST``.
-        token: what to show the server as bearer of, if it wants that.
-        seconds: longest time that one fetch or one sending may take over the web, with all its retries.
-
-    Raises:
-        InputError: ``address_invalid``, ``token_invalid``.
-    """
-    if address.lower().startswith(("http://", "https://")):
-        from edge_sdk.patience import Patience
-        from edge_sdk.web import Web
-
-        patience = Patience() if seconds is None else Patience(seconds=seconds)
-        return Web(address, method=method, token=token, patience=patience)
-    if "://" in address or not address or "\0" in address:
-        raise InputError("address_invalid", "give a folder, or an address that begins with http:// or https://")
-    from edge_sdk.folder import Folder
-
-    return Folder(address)
-
-
 def parts_of(place: str) -> list[str]:
     """The names in a place, none of which leads anywhere but down.
 
@@ -93,15 +66,3 @@ def parts_of(place: str) -> list[str]:
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise InputError("address_invalid", "a place is names joined by /, none of them empty or of dots alone")
     return parts
-
-
-def read_token(raw: bytes) -> str:
-    """The token in a file's bytes: one line of ASCII that prints, without spaces.
-
-    Raises:
-        InputError: ``token_invalid``. Never quotes it.
-    """
-    token = raw.strip()
-    if not token or len(token) > 4096 or not all(0x21 <= byte <= 0x7E for byte in token):
-        raise InputError("token_invalid", "the token's file holds one word of ASCII, at most 4096 characters")
-    return token.decode("ascii")

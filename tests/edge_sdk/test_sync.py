@@ -19,12 +19,12 @@ from support.sources import Cut, Source
 
 import edge_sdk.waiting
 from edge_sdk import Device
+from edge_sdk.carriers import open_transport
 from edge_sdk.fetched import FETCHED_FILE, Fetched, Known
 from edge_sdk.folder import Folder
 from edge_sdk.patience import Patience
 from edge_sdk.policy import Policy
 from edge_sdk.sync import MAX_ROOTS, sync
-from edge_sdk.transport import open_transport
 from edge_sdk.web import Web
 from protocol import batch
 from protocol.errors import DocumentError, InputError, StorageError

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.servers import drip, read_request, reply, scripted, tree_server
 
+from edge_sdk.carriers import open_transport, read_token
 from edge_sdk.exchange import parse_url
 from edge_sdk.patience import Patience
-from edge_sdk.transport import open_transport, read_token
 from edge_sdk.web import MAX_REDIRECTS, Web
 from protocol.errors import DocumentError, HearsayError, InputError, StorageError
 
