@@ -46,6 +46,12 @@ static long at, calls;
 
 _Static_assert(sizeof(long) == 8, "offsets are passed to the kernel in one register");
 
+/* While armed, the kernel's randomness is the same for the same seed: what is left can be compared, a failure
+ * repeated. A later process is given another one, so that a second answer is a different one. */
+static uint64_t chance = 1;
+
+void faults_seed(uint64_t seed) { chance = seed; }
+
 void faults_arm(const char *folder, const char *log, int which, long number, int error) {
     snprintf(under, sizeof under, "%s", folder);
     under_length = strlen(under);
@@ -75,14 +81,9 @@ __attribute__((constructor)) static void from_environment(void) {
     int which = NONE;
     for (int each = NONE; each <= SHORT; each++)
         if (name && !strcmp(name, KINDS[each])) which = each;
+    faults_seed(getpid());
     faults_arm(folder, log, which, number ? atol(number) : 0, error ? atoi(error) : EIO);
 }
-
-/* While armed, the kernel's randomness is the same in every run: what is left can be compared, a failure
- * repeated. What a later process draws is unlike it, so a second answer is a different one. */
-static uint64_t chance = 1;
-
-void faults_seed(uint64_t seed) { chance = seed; }
 
 static void fill(unsigned char *into, size_t length) {
     for (size_t each = 0; each < length; each++) {
