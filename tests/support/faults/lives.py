@@ -8,6 +8,8 @@ act of a life after some preparation.
 from __future__ import annotations
 
 import os
+import signal
+import sqlite3
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -179,6 +181,20 @@ class Life:
     def enable(self) -> None:
         self.device.enable()
 
+    def change_by_half(self) -> None:
+        """A process dies in the middle of a change that is larger than its memory; its journal is to be played back."""
+        self.close()
+        child = os.fork()
+        if child == 0:
+            connection = sqlite3.connect(self.state / "state.db", isolation_level=None)
+            for statement in ("PRAGMA journal_mode = TRUNCATE", "PRAGMA cache_size = 5", "BEGIN", "DELETE FROM meta"):
+                connection.execute(statement).fetchall()
+            for _ in range(20):
+                connection.execute("INSERT INTO evidence VALUES (NULL, 'root', zeroblob(8000), zeroblob(8000))")
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.waitpid(child, 0)
+        assert (self.state / "state.db-journal").stat().st_size > 0
+
     def lose(self) -> None:
         """The card loses the state file."""
         self.close()
@@ -246,6 +262,8 @@ SCENARIOS = {
     "disable": Scenario((*READY, "drain", "send"), ("open", "disable")),
     "enable": Scenario((*READY, "disable"), ("open", "enable")),
     "reset": Scenario((*READY, "report", "drain", "send", "lose"), ("reset",)),
+    "reset beside a journal": Scenario((*READY, "report", "drain", "send", "change_by_half", "lose"), ("reset",)),
+    "restart after half a change": Scenario((*READY, "report", "change_by_half"), ("open", "drain")),
     "sync": Scenario((*READY, "report", "publish"), ("open", "sync")),
     "sync again": Scenario((*READY, "publish", "sync", "later", "report"), ("open", "sync")),
     "a whole life": Scenario(
