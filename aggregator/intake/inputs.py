@@ -110,10 +110,6 @@ class Inputs:
         self._early = pc.match_substring(self._table["rejected"], '"report_too_early"').to_numpy()
         self._new: dict[bytes, Ingested] = {}
 
-    def __len__(self) -> int:
-        """Entries of earlier ingests, those included that later ones replaced."""
-        return int(self._table.num_rows)
-
     def may_know(self, tail: bytes) -> bool:
         """Whether a file that ends like this was read by an earlier ingest."""
         low, high = self._places(tail)
