@@ -16,7 +16,7 @@ from protocol.batch import Header, trailer
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
 from protocol.report import FIXED_BYTES
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path[:0] = [str(Path(__file__).parent.parent / name) for name in ("", "tests")]
 from support.publisher import NOW
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from aggregator.intake.raw_counts import count_batches
 from aggregator.reading import read_regular
 from protocol import mechanisms
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path[:0] = [str(Path(__file__).parent.parent / name) for name in ("", "tests")]
 from support.publisher import NOW
 from support.reports import mixed
 

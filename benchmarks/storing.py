@@ -21,7 +21,7 @@ from typing import Any
 import made_batches
 from harness import Row
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path[:0] = [str(Path(__file__).parent.parent / name) for name in ("", "tests")]
 from support.publisher import NOW, Publisher
 from support.reports import opened
 
