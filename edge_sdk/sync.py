@@ -99,9 +99,10 @@ def sync(
 ) -> Outcome:
     """Bring a device and a source up to date with each other. Run it again after whatever happened.
 
-    Fetched are: newer roots, one by one; the campaigns that the device is enrolled in, that are named here, or
-    that the owner's policy names without a wildcard; the models that are installed, named here, or of an
-    enrolled campaign's name. A document is accepted only under the name it was asked for.
+    Fetched are: newer roots, one by one; the campaigns that the device is enrolled in, those that a new root ended
+    (they may have been signed again), those that are named here, or that the owner's policy names without a
+    wildcard; the models that are installed, named here, or of an enrolled campaign's name. A document is accepted
+    only under the name it was asked for.
 
     Args:
         device: it may be in use by others meanwhile.
@@ -160,9 +161,10 @@ class _Run:
         before = device.status()
         self._rotate(before.root_version)
         if not before.disabled:
-            enrolled = {campaign.name: campaign.version for campaign in device.status().campaigns}
+            present = device.status()
+            enrolled = {campaign.name: campaign.version for campaign in present.campaigns}
             allowed = [name for name in device.policy.campaigns or () if not _WILD.intersection(name)]
-            self._renew_all("campaign", enrolled, [*enrolled, *allowed], named["campaign"])
+            self._renew_all("campaign", enrolled, [*enrolled, *present.unsigned, *allowed], named["campaign"])
         status = device.status()
         installed = {model.name: model.version for model in status.models}
         usual = [*installed, *(campaign.name for campaign in status.campaigns)]
