@@ -45,7 +45,7 @@ class Timekeeper:
 
     def note_answer(self, reading: Reading, time: int, *, leapt: bool) -> None:
         """A period was answered at ``time``."""
-        self._keep(after_answer(self._anchor(), reading, time, leapt=leapt))
+        self._keep(after_answer(self._anchor(), self._documents.time_floor(), reading, time, leapt=leapt))
 
     def note_document(self, issued_at: int) -> None:
         """A signed document of this date was accepted."""
