@@ -28,12 +28,19 @@ class Timekeeper:
     ) -> None:
         self._state = state
         self._documents = documents
+        self._clock = clock
         self._uptime = uptime
-        self.wall = clock
+
+    def wall(self) -> int:
+        """The wall clock, in whole seconds: an application may give ``time.time``."""
+        return int(self._clock())
 
     def read(self) -> Reading:
         """One look at the clocks."""
-        return Reading(self.wall()) if self._uptime is None else Reading(self.wall(), *self._uptime())
+        if self._uptime is None:
+            return Reading(self.wall())
+        boot, seconds = self._uptime()
+        return Reading(self.wall(), boot, int(seconds))
 
     def present(self, reading: Reading) -> Present:
         """What time it is at one look."""

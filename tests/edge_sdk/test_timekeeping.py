@@ -264,6 +264,12 @@ def test_a_wrong_clock_that_is_set_right_does_not_stop_the_other_campaigns(tmp_p
         assert answers(device) == 42
 
 
+def test_clocks_may_speak_in_fractions_of_a_second(tmp_path, publisher):
+    with Device.open(tmp_path, publisher.root(), clock=lambda: NOW + 0.75, uptime=lambda: ("b", 5.5)) as device:
+        device.report(device.enrol(publisher.campaign()).id, RECORD)
+        assert [line.answered_at for line in device.history()] == [NOW]
+
+
 def test_the_system_says_which_boot_it_is_and_how_long():
     (boot, first), (again, second) = system_uptime(), system_uptime()
     assert boot == again
