@@ -28,12 +28,19 @@ class Timekeeper:
     ) -> None:
         self._state = state
         self._documents = documents
+        self._clock = clock
         self._uptime = uptime
-        self.wall = clock
+
+    def wall(self) -> int:
+        """The wall clock, in whole seconds: an application may give ``time.time``."""
+        return int(self._clock())
 
     def read(self) -> Reading:
         """One look at the clocks."""
-        return Reading(self.wall()) if self._uptime is None else Reading(self.wall(), *self._uptime())
+        if self._uptime is None:
+            return Reading(self.wall())
+        boot, seconds = self._uptime()
+        return Reading(self.wall(), boot, int(seconds))
 
     def present(self, reading: Reading) -> Present:
         """What time it is at one look."""
@@ -45,7 +52,7 @@ class Timekeeper:
 
     def note_answer(self, reading: Reading, time: int, *, leapt: bool) -> None:
         """A period was answered at ``time``."""
-        self._keep(after_answer(self._anchor(), reading, time, leapt=leapt))
+        self._keep(after_answer(self._anchor(), self._documents.time_floor(), reading, time, leapt=leapt))
 
     def note_document(self, issued_at: int) -> None:
         """A signed document of this date was accepted."""

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _PROVISIONED = frozenset(("root", "time_floor"))
 _SECRETS = frozenset(("secret", "disabled"))
 _MAX_DIGITS = 20
+_ENDED = "ended:"
+"""Before the name of a campaign that a new root ended: it may come back under another signature."""
 _MAX_EVIDENCE = 8
 
 
@@ -97,9 +99,10 @@ class Documents:
     def write(self, role: str, name: str, digest: bytes, envelope: bytes) -> None:
         """Store an accepted document; it replaces the one of the same name."""
         self._state.run("INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?)", (role, name, digest, envelope))
+        self._state.remove_meta(_ended_key(role, name))
 
     def end_unsigned(self, role: str, now_trusted: Role) -> list[str]:
-        """Forget the documents that the role's present keys have not signed; their version floors stay.
+        """Forget the documents that the role's present keys have not signed; their names and version floors stay.
 
         Returns:
             the names of those that ended.
@@ -109,8 +112,15 @@ class Documents:
             signers = verified_by(read_envelope(checked(envelope, bytes), role), now_trusted.keys)
             if len(signers) < now_trusted.threshold:
                 self._state.run("DELETE FROM documents WHERE role = ? AND name = ?", (role, checked(name, str)))
+                self._state.write_meta(_ended_key(role, name), b"1")
                 ended.append(name)
         return ended
+
+    def ended_unsigned(self, role: str) -> list[str]:
+        """Names of the documents that :meth:`end_unsigned` forgot and that have not come back since."""
+        prefix = _ended_key(role, "")
+        keys = [checked(key, str) for (key,) in self._state.run("SELECT key FROM meta ORDER BY key")]
+        return [key[len(prefix) :] for key in keys if key.startswith(prefix)]
 
     def keep_contradictions(self, role: str, refused: Iterable[bytes]) -> None:
         """Keep signed documents beside those that they contradict: an accepted one, or another next root."""
@@ -159,6 +169,10 @@ class Documents:
         """Pairs of signed documents that contradict each other: role, the accepted, the refused envelope."""
         rows = self._state.run("SELECT role, accepted, refused FROM evidence ORDER BY sequence")
         return [(checked(role, str), checked(first, bytes), checked(second, bytes)) for role, first, second in rows]
+
+
+def _ended_key(role: str, name: str) -> str:
+    return f"{_ENDED}{role}:{name}"
 
 
 def _floor(stored: object) -> int:

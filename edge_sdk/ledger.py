@@ -74,9 +74,10 @@ class Ledger:
             "SELECT count(*), coalesce(max(sequence), 0), coalesce(min(epsilon_micro), 1),"
             " coalesce(sum(epsilon_micro), 0), coalesce(max(total_micro), 0) FROM ledger"
         )
-        ((unpaid,),) = self._state.run(
-            "SELECT count(*) FROM newest WHERE typeof(period) <> 'integer' OR NOT EXISTS"
-            " (SELECT 1 FROM ledger WHERE ledger.campaign = newest.campaign AND ledger.period = newest.period)"
+        ((unpaid,),) = self._state.run(  # one walk over the ledger, however many campaigns there were
+            "SELECT (SELECT count(*) FROM newest) - (SELECT count(DISTINCT newest.campaign)"
+            " FROM ledger CROSS JOIN newest ON newest.campaign = ledger.campaign AND newest.period = ledger.period"
+            " WHERE typeof(newest.period) = 'integer')"
         )
         whole = type(total) is int and type(stated) is int and type(least) is int
         if not whole or lines != last or least < 1 or total != stated or unpaid:

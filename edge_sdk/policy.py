@@ -9,7 +9,7 @@ The policy is a local file, ``policy.toml`` in the state folder. Every line is o
     epsilon_lifetime = "50"        # largest ε that this device ever spends, whatever its clock says
     shortest_period = "1h"         # campaigns with shorter periods are refused; s, m, h, d
     smallest_batch = 100           # campaigns that would show estimates of fewer reports are refused
-    features = ["odor", "width"]   # the only features that a campaign may name
+    features = ["odor", "width", "edible"]   # all that a campaign may ask about; its label is among it
     campaigns = ["mushrooms", "forest-*"]   # the only names that a campaign may have
     spool_reports = 100000         # reports that wait at most; the oldest are dropped
     spool_bytes = 8000000
@@ -62,7 +62,7 @@ class Policy(NamedTuple):
         window_seconds: length of the rolling window.
         shortest_period: campaigns with shorter periods, in seconds, are refused.
         smallest_batch: campaigns with a smaller ``min_batch_size`` are refused.
-        features: the only features that a campaign's schema may name; None: any.
+        features: all that a campaign's schema may name, as a feature or as the label; None: anything.
         campaigns: the only names that a campaign may have, ``*`` standing for any characters; None: any.
         spool: how much may wait to be acknowledged.
     """
@@ -129,7 +129,8 @@ class Policy(NamedTuple):
                 f"the owner asks for {self.smallest_batch} (smallest_batch)"
             )
         known = self.features
-        strange = [f.name for f in campaign.schema.features if known is not None and f.name not in known]
+        asked = [*(feature.name for feature in campaign.schema.features), campaign.schema.label.name]
+        strange = [name for name in asked if known is not None and name not in known]
         if strange:
             yield f"the owner does not answer about '{strange[0]}' (features)"
         if not self.allow_refuse and refusing(campaign.schema):

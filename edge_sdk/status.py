@@ -56,6 +56,8 @@ class Status(NamedTuple):
     """Spent and left are millionths of ε; ``left_micro`` over the device's life.
 
     Attributes:
+        unsigned: names of campaigns that a new root ended, since its keys had not signed them. They come back
+            when their publisher signs them again.
         disabled: the owner has opted out.
         contradictions: pairs of signed documents that contradict each other and are kept as evidence.
     """
@@ -65,6 +67,7 @@ class Status(NamedTuple):
     spent: Spent
     spool: Held
     campaigns: tuple[CampaignStatus, ...]
+    unsigned: tuple[str, ...]
     models: tuple[ModelStatus, ...]
     root_version: int
     root_expired: bool
@@ -90,6 +93,7 @@ class Status(NamedTuple):
             "sealed_files": self.spool.sealed_files,
             "dropped": self.spool.dropped,
             "campaigns": [campaign._asdict() for campaign in self.campaigns],
+            "unsigned_campaigns": list(self.unsigned),
             "models": [model._asdict() for model in self.models],
             "root_version": self.root_version,
             "root_expired": self.root_expired,
@@ -123,6 +127,7 @@ def gather(
         spent=spent,
         spool=spool.held(),
         campaigns=tuple(_campaign(payload, ledger, now) for _, _, payload in documents.all("campaign")),
+        unsigned=tuple(documents.ended_unsigned("campaign")),
         models=tuple(_model(payload, now) for _, _, payload in documents.all("model")),
         root_version=0 if trusted is None else trusted.root.header.version,
         root_expired=trusted is None or now >= trusted.root.header.expires,

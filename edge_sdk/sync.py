@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from edge_sdk.transport import Transport
 
 MAX_ROOTS = 100
-"""Roots that are followed in one run; the next run goes on from there."""
+"""Roots that are followed in one run; the next run goes on from there. Dates count on the last one only, so where
+that has expired as many again are fetched, up to ten times."""
+_MOST_ROOTS = 10 * MAX_ROOTS
 _MAX_ROOT_BYTES = 4 << 20
 _WILD = frozenset("*")
 _PLACES = {"campaign": ("campaigns", "hsc"), "model": ("models", "hsm")}
@@ -99,9 +101,10 @@ def sync(
 ) -> Outcome:
     """Bring a device and a source up to date with each other. Run it again after whatever happened.
 
-    Fetched are: newer roots, one by one; the campaigns that the device is enrolled in, that are named here, or
-    that the owner's policy names without a wildcard; the models that are installed, named here, or of an
-    enrolled campaign's name. A document is accepted only under the name it was asked for.
+    Fetched are: newer roots, one by one; the campaigns that the device is enrolled in, those that a new root ended
+    (they may have been signed again), those that are named here, or that the owner's policy names without a
+    wildcard; the models that are installed, named here, or of an enrolled campaign's name. A document is accepted
+    only under the name it was asked for.
 
     Args:
         device: it may be in use by others meanwhile.
@@ -160,9 +163,10 @@ class _Run:
         before = device.status()
         self._rotate(before.root_version)
         if not before.disabled:
-            enrolled = {campaign.name: campaign.version for campaign in device.status().campaigns}
+            present = device.status()
+            enrolled = {campaign.name: campaign.version for campaign in present.campaigns}
             allowed = [name for name in device.policy.campaigns or () if not _WILD.intersection(name)]
-            self._renew_all("campaign", enrolled, [*enrolled, *allowed], named["campaign"])
+            self._renew_all("campaign", enrolled, [*enrolled, *present.unsigned, *allowed], named["campaign"])
         status = device.status()
         installed = {model.name: model.version for model in status.models}
         usual = [*installed, *(campaign.name for campaign in status.campaigns)]
@@ -197,7 +201,19 @@ class _Run:
     def _rotate(self, version: int) -> None:
         """Fetch the roots after a version until there is none, and follow them as far as they lead."""
         roots: list[bytes] = []
-        while len(roots) < MAX_ROOTS and sum(map(len, roots)) < _MAX_ROOT_BYTES:
+        while self._fetch_roots(version, roots, len(roots) + MAX_ROOTS) and len(roots) < _MOST_ROOTS:
+            try:
+                self._device.rotate(roots)
+            except DocumentError as error:
+                if error.reason != "expired":
+                    break
+            else:
+                break
+        self._follow(version, roots)
+
+    def _fetch_roots(self, version: int, roots: list[bytes], most: int) -> bool:
+        """Fetch more roots; returns whether it was the number that ended it, so that there may be more."""
+        while len(roots) < most and sum(map(len, roots)) < _MAX_ROOT_BYTES:
             place = _root_place(version + len(roots) + 1)
             content = None
             with self._step(place):
@@ -206,8 +222,11 @@ class _Run:
                 if content is not None:
                     read_envelope(content, "root")  # a page that is served for everything is not read a hundred times
             if content is None or self._refused(place):
-                break
+                return False
             roots.append(content)
+        return len(roots) == most
+
+    def _follow(self, version: int, roots: list[bytes]) -> None:
         while roots:
             try:
                 reached = self._device.rotate(roots)

@@ -4,7 +4,8 @@ A device answers once per period, so whoever moves its clock forward makes it an
 often. How long the device has run since its last answer can not be moved: while the wall clock keeps
 step with that, periods open as they come. A leap beyond it is believed once per boot, since a device
 that was switched off can not know for how long. What confirms a time without being counted is a signed
-document. Going back never opens a period: the newest answered one stands for all before it.
+document. Going back never opens a period: the newest answered one stands for all before it. A leap does not
+make sure of the time that it jumps over: campaigns that did not answer at its end would get every period there.
 
 Source: docs/formats.md, section 5 (time floor); docs/decisions/0017. Pure functions; nothing here reads
 a clock or a disk.
@@ -46,6 +47,7 @@ class Anchor(NamedTuple):
         time: seconds since 1970.
         signed: a document said so; else the wall clock did.
         leapt: this boot's one leap of the wall clock has been used.
+        base: the time that the device was sure of then without any leap; holds where the clock is before ``time``.
     """
 
     boot: str
@@ -53,6 +55,7 @@ class Anchor(NamedTuple):
     time: int
     signed: bool
     leapt: bool
+    base: int
 
     def to_bytes(self) -> bytes:
         """For the state file."""
@@ -65,7 +68,7 @@ class Anchor(NamedTuple):
             values = canonical.unpack(raw)
         except DocumentError:
             return None
-        kinds = (str, int, int, bool, bool)
+        kinds = (str, int, int, bool, bool, int)
         return cls(*values) if isinstance(values, list) and tuple(map(type, values)) == kinds else None
 
 
@@ -76,11 +79,13 @@ class Present(NamedTuple):
         now: seconds since 1970 by which dates are judged: the later of wall clock and what documents say.
         confirmed: no period after this time's opens, unless the boot's one leap is left.
         leap_left: whether a leap beyond ``confirmed`` is still believed.
+        base: the time that is sure without any leap; ``confirmed``, or earlier.
     """
 
     now: int
     confirmed: int
     leap_left: bool
+    base: int
 
     def period_time(self, time_precision: int) -> tuple[int, bool]:
         """The time that counts for a campaign's period, and whether this takes the boot's one leap."""
@@ -93,16 +98,20 @@ def present(anchor: Anchor | None, floor: int, reading: Reading) -> Present:
     """What time it is, from the last sure time, the time floor and one look at the clocks."""
     now = max(reading.wall, floor)
     if reading.uptime is None:
-        return Present(now, now, leap_left=True)
+        return Present(now, now, leap_left=True, base=now)
     if anchor is None:
-        return Present(now, floor, leap_left=True)
+        return Present(now, floor, leap_left=True, base=floor)
     elapsed = _elapsed(anchor, reading)
-    if elapsed is None:
-        return Present(now, max(floor, anchor.time), leap_left=True)
-    if anchor.signed:
+    if anchor.signed and elapsed is not None:
         now = max(now, anchor.time + elapsed)
-    confirmed = anchor.time + elapsed + elapsed // _DRIFT + min(elapsed, _SLACK_SECONDS)
-    return Present(now, max(floor, confirmed), leap_left=not anchor.leapt)
+    passed = 0 if elapsed is None else elapsed + elapsed // _DRIFT + min(elapsed, _SLACK_SECONDS)
+    line = anchor.time if now >= anchor.time - _SLACK_SECONDS else anchor.base
+    return Present(
+        now,
+        max(floor, line + passed),
+        leap_left=elapsed is None or not anchor.leapt,
+        base=max(floor, anchor.base + passed),
+    )
 
 
 def _elapsed(anchor: Anchor, reading: Reading) -> int | None:
@@ -112,14 +121,15 @@ def _elapsed(anchor: Anchor, reading: Reading) -> int | None:
     return reading.uptime - anchor.uptime
 
 
-def after_answer(anchor: Anchor | None, reading: Reading, time: int, *, leapt: bool) -> Anchor | None:
+def after_answer(anchor: Anchor | None, floor: int, reading: Reading, time: int, *, leapt: bool) -> Anchor | None:
     """The anchor once a period was answered at ``time``; None if the old one stays."""
     if reading.uptime is None:
         return None
-    if anchor is None or _elapsed(anchor, reading) is None:
-        known = time if anchor is None else max(time, anchor.time)
-        return Anchor(reading.boot, reading.uptime, known, signed=False, leapt=leapt)
-    return Anchor(reading.boot, reading.uptime, time, signed=False, leapt=True) if leapt else None
+    if not leapt and anchor is not None and _elapsed(anchor, reading) is not None:
+        return None
+    moment = present(anchor, floor, reading)
+    known = time if leapt else max(time, moment.confirmed)
+    return Anchor(reading.boot, reading.uptime, known, signed=False, leapt=leapt, base=min(known, moment.base))
 
 
 def after_document(anchor: Anchor | None, reading: Reading, issued_at: int) -> Anchor | None:
@@ -127,4 +137,4 @@ def after_document(anchor: Anchor | None, reading: Reading, issued_at: int) -> A
     if reading.uptime is None or (anchor is not None and issued_at <= present(anchor, 0, reading).confirmed):
         return None
     leapt = anchor is not None and anchor.leapt and _elapsed(anchor, reading) is not None
-    return Anchor(reading.boot, reading.uptime, issued_at, signed=True, leapt=leapt)
+    return Anchor(reading.boot, reading.uptime, issued_at, signed=True, leapt=leapt, base=issued_at)

@@ -8,6 +8,7 @@ import re
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from edge_sdk.durable import TEMPORARY_SUFFIX
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ OUTBOX = "outbox"
 NAME_BYTES = 16
 _BLOCK = 1 << 16
 _NAME = re.compile(rf"[0-9a-f]{{{2 * NAME_BYTES}}}\.hsr")
+_UNFINISHED = re.compile(rf"\.{_NAME.pattern}\.[0-9a-f]{{16}}{re.escape(TEMPORARY_SUFFIX)}")
 
 
 class Outbox:
@@ -41,9 +43,12 @@ class Outbox:
         Raises:
             StorageError: ``io_failed``.
         """
+        return self._files(_NAME)
+
+    def _files(self, name: re.Pattern[str]) -> list[str]:
         with _storage_errors(), suppress(FileNotFoundError), os.scandir(self._path) as entries:
             return sorted(
-                entry.path for entry in entries if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
+                entry.path for entry in entries if name.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
             )
         return []
 
@@ -67,12 +72,12 @@ class Outbox:
             os.unlink(path)
 
     def clear(self) -> None:
-        """Remove all files that wait: the owner takes back what was not sent.
+        """Remove all files that wait, and what a crash left unfinished: the owner takes back what was not sent.
 
         Raises:
             StorageError: ``io_failed``; some may be left.
         """
-        for path in self.waiting():
+        for path in [*self.waiting(), *self._files(_UNFINISHED)]:
             self.remove(path)
 
 

@@ -167,7 +167,8 @@ def install_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> 
     pending = {raw: read_envelope(raw, "root") for raw in raws}
     given = len(pending)
     reached = state
-    while (step := _next_root(reached.root, reached.root_bytes, pending)) is not None:
+    seen = _Seen({}, {})
+    while (step := _next_root(reached.root, reached.root_bytes, pending, seen)) is not None:
         raw, root = step
         del pending[raw]
         reached = TrustState(raw, root, _kept_floors(reached, root), root.header.issued_at)
@@ -195,7 +196,21 @@ def reconcile_pinned(state: TrustState, raw: bytes, wall_clock: int) -> TrustSta
     return install_roots(state, [raw], wall_clock)
 
 
-def _next_root(current: Root, current_raw: bytes, pending: dict[bytes, Envelope]) -> tuple[bytes, Root] | None:
+class _Seen(NamedTuple):
+    """What was found out about roots on the way along a chain, so that its length costs in proportion.
+
+    Attributes:
+        signers: root file and keys → those of the keys that have signed it.
+        roots: root file → what it says; only of those that are signed.
+    """
+
+    signers: dict[tuple[bytes, frozenset[bytes]], frozenset[bytes]]
+    roots: dict[bytes, Root]
+
+
+def _next_root(
+    current: Root, current_raw: bytes, pending: dict[bytes, Envelope], seen: _Seen
+) -> tuple[bytes, Root] | None:
     """The successor of ``current`` among ``pending``; drops those that are not newer on the way."""
     role = current.roles["root"]
     steps = {}
@@ -203,9 +218,11 @@ def _next_root(current: Root, current_raw: bytes, pending: dict[bytes, Envelope]
         if raw == current_raw:
             del pending[raw]
             continue
-        if len(verified_by(envelope, role.keys)) < role.threshold:
+        if (raw, role.keys) not in seen.signers:
+            seen.signers[raw, role.keys] = verified_by(envelope, role.keys)
+        if len(seen.signers[raw, role.keys]) < role.threshold:
             continue
-        root = _parse_root_payload(envelope)
+        root = seen.roots.get(raw) or seen.roots.setdefault(raw, _parse_root_payload(envelope))
         if root.header.version < current.header.version:
             del pending[raw]
             continue

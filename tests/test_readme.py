@@ -34,7 +34,7 @@ def test_the_policy_is_read_and_the_defaults_are_as_told(tmp_path):
         epsilon_per_day=4,
         shortest_period="1h",
         smallest_batch=100,
-        features=["odor", "width"],
+        features=["odor", "width", "label"],
         campaigns=["mushrooms*"],
         spool_days=90,
     )

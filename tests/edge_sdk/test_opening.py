@@ -272,3 +272,14 @@ def test_policies_of_memory_only_devices_need_no_folder(publisher, clock):
         device.enable()
         clock.now += DAY
         assert reason(device.report, campaign.id, RECORD) == "budget_exhausted"
+
+
+def test_opting_out_removes_what_a_crash_left_of_a_sealed_file(tmp_path, publisher, clock):
+    left = tmp_path / "outbox" / f".{'0a' * 16}.hsr.{'1b' * 8}.tmp"
+    other = tmp_path / "outbox" / "notes.tmp"
+    with Device.open(tmp_path, publisher.root(), clock=clock) as device:
+        left.parent.mkdir()
+        left.write_bytes(b"reports")
+        other.write_bytes(b"not ours")
+        device.disable()
+    assert (left.exists(), other.exists()) == (False, True)

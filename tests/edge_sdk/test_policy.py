@@ -83,7 +83,8 @@ RULES = [
     ('shortest_period = "2d"', "shortest_period"),
     ("shortest_period = 86401", "shortest_period"),
     ("smallest_batch = 2", "smallest_batch"),
-    ('features = ["odor"]', "features"),
+    ('features = ["odor", "label"]', "features"),
+    ('features = ["odor", "width"]', "features"),
     ('campaigns = ["forest", "mush-*"]', "campaigns"),
     ("campaigns = []", "campaigns"),
 ]
@@ -106,7 +107,7 @@ def test_every_rule_refuses_and_says_so(tmp_path, publisher, clock, line, rule):
 def test_what_the_rules_name_is_allowed(tmp_path, publisher, clock):
     (tmp_path / "policy.toml").write_text(
         'epsilon_per_period = "1"\nepsilon_per_day = 1\nepsilon_per_window = 1\nwindow_days = 1\n'
-        'shortest_period = "1d"\nsmallest_batch = 1\nfeatures = ["odor", "width", "more"]\n'
+        'shortest_period = "1d"\nsmallest_batch = 1\nfeatures = ["odor", "width", "label", "more"]\n'
         'campaigns = ["mush*"]\nspool_reports = 1\n'
     )
     with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
@@ -118,7 +119,7 @@ def test_what_the_rules_name_is_allowed(tmp_path, publisher, clock):
 
 
 def test_all_rules_that_refuse_are_listed(tmp_path, publisher, clock):
-    (tmp_path / "policy.toml").write_text("\n".join(line for line, _ in RULES[:4] + RULES[5:8]) + "\n")
+    (tmp_path / "policy.toml").write_text("\n".join(line for line, _ in RULES[:4] + RULES[5:7] + RULES[8:9]) + "\n")
     with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
         text = device.explain(publisher.campaign())
     assert text.count("policy_refused: ") == 7

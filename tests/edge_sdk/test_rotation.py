@@ -7,8 +7,10 @@ from itertools import permutations
 import pytest
 from support.failures import reason
 from support.publisher import CAMPAIGN_KEY, DAY, MODEL_KEY, ROOT_KEY, key
+from support.sources import Source
 
 from edge_sdk import Device
+from edge_sdk.sync import sync
 from protocol import canonical
 from protocol.envelope import PAYLOAD_TYPES, seal
 from protocol.trust import Role, Root
@@ -64,6 +66,25 @@ def test_a_revoked_campaign_key_ends_its_campaigns_and_a_new_signature_brings_th
     clock.now += DAY
     assert device.report(campaign.id, RECORD) != said
     assert device.status().spent_micro == 2_000_000
+
+
+def test_sync_brings_a_campaign_back_that_was_signed_again_after_the_rotation(tmp_path, publisher, clock):
+    """A device that is synced by nothing but an address does not fall silent because a key was replaced."""
+    place = "campaigns/mushrooms.hsc"
+    source = Source({place: publisher.campaign()})
+    folder = tmp_path / "state"
+    with Device.open(folder, trust=publisher.root(), clock=clock) as device:
+        sync(device, source, campaigns=["mushrooms"])
+        source.places["roots/2.hst"] = root(publisher, 2, [ROOT_KEY], campaign=OTHER)
+        outcome = sync(device, source)  # the new root is there, and the new signature not yet
+        assert [(each.step, each.reason) for each in outcome.refusals] == [(place, "bad_signature")]
+        assert (device.campaigns(), device.status().unsigned) == ([], ("mushrooms",))
+    source.places[place] = publisher.sign("campaign", publisher.campaign_payload(), OTHER)
+    with Device.open(folder, clock=clock) as device:
+        outcome = sync(device, source)
+        assert (outcome.campaigns, outcome.refusals) == ((("mushrooms", 1),), ())
+        assert (len(device.campaigns()), device.status().unsigned) == (1, ())
+        device.report(device.campaigns()[0].id, RECORD)
 
 
 def test_after_a_fast_forward_a_rotation_to_new_keys_resets_the_floors(device, publisher):

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from support.publisher import NOW, Publisher
 
 import edge_sdk.state
 from edge_sdk import Device, HearsayError
+from edge_sdk.ledger import Ledger
 from edge_sdk.state import State
 
 RECORD = {"odor": "n", "width": 3.2}
@@ -336,3 +338,28 @@ def test_forks_leave_no_lock_behind(device, publisher):
     State(None).close()
     assert len(forks._locks) == before
     assert forks._taken == []
+
+
+def test_a_ledger_of_many_campaigns_opens_in_one_walk(state_dir):
+    """Ten years of weekly versions: opening looks at every line once, not once for every campaign."""
+    work = 0
+
+    def count():
+        nonlocal work
+        work += 1
+
+    with closing(sqlite3.connect(state_dir / "state.db")) as file:
+        ((line, total),) = file.execute("SELECT max(sequence), max(total_micro) FROM ledger")
+        for step in range(1, 5001):
+            values = (line + step, 2 + step // 10, step, 1, 0, total + step)
+            file.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?)", values)
+            if step % 10 == 9:
+                file.execute("INSERT INTO newest VALUES (?, ?, x'00')", (2 + step // 10, step))
+        file.commit()
+    state = State(str(state_dir / "state.db"))
+    state._connection.set_progress_handler(count, 1000)
+    Ledger(state).check()
+    state.run("UPDATE newest SET period = 7 WHERE campaign = 100")
+    assert reason(Ledger(state).check) == "state_damaged"
+    state.close()
+    assert work < 500

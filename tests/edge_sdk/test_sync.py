@@ -186,6 +186,16 @@ def test_roots_are_followed_one_by_one(device, source, publisher):
     assert source.calls == [("fetch", f"roots/{number}.hst") for number in range(2, 7)]
 
 
+def test_a_chain_longer_than_one_run_of_roots_that_all_expired_but_the_last(device, source, publisher):
+    """The next run would find the same expired roots: a device that was away for long would never come back."""
+    old = Publisher(now=NOW - 400 * DAY)
+    last = MAX_ROOTS + 20
+    source.places |= {f"roots/{number}.hst": old.root(number, lifetime=10 * DAY) for number in range(2, last)}
+    source.places[f"roots/{last}.hst"] = publisher.root(last)
+    outcome = sync(device, source)
+    assert (outcome.root_version, outcome.rotated, outcome.refusals) == (last, last - 1, ())
+
+
 def test_a_bad_root_does_not_undo_the_good_ones_before_it(device, source, publisher):
     stranger = publisher.sign("root", b"\x80", key(9))
     source.places |= {"roots/2.hst": publisher.root(2), "roots/3.hst": publisher.root(3), "roots/4.hst": stranger}

@@ -219,6 +219,57 @@ def test_the_day_and_the_window_are_counted_over_all_campaigns(tmp_path, publish
     device.close()
 
 
+def test_what_a_leap_jumped_over_does_not_open_for_other_campaigns(tmp_path, publisher, machine):
+    """One leap far ahead by one campaign; then the clock walks through what lies before, and the other one answers."""
+    with Device.open(tmp_path, publisher.root(), clock=machine.clock, uptime=machine.uptime) as device:
+        first, other, third = (
+            device.enrol(publisher.campaign(name=name, time_precision=HOUR, lifetime=3000 * DAY)).id
+            for name in ("first", "other", "third")
+        )
+        for each in (first, other, third):
+            device.report(each, RECORD)
+        machine.wall += 2000 * DAY
+        device.report(first, RECORD)
+        assert answers(device) == 4
+        for boot in range(3):
+            before = answers(device)
+            for hour in range(1, 90):
+                machine.wall = NOW + boot * DAY + hour * HOUR
+                machine.seconds += 1
+                device.report(other, RECORD)
+                machine.wall = NOW + 2000 * DAY + hour * HOUR
+                device.report(third if hour > 45 else first, RECORD)
+            assert answers(device) - before <= 3  # each of them once, at most
+            machine.reboot()
+
+
+def test_a_wrong_clock_that_is_set_right_does_not_stop_the_other_campaigns(tmp_path, publisher, machine):
+    with Device.open(tmp_path, publisher.root(), clock=machine.clock, uptime=machine.uptime) as device:
+        first, other = (
+            device.enrol(publisher.campaign(name=name, time_precision=HOUR, lifetime=3000 * DAY)).id
+            for name in ("first", "other")
+        )
+        device.report(first, RECORD)
+        machine.wall += 2000 * DAY
+        device.report(first, RECORD)
+        machine.wall -= 2000 * DAY
+        for _ in range(20):
+            device.report(other, RECORD)
+            machine.run(HOUR)
+        assert answers(device) == 22
+        machine.reboot(off_seconds=5 * HOUR)
+        for _ in range(20):
+            device.report(other, RECORD)
+            machine.run(HOUR)
+        assert answers(device) == 42
+
+
+def test_clocks_may_speak_in_fractions_of_a_second(tmp_path, publisher):
+    with Device.open(tmp_path, publisher.root(), clock=lambda: NOW + 0.75, uptime=lambda: ("b", 5.5)) as device:
+        device.report(device.enrol(publisher.campaign()).id, RECORD)
+        assert [line.answered_at for line in device.history()] == [NOW]
+
+
 def test_the_system_says_which_boot_it_is_and_how_long():
     (boot, first), (again, second) = system_uptime(), system_uptime()
     assert boot == again
@@ -252,18 +303,18 @@ def test_one_leap_per_boot_whatever_the_order(steps):
                 continue
             opened = time // 100
             leaps[boot] = leaps.get(boot, 0) + leapt
-            anchor = after_answer(anchor, reading, time, leapt=leapt) or anchor
+            anchor = after_answer(anchor, floor, reading, time, leapt=leapt) or anchor
     assert max(leaps.values(), default=0) <= 1
 
 
 @given(READINGS, st.integers(0, 10**6))
 def test_no_anchor_means_one_leap_and_dates_by_the_later_clock(reading, floor):
-    assert present(None, floor, reading) == Present(max(reading.wall, floor), floor, leap_left=True)
+    assert present(None, floor, reading) == Present(max(reading.wall, floor), floor, leap_left=True, base=floor)
 
 
-@given(st.text(max_size=40), st.integers(0, 2**60), st.integers(0, 2**40), st.booleans(), st.booleans())
-def test_an_anchor_comes_back_as_it_was(boot, uptime, time, signed, leapt):
-    anchor = Anchor(boot, uptime, time, signed, leapt)
+@given(st.text(max_size=40), st.integers(0, 2**60), *[st.integers(0, 2**40)] * 2, st.booleans(), st.booleans())
+def test_an_anchor_comes_back_as_it_was(boot, uptime, time, base, signed, leapt):
+    anchor = Anchor(boot, uptime, time, signed, leapt, base)
     assert Anchor.from_bytes(anchor.to_bytes()) == anchor
 
 
