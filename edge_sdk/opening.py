@@ -54,8 +54,11 @@ def open_state(
         state = State(place)
         try:
             Ledger(state).check()
-            used = _provision(state, root, enrolment, now, entropy, machine())
-            _mark(folder, marker, allowed.lifetime_micro, used)  # before anything is answered
+            if state.read_only:
+                _look(state, machine())
+            else:
+                used = _provision(state, root, enrolment, now, entropy, machine())
+                _mark(folder, marker, allowed.lifetime_micro, used)  # before anything is answered
         except BaseException:
             state.close()
             raise
@@ -66,6 +69,23 @@ def open_state(
     if lost:
         raise state_lost()
     return state, allowed
+
+
+def _look(state: State, machine: bytes | None) -> None:
+    """See that a state which can only be read is this device's own."""
+    if Documents(state).trust() is None:
+        raise _not_provisioned()
+    _check_machine(state, machine)
+
+
+def _check_machine(state: State, machine: bytes | None) -> None:
+    known = state.meta("machine")
+    if machine is not None and known is not None and known != machine:
+        raise StorageError(
+            "state_copied",
+            "this state was made on another machine: a copy would answer, and spend, a second time. "
+            "Its owner can reset it, which makes a new secret and counts the whole budget as spent",
+        )
 
 
 def _check_ground(folder: str, place: str, marker: Marker | None, root: bytes | None) -> None:
@@ -117,13 +137,7 @@ def _provision(
             secret = _secret(enrolment, entropy)
             _begin(state, root, secret, now, machine, enrolled=enrolment is not None)
             return None if enrolment is None else secret
-        known = state.meta("machine")
-        if machine is not None and known is not None and known != machine:
-            raise StorageError(
-                "state_copied",
-                "this state was made on another machine: a copy would answer, and spend, a second time. "
-                "Its owner can reset it, which makes a new secret and counts the whole budget as spent",
-            )
+        _check_machine(state, machine)
         if root is not None:
             newer = trust.reconcile_pinned(stored, root, now)
             if newer is not stored:

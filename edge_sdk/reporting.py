@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 from edge_sdk.answering import answer
@@ -15,6 +16,7 @@ from edge_sdk.ledger import Ledger
 from edge_sdk.policy import DAY_SECONDS, Policy, Spent
 from edge_sdk.spool import Spool
 from protocol import campaign as campaigns
+from protocol.digest import sha256
 from protocol.errors import DocumentError, InputError, PolicyError, StorageError
 from protocol.stream import SEED_BYTES
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from protocol.campaign import Campaign
 
 MAX_PERIOD = (1 << 32) - 1
-_MAX_SEALED_BYTES = 1 << 28
+_BLOCK_BYTES = 1 << 18
 
 
 class Reporting:
@@ -100,7 +102,7 @@ class Reporting:
             records = answer(campaign, observation, label_code, secret, period, seeds, predicted)
             reports = b"".join(records)
             line, number = self.ledger.spend(campaign, period, time, reports)
-            self.spool.add(line, number, records, time, self.policy.spool)
+            self.spool.add(line, number, records, time, min(time, moment.base), self.policy.spool)
             self._time.note_answer(reading, time, leapt=leapt)
         return reports
 
@@ -160,11 +162,22 @@ class Reporting:
     def ack(self, path: str | os.PathLike[str]) -> int:
         """See :meth:`edge_sdk.Device.ack`."""
         place = os.path.abspath(path_of(path, "the path"))
-        content = None
-        with suppress(OSError), open(place, "rb") as file:
-            content = file.read(_MAX_SEALED_BYTES)
+        digest = _digest_of(place)
         with self._state.transaction():
-            return self.spool.forget_through(self.spool.sealed_through(place, content))
+            return self.spool.forget_through(self.spool.sealed_through(place, digest))
+
+
+def _digest_of(path: str) -> bytes | None:
+    """SHA-256 of a plain file; None if there is none. Nothing else is read: a pipe might never end."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            if S_ISREG(os.fstat(descriptor).st_mode):
+                digest = sha256()
+                while block := file.read(_BLOCK_BYTES):
+                    digest.update(block)
+                return digest.digest()
+    return None
 
 
 def _refuse_again() -> bytes:

@@ -61,7 +61,7 @@ class Spool:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def add(self, line: int, number: int, records: Sequence[bytes], now: int, limits: Limits) -> None:
+    def add(self, line: int, number: int, records: Sequence[bytes], now: int, sure: int, limits: Limits) -> None:
         """Keep one period's reports; the oldest are dropped as far as the limits demand.
 
         Args:
@@ -69,11 +69,13 @@ class Spool:
             number: the campaign's number in this state.
             records: the reports, of one length.
             now: in seconds since 1970.
+            sure: the same without any leap of the wall clock; ages are judged by it, so that one wrong clock
+                does not cost all that waits.
             limits: the owner's. The newest period stays, however large it is.
         """
         values = (line, number, len(records), b"".join(records), now)
         self._state.run("INSERT INTO spool VALUES (?, ?, ?, ?, ?)", values)
-        measure = (now - limits.age_seconds, line)
+        measure = (sure - limits.age_seconds, line)
         ((through, count, size),) = self._state.run(_SIZES, measure)
         if through:
             self._drop("spool_age", through)
@@ -132,20 +134,18 @@ class Spool:
             (_MAX_SEALED,),
         )
 
-    def sealed_through(self, path: str, content: bytes | None) -> int:
+    def sealed_through(self, path: str, digest: bytes | None) -> int:
         """Up to which of the ledger's lines a sealed file holds the reports.
 
         Args:
             path: where it was sealed, absolute.
-            content: its bytes, if it is there; they decide, since files move.
+            digest: SHA-256 of its bytes, if it is there; they decide, since files move.
 
         Raises:
             InputError: ``batch_unknown``.
         """
-        if content is not None:
-            rows = self._state.run(
-                "SELECT max(through) FROM sealed WHERE digest = ? HAVING count(*)", (sha256(content).digest(),)
-            )
+        if digest is not None:
+            rows = self._state.run("SELECT max(through) FROM sealed WHERE digest = ? HAVING count(*)", (digest,))
         else:
             rows = self._state.run("SELECT through FROM sealed WHERE path = ? ORDER BY rowid DESC LIMIT 1", (path,))
         for (through,) in rows:

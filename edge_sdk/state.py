@@ -72,6 +72,8 @@ class State:
         self._owner = os.getpid()
         self._inherited: list[sqlite3.Connection] = []
         self._place = (0, 0)
+        # A card that fails becomes read-only: the device then still classifies and tells what it knows.
+        self.read_only = path is not None and os.path.isfile(path) and not os.access(path, os.W_OK)
         self._unsure = False
         self._connection = self._connect()
         quiet_at_fork(self, self._lock)
@@ -81,10 +83,11 @@ class State:
             if self._path is not None:
                 _ensure_file(self._path)
             connection = sqlite3.connect(
-                ":memory:" if self._path is None else self._path,
+                ":memory:" if self._path is None else _address(self._path, read_only=self.read_only),
                 timeout=_BUSY_SECONDS,
                 isolation_level=None,
                 check_same_thread=False,
+                uri=self._path is not None,
             )
             try:
                 self._prepare(connection)
@@ -97,7 +100,8 @@ class State:
         if self._path is None:
             connection.deserialize(_empty_state())
             return
-        _execute(connection, "PRAGMA journal_mode = TRUNCATE")
+        if not self.read_only:
+            _execute(connection, "PRAGMA journal_mode = TRUNCATE")
         _execute(connection, "PRAGMA synchronous = EXTRA")
         ((application,),) = _execute(connection, "PRAGMA application_id")
         ((version,),) = _execute(connection, "PRAGMA user_version")
@@ -128,6 +132,8 @@ class State:
         Raises:
             StorageError: ``state_busy``, ``disk_full``, ``state_damaged``, ``io_failed``.
         """
+        if self.read_only:
+            raise StorageError("io_failed", "the state can only be read: nothing can be answered or changed")
         with self._lock:
             connection = self._live()
             with _storage_errors():
@@ -255,6 +261,12 @@ def _empty_state() -> bytes:
         return connection.serialize()
     finally:
         connection.close()
+
+
+def _address(path: str, *, read_only: bool) -> str:
+    """A state file as SQLite's address."""
+    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    return f"file:{quoted}?mode={'ro' if read_only else 'rw'}"
 
 
 def _place_of(path: str) -> tuple[int, int]:

@@ -283,3 +283,27 @@ def test_opting_out_removes_what_a_crash_left_of_a_sealed_file(tmp_path, publish
         other.write_bytes(b"not ours")
         device.disable()
     assert (left.exists(), other.exists()) == (False, True)
+
+
+def test_on_a_card_that_became_read_only_it_still_classifies_and_tells(tmp_path, publisher, clock, monkeypatch):
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        campaign = device.enrol(publisher.campaign())
+        device.install(publisher.model())
+        device.report(campaign.id, RECORD)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    plain = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and plain(path, mode))
+    with Device.open(tmp_path, clock=clock) as device:
+        assert device.model().predict(RECORD) == "e"
+        assert device.status().spent_micro == 1_000_000
+        assert len(device.history()) == 1
+        clock.now += DAY
+        for change in (
+            lambda: device.report(campaign.id, RECORD),
+            lambda: device.enrol(publisher.campaign(name="other")),
+            lambda: device.drain(tmp_path / "x.hsr"),
+            device.disable,
+        ):
+            assert reason(change) == "io_failed"
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert reason(Device.open, tmp_path, clock=clock, machine=lambda: b"o" * 32) in (None, "state_copied")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 
 import pytest
@@ -132,3 +133,26 @@ def test_history_says_when_and_what_it_cost_and_never_what_was_said(enrolled, cl
     assert all(line.period_start <= line.answered_at < line.period_start + DAY for line in lines)
     assert {line.campaign for line in lines} == {"mushrooms"}
     assert not any(report[12:] in str(lines).encode() for report in said)
+
+
+def test_one_wrong_clock_does_not_cost_what_waits(tmp_path, publisher):
+    wall, boot, seconds = [clock_start := 1_800_000_000], ["a"], [10]
+    with Device.open(
+        tmp_path, trust=publisher.root(), clock=lambda: wall[0], uptime=lambda: (boot[0], seconds[0])
+    ) as device:
+        campaign = device.enrol(publisher.campaign(lifetime=10_000 * DAY))
+        for _ in range(20):
+            device.report(campaign.id, RECORD)
+            wall[0] += DAY
+            seconds[0] += DAY
+        boot[0], seconds[0], wall[0] = "b", 5, clock_start + 700 * DAY
+        device.report(campaign.id, RECORD)
+        assert device.status().spool.dropped == {}
+        assert device.status().spooled == 21
+
+
+def test_what_is_no_plain_file_is_not_read_to_be_acknowledged(enrolled, clock, tmp_path):
+    answer(enrolled, clock, 1)
+    os.mkfifo(tmp_path / "pipe.hsr")
+    for path in (tmp_path / "pipe.hsr", "/dev/zero"):
+        assert reason(enrolled.ack, path) == "batch_unknown"
