@@ -97,9 +97,15 @@ def _local_cluster(workers: int) -> Iterator[Any]:
         security = Security.temporary()
     except ImportError:
         raise _missing_extra() from None
-    no_pages: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+    settings: dict[str, object] = {
+        "distributed.scheduler.http.routes": [],  # no pages, which have no locks
+        "distributed.worker.http.routes": [],
+        # Dask makes workers give memory back at once. Arrays that are made anew for every block then fault
+        # in every page again, which takes as long as all other work.
+        "distributed.nanny.pre-spawn-environ": {},
+    }
     with (
-        dask.config.set(no_pages),
+        dask.config.set(settings),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
