@@ -4,7 +4,8 @@
 
 Clusters are started before anything is measured. One worker, two workers and the threads take turns, each
 with a new store, so that whatever else the machine does slows all of them; the load at the beginning and the
-end is stated. ``--write`` puts the figures into benchmarks/results/cluster.txt.
+end is stated. Wall time includes other programs' share of the processors; processor time, of the client and the
+busiest worker, is what it would be on an idle machine at best. ``--write`` puts the figures into benchmarks/results/cluster.txt.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import time
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import made_batches
 from harness import Row, arguments, show
@@ -51,17 +52,39 @@ def write_inbox(folder: Path, reports: int) -> list[Path]:
     return files
 
 
-def measure(home: Path, files: list[Path], cluster: Cluster | None) -> tuple[float, float, bytes]:
-    """Seconds of ingest and of tally with a new store, and the tally's bytes."""
+class Taken(NamedTuple):
+    """Seconds: of wall time for ingest and tally, and of processor time of the client and the busiest worker."""
+
+    ingest: float
+    tally: float
+    processor: float
+
+    @property
+    def both(self) -> float:
+        """From files to a tally."""
+        return self.ingest + self.tally
+
+
+def processor_times(cluster: Cluster | None) -> dict[str, float]:
+    """So far, of this process and of each worker."""
+    workers = {} if cluster is None else cluster._client.run(time.process_time)  # noqa: SLF001
+    return {"client": time.process_time(), **workers}
+
+
+def measure(home: Path, files: list[Path], cluster: Cluster | None) -> tuple[Taken, bytes]:
+    """What ingest and tally take with a new store, and the tally's bytes."""
     store = create_store(home / "store", RAW)
     store.cluster = cluster
+    before = processor_times(cluster)
     began = time.perf_counter()
     store.ingest(files, now=NOW)
     ingested = time.perf_counter()
     tally = store.tally()
     ended = time.perf_counter()
+    used = {name: seconds - before[name] for name, seconds in processor_times(cluster).items()}
     shutil.rmtree(store.path)
-    return ingested - began, ended - ingested, tally.to_bytes()
+    client = used.pop("client")
+    return Taken(ingested - began, ended - ingested, client + max(used.values(), default=0.0)), tally.to_bytes()
 
 
 def rows(reports: int, runs: int, folder: Path | None) -> list[Row]:
@@ -76,24 +99,29 @@ def rows(reports: int, runs: int, folder: Path | None) -> list[Row]:
         inbox.mkdir()
         files = write_inbox(inbox, reports)
         ways = {"one worker": one, "two workers": two, "one process, its threads": None}
-        taken: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+        taken: dict[str, list[Taken]] = {name: [] for name in ways}
         tallies = set()
         for run in range(runs + 1):
             for name, cluster in ways.items():
-                *seconds, tally = measure(Path(home), files, cluster)
+                seconds, tally = measure(Path(home), files, cluster)
                 tallies.add(tally)
                 if run:  # the first one warms up
-                    taken[name].append((seconds[0], seconds[1]))
+                    taken[name].append(seconds)
         assert len(tallies) == 1, "every way has the same bytes"
     found = []
-    alone = statistics.median(map(sum, taken["one worker"]))
     for name, times in taken.items():
-        both = statistics.median(map(sum, times))
+        middle = Taken(*map(statistics.median, zip(*times, strict=True)))
+        both, processor = (statistics.median(getattr(one, what) for one in times) for what in ("both", "processor"))
+        if not found:
+            wall, busy = both, processor
         found += [
-            Row(f"{name}: files to tally", reports / both / 1e6, "million/s", "one worker", alone / both),
-            Row(f"{name}: ingest alone", reports / statistics.median(a for a, _ in times) / 1e6, "million/s"),
-            Row(f"{name}: tally alone", reports / statistics.median(b for _, b in times) / 1e6, "million/s"),
+            Row(f"{name}: files to tally", reports / both / 1e6, "million/s", "one worker", wall / both),
+            Row(f"{name}: ingest alone", reports / middle.ingest / 1e6, "million/s"),
+            Row(f"{name}: tally alone", reports / middle.tally / 1e6, "million/s"),
         ]
+        if ways[name] is not None:
+            title = f"{name}: processor time, client and busiest"
+            found.append(Row(title, reports / processor / 1e6, "million/s", "one worker", busy / processor))
     found.append(Row("load of the machine before and after", load, "processes", "before", os.getloadavg()[0] / load))
     return found
 

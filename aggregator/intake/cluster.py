@@ -43,6 +43,9 @@ PATIENCE_SECONDS = 60.0
 """How long a run waits while the cluster has no worker at all."""
 _POLL_SECONDS = 1.0
 _MOST_LOCAL = 1024
+KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": 1 << 30, "MALLOC_MMAP_THRESHOLD_": 1 << 25}
+"""Dask makes workers give memory back at once, and glibc does so in threads. Arrays that are made anew for every
+block then fault in every page again, which takes as long as all other work."""
 _LOCAL = re.compile(r"local:([0-9]{1,4})")
 _REMOTE = re.compile(r"(tcp|tls)://\S+:[0-9]{1,5}")
 
@@ -100,9 +103,7 @@ def _local_cluster(workers: int) -> Iterator[Any]:
     settings: dict[str, object] = {
         "distributed.scheduler.http.routes": [],  # no pages, which have no locks
         "distributed.worker.http.routes": [],
-        # Dask makes workers give memory back at once. Arrays that are made anew for every block then fault
-        # in every page again, which takes as long as all other work.
-        "distributed.nanny.pre-spawn-environ": {},
+        "distributed.nanny.pre-spawn-environ": KEEP_MEMORY,
     }
     with (
         dask.config.set(settings),
