@@ -5,7 +5,8 @@
 Clusters are started before anything is measured. One worker, two workers and the threads take turns, each
 with a new store, so that whatever else the machine does slows all of them; the load at the beginning and the
 end is stated. Wall time includes other programs' share of the processors; processor time, of the client and the
-busiest worker, is what it would be on an idle machine at best. ``--write`` puts the figures into benchmarks/results/cluster.txt.
+busiest worker, is what it would be on an idle machine at best. ``--write`` puts the figures into
+benchmarks/results/cluster.txt.
 """
 
 from __future__ import annotations

@@ -104,6 +104,8 @@ def _local_cluster(workers: int) -> Iterator[Any]:
         "distributed.scheduler.http.routes": [],  # no pages, which have no locks
         "distributed.worker.http.routes": [],
         "distributed.nanny.pre-spawn-environ": KEEP_MEMORY,
+        "distributed.worker.profile.enabled": False,  # Dask watching itself takes a tenth of a processor
+        "distributed.admin.tick.interval": "500ms",
     }
     with (
         dask.config.set(settings),
