@@ -14,6 +14,8 @@ import asyncio
 import concurrent.futures
 import logging
 import re
+import signal
+import threading
 import time
 import warnings
 from contextlib import ExitStack, contextmanager, suppress
@@ -107,20 +109,33 @@ def _local_cluster(workers: int) -> Iterator[Any]:
         "distributed.worker.profile.enabled": False,  # Dask watching itself takes a tenth of a processor
         "distributed.admin.tick.interval": "500ms",
     }
-    with (
-        dask.config.set(settings),
-        LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            security=security,
-            dashboard_address="127.0.0.1:0",
-            memory_limit=0,  # mapped files would count; what a task takes is bounded by itself
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-    ):
-        yield cluster
+    with dask.config.set(settings):
+        with _uninterrupted():
+            made = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                security=security,
+                dashboard_address="127.0.0.1:0",
+                memory_limit=0,  # mapped files would count; what a task takes is bounded by itself
+                silence_logs=logging.CRITICAL,
+            )
+        with made as cluster:
+            yield cluster
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes that are started meanwhile ignore the terminal's interrupt, which is for the client: it ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _missing_extra() -> InputError:
