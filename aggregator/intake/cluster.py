@@ -14,6 +14,8 @@ import asyncio
 import concurrent.futures
 import logging
 import re
+import signal
+import threading
 import time
 import warnings
 from contextlib import ExitStack, contextmanager, suppress
@@ -43,6 +45,9 @@ PATIENCE_SECONDS = 60.0
 """How long a run waits while the cluster has no worker at all."""
 _POLL_SECONDS = 1.0
 _MOST_LOCAL = 1024
+KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": 1 << 30, "MALLOC_MMAP_THRESHOLD_": 1 << 25}
+"""Dask makes workers give memory back at once, and glibc does so in threads. Arrays that are made anew for every
+block then fault in every page again, which takes as long as all other work."""
 _LOCAL = re.compile(r"local:([0-9]{1,4})")
 _REMOTE = re.compile(r"(tcp|tls)://\S+:[0-9]{1,5}")
 
@@ -97,21 +102,40 @@ def _local_cluster(workers: int) -> Iterator[Any]:
         security = Security.temporary()
     except ImportError:
         raise _missing_extra() from None
-    no_pages: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
-    with (
-        dask.config.set(no_pages),
-        LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            security=security,
-            dashboard_address="127.0.0.1:0",
-            memory_limit=0,  # mapped files would count; what a task takes is bounded by itself
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-    ):
-        yield cluster
+    settings: dict[str, object] = {
+        "distributed.scheduler.http.routes": [],  # no pages, which have no locks
+        "distributed.worker.http.routes": [],
+        "distributed.nanny.pre-spawn-environ": KEEP_MEMORY,
+        "distributed.worker.profile.enabled": False,  # Dask watching itself takes a tenth of a processor
+        "distributed.admin.tick.interval": "500ms",
+    }
+    with dask.config.set(settings):
+        with _uninterrupted():
+            made = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                security=security,
+                dashboard_address="127.0.0.1:0",
+                memory_limit=0,  # mapped files would count; what a task takes is bounded by itself
+                silence_logs=logging.CRITICAL,
+            )
+        with made as cluster:
+            yield cluster
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes that are started meanwhile ignore the terminal's interrupt, which is for the client: it ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _missing_extra() -> InputError:

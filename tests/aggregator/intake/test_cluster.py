@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from functools import partial
 
 import distributed
@@ -497,6 +498,24 @@ def test_commands_on_a_cluster_print_the_same(tmp_path):
     assert outputs[0] == outputs[1]
     usage = CliRunner().invoke(hearsay, ["estimate", "--store", store, "--cluster", "nowhere"])
     assert (usage.exit_code, usage.stderr.split(":")[0]) == (2, "usage")
+
+
+def test_an_interrupt_ends_the_command_in_one_line(tmp_path):
+    raw = Publisher(now=int(time.time()) - DAY).campaign()
+    campaign = opened(raw)
+    (tmp_path / "c.hsc").write_bytes(raw)
+    (tmp_path / "a.hsr").write_bytes(sealed(campaign, honest(campaign, 1_000_000, campaign.period_at(time.time()), 1)))
+    command = [sys.executable, "-m", "aggregator.entry", "ingest", tmp_path / "c.hsc", tmp_path / "a.hsr",
+               "--store", tmp_path / "s", "--cluster", "local:1"]  # fmt: skip
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, start_new_session=True) as process:
+        while not list((tmp_path / "s").glob("reports/*/*")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: client and workers
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors.strip()) == (130, "", "interrupted: nothing more was written")
+    store = open_store(tmp_path / "s")
+    assert read_manifest(store.path).generation == 0
 
 
 def test_a_tally_sees_an_ingest_that_ends_meanwhile(tmp_path, threads):
