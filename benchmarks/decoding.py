@@ -19,7 +19,8 @@ from harness import Row, interleaved_seconds
 from aggregator.intake.raw_counts import count_batches
 from protocol import mechanisms
 
-sys.path[:0] = [str(Path(__file__).parent.parent / name) for name in ("", "tests")]
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 from support.publisher import NOW
 from support.reports import made, mixed
 

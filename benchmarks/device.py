@@ -32,7 +32,8 @@ from protocol.report import encode_answer, encode_report, layout_for, report_id
 from protocol.stream import SEED_BYTES
 from simulation.fleet import device_reports
 
-sys.path[:0] = [str(Path(__file__).parent.parent / name) for name in ("", "tests")]
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 from support.publisher import DAY, NOW, Publisher
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from protocol.batch import Header, trailer
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
 from protocol.report import FIXED_BYTES
 
-sys.path[:0] = [str(Path(__file__).parent.parent / name) for name in ("", "tests")]
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 from support.publisher import NOW
 
 if TYPE_CHECKING:

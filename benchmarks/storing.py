@@ -21,7 +21,8 @@ from typing import Any
 import made_batches
 from harness import Row
 
-sys.path[:0] = [str(Path(__file__).parent.parent / name) for name in ("", "tests")]
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 from support.publisher import NOW, Publisher
 from support.reports import opened
 
