@@ -67,7 +67,9 @@ class IdSet:
         """Those that stand more than once, each of them once."""
         found = [_repeated(ids[:used]) for ids, used in zip(self._ids, self._used, strict=True)]
         ids = np.sort(np.concatenate(found))  # np.unique hashes, which takes many times as long where all are repeated
-        return ids[np.concatenate([ids[:1] == ids[:1], ids[1:] != ids[:-1]])]
+        is_first = np.ones(len(ids), np.bool_)
+        is_first[1:] = ids[1:] != ids[:-1]
+        return np.asarray(ids[is_first], np.uint64)
 
 
 def _repeated(ids: Ids) -> Ids:
