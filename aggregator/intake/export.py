@@ -26,7 +26,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from aggregator.files import check_output, open_output
-from aggregator.intake.columns import big_endian
+from aggregator.intake.columns import Columns, big_endian
 from aggregator.intake.counting import Scope, load, settle_slice, slices
 from aggregator.intake.manifest import read_manifest
 from aggregator.statistics import question_name
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from aggregator.intake.columns import Columns
     from aggregator.intake.manifest import Manifest
     from aggregator.intake.store import Store
     from protocol.campaign import Campaign
@@ -120,12 +119,13 @@ def exported_records(store: Store, manifest: Manifest, scope: Scope, *, everythi
     scope = scope._replace(first=max(scope.first, manifest.first_period))
     for which in slices(manifest, campaign.layout.answer_bytes, store.memory_bytes, 1):
         stored = load(store.path, campaign, manifest, which)
-        found = [stored.records] if everything else settle_slice(stored, manifest, which).kept()
-        for records in found:
-            chosen = scope.chosen(records)
-            rows = np.arange(records.size) if chosen is None else np.flatnonzero(chosen)
-            if len(rows):
-                yield records.take(rows[np.argsort(records.id[rows], kind="stable")])
+        records = stored.records
+        if not everything:  # all of a slice together: where a report stands does not tell that it came twice
+            records = Columns.join(settle_slice(stored, manifest, which).kept(), campaign.layout.answer_bytes)
+        chosen = scope.chosen(records)
+        rows = np.arange(records.size) if chosen is None else np.flatnonzero(chosen)
+        if len(rows):
+            yield records.take(rows[np.argsort(records.id[rows], kind="stable")])
 
 
 class _Shaper:

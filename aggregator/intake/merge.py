@@ -7,8 +7,8 @@ store counts from the output is what it counts from the inputs, byte for byte.
     - Identical records become one. Different ones with one id stay: the store sets them aside.
     - Proven records go into a batch with a trailer; the others into one *without*, which no reader takes for
       proven: a gateway vouches for nothing that its inputs did not.
-    - Records of a damaged batch whose trailer states the digest of a whole one among the inputs are left
-      out: they are a damaged copy of it (docs/formats.md, section 4).
+    - Records of a damaged batch whose trailer states the digest of a whole one among the inputs, by its first
+      eight bytes, are left out: they are a damaged copy of it (docs/formats.md, section 4).
     - Each campaign has batches of its own. Its document is not needed; with it (``campaign``), headers in
       which a bit changed are read too, and foreign records are left out.
 
@@ -48,7 +48,9 @@ _MAPPED_BYTES = 1 << 24
 """Files from this size on are mapped into memory instead of read."""
 _CHUNK_BYTES = 1 << 24
 _PROVEN, _NO_CLAIM = 0, 1
-"""Tags of records; above these, each tag stands for the digest that a damaged batch's trailer states."""
+"""Tags of records; above these, each tag stands for what the trailer of some damaged batch states."""
+_CLAIM_BYTES = 8
+"""Of a digest that a trailer states, how many bytes say whose copy it is: as many as a store compares."""
 
 
 class MergeSummary(NamedTuple):
@@ -160,10 +162,11 @@ class _Merge:
 
     def _take(self, data: bytes | mmap.mmap, batch: Batch) -> None:
         if batch.proven:
-            self._whole.add(batch.digest)
+            self._whole.add(batch.digest[:_CLAIM_BYTES])
             tag = _PROVEN
         else:
-            tag = self._claims.setdefault(batch.digest, len(self._claims) + 2) if batch.digest else _NO_CLAIM
+            claim = batch.digest[:_CLAIM_BYTES]
+            tag = self._claims.setdefault(claim, len(self._claims) + 2) if claim else _NO_CLAIM
         length = batch.header.record_length
         for start, count in batch.spans:
             kind = _kind(batch.header, data[start : start + 4])

@@ -134,6 +134,16 @@ def test_all_records_are_those_of_the_store_repeats_and_conflicts_included(tmp_p
     assert sorted(found) == expected(campaign, [*records, records[1], bytes(lie)])
 
 
+def test_reports_that_came_twice_stand_among_the_others_by_their_ids(tmp_path):
+    records = reports(range(100), CAMPAIGNS["direct"])
+    files = [batch(CAMPAIGNS["direct"], records), batch(CAMPAIGNS["direct"], records[::3])]
+    store = stored(tmp_path, RAWS["direct"], *files)
+    export(store, tmp_path / "o", PARQUET, scope=Scope())
+    ids = [int(each) for each in pd.read_parquet(tmp_path / "o")["id"]]
+    assert ids == sorted(ids, key=lambda each: (each % 16, each))  # slice by slice; here a slice is a bucket
+    assert len(ids) == len(records)
+
+
 def test_periods_and_standing(tmp_path):
     campaign = CAMPAIGNS["direct"]
     records = reports(range(10), campaign)

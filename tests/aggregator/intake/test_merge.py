@@ -123,6 +123,17 @@ def test_a_damaged_copy_of_a_whole_batch_is_left_out_even_where_an_id_changed(tm
     assert (alone.proven, alone.unproven, alone.superseded) == (0, 20, 0)
 
 
+@pytest.mark.parametrize("place", [-1, -25, -32])
+def test_a_copy_whose_trailer_changed_too_is_counted_as_the_store_counts_it_by_itself(tmp_path, place):
+    whole = batch(CAMPAIGN, reports(range(20)))
+    damaged = bytearray(whole)
+    damaged[44 + 18 * 5 + 9] ^= 1
+    damaged[place] ^= 1  # in the digest: a store compares the first eight of its 32 bytes
+    paths = files_of(tmp_path, bytes(damaged), whole)
+    merge_files(paths, tmp_path / "out")
+    assert tally_of(tmp_path / "merged", [tmp_path / "out"]) == tally_of(tmp_path / "direct", paths)
+
+
 def test_every_campaign_has_batches_of_its_own_and_one_can_be_kept_alone(tmp_path):
     mine, theirs = reports(range(20)), reports(range(20), UNARY)
     paths = files_of(tmp_path, batch(CAMPAIGN, mine) + batch(UNARY, theirs)[:-1])
