@@ -10,10 +10,10 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from support import children
 from support.publisher import NOW, Publisher
 
 import edge_sdk.durable
@@ -87,26 +87,7 @@ def live(folder: Path, kill_at: int, *, links: bool = True) -> int:
 
 def in_child(folder: Path, kill_at: int, *, links: bool = True) -> int | None:
     """Steps taken, or None if the child was killed."""
-    read_end, write_end = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            os.close(read_end)
-            os.write(write_end, b"%d" % live(folder, kill_at, links=links))
-            status = 0
-        finally:
-            sys.stderr.flush()
-            os._exit(status)
-    os.close(write_end)
-    with os.fdopen(read_end, "rb") as pipe:
-        text = pipe.read()
-    _, status = os.waitpid(pid, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return None
-    assert os.WEXITSTATUS(status) == 0
-    return int(text)
+    return children.in_child(lambda: live(folder, kill_at, links=links))
 
 
 def check(folder: Path) -> None:

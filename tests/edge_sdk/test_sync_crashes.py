@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from contextlib import suppress
 
 import pytest
+from support import children
 from support.publisher import NOW, Publisher
 
 import edge_sdk.durable
@@ -84,26 +84,7 @@ def live(folder, kill_at):
 
 def in_child(folder, kill_at):
     """Steps taken, or None if the child was killed."""
-    read_end, write_end = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            os.close(read_end)
-            os.write(write_end, b"%d" % live(folder, kill_at))
-            status = 0
-        finally:
-            sys.stderr.flush()
-            os._exit(status)
-    os.close(write_end)
-    with os.fdopen(read_end, "rb") as pipe:
-        text = pipe.read()
-    _, status = os.waitpid(pid, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return None
-    assert os.WEXITSTATUS(status) == 0
-    return int(text)
+    return children.in_child(lambda: live(folder, kill_at))
 
 
 def make_tree(folder):
