@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +21,7 @@ from aggregator.intake.parts import Stored
 from protocol.batch import TRAILER_BYTES, Header
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,6 +39,8 @@ _BLOCK = 1 << 16
 _SMALL_BYTES = 1 << 16
 SHARED_BYTES = 4 << 20
 """Files from this size on are shared among threads."""
+BELIEVED_BYTES = 32 << 20
+"""Files from this size on are believed to be the one batch that they say, until their digest is known."""
 
 
 class Read(NamedTuple):
@@ -75,6 +78,10 @@ class _Kept(NamedTuple):
     records: Columns
     forgotten: NDArray[np.intp]
     foreign: NDArray[np.intp]
+
+
+class _NotProvenError(Exception):
+    """A file is not the whole batch that it says it is."""
 
 
 class _File:
@@ -204,6 +211,36 @@ class Reader:
 
     def _one(self, file: _File) -> Read:
         """One file, block by block. What an earlier ingest took of it stays as it is."""
+        data = file.source.data
+        if self._team is None or len(data) < BELIEVED_BYTES or not self._decoder.states_one_batch(data):
+            return self._sum(file, self._blocks(file), self._naming(file))
+        return self._believed(file, self._team) or self._sum(file, self._blocks(file), self._naming(file))
+
+    def _believed(self, file: _File, team: Team) -> Read | None:
+        """A file that says it is one batch, read while its digest is taken; None, and nothing kept, if it is not."""
+        data = file.source.data
+        proof = team.begin(self._decoder.proof, data)
+        with suppress(_NotProvenError), self._writer.beside(file.source.number) as writer:
+            stretches = self._decoder.one_batch(data, most=_BLOCK)
+            blocks = team.each(partial(self._take, file, writer), stretches)
+            read = self._sum(file, blocks, self._naming(file), proof)
+            self._writer.adopt(writer)
+            return read
+        file.kept = False
+        return None
+
+    def _sum(
+        self,
+        file: _File,
+        blocks: Iterable[_Taken],
+        name: Callable[[], bytes] | None,
+        proof: Callable[[], bytes | None] | None = None,
+    ) -> Read:
+        """What the blocks of a file come to.
+
+        Raises:
+            _NotProvenError: ``proof`` was awaited and not given.
+        """
         source, known = file.source, file.known
         good, added = [0, 0], [0, 0]
         before = known.rejected if known is not None else {}
@@ -212,8 +249,7 @@ class Reader:
         claims: set[int] = set()
         pieces: list[Rejected] = []
         room = MAX_PIECES
-        name = self._naming(file)
-        for block, more, sound, forgotten, foreign, refused in self._blocks(file):
+        for block, more, sound, forgotten, foreign, refused in blocks:
             counts.update(block.rejected)
             counts[_FORGOTTEN] += forgotten
             counts[NOT_ENROLLED] += foreign
@@ -225,6 +261,10 @@ class Reader:
             added[block.proven] += more
             if claim := _claim(block):
                 claims.add(claim)
+        if proof is not None:
+            if (digest := proof()) is None:
+                raise _NotProvenError
+            digests.append(digest)
         pieces.sort(key=lambda piece: piece.offset)
         rejected = {reason: number for reason, number in sorted(counts.items()) if number}
         entry = self._entry(source, name and name(), (good[True], good[False]), rejected, digests)
@@ -243,10 +283,10 @@ class Reader:
         """All blocks of a file, in order; if it is large, others help."""
         stretches = self._decoder.stretches(file.source.data, most=_BLOCK)
         if self._team is None or len(file.source.data) < SHARED_BYTES:
-            return map(partial(self._take, file), stretches)
-        return self._team.each(partial(self._take, file), stretches)
+            return map(partial(self._take, file, self._writer), stretches)
+        return self._team.each(partial(self._take, file, self._writer), stretches)
 
-    def _take(self, file: _File, stretch: Stretch) -> _Taken:
+    def _take(self, file: _File, writer: PartWriter, stretch: Stretch) -> _Taken:
         """Judge a block and put what is good and new into the parts."""
         data = file.source.data
         block = self._decoder.judge(data, stretch, now=self._now)
@@ -259,7 +299,7 @@ class Reader:
         claim = _claim(block)
         claimed = np.full(kept.records.size, claim, np.uint64) if claim else None
         file.kept = True
-        self._writer.add(Stored(kept.records, claimed))
+        writer.add(Stored(kept.records, claimed))
         forgotten, foreign = len(kept.forgotten), len(kept.foreign)
         rest = block._replace(records=records.take(slice(0)), positions=block.positions[:0])
         good = records.size - forgotten - foreign

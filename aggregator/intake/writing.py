@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggregator.files import sync_folder
+from aggregator.intake.allocation import reuse_freed_memory
 from aggregator.intake.columns import Columns
 from aggregator.intake.manifest import REPORTS, Part
 from aggregator.intake.parts import Stored, parquet_writer, to_table
@@ -40,6 +41,7 @@ _WAITING_BYTES = 64 << 20
 _LEAST_ROWS = 1 << 10
 _FLUSH_BYTES = 16 << 20
 _FLUSHERS = 8
+_ENDING = 2  # threads that write what waits at the end: more would each have to ask for memory of their own
 _FIELDS = ("id", "period", "question", "answer", "proven")
 _MOSTLY_SAME = ("period", "proven")
 
@@ -86,6 +88,7 @@ class PartWriter:
     """
 
     def __init__(self, folder: Path, layout: Layout, buckets: int, name: str) -> None:
+        reuse_freed_memory()
         self._folder = folder
         self._layout = layout
         self._buckets = buckets
@@ -112,6 +115,15 @@ class PartWriter:
             for part in self._begun:
                 with suppress(OSError):  # whoever comes next removes it
                     part.path.unlink()
+
+    def beside(self, number: int) -> PartWriter:
+        """Another writer, for records that may turn out not to be wanted. The number is used once."""
+        return PartWriter(self._folder, self._layout, self._buckets, f"{self._name}-{number}")
+
+    def adopt(self, other: PartWriter) -> None:
+        """The parts of the other, which is finished, are from here."""
+        self._begun += other._begun
+        self._parts += other.finish()
 
     def add(self, stored: Stored) -> None:
         """Keep records; they are in a part for certain after :meth:`finish`."""
@@ -147,7 +159,10 @@ class PartWriter:
 
     def finish(self) -> list[Part]:
         """Write what waits and flush everything to the disk; the parts, in order of bucket. No thread adds any more."""
-        list(self._flusher.map(self._finish, self._gathered))
+        with ThreadPoolExecutor(_ENDING) as pool:
+            for sink in pool.map(self._finish, self._gathered):
+                if sink is not None:
+                    self._flushes.append(self._flusher.submit(sink.sync_and_release))
         for flush in self._flushes:
             flush.result()
         folders = {(self._folder / part.path).parent for part in self._parts}
@@ -156,13 +171,12 @@ class PartWriter:
         list(self._flusher.map(sync_folder, sorted(folders)))
         return sorted(self._parts)
 
-    def _finish(self, bucket: _Bucket) -> None:
-        """Write what waits in a bucket, and flush its last part."""
+    def _finish(self, bucket: _Bucket) -> _Sink | None:
+        """Write what waits in a bucket; what is left to flush of its last part, if it has one."""
         if bucket.waiting is not None and bucket.waiting.size:
             self._write(bucket, bucket.waiting.empty())
         bucket.waiting = None
-        if bucket.part is not None:
-            self._end(bucket, bucket.part).sync_and_release()
+        return None if bucket.part is None else self._end(bucket, bucket.part)
 
     def _write(self, bucket: _Bucket, stored: Stored) -> None:
         """Write records of a bucket as a row group."""
