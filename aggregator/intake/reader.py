@@ -39,7 +39,7 @@ _BLOCK = 1 << 16
 _SMALL_BYTES = 1 << 16
 SHARED_BYTES = 4 << 20
 """Files from this size on are shared among threads."""
-BELIEVED_BYTES = 32 << 20
+BELIEVED_BYTES = 8 << 20
 """Files from this size on are believed to be the one batch that they say, until their digest is known."""
 
 
@@ -124,6 +124,8 @@ class Reader:
         now: the present, in seconds since 1970.
         enrolled: if the fleet is closed, whose reports are not refused as ``id_not_enrolled``.
         team: with whom the blocks of a large file are shared.
+        believes: whether a large file is read before its digest is known. It gets parts of its own, so that it can be
+            given up: worth it where there are few files, and nothing else to do meanwhile.
     """
 
     def __init__(
@@ -135,8 +137,11 @@ class Reader:
         now: int,
         enrolled: Enrolled | None = None,
         team: Team | None = None,
+        *,
+        believes: bool = False,
     ) -> None:
         self._team = team
+        self._believes = believes
         self._inputs = inputs
         self._writer = writer
         self._decoder = Decoder(campaign)
@@ -212,9 +217,10 @@ class Reader:
     def _one(self, file: _File) -> Read:
         """One file, block by block. What an earlier ingest took of it stays as it is."""
         data = file.source.data
-        if self._team is None or len(data) < BELIEVED_BYTES or not self._decoder.states_one_batch(data):
-            return self._sum(file, self._blocks(file), self._naming(file))
-        return self._believed(file, self._team) or self._sum(file, self._blocks(file), self._naming(file))
+        read = None
+        if self._team is not None and self._believes and len(data) >= BELIEVED_BYTES:
+            read = self._believed(file, self._team) if self._decoder.states_one_batch(data) else None
+        return read or self._sum(file, self._blocks(file), self._naming(file))
 
     def _believed(self, file: _File, team: Team) -> Read | None:
         """A file that says it is one batch, read while its digest is taken; None, and nothing kept, if it is not."""

@@ -124,6 +124,18 @@ def test_what_is_believed_in_vain_leaves_no_part(tmp_path, everything_is_large, 
     assert made.tally_report().unproven == 500
 
 
+def test_many_files_share_their_parts(tmp_path, everything_is_large, monkeypatch):
+    del everything_is_large
+    monkeypatch.setattr(writing.PartWriter, "beside", None)  # not to be called
+    paths = [tmp_path / f"{number}.hsr" for number in range(3)]
+    for number, path in enumerate(paths):
+        path.write_bytes(whole(100, number))
+    made = store.create_store(tmp_path / "s", RAW)
+    made.workers = 2
+    assert made.ingest(paths, now=NOW).proven == 300
+    assert len(read_manifest(made.path).parts) == 16, "one for each bucket"
+
+
 def test_a_disk_that_fails_under_a_shared_file_leaves_nothing(tmp_path, everything_is_large, monkeypatch):
     del everything_is_large
     path = tmp_path / "a.hsr"
