@@ -38,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--peer-direct", type=int, default=1_000_000, help="reports of direct, 8 values")
     made.add_argument("--peer-oue", type=int, default=200_000, help="reports of oue, 32 values")
     made.add_argument("--store-reports", type=int, nargs="*", default=[], help="sizes to take from files to a tally")
+    made.add_argument("--one-file", type=int, nargs="*", default=[], help="sizes to take from one batch to a tally")
     made.add_argument("--small-files", type=int, default=0, help="files of one report to ingest")
     made.add_argument("--workers", type=int, default=2, help="threads that ingest and count")
     made.add_argument("--memory", type=int, default=1 << 30, help="bytes that counting may take")
@@ -54,7 +55,8 @@ def main() -> None:
     rows: list[Row] = decoding(chosen.reports, chosen.runs)
     if chosen.peers:
         rows += peers(chosen.peers, chosen.peer_direct, chosen.peer_oue, chosen.runs)
-    rows += storing(chosen.store_reports, chosen.small_files, chosen.runs, chosen.workers, chosen.memory, chosen.folder)
+    sizes = (chosen.store_reports, chosen.one_file, chosen.small_files)
+    rows += storing(*sizes, chosen.runs, chosen.workers, chosen.memory, chosen.folder)
     show(TITLE, rows, as_json=chosen.json)
     if chosen.write:
         with StringIO() as text, redirect_stdout(text):

@@ -53,6 +53,20 @@ def batch(campaign: Campaign, rows: NDArray[np.uint8]) -> bytes:
     return body + trailer(len(rows), sha256(body).digest())
 
 
+def write(path: Path, campaign: Campaign, count: int, at_once: int) -> None:
+    """A file of one batch, of more records than fit into memory."""
+    layout = campaign.layout
+    head = Header(campaign.id, layout.kind, layout.record_length).to_bytes()
+    digest = sha256(head)
+    with path.open("wb") as file:
+        file.write(head)
+        for number in range(-(-count // at_once)):
+            some = records(campaign, min(at_once, count - number * at_once), number).tobytes()
+            digest.update(some)
+            file.write(some)
+        file.write(trailer(count, digest.digest()))
+
+
 def _questions(campaign: Campaign, first: NDArray[np.uint8], generator: np.random.Generator) -> NDArray[np.int64]:
     """The question of each id in a stratum drawn at random."""
     u = np.ascontiguousarray(first).view(">u4")[:, 0].astype(np.uint64)

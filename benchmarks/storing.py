@@ -1,5 +1,7 @@
 """From files to a tally through the store: ingest, exact de-duplication, counts; and many files of one report.
 
+Files hold a million reports each, or all of them in one batch.
+
 Each run is a process of its own with a new store, so its peak memory is its own. Input files are written
 before and are in the page cache, as files are that have just arrived; parts are flushed to the disk within the
 time that is measured, so the folder's disk counts. Wall time includes other programs' share of the machine;
@@ -31,8 +33,16 @@ FILE_REPORTS = 1_000_000
 _MIB = 1 << 20
 
 
-def storing(sizes: list[int], small_files: int, runs: int, workers: int, memory: int, folder: Path | None) -> list[Row]:
-    """All rows: each size from files to a tally, then files of one report each."""
+def storing(
+    sizes: list[int],
+    in_one: list[int],
+    small_files: int,
+    runs: int,
+    workers: int,
+    memory: int,
+    folder: Path | None,
+) -> list[Row]:
+    """All rows: each size from files to a tally, some from one file, then files of one report each."""
     rows: list[Row] = []
     least = None
     with tempfile.TemporaryDirectory(dir=folder) as home:
@@ -40,7 +50,12 @@ def storing(sizes: list[int], small_files: int, runs: int, workers: int, memory:
             middle = _medians(_runs(Path(home), size, min(size, FILE_REPORTS), runs, workers, memory))
             cost = (middle["ingest"] + middle["tally"]) / size
             least = cost if least is None else least
-            rows += _whole(size, middle, workers, cost / least)
+            rows += _whole(f"files to tally, {size:,} reports", size, middle, workers, cost / least)
+        for size in in_one:
+            middle = _medians(_runs(Path(home), size, size, runs, workers, memory))
+            cost = (middle["ingest"] + middle["tally"]) / size
+            least = cost if least is None else least
+            rows += _whole(f"one file to tally, {size:,} reports", size, middle, workers, cost / least)
         if small_files:
             rows += _small(small_files, _medians(_runs(Path(home), small_files, 1, runs, workers, memory)), workers)
     return rows
@@ -55,7 +70,9 @@ def _runs(home: Path, reports: int, per_file: int, runs: int, workers: int, memo
     inbox, store = home / "inbox", home / "store"
     inbox.mkdir()
     campaign = opened(RAW)
-    for number in range(-(-reports // FILE_REPORTS)):
+    if per_file > FILE_REPORTS:
+        made_batches.write(inbox / "one.hsr", campaign, reports, FILE_REPORTS)
+    for number in range(-(-reports // FILE_REPORTS) if per_file <= FILE_REPORTS else 0):
         made = made_batches.records(campaign, min(FILE_REPORTS, reports - number * FILE_REPORTS), number)
         for start in range(0, len(made), per_file):
             name = f"{number:06d}-{start:06d}.hsr"
@@ -71,9 +88,8 @@ def _runs(home: Path, reports: int, per_file: int, runs: int, workers: int, memo
     return found
 
 
-def _whole(size: int, middle: dict[str, float], workers: int, cost: float) -> list[Row]:
+def _whole(name: str, size: int, middle: dict[str, float], workers: int, cost: float) -> list[Row]:
     wall, cpu = middle["ingest"] + middle["tally"], (middle["ingest_cpu"] + middle["tally_cpu"]) / workers
-    name = f"files to tally, {size:,} reports"
     return [
         Row(f"{name}: wall time, {workers} threads", size / wall / 1e6, "million/s"),
         Row(f"{name}: processor time / {workers}", size / cpu / 1e6, "million/s"),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from mmap import mmap
 
-    from protocol.scan import Adjacent
+    from protocol.scan import Adjacent, Digest
 
 __all__ = (
     "END",
@@ -87,6 +87,7 @@ def read_batches(
     *,
     adjacent: Adjacent = count_adjacent,
     verify: bool = True,
+    digest: Digest | None = None,
 ) -> Iterator[Batch | Damage]:
     """Everything in a file of concatenated batches, in order. Never raises, whatever the bytes.
 
@@ -101,9 +102,10 @@ def read_batches(
             each batch decides.
         adjacent: as :func:`protocol.scan.count_adjacent`, for callers that have a faster one.
         verify: without it no digest is taken, and no batch is proven; batches that look whole are read as such.
+        digest: as :func:`protocol.scan.digest_of`, for callers that map files larger than their memory.
     """
     known = [Header(campaign, layout.kind, layout.record_length) for campaign, layout in layouts.items()]
-    scan = Scan(data, known, adjacent, verify=verify)
+    scan = Scan(data, known, adjacent, verify=verify, digest=digest)
     position = 0
     while position < scan.size:
         stated = read_header(data, position)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     Source: TypeAlias = bytes | mmap
     Adjacent: TypeAlias = Callable[[Source, int, int, bytes], int]
+    Digest: TypeAlias = Callable[[Source, int, int], bytes]
 
 MAX_WASTED = 4
 """Digests that turn out wrong may cost a reader this many times the bytes that it has read so far."""
@@ -46,10 +47,12 @@ class Scan:
         known: the headers of campaigns that the reader knows: they are found with one wrong bit, too.
         adjacent: as :func:`count_adjacent`.
         verify: without it no digest is taken; what a trailer states is believed.
+        digest: as :func:`digest_of`.
     """
 
     __slots__ = (
         "_adjacent",
+        "_digest",
         "_ends",
         "_header",
         "_known",
@@ -63,7 +66,16 @@ class Scan:
         "verify",
     )
 
-    def __init__(self, data: Source, known: Sequence[Header], adjacent: Adjacent, *, verify: bool = True) -> None:
+    def __init__(
+        self,
+        data: Source,
+        known: Sequence[Header],
+        adjacent: Adjacent,
+        *,
+        verify: bool = True,
+        digest: Digest | None = None,
+    ) -> None:
+        self._digest = digest or digest_of
         self.data = data
         self.verify = verify
         self.size = len(data)
@@ -160,8 +172,7 @@ class Scan:
             return None
         if not self.verify:
             return self.data[end + len(head) : end + TRAILER_BYTES]
-        with memoryview(self.data) as view, view[start:end] as batch:
-            digest = sha256(batch).digest()
+        digest = self._digest(self.data, start, end)
         if self.stands(digest, end + len(head)):
             return digest
         self._wasted += end - start
@@ -170,6 +181,12 @@ class Scan:
     def _find(self, what: bytes, position: int) -> int:
         place = self.data.find(what, position)
         return self.size if place < 0 else place
+
+
+def digest_of(data: Source, start: int, end: int) -> bytes:
+    """SHA-256 of the bytes between two places."""
+    with memoryview(data) as view, view[start:end] as batch:
+        return sha256(batch).digest()
 
 
 def count_adjacent(data: Source, position: int, length: int, prefix: bytes) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from aggregator.intake.allocation import reuse_freed_memory
 from aggregator.intake.columns import Columns
 from aggregator.intake.manifest import damaged
 from aggregator.intake.parts import Stored, read_part, without
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _ROW_BYTES = 36
 """What finding repeated ids takes for each record, beside twice its columns."""
+_ID_BYTES = 10
+"""What :func:`count_slice` takes for each record: its id, in groups with some room to spare."""
 _MAX_SLICES = 1 << 12
 
 
@@ -66,11 +69,13 @@ class Slice(NamedTuple):
         bucket: which one.
         slices: into how many it is divided, a power of two.
         number: which of them.
+        most: so many records fit into memory in whole.
     """
 
     bucket: int
     slices: int = 1
     number: int = 0
+    most: int = 1 << 20
 
 
 class Counted(NamedTuple):
@@ -112,7 +117,9 @@ class Settling(NamedTuple):
         return [records if self.alone is None else records.take(self.alone), self.settled]
 
 
-def slices(manifest: Manifest, answer_bytes: int, memory_bytes: int, workers: int) -> list[Slice]:
+def slices(
+    manifest: Manifest, answer_bytes: int, memory_bytes: int, workers: int, *, ids_only: bool = False
+) -> list[Slice]:
     """The whole store in slices that so many workers can work on at a time within the memory.
 
     Args:
@@ -120,16 +127,18 @@ def slices(manifest: Manifest, answer_bytes: int, memory_bytes: int, workers: in
         answer_bytes: width of the campaign's answer field.
         memory_bytes: for the data; the program itself takes some hundred megabytes more.
         workers: how many slices are in memory at a time.
+        ids_only: of the records of a slice only the ids need fit.
     """
     room = max(PART_BYTES // 4, memory_bytes // workers - PART_BYTES)
+    whole = 2 * (15 + answer_bytes) + _ROW_BYTES
     found = []
     for bucket in range(manifest.buckets):
         records = sum(part.records for part in manifest.bucket_parts(bucket))
-        need = records * (2 * (15 + answer_bytes) + _ROW_BYTES)
+        need = records * (_ID_BYTES if ids_only else whole)
         parts = 1
         while parts < _MAX_SLICES and need > room * parts:
             parts *= 2
-        found += [Slice(bucket, parts, number) for number in range(parts)] if records else []
+        found += [Slice(bucket, parts, number, room // whole) for number in range(parts)] if records else []
     return found
 
 
@@ -186,6 +195,7 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Sli
     Raises:
         StorageError: ``store_damaged``.
     """
+    reuse_freed_memory()
     whole, ids = _Count(campaign, scope), IdSet(_expected(manifest, which), _known_bits(manifest, which))
     superseded = 0
     for everything in _row_groups(folder, campaign, manifest, which):
@@ -197,22 +207,42 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Sli
     if not len(repeated):
         return Counted(whole.tally(), whole.unproven, superseded)
     del ids
-    members, pieces = Members(repeated), []
-    for everything in _row_groups(folder, campaign, manifest, which):
-        stored = without(everything, manifest.superseded)
-        pieces.append(stored.records.take(members.rows(stored.records.id)))
-    doubtful = Columns.join(pieces, campaign.layout.answer_bytes)
-    settled = settle(doubtful)
     less, more = _Count(campaign, scope), _Count(campaign, scope)
-    less.add(doubtful)
-    more.add(settled.records)
+    replayed = conflicting = 0
+    for doubtful in _doubtful(folder, campaign, manifest, which, repeated):
+        settled = settle(doubtful)
+        less.add(doubtful)
+        more.add(settled.records)
+        superseded += settled.superseded
+        replayed += settled.replayed
+        conflicting += settled.conflicting
     return Counted(
         whole.tally().less(less.tally()).merge(more.tally()),
         whole.unproven - less.unproven + more.unproven,
-        superseded + settled.superseded,
-        settled.replayed,
-        settled.conflicting,
+        superseded,
+        replayed,
+        conflicting,
     )
+
+
+def _doubtful(
+    folder: Path, campaign: Campaign, manifest: Manifest, which: Slice, ids: NDArray[np.uint64]
+) -> Iterator[Columns]:
+    """All records of a slice with one of these ids, as many ids at a time as records fit into memory."""
+    start, count = 0, len(ids)
+    while start < len(ids):
+        members, pieces, records = Members(ids[start : start + count]), [], 0
+        for everything in _row_groups(folder, campaign, manifest, which):
+            stored = without(everything, manifest.superseded)
+            pieces.append(stored.records.take(members.rows(stored.records.id)))
+            records += pieces[-1].size
+            if records > which.most and count > 1:
+                break
+        else:
+            yield Columns.join(pieces, campaign.layout.answer_bytes)
+            start += count
+            continue
+        count = (count + 1) // 2
 
 
 class _Count:

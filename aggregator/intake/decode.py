@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.intake.columns import Columns
+from aggregator.intake.mapped import give_back, piecewise_digest
 from aggregator.intake.matrix import Matrix, copied, count_adjacent, matrices
 from aggregator.intake.rules import FAULTS, Fields, Rules
 from protocol.batch import Batch, Damage, Header, read_batches
@@ -107,6 +108,23 @@ class Block(NamedTuple):
     pieces: tuple[Rejected, ...]
 
 
+class Stretch(NamedTuple):
+    """Where the records of a block are, before anybody looked into them.
+
+    Attributes:
+        runs: where adjacent records begin, and how many they are, in file order.
+        proven, digests, claim: as in :class:`Block`.
+        rejected, pieces: as in :class:`Block`, of the bytes that are no record of the campaign.
+    """
+
+    runs: tuple[tuple[int, int], ...]
+    proven: bool
+    digests: tuple[bytes, ...]
+    claim: bytes
+    rejected: dict[str, int]
+    pieces: tuple[Rejected, ...]
+
+
 class WholeFiles(NamedTuple):
     """What many small files hold that have no fault.
 
@@ -141,6 +159,7 @@ class Decoder:
         self._campaign = campaign.id
         self._layout = campaign.layout
         self._header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length)
+        self._head = self._header.to_bytes()
         self._rules = Rules(campaign)
 
     def decode(self, data: Source, *, now: int) -> Decoded:
@@ -166,8 +185,18 @@ class Decoder:
             now: the aggregator's present in seconds since 1970.
             most: good records in one block.
         """
-        gathered = _Gathered(data, self._rules, self._layout, now, most)
-        for found in read_batches(data, {self._campaign: self._layout}, adjacent=count_adjacent):
+        room = MAX_PIECES
+        for stretch in self.stretches(data, most=most):
+            block = self.judge(data, stretch, now=now)
+            block = block._replace(pieces=block.pieces[:room])
+            room -= len(block.pieces)
+            yield block
+
+    def stretches(self, data: Source, *, most: int = BLOCK) -> Iterator[Stretch]:
+        """What :meth:`blocks` does first: where the records of each block are, which is known in file order only."""
+        gathered = _Gathered(data, self._layout, most)
+        layouts = {self._campaign: self._layout}
+        for found in read_batches(data, layouts, adjacent=count_adjacent, digest=piecewise_digest):
             if isinstance(found, Damage):
                 gathered.reject(found.reason, found.position, found.length, found.length)
             elif (reason := self._header_fault(found.header)) is not None:
@@ -178,6 +207,58 @@ class Decoder:
                 yield from gathered.add(found)
         yield from gathered.rest()
 
+    def judge(self, data: Source, stretch: Stretch, *, now: int) -> Block:
+        """What :meth:`blocks` does then: the stretches of a file can be judged in any order, by any thread.
+
+        A block's pieces are its own first :data:`MAX_PIECES`.
+        """
+        bad = _SetAside(Counter(stretch.rejected), list(stretch.pieces))
+        judged = [
+            self._judge(rows, np.concatenate([run.positions() for run in runs]), stretch, now, bad)
+            for rows, runs in matrices(data, stretch.runs, self._layout)
+        ]
+        if stretch.runs:
+            (first, _), (last, count) = stretch.runs[0], stretch.runs[-1]
+            give_back(data, first, last + count * self._layout.record_length)
+        return Block(
+            Columns.join([records for records, _ in judged], self._layout.answer_bytes),
+            np.concatenate([np.empty(0, np.int64), *(positions for _, positions in judged)]),
+            stretch.proven,
+            stretch.digests,
+            stretch.claim,
+            dict(bad.rejected),
+            tuple(bad.pieces),
+        )
+
+    def _judge(
+        self, rows: Matrix, positions: NDArray[np.int64], stretch: Stretch, now: int, bad: _SetAside
+    ) -> tuple[Columns, NDArray[np.int64]]:
+        """The good ones of some records; the others are set aside."""
+        fields = Fields.of(rows)
+        records = columns(fields, proven=stretch.proven)
+        if self._rules.is_sound(fields, now) and self._rules.in_domain(fields):
+            return records, positions
+        fault = self._rules.faults(fields, now)
+        length = self._layout.record_length
+        for row in np.flatnonzero(fault)[: max(0, MAX_PIECES - len(bad.pieces))].tolist():
+            place = row * length + rows.start
+            record = bytes(rows.data[place : place + length])
+            at = int(positions[row])
+            bad.pieces.append(Rejected(FAULTS[fault[row] - 1], at, length, record, stretch.proven, stretch.claim))
+        for number, count in enumerate(np.bincount(fault, minlength=1 + len(FAULTS))[1:].tolist()):
+            if count:
+                bad.rejected[FAULTS[number]] += count
+        good = fault == 0
+        return records.take(good), positions[good]
+
+    def states_one_batch(self, data: Source) -> bool:
+        """Whether a file begins and ends as one batch of this campaign that fills it would."""
+        stated = self._stated(len(data))
+        if stated is None or data[: len(self._head)] != self._head:
+            return False
+        place = len(data) - TRAILER_BYTES
+        return data[place : place + len(stated)] == stated
+
     def whole_files(self, datas: Sequence[bytes], *, now: int) -> WholeFiles:
         """Many small files at once: most of their time is spent once for all of them.
 
@@ -186,7 +267,7 @@ class Decoder:
             now: the aggregator's present in seconds since 1970.
         """
         digests = [self._whole_digest(data) for data in datas]
-        head, length = len(self._header.to_bytes()), self._layout.record_length
+        head, length = len(self._head), self._layout.record_length
         bodies = [data[head:-TRAILER_BYTES] if digest else b"" for data, digest in zip(datas, digests, strict=True)]
         counts = np.array([len(body) // length for body in bodies], np.int64)
         rows = Matrix(b"".join(bodies), 0, int(counts.sum()), self._layout)
@@ -206,14 +287,35 @@ class Decoder:
 
     def _whole_digest(self, data: bytes) -> bytes | None:
         """The digest of a file that looks like one whole batch of this campaign, if it is right."""
-        head = self._header.to_bytes()
-        count, rest = divmod(len(data) - len(head) - TRAILER_BYTES, self._layout.record_length)
-        stated = END + COUNT_HEAD + count.to_bytes(4, "big") + DIGEST_HEAD if 0 <= count < 1 << 32 else b""
-        if rest or not stated or not data.startswith(head) or not data.startswith(stated, len(data) - TRAILER_BYTES):
+        if not self.states_one_batch(data):
             return None
         with memoryview(data) as view, view[:-TRAILER_BYTES] as body:
             digest = sha256(body).digest()
         return digest if data.endswith(digest) else None
+
+    def one_batch(self, data: Source, *, most: int = BLOCK) -> Iterator[Stretch]:
+        """The stretches of a file that :meth:`states_one_batch`, if :meth:`proof` finds that it is one."""
+        length, end = self._layout.record_length, len(data) - TRAILER_BYTES
+        for start in range(len(self._head), end, most * length):
+            count = min(most, (end - start) // length)
+            yield Stretch(((start, count),), True, (), b"", {}, ())
+
+    def proof(self, data: Source) -> bytes | None:
+        """The digest of the batch that a file says it is, if its records and the digest bear that out.
+
+        Then :meth:`stretches` finds the same records as :meth:`one_batch`, which says so before anything is proven.
+        """
+        start, end, length = len(self._head), len(data) - TRAILER_BYTES, self._layout.record_length
+        count = (end - start) // length
+        if count_adjacent(data, start, length, self._layout.prefix) < count:
+            return None
+        found = piecewise_digest(data, 0, end)
+        return found if data[-len(found) :] == found else None
+
+    def _stated(self, size: int) -> bytes | None:
+        """How the trailer of a batch begins that is so long with it; None if no batch is."""
+        count, rest = divmod(size - len(self._head) - TRAILER_BYTES, self._layout.record_length)
+        return None if rest or not 0 <= count < 1 << 32 else END + COUNT_HEAD + count.to_bytes(4, "big") + DIGEST_HEAD
 
     def _header_fault(self, header: Header) -> str | None:
         if header.campaign != self._campaign:
@@ -221,14 +323,19 @@ class Decoder:
         return None if header == self._header else "invalid_message"
 
 
-class _Gathered:
-    """Records of one file on their way into blocks."""
+class _SetAside(NamedTuple):
+    """What a block's records that are not good leave: how many by reason, and some of them."""
 
-    def __init__(self, data: Source, rules: Rules, layout: Layout, now: int, most: int) -> None:
+    rejected: Counter[str]
+    pieces: list[Rejected]
+
+
+class _Gathered:
+    """Records of one file on their way into stretches."""
+
+    def __init__(self, data: Source, layout: Layout, most: int) -> None:
         self._data = data
-        self._rules = rules
         self._layout = layout
-        self._now = now
         self._most = most
         self._runs: list[tuple[int, int]] = []
         self._room = most
@@ -246,10 +353,10 @@ class _Gathered:
             self._pieces.append(Rejected(reason, place, length, kept))
             self._kept_pieces += 1
 
-    def add(self, batch: Batch) -> Iterator[Block]:
+    def add(self, batch: Batch) -> Iterator[Stretch]:
         """A batch of the campaign: proven ones share blocks, an unproven one has its own."""
         if not batch.proven and (self._runs or self._digests):
-            yield self._block(proven=True, claim=b"")
+            yield self._stretch(proven=True, claim=b"")
         claim = b"" if batch.proven else batch.digest
         length = self._layout.record_length
         for start, count in batch.spans:
@@ -259,61 +366,24 @@ class _Gathered:
                 self._runs.append((start + done * length, records))
                 done, self._room = done + records, self._room - records
                 if not self._room:
-                    yield self._block(proven=batch.proven, claim=claim)
+                    yield self._stretch(proven=batch.proven, claim=claim)
         if batch.proven:
             self._digests.append(batch.digest)
         elif self._runs:
-            yield self._block(proven=False, claim=claim)
+            yield self._stretch(proven=False, claim=claim)
 
-    def rest(self) -> Iterator[Block]:
+    def rest(self) -> Iterator[Stretch]:
         """What waits, if anything does: records of proven batches."""
         if self._runs or self._digests or self._rejected:
-            yield self._block(proven=True, claim=b"")
+            yield self._stretch(proven=True, claim=b"")
 
-    def _block(self, *, proven: bool, claim: bytes) -> Block:
-        judged = [
-            self._judge(rows, np.concatenate([run.positions() for run in runs]), proven, claim)
-            for rows, runs in matrices(self._data, self._runs, self._layout)
-        ]
-        block = Block(
-            Columns.join([records for records, _ in judged], self._layout.answer_bytes),
-            np.concatenate([np.empty(0, np.int64), *(positions for _, positions in judged)]),
-            proven,
-            tuple(self._digests),
-            claim,
-            dict(self._rejected),
-            tuple(self._pieces),
-        )
+    def _stretch(self, *, proven: bool, claim: bytes) -> Stretch:
+        runs, digests = tuple(self._runs), tuple(self._digests)
+        stretch = Stretch(runs, proven, digests, claim, dict(self._rejected), tuple(self._pieces))
         self._runs, self._room = [], self._most
         self._digests, self._pieces = [], []
         self._rejected = Counter()
-        return block
-
-    def _judge(
-        self,
-        rows: Matrix,
-        positions: NDArray[np.int64],
-        proven: bool,  # noqa: FBT001 - both say what the batch is
-        claim: bytes,
-    ) -> tuple[Columns, NDArray[np.int64]]:
-        """The good ones of some records; the others are set aside."""
-        fields = Fields.of(rows)
-        records = columns(fields, proven=proven)
-        if self._rules.is_sound(fields, self._now) and self._rules.in_domain(fields):
-            return records, positions
-        fault = self._rules.faults(fields, self._now)
-        length = self._layout.record_length
-        for row in np.flatnonzero(fault)[: MAX_PIECES - self._kept_pieces].tolist():
-            place = row * length + rows.start
-            record = bytes(rows.data[place : place + length])
-            at = int(positions[row])
-            self._pieces.append(Rejected(FAULTS[fault[row] - 1], at, length, record, proven, claim))
-            self._kept_pieces += 1
-        for number, count in enumerate(np.bincount(fault, minlength=1 + len(FAULTS))[1:].tolist()):
-            if count:
-                self._rejected[FAULTS[number]] += count
-        good = fault == 0
-        return records.take(good), positions[good]
+        return stretch
 
 
 def columns(fields: Fields, *, proven: bool) -> Columns:

@@ -9,7 +9,6 @@ import stat
 from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +18,8 @@ from aggregator.intake.inputs import Inputs, numbers
 from aggregator.intake.manifest import FORGOTTEN, INPUTS, REPORTS
 from aggregator.intake.quarantine import Quarantine
 from aggregator.intake.reader import Read, Reader
-from aggregator.intake.sources import Share, Source, Unreadable, read_source, shares
+from aggregator.intake.sources import Source, Unreadable, read_source, shares
+from aggregator.intake.team import Team
 from aggregator.intake.writing import PartWriter
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from protocol.campaign import Campaign
 
 QUARANTINE = "quarantine"
+_OFFERED = 4
 
 
 class Ingest:
@@ -83,18 +84,10 @@ class Ingest:
     def add(self, files: Sequence[str | os.PathLike[str]], progress: Callable[[int, int], None] | None) -> None:
         """Read files and write what is new in them into parts."""
         with ExitStack() as stack:
-            pool = stack.enter_context(ThreadPoolExecutor(self._workers))
-            readers = [self._reader(stack, number) for number in range(self._workers)]
-            idle: SimpleQueue[Reader] = SimpleQueue()
-            for reader in readers:
-                idle.put(reader)
-
-            def work(share: Share) -> list[Read]:
-                reader = idle.get()
-                try:
-                    return reader.read(share.sources)
-                finally:
-                    idle.put(reader)
+            pool = ThreadPoolExecutor(self._workers)
+            team = Team(pool, _OFFERED * self._workers) if self._workers > 1 else None
+            reader = self._reader(stack, team, believes=len(files) <= self._workers)
+            stack.enter_context(pool)  # left before the reader's parts are: by then nobody writes
 
             again: list[tuple[int, str]] = []
             report = Progress(progress, len(files))
@@ -103,22 +96,22 @@ class Ingest:
                 self._unreadable += share.unreadable
                 again += share.again
                 report(len(share.unreadable))
-                pending.add(pool.submit(work, share))
+                pending.add(pool.submit(reader.read, share.sources))
                 while len(pending) > self._workers:  # what was read and not yet judged is in memory
                     pending = self._collect(pending, report)
             while pending:
                 pending = self._collect(pending, report)
             for number, file in again:
-                self._again(readers[0], number, file)
+                self._again(reader, number, file)
                 report(1)
-            for parts in pool.map(Reader.finish, readers):
-                self._parts += parts
+            self._parts += reader.finish()
 
-    def _reader(self, stack: ExitStack, number: int) -> Reader:
-        name = f"{self._manifest.generation + 1:08d}-{number}"
+    def _reader(self, stack: ExitStack, team: Team | None = None, *, believes: bool = False) -> Reader:
+        name = f"{self._manifest.generation + 1:08d}-0"
         writer = stack.enter_context(PartWriter(self._folder, self._campaign.layout, self._manifest.buckets, name))
         first_period = self._manifest.first_period
-        return Reader(self._campaign, self._inputs, writer, first_period, self._now, self._enrolled)
+        judging = (self._now, self._enrolled, team)
+        return Reader(self._campaign, self._inputs, writer, first_period, *judging, believes=believes)
 
     def _collect(self, pending: set[Future[list[Read]]], report: Progress) -> set[Future[list[Read]]]:
         done, rest = wait(pending, return_when=FIRST_COMPLETED)

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from aggregator.intake.durable import make_folder, write_durably
 from aggregator.intake.manifest import INPUTS, SideFile, damaged
+from aggregator.intake.mapped import piecewise_digest
 from aggregator.reading import read_regular
 from protocol.batch import TRAILER_BYTES
 
@@ -82,7 +83,7 @@ def identity(data: bytes | mmap, body: bytes | None = None) -> bytes:
         body: the inner digest, if it is known.
     """
     cut = max(0, len(data) - TRAILER_BYTES)
-    inner = sha256(memoryview(data)[:cut]).digest() if body is None else body
+    inner = piecewise_digest(data, 0, cut) if body is None else body
     return sha256(inner + data[cut:]).digest()
 
 

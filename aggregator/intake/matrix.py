@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from aggregator.intake.mapped import give_back
 from protocol.mechanisms import INTEGERS, SINGLE
 from protocol.report import FIXED_BYTES, ID_BYTES
 
@@ -152,6 +153,8 @@ def count_adjacent(data: Source, position: int, length: int, prefix: bytes) -> i
         place = int(wrong.argmax())
         if wrong[place]:
             return count + place
+        if rows == _MANY:
+            give_back(data, position + count * length, position + (count + rows) * length)
         count += rows
         step = min(4 * step, _MANY)
     return count

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,20 +21,26 @@ from aggregator.intake.parts import Stored
 from protocol.batch import TRAILER_BYTES, Header
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from aggregator.intake.columns import Columns
+    from aggregator.intake.decode import Block, Stretch
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.manifest import Part
     from aggregator.intake.sources import Source
+    from aggregator.intake.team import Team
     from aggregator.intake.writing import PartWriter
     from protocol.campaign import Campaign
 
 _FORGOTTEN = "period_forgotten"
 _BLOCK = 1 << 16
 _SMALL_BYTES = 1 << 16
+SHARED_BYTES = 4 << 20
+"""Files from this size on are shared among threads."""
+BELIEVED_BYTES = 8 << 20
+"""Files from this size on are believed to be the one batch that they say, until their digest is known."""
 
 
 class Read(NamedTuple):
@@ -72,8 +80,41 @@ class _Kept(NamedTuple):
     foreign: NDArray[np.intp]
 
 
+class _NotProvenError(Exception):
+    """A file is not the whole batch that it says it is."""
+
+
+class _File:
+    """One file that is being read. Attribute ``kept``: something of it may be in the parts already."""
+
+    def __init__(self, source: Source, name: bytes | None, known: Ingested | None) -> None:
+        self.source = source
+        self.name = name
+        self.known = known
+        self.kept = False
+
+
+class _Taken(NamedTuple):
+    """What became of a block.
+
+    Attributes:
+        block: without its good records.
+        added: how many of them are in the parts.
+        good: how many are neither forgotten nor foreign, be they new or not.
+        forgotten, foreign: how many are.
+        pieces: some of the foreign ones, as the quarantine has them.
+    """
+
+    block: Block
+    added: int
+    good: int
+    forgotten: int
+    foreign: int
+    pieces: tuple[Rejected, ...]
+
+
 class Reader:
-    """One worker: judges files and puts their good records into parts. Used by one thread at a time.
+    """Judges files and puts their good records into parts. Threads may use it together: nothing in it changes.
 
     Args:
         campaign: what was asked.
@@ -82,6 +123,9 @@ class Reader:
         first_period: reports of earlier periods are refused as ``period_forgotten``.
         now: the present, in seconds since 1970.
         enrolled: if the fleet is closed, whose reports are not refused as ``id_not_enrolled``.
+        team: with whom the blocks of a large file are shared.
+        believes: whether a large file is read before its digest is known. It gets parts of its own, so that it can be
+            given up: worth it where there are few files, and nothing else to do meanwhile.
     """
 
     def __init__(
@@ -92,11 +136,15 @@ class Reader:
         first_period: int,
         now: int,
         enrolled: Enrolled | None = None,
+        team: Team | None = None,
+        *,
+        believes: bool = False,
     ) -> None:
+        self._team = team
+        self._believes = believes
         self._inputs = inputs
         self._writer = writer
         self._decoder = Decoder(campaign)
-        self._blocks_kept = 0
         self._first_period = first_period
         self._enrolled = enrolled
         layout = campaign.layout
@@ -133,11 +181,11 @@ class Reader:
 
     def _alone(self, source: Source, name: bytes | None, known: Ingested | None) -> Read:
         """One file, unless it does not fit into memory and nothing of it was kept yet."""
-        before = self._blocks_kept
+        file = _File(source, name, known)
         try:
-            return self._one(source, name, known)
+            return self._one(file)
         except MemoryError:
-            if self._blocks_kept != before:
+            if file.kept:
                 raise
             return Read(source.number, None, too_large=source.file)
 
@@ -166,36 +214,102 @@ class Reader:
             reads.append(Read(source.number, entry, None, good[place]))
         return reads
 
-    def _one(self, source: Source, name: bytes | None, known: Ingested | None) -> Read:
+    def _one(self, file: _File) -> Read:
         """One file, block by block. What an earlier ingest took of it stays as it is."""
+        data = file.source.data
+        read = None
+        if self._team is not None and self._believes and len(data) >= BELIEVED_BYTES:
+            read = self._believed(file, self._team) if self._decoder.states_one_batch(data) else None
+        return read or self._sum(file, self._blocks(file), self._naming(file))
+
+    def _believed(self, file: _File, team: Team) -> Read | None:
+        """A file that says it is one batch, read while its digest is taken; None, and nothing kept, if it is not."""
+        data = file.source.data
+        proof = team.begin(self._decoder.proof, data)
+        with suppress(_NotProvenError), self._writer.beside(file.source.number) as writer:
+            stretches = self._decoder.one_batch(data, most=_BLOCK)
+            blocks = team.each(partial(self._take, file, writer), stretches)
+            read = self._sum(file, blocks, self._naming(file), proof)
+            self._writer.adopt(writer)
+            return read
+        file.kept = False
+        return None
+
+    def _sum(
+        self,
+        file: _File,
+        blocks: Iterable[_Taken],
+        name: Callable[[], bytes] | None,
+        proof: Callable[[], bytes | None] | None = None,
+    ) -> Read:
+        """What the blocks of a file come to.
+
+        Raises:
+            _NotProvenError: ``proof`` was awaited and not given.
+        """
+        source, known = file.source, file.known
         good, added = [0, 0], [0, 0]
         before = known.rejected if known is not None else {}
         counts = Counter({reason: before.get(reason, 0) for reason in (_FORGOTTEN, NOT_ENROLLED)})
         digests: list[bytes] = []
         claims: set[int] = set()
         pieces: list[Rejected] = []
-        for block in self._decoder.blocks(source.data, now=self._now, most=_BLOCK):
+        room = MAX_PIECES
+        for block, more, sound, forgotten, foreign, refused in blocks:
             counts.update(block.rejected)
-            pieces.extend(block.pieces)
+            counts[_FORGOTTEN] += forgotten
+            counts[NOT_ENROLLED] += foreign
+            pieces.extend(block.pieces[:room])
+            room -= min(room, len(block.pieces))
+            pieces.extend(refused[: max(0, MAX_PIECES - len(pieces))])
             digests.extend(block.digests)
-            kept = self._kept(block.records, known)
-            counts[_FORGOTTEN] += len(kept.forgotten)
-            counts[NOT_ENROLLED] += len(kept.foreign)
-            for place in block.positions[kept.foreign[: max(0, MAX_PIECES - len(pieces))]].tolist():
-                record = bytes(source.data[place : place + self._record_bytes])
-                pieces.append(Rejected(NOT_ENROLLED, place, len(record), record, block.proven, block.claim))
-            good[block.proven] += block.records.size - len(kept.forgotten) - len(kept.foreign)
-            added[block.proven] += kept.records.size
-            claim = 0 if block.proven else int.from_bytes(block.claim[:TAIL_BYTES])
-            if claim:
+            good[block.proven] += sound
+            added[block.proven] += more
+            if claim := _claim(block):
                 claims.add(claim)
-            claimed = np.full(kept.records.size, claim, np.uint64) if claim else None
-            self._blocks_kept += 1
-            self._writer.add(Stored(kept.records, claimed))
+        if proof is not None:
+            if (digest := proof()) is None:
+                raise _NotProvenError
+            digests.append(digest)
         pieces.sort(key=lambda piece: piece.offset)
         rejected = {reason: number for reason, number in sorted(counts.items()) if number}
-        entry = self._entry(source, name, (good[True], good[False]), rejected, digests)
+        entry = self._entry(source, name and name(), (good[True], good[False]), rejected, digests)
         return Read(source.number, entry, known, added[True], added[False], frozenset(claims), tuple(pieces))
+
+    def _naming(self, file: _File) -> Callable[[], bytes] | None:
+        """What gives the file's name; None if its only batch will, or nobody has time for it before."""
+        data, known = file.source.data, file.name
+        if known is not None:
+            return lambda: known
+        if self._team is None or len(data) < SHARED_BYTES or self._decoder.states_one_batch(data):
+            return None
+        return self._team.begin(identity, data)
+
+    def _blocks(self, file: _File) -> Iterator[_Taken]:
+        """All blocks of a file, in order; if it is large, others help."""
+        stretches = self._decoder.stretches(file.source.data, most=_BLOCK)
+        if self._team is None or len(file.source.data) < SHARED_BYTES:
+            return map(partial(self._take, file, self._writer), stretches)
+        return self._team.each(partial(self._take, file, self._writer), stretches)
+
+    def _take(self, file: _File, writer: PartWriter, stretch: Stretch) -> _Taken:
+        """Judge a block and put what is good and new into the parts."""
+        data = file.source.data
+        block = self._decoder.judge(data, stretch, now=self._now)
+        records = block.records
+        kept = self._kept(records, file.known)
+        refused = []
+        for place in block.positions[kept.foreign[:MAX_PIECES]].tolist():
+            record = bytes(data[place : place + self._record_bytes])
+            refused.append(Rejected(NOT_ENROLLED, place, len(record), record, block.proven, block.claim))
+        claim = _claim(block)
+        claimed = np.full(kept.records.size, claim, np.uint64) if claim else None
+        file.kept = True
+        writer.add(Stored(kept.records, claimed))
+        forgotten, foreign = len(kept.forgotten), len(kept.foreign)
+        rest = block._replace(records=records.take(slice(0)), positions=block.positions[:0])
+        good = records.size - forgotten - foreign
+        return _Taken(rest, kept.records.size, good, forgotten, foreign, tuple(refused))
 
     def _kept(self, records: Columns, known: Ingested | None) -> _Kept:
         """Which of the good records to add."""
@@ -234,3 +348,7 @@ class Reader:
             rejected,
             b"".join(digest[:TAIL_BYTES] for digest in digests),
         )
+
+
+def _claim(block: Block) -> int:
+    return 0 if block.proven else int.from_bytes(block.claim[:TAIL_BYTES])

@@ -122,7 +122,7 @@ class _Retry(Ingest):
         self._header = Header(self._campaign.id, layout.kind, layout.record_length)
         entries = {entry.identity.hex(): entry for entry in self._inputs.entries()}
         with ExitStack() as stack:
-            reader = self._reader(stack, 0)
+            reader = self._reader(stack)
             for kept in Quarantine(self._folder / QUARANTINE).files():
                 self._file(reader, kept, entries.get(kept.identity), reason)
             self._parts += reader.finish()

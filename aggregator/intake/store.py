@@ -308,23 +308,27 @@ class Store:
     def _tally_report(self, manifest: Manifest, scope: Scope) -> TallyReport:
         kept = scope._replace(first=max(scope.first, manifest.first_period))
         counted = forgotten_counts(self.path, self.campaign, manifest, scope)
-        for found in self.over_slices(count_slice, manifest, kept):
+        for found in self.over_slices(count_slice, manifest, kept, ids_only=True):
             counted = counted.merge(found)
         return report_of(manifest, counted)
 
-    def over_slices(self, function: Callable[..., Result], manifest: Manifest, *more: object) -> Iterator[Result]:
+    def over_slices(
+        self, function: Callable[..., Result], manifest: Manifest, *more: object, ids_only: bool = False
+    ) -> Iterator[Result]:
         """``function(folder, campaign, manifest, slice, *more)`` of every slice, many at a time, in any order.
 
         Args:
             function: of a module, so that it can be named to another process.
             manifest: what is in the store.
             more: further arguments.
+            ids_only: it keeps no more of the records in memory.
 
         Raises:
             StorageError: as :meth:`tally_report`, and what the function raises.
         """
         at_once = self.workers if self.cluster is None else self.cluster.threads_each
-        work = slices(manifest, self.campaign.layout.answer_bytes, self.memory_bytes, at_once)
+        width = self.campaign.layout.answer_bytes
+        work = slices(manifest, width, self.memory_bytes, at_once, ids_only=ids_only)
         if self.cluster is not None:
             yield from self.cluster.over_slices(function, self.path, manifest, work, *more)
             return

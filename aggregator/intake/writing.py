@@ -1,7 +1,7 @@
 """Records into parts: divided by the low bits of their ids, gathered, and written as they become many.
 
 Nothing names a part before the manifest does, so it is written under its final name and only flushed;
-what a crash leaves is removed by the next ingest. One writer is used by one thread.
+what a crash leaves is removed by the next ingest. Threads share a writer: each bucket has a lock of its own.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import sha256
+from threading import Lock
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
 
 from aggregator.files import sync_folder
+from aggregator.intake.allocation import reuse_freed_memory
 from aggregator.intake.columns import Columns
-from aggregator.intake.durable import make_folder
 from aggregator.intake.manifest import REPORTS, Part
 from aggregator.intake.parts import Stored, parquet_writer, to_table
 
@@ -40,6 +41,7 @@ _WAITING_BYTES = 64 << 20
 _LEAST_ROWS = 1 << 10
 _FLUSH_BYTES = 16 << 20
 _FLUSHERS = 8
+_ENDING = 2  # threads that write what waits at the end: more would each have to ask for memory of their own
 _FIELDS = ("id", "period", "question", "answer", "proven")
 _MOSTLY_SAME = ("period", "proven")
 
@@ -58,6 +60,23 @@ def bucket_of(ids: NDArray[np.uint64], shift: int, buckets: int) -> NDArray[np.u
     return low.astype(np.uint8) if buckets <= 1 << 8 else low.astype(np.uint16)
 
 
+def by_bucket(ids: NDArray[np.uint64], buckets: int) -> tuple[NDArray[np.intp], list[int]]:
+    """The rows in order of their bucket, and where in this order each bucket ends.
+
+    A radix sort of one byte takes four times as long if it has few different values: it then often adds to the
+    counter that it has just added to. So the rest of the byte is filled with further bits of the id.
+    """
+    bits = buckets.bit_length() - 1
+    if bits >= 8:
+        key: NDArray[np.uint8] | NDArray[np.uint16] = bucket_of(ids, 0, buckets)
+        counts = np.bincount(key, minlength=buckets)
+    else:
+        low = ids.astype(np.uint8)
+        key = (low << np.uint8(8 - bits)) | (low >> np.uint8(bits))
+        counts = np.bincount(key, minlength=1 << 8).reshape(buckets, -1).sum(axis=1)
+    return np.argsort(key, kind="stable"), np.cumsum(counts).tolist()
+
+
 class PartWriter:
     """Gathers records per bucket and writes them. Used in a ``with``: left by an error, it removes its parts.
 
@@ -69,16 +88,17 @@ class PartWriter:
     """
 
     def __init__(self, folder: Path, layout: Layout, buckets: int, name: str) -> None:
+        reuse_freed_memory()
         self._folder = folder
         self._layout = layout
         self._buckets = buckets
         self._name = name
         self._rows = min(ROW_GROUP, max(_LEAST_ROWS, _WAITING_BYTES // (buckets * (15 + layout.answer_bytes))))
-        self._waiting: dict[int, _Waiting] = {}
-        self._open: dict[int, _OpenPart] = {}
+        self._most = max(ROW_GROUP, PART_BYTES // (15 + layout.answer_bytes))
+        self._gathered = [_Bucket(number) for number in range(buckets)]
+        self._next = 0
         self._begun: list[_OpenPart] = []
         self._parts: list[Part] = []
-        self._most = max(ROW_GROUP, PART_BYTES // (15 + layout.answer_bytes))
         self._flusher = ThreadPoolExecutor(_FLUSHERS)
         self._flushes: list[Future[None]] = []
 
@@ -96,69 +116,106 @@ class PartWriter:
                 with suppress(OSError):  # whoever comes next removes it
                     part.path.unlink()
 
+    def beside(self, number: int) -> PartWriter:
+        """Another writer, for records that may turn out not to be wanted. The number is used once."""
+        return PartWriter(self._folder, self._layout, self._buckets, f"{self._name}-{number}")
+
+    def adopt(self, other: PartWriter) -> None:
+        """The parts of the other, which is finished, are from here."""
+        self._begun += other._begun
+        self._parts += other.finish()
+
     def add(self, stored: Stored) -> None:
         """Keep records; they are in a part for certain after :meth:`finish`."""
-        bucket = bucket_of(stored.records.id, 0, self._buckets)
-        order = np.argsort(bucket, kind="stable")  # of small integers this is a radix sort, in linear time
-        ends = np.cumsum(np.bincount(bucket, minlength=self._buckets)).tolist()
+        order, ends = by_bucket(stored.records.id, self._buckets)
         fields = _varying(stored.records)
-        start = 0
-        for number, end in enumerate(ends):
-            if end > start:
-                self._add(number, stored, fields, order[start:end])
-            start = end
+        starts = [0, *ends]
+        busy = []
+        self._next += 1  # threads begin at different buckets; two that do not are only slower
+        for place in range(self._next, self._next + self._buckets):
+            number = place % self._buckets
+            rows = order[starts[number] : ends[number]]
+            if not len(rows):
+                continue
+            if self._gathered[number].lock.acquire(blocking=False):
+                self._add(self._gathered[number], stored, fields, rows)
+            else:
+                busy.append((number, rows))
+        for number, rows in busy:
+            self._gathered[number].lock.acquire()
+            self._add(self._gathered[number], stored, fields, rows)
 
-    def _add(self, bucket: int, stored: Stored, fields: Sequence[str], rows: NDArray[np.intp]) -> None:
-        waiting = self._waiting.get(bucket)
-        if waiting is None:
-            waiting = self._waiting[bucket] = _Waiting(self._rows, self._layout.answer_bytes)
-        while len(rows):
-            rows = waiting.take(stored, fields, rows)
-            if waiting.size == self._rows:
-                self._write(bucket)
+    def _add(self, bucket: _Bucket, stored: Stored, fields: Sequence[str], rows: NDArray[np.intp]) -> None:
+        """Add rows to a bucket whose lock is held, and release it."""
+        try:
+            if bucket.waiting is None:
+                bucket.waiting = _Waiting(self._rows, self._layout.answer_bytes)
+            while len(rows):
+                rows = bucket.waiting.take(stored, fields, rows)
+                if bucket.waiting.size == self._rows:
+                    self._write(bucket, bucket.waiting.empty())
+        finally:
+            bucket.lock.release()
 
     def finish(self) -> list[Part]:
-        """Write what waits and flush everything to the disk; the parts, in order of bucket."""
-        for bucket, waiting in sorted(self._waiting.items()):
-            if waiting.size:
-                self._write(bucket)
-        self._waiting.clear()
-        for bucket in sorted(self._open):
-            self._close(bucket)
+        """Write what waits and flush everything to the disk; the parts, in order of bucket. No thread adds any more."""
+        with ThreadPoolExecutor(_ENDING) as pool:
+            for sink in pool.map(self._finish, self._gathered):
+                if sink is not None:
+                    self._flushes.append(self._flusher.submit(sink.sync_and_release))
         for flush in self._flushes:
             flush.result()
         folders = {(self._folder / part.path).parent for part in self._parts}
+        if folders:
+            folders |= {self._folder / REPORTS, self._folder}  # the former may be new in the latter
         list(self._flusher.map(sync_folder, sorted(folders)))
         return sorted(self._parts)
 
-    def _write(self, bucket: int) -> None:
-        """Write the waiting records of a bucket as a row group."""
-        part = self._open.get(bucket)
-        if part is None:
-            part = self._open[bucket] = self._begin(bucket)
-        part.write(to_table(self._waiting[bucket].empty(), self._layout))
-        if part.sink.unflushed >= _FLUSH_BYTES:  # early, so that the disk writes while the rest is read
+    def _finish(self, bucket: _Bucket) -> _Sink | None:
+        """Write what waits in a bucket; what is left to flush of its last part, if it has one."""
+        if bucket.waiting is not None and bucket.waiting.size:
+            self._write(bucket, bucket.waiting.empty())
+        bucket.waiting = None
+        return None if bucket.part is None else self._end(bucket, bucket.part)
+
+    def _write(self, bucket: _Bucket, stored: Stored) -> None:
+        """Write records of a bucket as a row group."""
+        if bucket.part is None:
+            bucket.part = self._begin(bucket)
+        part = bucket.part
+        part.write(to_table(stored, self._layout))
+        if part.records + self._rows > self._most:
+            self._flushes.append(self._flusher.submit(self._end(bucket, part).sync_and_release))
+        elif part.sink.unflushed >= _FLUSH_BYTES:  # early, so that the disk writes while the rest is read
             part.sink.unflushed = 0
             self._flushes.append(self._flusher.submit(part.sink.sync))
-        if part.records + self._rows > self._most:
-            self._close(bucket)
 
-    def _begin(self, bucket: int) -> _OpenPart:
-        number = sum(part.bucket == bucket for part in self._parts)
-        name = f"{self._name}-{number:04d}.parquet"
-        part = Part(bucket, name, 0, "")
+    def _begin(self, bucket: _Bucket) -> _OpenPart:
+        part = Part(bucket.number, f"{self._name}-{bucket.begun:04d}.parquet", 0, "")
+        bucket.begun += 1
         path = self._folder / part.path
-        if not path.parent.is_dir():
-            make_folder(self._folder / REPORTS)
-            make_folder(path.parent)
-        begun = _OpenPart(path, part, self._layout)
-        self._begun.append(begun)
+        path.parent.mkdir(parents=True, exist_ok=True)  # its entry in the folder above is flushed at the end
+        begun = _OpenPart(path, part)
+        self._begun.append(begun)  # before anything is written, for which there may be no space
+        begun.open(self._layout)
         return begun
 
-    def _close(self, bucket: int) -> None:
-        part = self._open.pop(bucket)
+    def _end(self, bucket: _Bucket, part: _OpenPart) -> _Sink:
+        """End the part of a bucket; what is left to flush."""
+        bucket.part = None
         self._parts.append(part.end())
-        self._flushes.append(self._flusher.submit(part.sink.sync_and_release))
+        return part.sink
+
+
+class _Bucket:
+    """Where one bucket's records gather. Attribute ``begun``: how many parts it has had so far."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.lock = Lock()
+        self.waiting: _Waiting | None = None
+        self.part: _OpenPart | None = None
+        self.begun = 0
 
 
 class _Waiting:
@@ -204,12 +261,17 @@ class _Waiting:
 class _OpenPart:
     """A part that is being written."""
 
-    def __init__(self, path: Path, part: Part, layout: Layout) -> None:
+    _parquet: pq.ParquetWriter = None
+
+    def __init__(self, path: Path, part: Part) -> None:
         self.path = path
         self.records = 0
         self.sink = _Sink(path)
         self._part = part
-        self._parquet: pq.ParquetWriter = parquet_writer(self.sink, layout)
+
+    def open(self, layout: Layout) -> None:
+        """Begin to write."""
+        self._parquet = parquet_writer(self.sink, layout)
 
     def write(self, table: pa.Table) -> None:
         """One row group."""
@@ -219,8 +281,9 @@ class _OpenPart:
     def release(self) -> None:
         """Close the file, if that was not done. What Parquet's writer has left to write goes nowhere."""
         self.sink.release()
-        with suppress(OSError, pa.ArrowException):
-            self._parquet.close()
+        if self._parquet is not None:
+            with suppress(OSError, pa.ArrowException):
+                self._parquet.close()
 
     def end(self) -> Part:
         """Write the footer; the part as the manifest names it."""
@@ -236,6 +299,7 @@ class _Sink:
         self.unflushed = 0
         self.closed = False
         self._written = 0
+        self._flushing = Lock()
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
 
     def write(self, data: bytes) -> int:
@@ -261,14 +325,17 @@ class _Sink:
         """The file stays open until :meth:`release`."""
 
     def sync(self) -> None:
-        """Put what was written on the disk."""
-        os.fsync(self._descriptor)
+        """Put what was written on the disk, unless the file was closed meanwhile, which is after its last flush."""
+        with self._flushing:
+            if not self.closed:
+                os.fsync(self._descriptor)
 
     def release(self) -> None:
         """Close the file."""
-        if not self.closed:
-            self.closed = True
-            os.close(self._descriptor)
+        with self._flushing:
+            if not self.closed:
+                self.closed = True
+                os.close(self._descriptor)
 
     def sync_and_release(self) -> None:
         """Put all of it on the disk, and close the file."""

@@ -1,0 +1,254 @@
+"""A large file is shared among threads, and the store is as if one thread had read it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support.fleets import honest, sealed
+from support.publisher import DAY, NOW, Publisher
+from support.reports import opened
+
+from aggregator.intake import decode, reader, store, writing
+from aggregator.intake.counting import Counted, Scope, count_slice, load, settle_slice, slices
+from aggregator.intake.inputs import Inputs
+from aggregator.intake.manifest import Part, read_manifest
+from aggregator.intake.mapped import give_back, piecewise_digest
+from aggregator.intake.parts import Stored, read_part
+from aggregator.intake.sources import read_source
+from aggregator.intake.tally import Tally
+from aggregator.intake.team import Team
+from aggregator.intake.writing import by_bucket
+from protocol.scan import digest_of
+
+RAW = Publisher().campaign()
+CAMPAIGN = opened(RAW)
+PERIOD = CAMPAIGN.period_at(NOW)
+LENGTH = CAMPAIGN.layout.record_length
+
+
+def whole(count, seed):
+    return sealed(CAMPAIGN, honest(CAMPAIGN, count, PERIOD, seed))
+
+
+@pytest.fixture
+def everything_is_large(monkeypatch):
+    """Files of a few records are shared, believed and read in many blocks; some records are set aside."""
+    monkeypatch.setattr(reader, "SHARED_BYTES", 1)
+    monkeypatch.setattr(reader, "BELIEVED_BYTES", 1)
+    monkeypatch.setattr(reader, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(reader, "_BLOCK", 17)
+    monkeypatch.setattr(decode, "MAX_PIECES", 40)
+    monkeypatch.setattr(reader, "MAX_PIECES", 40)
+
+
+def content(made):
+    """All that a store knows, whatever the order in which its threads wrote it."""
+    manifest = read_manifest(made.path)
+    pieces = [
+        stored
+        for part in manifest.parts
+        for stored in read_part(made.path / part.path, part, CAMPAIGN.layout, manifest.buckets)
+    ]
+    stored = Stored.join(pieces, CAMPAIGN.layout.answer_bytes)
+    records, claim = stored.records, stored.claim
+    columns = [records.id, records.period, records.question, *records.answer.T, records.proven]
+    rows = sorted(zip(*columns, claim if claim is not None else np.zeros(records.size), strict=True))
+    kept = {path.name: path.read_bytes() for path in (made.path / "quarantine").glob("*")}
+    inputs = sorted(Inputs(made.path, manifest.inputs).entries(), key=lambda entry: entry.identity)
+    return rows, kept, inputs, manifest.rejected, manifest.claims, manifest.superseded, made.tally().to_bytes()
+
+
+def damaged(kind, data):
+    middle = len(data) // 2
+    if kind == "bit":
+        return data[:middle] + bytes([data[middle] ^ 4]) + data[middle + 1 :]
+    if kind == "prefix":  # the first byte of a record
+        place = 43 + (middle // LENGTH) * LENGTH
+        return data[:place] + b"\xff" + data[place + 1 :]
+    if kind == "digest":
+        return data[:-1] + bytes([data[-1] ^ 1])
+    if kind == "cut":
+        return data[:-100]
+    if kind == "foreign":
+        return data[:middle] + os.urandom(333) + data[middle:]
+    return data
+
+
+@pytest.mark.parametrize("kind", ["whole", "bit", "prefix", "digest", "cut", "foreign", "stream", "early"])
+def test_a_shared_file_makes_the_same_store_as_one_thread(tmp_path, everything_is_large, kind):
+    del everything_is_large
+    data = whole(900, 1)
+    if kind == "stream":
+        data = b"".join([whole(300, 2), damaged("bit", whole(250, 3)), whole(99, 4), damaged("cut", whole(210, 5))])
+    if kind == "early":
+        late = honest(CAMPAIGN, 300, PERIOD + 1, 6)
+        data = sealed(CAMPAIGN, np.concatenate([honest(CAMPAIGN, 300, PERIOD, 7), late]))
+    path = tmp_path / "a.hsr"
+    path.write_bytes(damaged(kind, data))
+    found = []
+    for workers in (1, 4):
+        made = store.create_store(tmp_path / str(workers), RAW)
+        made.workers = workers
+        summaries = [made.ingest([path], now=NOW), made.ingest([path], now=NOW), made.ingest([path], now=NOW + DAY)]
+        found.append((summaries, *content(made)))
+        manifest = read_manifest(made.path)
+        on_disk = {str(each.relative_to(made.path)) for each in made.path.rglob("*.parquet")}
+        assert on_disk == manifest.paths(), "what was not wanted is gone"
+    assert found[0] == found[1]
+    assert found[0][0][0][1] == 0
+    assert found[0][0][1][1] == 1
+
+
+def test_what_is_believed_in_vain_leaves_no_part(tmp_path, everything_is_large, monkeypatch):
+    del everything_is_large
+    path = tmp_path / "a.hsr"
+    path.write_bytes(damaged("digest", whole(500, 1)))
+    begun = []
+    beside = writing.PartWriter.beside
+    monkeypatch.setattr(writing.PartWriter, "beside", lambda *given: begun.append(given) or beside(*given))
+    monkeypatch.setattr(writing, "ROW_GROUP", 4)
+    made = store.create_store(tmp_path / "s", RAW)
+    made.workers = 2
+    summary = made.ingest([path], now=NOW)
+    assert (len(begun), summary.proven, summary.unproven) == (1, 0, 500)
+    assert len(list(made.path.rglob("*.parquet"))) == len(read_manifest(made.path).parts) + 1
+    assert made.tally_report().unproven == 500
+
+
+def test_many_files_share_their_parts(tmp_path, everything_is_large, monkeypatch):
+    del everything_is_large
+    monkeypatch.setattr(writing.PartWriter, "beside", None)  # not to be called
+    paths = [tmp_path / f"{number}.hsr" for number in range(3)]
+    for number, path in enumerate(paths):
+        path.write_bytes(whole(100, number))
+    made = store.create_store(tmp_path / "s", RAW)
+    made.workers = 2
+    assert made.ingest(paths, now=NOW).proven == 300
+    assert len(read_manifest(made.path).parts) == 16, "one for each bucket"
+
+
+def test_a_disk_that_fails_under_a_shared_file_leaves_nothing(tmp_path, everything_is_large, monkeypatch):
+    del everything_is_large
+    path = tmp_path / "a.hsr"
+    path.write_bytes(whole(900, 1))
+    made = store.create_store(tmp_path / "s", RAW)
+    made.workers = 3
+    written = []
+    write = writing._Sink.write
+
+    def full(sink, data):
+        written.append(len(data))
+        if len(written) > 30:
+            raise OSError(28, "No space left on device")
+        return write(sink, data)
+
+    monkeypatch.setattr(writing, "ROW_GROUP", 8)
+    monkeypatch.setattr(writing._Sink, "write", full)
+    with pytest.raises(store.StorageError, match=r"^disk_full"):
+        made.ingest([path], now=NOW)
+    assert not list(made.path.rglob("*.parquet"))
+    monkeypatch.undo()
+    assert made.ingest([path], now=NOW).proven == 900
+
+
+@given(st.lists(st.integers(0, 3), max_size=40), st.integers(1, 9), st.integers(1, 4), st.integers(1, 3))
+@settings(max_examples=40, deadline=None)
+@example([0] * 20, 3, 1, 3)
+def test_a_team_gives_results_in_order_and_pools_whose_threads_all_offer_work_go_on(delays, offered, threads, pieces):
+    def slow(item):
+        place, delay = item
+        time.sleep(delay / 5000)
+        return place
+
+    with ThreadPoolExecutor(threads) as pool:
+        team = Team(pool, offered)
+        work = list(enumerate(delays))
+        begun = [pool.submit(lambda: list(team.each(slow, iter(work)))) for _ in range(pieces + threads)]
+        named = [team.begin(slow, (number, 1)) for number in range(threads + 1)]
+        assert [each() for each in named] == list(range(threads + 1))
+        assert all(each.result(timeout=60) == list(range(len(delays))) for each in begun)
+
+
+def test_an_error_ends_a_teams_work_and_nothing_of_it_goes_on():
+    running, ended = threading.Semaphore(0), []
+
+    def work(item):
+        if item == 3:
+            raise MemoryError
+        running.release()
+        time.sleep(0.01)
+        ended.append(item)
+
+    with ThreadPoolExecutor(3) as pool:
+        with pytest.raises(MemoryError):
+            list(Team(pool, 6).each(work, range(100)))
+        many = len(ended)
+        time.sleep(0.05)
+        assert len(ended) == many < 20
+
+
+@given(st.integers(0, 3000), st.integers(0, 11), st.integers(0, 2**32 - 1))
+@settings(max_examples=60, deadline=None)
+def test_rows_come_in_order_of_their_bucket_each_once(count, bits, seed):
+    ids = np.random.default_rng(seed).integers(0, 1 << 64, count, dtype=np.uint64)
+    order, ends = by_bucket(ids, 1 << bits)
+    bucket = (ids & np.uint64((1 << bits) - 1)).astype(np.int64)
+    assert sorted(order.tolist()) == list(range(count))
+    assert np.array_equal(bucket[order], np.sort(bucket))
+    assert ends == np.cumsum(np.bincount(bucket, minlength=1 << bits)).tolist()
+
+
+def test_a_mapped_file_is_the_same_after_its_memory_was_given_back(tmp_path, monkeypatch):
+    monkeypatch.setattr("aggregator.intake.sources.MAPPED_BYTES", 1)
+    monkeypatch.setattr("aggregator.intake.mapped._STEP", 5000)
+    raw = os.urandom(1 << 20)
+    path = tmp_path / "a"
+    path.write_bytes(raw)
+    data = read_source(path)
+    give_back(data, 4097, 777_777)
+    assert data[:] == raw
+    assert piecewise_digest(data, 3, 999_999) == digest_of(raw, 3, 999_999) == digest_of(data, 3, 999_999)
+    give_back(raw, 0, len(raw))
+    give_back(data, 5, 5)
+
+
+@given(st.lists(st.integers(0, 60), max_size=200), st.integers(1, 50), st.sampled_from([1, 64 << 20]))
+@settings(max_examples=15, deadline=None)
+def test_repeats_that_do_not_fit_into_memory_together_are_settled_in_lots(chosen, most, memory):
+    """Each report as often as it was chosen."""
+    pool = honest(CAMPAIGN, 60, PERIOD, 9)
+    with tempfile.TemporaryDirectory() as folder:
+        made = store.create_store(Path(folder, "s"), RAW, buckets=2)
+        made.workers, made.memory_bytes = 1, memory
+        paths = []
+        for number, start in enumerate(range(0, len(chosen), 50)):
+            paths.append(Path(folder, f"{number}.hsr"))
+            paths[-1].write_bytes(sealed(CAMPAIGN, pool[[min(each, 59) for each in chosen[start : start + 50]]]))
+        made.ingest(paths, now=NOW)
+        manifest = read_manifest(made.path)
+        ids = slices(manifest, CAMPAIGN.layout.answer_bytes, memory, 1, ids_only=True)
+        counted = Counted(Tally.zero(CAMPAIGN))
+        for which in ids:
+            counted = counted.merge(count_slice(made.path, CAMPAIGN, manifest, which._replace(most=most), Scope()))
+        whole = [settle_slice(load(made.path, CAMPAIGN, manifest, which), manifest, which) for which in ids]
+        assert sum(counted.tally.n) == len({min(each, 59) for each in chosen})
+        assert counted.tally == made.tally()
+        assert counted.replayed == sum(each.replayed for each in whole)
+
+
+def test_slices_for_ids_alone_are_fewer(tmp_path):
+    made = store.create_store(tmp_path / "s", RAW, buckets=1)
+    part = Part(0, "a.parquet", 20_000_000, "")
+    manifest = read_manifest(made.path)._replace(parts=(part,))
+    whole, ids = (slices(manifest, 2, 1 << 30, 2, ids_only=ids_only) for ids_only in (False, True))
+    assert (len(whole), len(ids)) == (4, 1)
+    assert ids[0].most * (2 * 17 + 36) <= (1 << 29) - writing.PART_BYTES
