@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from aggregator.intake.cluster import Cluster
     from aggregator.intake.cluster_tasks import Found, Mark
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.manifest import Manifest
+    from aggregator.intake.workers import Workers
     from protocol.campaign import Campaign
 
 _LISTED = 2048
@@ -52,7 +52,7 @@ class ClusterIngest(Ingest):
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Workers,
         folder: Path,
         campaign: Campaign,
         manifest: Manifest,

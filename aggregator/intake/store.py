@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from aggregator.intake.cluster import Cluster
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.sources import Unreadable
+    from aggregator.intake.workers import Workers
 
 CAMPAIGN_FILE, LOCK_FILE = "campaign.hsc", "lock"
 LOCK_TIMEOUT_SECONDS = 60.0
@@ -192,7 +192,7 @@ class Store:
         self.lock_timeout_seconds = LOCK_TIMEOUT_SECONDS
         self.workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.memory_bytes = MEMORY_BYTES
-        self.cluster: Cluster | None = None
+        self.cluster: Workers | None = None
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r}, campaign {self.campaign.header.name!r})"
