@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from aggregator.intake.matrix import Source
+    from aggregator.intake.mapped import Source
     from protocol.campaign import Campaign
     from protocol.report import Layout
 

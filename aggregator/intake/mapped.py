@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import mmap
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from aggregator.intake.matrix import Source
+Source: TypeAlias = bytes | mmap.mmap
+"""A whole file: its bytes, or a map of it."""
 
 _STEP = 8 << 20
 

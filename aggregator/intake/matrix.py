@@ -15,14 +15,11 @@ from protocol.report import FIXED_BYTES, ID_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from mmap import mmap
-    from typing import TypeAlias
 
     from numpy.typing import NDArray
 
+    from aggregator.intake.mapped import Source
     from protocol.report import Layout
-
-    Source: TypeAlias = bytes | mmap
 
 BLOCK_RECORDS = 1 << 16
 """Records that are worked on at a time: their fields, eight bytes each, fit into a second-level cache."""

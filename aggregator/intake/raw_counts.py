@@ -23,7 +23,8 @@ from protocol.mechanisms import SINGLE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.intake.matrix import Matrix, Source
+    from aggregator.intake.mapped import Source
+    from aggregator.intake.matrix import Matrix
     from protocol.campaign import Campaign
 
 
