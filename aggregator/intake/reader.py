@@ -14,7 +14,7 @@ import numpy as np
 
 from aggregator.intake.decode import MAX_PIECES, Decoder, Rejected
 from aggregator.intake.enrolment import REASON as NOT_ENROLLED
-from aggregator.intake.inputs import TAIL_BYTES, Ingested, Inputs, identity, tail
+from aggregator.intake.inputs import TAIL_BYTES, Ingested, Inputs, identity, pack_places, tail, unpack_places
 from aggregator.intake.parts import Stored
 from protocol.batch import TRAILER_BYTES, Header
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aggregator.intake.writing import PartWriter
     from protocol.campaign import Campaign
 
-_FORGOTTEN = "period_forgotten"
+FORGOTTEN = "period_forgotten"
 _BLOCK = 1 << 16
 _SMALL_BYTES = 1 << 16
 
@@ -104,6 +104,8 @@ class Reader:
         self._frame_bytes = len(Header(campaign.id, layout.kind, layout.record_length).to_bytes()) + TRAILER_BYTES
         self._present = campaign.period_at(now)
         self._now = now
+        self._period_seconds = campaign.time_precision
+        self._enrolment = b"" if enrolled is None else enrolled.digest
 
     def finish(self) -> list[Part]:
         """Nothing more comes: the parts, on the disk."""
@@ -118,7 +120,7 @@ class Reader:
             name = known = None
             if again or self._inputs.may_know(end):
                 name = identity(source.data)
-                if self._inputs.has_all(name, end, self._present):
+                if self._inputs.has_all(name, end, self._present, self._enrolment):
                     found.append(Read(source.number, None))
                     continue
                 known = self._inputs.get(name, end)
@@ -151,7 +153,7 @@ class Reader:
             foreign = np.unique(file[~self._enrolled.accepts(records)])
             sound = ~np.isin(file, foreign)
             records, file, rest = records.take(sound), file[sound], rest | set(foreign.tolist())
-        kept = self._kept(records, None)
+        kept = self._kept(records)
         self._writer.add(Stored(kept.records, None))
         totals = np.bincount(file, minlength=len(sources))
         gone = np.bincount(file[kept.forgotten], minlength=len(sources))
@@ -161,25 +163,38 @@ class Reader:
             if place in rest:
                 reads.append(self._alone(source, None, None))
                 continue
-            rejected = {_FORGOTTEN: int(gone[place])} if gone[place] else {}
+            rejected = {FORGOTTEN: int(gone[place])} if gone[place] else {}
             entry = self._entry(source, None, (good[place], 0), rejected, found.digests[place])
             reads.append(Read(source.number, entry, None, good[place]))
         return reads
 
     def _one(self, source: Source, name: bytes | None, known: Ingested | None) -> Read:
-        """One file, block by block. What an earlier ingest took of it stays as it is."""
+        """One file, block by block. What an earlier ingest took of it stays as it is.
+
+        Of a known file just those records are judged that were too early or not enrolled then.
+        """
         good, added = [0, 0], [0, 0]
-        before = known.rejected if known is not None else {}
-        counts = Counter({reason: before.get(reason, 0) for reason in (_FORGOTTEN, NOT_ENROLLED)})
+        now, open_places = self._now, np.empty(0, np.int64)
+        counts: Counter[str] = Counter()
+        if known is not None:
+            counts[FORGOTTEN] = known.rejected.get(FORGOTTEN, 0)
+            open_places = unpack_places(known.refused)
+            now = max(now, known.present * self._period_seconds)  # a clock put back makes nothing early again
+        refused: list[NDArray[np.int64]] = []
         digests: list[bytes] = []
         claims: set[int] = set()
         pieces: list[Rejected] = []
-        for block in self._decoder.blocks(source.data, now=self._now, most=_BLOCK):
+        for block in self._decoder.blocks(source.data, now=now, most=_BLOCK):
             counts.update(block.rejected)
             pieces.extend(block.pieces)
             digests.extend(block.digests)
-            kept = self._kept(block.records, known)
-            counts[_FORGOTTEN] += len(kept.forgotten)
+            rows = None
+            if known is not None:
+                is_open = np.isin(block.positions, open_places) if len(open_places) else False
+                rows = np.flatnonzero((block.records.period > known.present) | is_open)
+            kept = self._kept(block.records, rows)
+            refused.append(block.positions[kept.foreign].astype(np.int64))
+            counts[FORGOTTEN] += len(kept.forgotten)
             counts[NOT_ENROLLED] += len(kept.foreign)
             for place in block.positions[kept.foreign[: max(0, MAX_PIECES - len(pieces))]].tolist():
                 record = bytes(source.data[place : place + self._record_bytes])
@@ -195,15 +210,21 @@ class Reader:
         pieces.sort(key=lambda piece: piece.offset)
         rejected = {reason: number for reason, number in sorted(counts.items()) if number}
         entry = self._entry(source, name, (good[True], good[False]), rejected, digests)
+        places = np.sort(np.concatenate(refused)) if refused else open_places[:0]
+        entry = entry._replace(
+            present=max(self._present, known.present if known is not None else 0),
+            refused=pack_places(places),
+            enrolment=self._enrolment if len(places) else b"",
+        )
         return Read(source.number, entry, known, added[True], added[False], frozenset(claims), tuple(pieces))
 
-    def _kept(self, records: Columns, known: Ingested | None) -> _Kept:
-        """Which of the good records to add."""
+    def _kept(self, records: Columns, rows: NDArray[np.intp] | None = None) -> _Kept:
+        """Which of the good records to add: of all, or of some rows."""
         none = np.empty(0, np.intp)
         forgets = self._first_period and records.size and int(records.period.min()) < self._first_period
-        if known is None and self._enrolled is None and not forgets:
+        if rows is None and self._enrolled is None and not forgets:
             return _Kept(records, none, none)
-        rows = np.arange(records.size) if known is None else np.flatnonzero(records.period > known.present)
+        rows = np.arange(records.size) if rows is None else rows
         is_gone = records.period[rows] < self._first_period
         forgotten, rows, foreign = rows[is_gone], rows[~is_gone], none
         if self._enrolled is not None:
