@@ -133,6 +133,12 @@ class Reader:
         except MemoryError:
             return found + [self._alone(source, None, None) for source in small]
 
+    def read_anew(self, source: Source) -> Read:
+        """A known file of which nothing is in the store yet: judged as if it had come for the first time."""
+        name = identity(source.data)
+        known = self._inputs.get(name, tail(source.data))
+        return self._alone(source, name, None)._replace(known=known)
+
     def _alone(self, source: Source, name: bytes | None, known: Ingested | None) -> Read:
         """One file, unless it does not fit into memory and nothing of it was kept yet."""
         before = self._blocks_kept

@@ -22,7 +22,7 @@ from aggregator.intake.durable import exclusive, storage_errors
 from aggregator.intake.enrolment import REASON as NOT_ENROLLED
 from aggregator.intake.enrolment import check_enrolment
 from aggregator.intake.ingest import QUARANTINE, Ingest, remove_orphans
-from aggregator.intake.inputs import pack_places, unpack_places
+from aggregator.intake.inputs import identity, pack_places, tail, unpack_places
 from aggregator.intake.manifest import read_manifest, write_manifest
 from aggregator.intake.quarantine import Quarantine
 from aggregator.intake.reader import FORGOTTEN
@@ -263,19 +263,22 @@ class _Retry(Ingest):
         rows = zip(places.tolist(), found.records.period.tolist(), accepted.tolist(), gone.tolist(), strict=True)
         for place, period, is_good, is_gone in rows:
             piece = pieces[place]
-            reason = FORGOTTEN if is_gone else NOT_ENROLLED
+            verdict = FORGOTTEN if is_gone else NOT_ENROLLED
             if is_good:
                 key = period.to_bytes(4, "big") if piece.reason == EARLY else piece.data
                 groups[_Group(bool(piece.proven), piece.claim, key)].append(piece)
-            elif piece.reason in (EARLY, NOT_ENROLLED) and piece.reason != reason:
-                turned.append((piece, reason))
+            elif piece.reason in (EARLY, NOT_ENROLLED) and piece.reason != verdict:
+                turned.append((piece, verdict))
         return _Judged(frozenset(piece.offset for piece in pieces), dict(groups), turned)
 
     def _add(self, reader: Reader, name: str, good: Mapping[_Group, Sequence[Rejected]]) -> None:
         """Add groups as files of their own."""
         for group, pieces in good.items():
             data = _file_of(self._header, group, [piece.data for piece in pieces])
-            for read in reader.read([Source(0, name, data)], again=True):
+            source, end = Source(0, name, data), tail(data)
+            known = self._inputs.get(identity(data), end) if self._inputs.may_know(end) else None
+            nothing_taken = known is not None and known.rejected and not known.proven + known.unproven
+            for read in [reader.read_anew(source)] if nothing_taken else reader.read([source], again=True):
                 if read.entry is None:
                     self.known += len(pieces)
                 else:

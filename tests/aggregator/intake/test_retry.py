@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 
 import pytest
 from hypothesis import given, settings
@@ -204,6 +205,43 @@ def test_a_mended_rule_lets_its_victims_in_once(tmp_path, monkeypatch):
     direct.ingest(files_of(tmp_path, batch(CAMPAIGN, records)), now=NOW)
     assert made.tally().to_bytes() == direct.tally().to_bytes()
     assert (rejected(made), kept(made)) == ({}, [])
+
+
+def test_a_file_of_one_report_that_a_mended_rule_lets_in_is_added_once(tmp_path, monkeypatch):
+    """The batch that a retry makes of it is the very file that the store knows and has nothing of."""
+    made = create_store(tmp_path / "s", RAW)
+    records = early(range(0, 12, 4))
+    with monkeypatch.context() as patch:
+        patch.setattr(rules.Rules, "is_sound", lambda *_: False)
+        patch.setattr(rules.Rules, "faults", lambda _, fields, now: (fields.question + 1) * 0 + 3)
+        contents = [batch(CAMPAIGN, records), *(batch(CAMPAIGN, [each]) for each in records)]
+        made.ingest(files_of(tmp_path, *contents), now=NOW)
+    assert rejected(made) == {"value_out_of_domain": 6}
+    with monkeypatch.context() as patch:
+        patch.setattr(retry._Retry, "clear", _crash)
+        with pytest.raises(KeyboardInterrupt):
+            judge_again(made, now=NOW)
+    assert (made.tally_report().reports, rejected(made)) == (3, {})
+    judge_again(made, now=NOW)
+    direct = create_store(tmp_path / "t", RAW)
+    direct.ingest(files_of(tmp_path, batch(CAMPAIGN, records)), now=NOW)
+    assert made.tally().to_bytes() == direct.tally().to_bytes()
+    assert (rejected(made), kept(made)) == ({}, [])
+
+
+def test_a_foreign_report_of_a_period_that_is_forgotten_is_counted_as_forgotten(tmp_path):
+    narrow, wide = (enrolled_from_rosters(CAMPAIGN, [roster(range(n))]) for n in (4, 8))
+    paths = files_of(tmp_path, batch(CAMPAIGN, early(range(8))))
+    made = create_store(tmp_path / "s", RAW)
+    made.ingest(paths, now=NOW + 9 * DAY, enrolled=narrow)
+    made.forget(PRESENT + 2, now=NOW + 9 * DAY)
+    again = create_store(tmp_path / "t", RAW)
+    shutil.copytree(made.path, again.path, dirs_exist_ok=True)
+    made.ingest(paths, now=NOW + 9 * DAY, enrolled=wide)
+    judge_again(again, now=NOW + 9 * DAY, enrolled=wide)
+    for each in (made, again):
+        assert (foreign(each), rejected(each), kept(each)) == (0, {"period_forgotten": 2}, [])
+        assert each.tally_report().reports == 6
 
 
 def roster(devices):
