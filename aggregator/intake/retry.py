@@ -84,7 +84,7 @@ class _Judged(NamedTuple):
             those of a device that is not enrolled whose period was forgotten since.
     """
 
-    places: frozenset[int]
+    places: list[int]
     good: dict[_Group, list[Rejected]]
     turned: list[tuple[Rejected, str]]
 
@@ -168,7 +168,7 @@ class _Retry(Ingest):
         self.tried += len(chosen)
         if entry is not None:  # a group of another file may have been this one, and changed its entry
             entry = self._inputs.get(entry.identity, entry.tail) or entry
-        settled = [piece for piece in chosen if entry is not None and self._is_settled(piece, entry)]
+        settled = [] if entry is None else self._settled(chosen, entry)
         self.known += len(settled)
         early = sum(piece.reason == EARLY and self._is_whole(piece) for piece in kept.pieces)
         early -= sum(piece.reason == EARLY for piece in settled)
@@ -193,7 +193,7 @@ class _Retry(Ingest):
                 after = after._replace(present=max(entry.present, self._campaign.period_at(self._now)))
             if after != entry:
                 self._inputs.add(after)
-        refused = set(unpack_places(after.refused).tolist())
+        refused = _refused(after, kept.pieces)
         gone = [*settled, *judged.pieces()]
         foreign = [piece._replace(reason=NOT_ENROLLED) for piece in gone if piece.offset in refused]
         rest = sorted(_without(kept.pieces, gone) + foreign, key=lambda piece: piece.offset)
@@ -210,26 +210,33 @@ class _Retry(Ingest):
         more = Counter(reason for _, reason in judged.turned)
         self._totals.subtract(due)
         self._totals.update(more)
-        foreign = {piece.offset for piece, reason in judged.turned if reason == NOT_ENROLLED}
-        places = (set(unpack_places(entry.refused).tolist()) - {piece.offset for piece in judged.pieces()}) | foreign
+        foreign = [piece.offset for piece, reason in judged.turned if reason == NOT_ENROLLED]
+        places = np.setdiff1d(unpack_places(entry.refused), [piece.offset for piece in judged.pieces()])
+        places = np.union1d(places, np.array(foreign, np.int64))
         enrolment = entry.enrolment
         if self._enrolled is not None and enrolment != self._enrolled.digest:
-            if places <= judged.places:
+            if np.isin(places, judged.places).all():
                 enrolment = self._enrolled.digest
             elif foreign:  # some were refused with other ids
                 enrolment = b""
         return entry._replace(
             rejected=dict(sorted((Counter(entry.rejected) - due + more).items())),
-            refused=pack_places(np.array(sorted(places), np.int64)),
-            enrolment=enrolment if places else b"",
+            refused=pack_places(places),
+            enrolment=enrolment if len(places) else b"",
         )
 
-    def _is_settled(self, piece: Rejected, entry: Ingested) -> bool:
-        """Whether the entry says already what became of a piece: a crash kept it from being cleared."""
-        if piece.reason == NOT_ENROLLED:
-            return not np.isin(piece.offset, unpack_places(entry.refused))
-        if piece.reason != EARLY or not self._is_whole(piece):
-            return False
+    def _settled(self, pieces: Sequence[Rejected], entry: Ingested) -> list[Rejected]:
+        """Those of which the entry says already what became of them: a crash kept them from being cleared."""
+        refused = _refused(entry, pieces)
+        return [
+            piece
+            for piece in pieces
+            if (piece.reason == NOT_ENROLLED and piece.offset not in refused)
+            or (piece.reason == EARLY and self._is_whole(piece) and self._is_past(piece, entry))
+        ]
+
+    def _is_past(self, piece: Rejected, entry: Ingested) -> bool:
+        """Whether a report that was too early is of a period in which its file was read again since."""
         at = len(self._campaign.layout.prefix) + ID_BYTES
         first = self._campaign.header.not_before // self._campaign.time_precision
         return first <= int.from_bytes(piece.data[at : at + 4]) <= entry.present
@@ -269,7 +276,7 @@ class _Retry(Ingest):
                 groups[_Group(bool(piece.proven), piece.claim, key)].append(piece)
             elif piece.reason in (EARLY, NOT_ENROLLED) and piece.reason != verdict:
                 turned.append((piece, verdict))
-        return _Judged(frozenset(piece.offset for piece in pieces), dict(groups), turned)
+        return _Judged([piece.offset for piece in pieces], dict(groups), turned)
 
     def _add(self, reader: Reader, name: str, good: Mapping[_Group, Sequence[Rejected]]) -> None:
         """Add groups as files of their own."""
@@ -283,6 +290,12 @@ class _Retry(Ingest):
                     self.known += len(pieces)
                 else:
                     self._note(read)
+
+
+def _refused(entry: Ingested, pieces: Sequence[Rejected]) -> set[int]:
+    """Where those pieces are that the entry counts as not enrolled; of all that it counts there may be many."""
+    offsets = np.array([piece.offset for piece in pieces], np.int64)
+    return set(offsets[np.isin(offsets, unpack_places(entry.refused))].tolist())
 
 
 def _without(pieces: Sequence[Rejected], those: Sequence[Rejected]) -> list[Rejected]:
