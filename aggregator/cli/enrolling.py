@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.cli.output import note
 from aggregator.cli.passphrase import passphrase_option, read_passphrase
 from protocol.errors import InputError
 
@@ -21,10 +22,20 @@ def enrolment_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """``enrolled``, ``lists`` and ``passphrase_file``: what :func:`enrolled_ids` takes."""
     path = click.Path(path_type=Path)
     text = "Ids of a closed fleet, from hearsay fleet ids: all other reports are refused."
-    enrolled = click.option("--enrolled", type=path, metavar="IDS.parquet", help=text)
+    enrolled = click.option("--enrolled", type=path, metavar="IDS.hsi", help=text)
     text = "The same from a fleet list (.hsf); several are one fleet."
     lists = click.option("--fleet", "lists", type=path, multiple=True, metavar="LIST.hsf", help=text)
     return enrolled(lists(passphrase_option(command)))
+
+
+def note_missing_ids(campaign: Campaign, ids: Enrolled | None, now: int) -> None:
+    """Say so if the ids are not for the present: what devices send now would be refused."""
+    period = campaign.period_at(now)
+    if ids is not None and not ids.covers(period):
+        note(
+            f"the enrolled ids are not for period {period}, which is now: its reports are refused as id_not_enrolled "
+            "until their files are ingested again with its ids"
+        )
 
 
 def enrolled_ids(

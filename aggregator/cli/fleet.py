@@ -30,8 +30,8 @@ def fleet() -> None:
     \b
     Example:
       hearsay fleet new names.txt --out orchard
-      hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 20770..20799 -o ids.parquet
-      hearsay ingest c.hsc inbox/*.hsr --store store --enrolled ids.parquet
+      hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 20770..20799 -o ids.hsi
+      hearsay ingest c.hsc inbox/*.hsr --store store --enrolled ids.hsi
     """  # noqa: D301
 
 
@@ -104,16 +104,17 @@ def ids(
 ) -> None:
     """Compute every report id that a fleet's devices have in some periods of a campaign.
 
-    With the file an ingest (--enrolled IDS.parquet) refuses everyone else's reports and needs no secret;
+    With the file an ingest (--enrolled IDS.hsi) refuses everyone else's reports and needs no secret;
     it holds no name, and does not tell which ids are one device's.
 
     \b
     Example:
-      hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 20770..20799 -o ids.parquet
+      hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 20770..20799 -o ids.hsi
     """  # noqa: D301
     from aggregator.files import check_output, open_output
     from aggregator.fleet.ids import fleet_ids, write_ids
-    from aggregator.fleet.roster import read_roster
+    from aggregator.fleet.roster import distinct_secrets, read_roster
+    from protocol.provisioning import SECRET_BYTES
 
     check_output(output, force=force)
     campaign = _campaign(campaign_file)
@@ -123,7 +124,7 @@ def ids(
     found = fleet_ids(rosters, campaign, asked, processes=processes or os.cpu_count() or 1)
     with progress("computing ids", len(asked)) as step, open_output(output, force=force) as sink:
         written = write_ids(sink, campaign, asked, found, lambda done: step(done, len(asked)) if step else None)
-    devices = sum(len(roster.devices) for roster in rosters)
+    devices = len(distinct_secrets(rosters)) // SECRET_BYTES
     if as_json:
         facts = {"devices": devices, "first_period": asked[0], "last_period": asked[-1], "ids": written}
         print_json({**facts, "output": str(output)})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aggregator.cli.clusters import cluster_option, working_on
-from aggregator.cli.enrolling import enrolled_ids, enrolment_options
+from aggregator.cli.enrolling import enrolled_ids, enrolment_options, note_missing_ids
 from aggregator.cli.making import json_option
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, progress, working
 from aggregator.cli.periods import periods_option
@@ -83,10 +83,12 @@ def ingest(
     elif trust is not None:
         signed_campaign(read_file(trust, SIZE_LIMITS["root"]), raw)
     campaign = parse_campaign(read_envelope(raw, "campaign").payload)
+    now = int(time.time())
     ids = enrolled_ids(campaign, enrolled, lists, passphrase_file)
+    note_missing_ids(campaign, ids, now)
     opened = create_store(store, raw, buckets=buckets or BUCKETS)
     with working_on(opened, cluster), progress("reading reports", len(files)) as callback:
-        summary = opened.ingest(files, now=int(time.time()), enrolled=ids, progress=callback)
+        summary = opened.ingest(files, now=now, enrolled=ids, progress=callback)
     _print_summary(summary, as_json=as_json)
     if trust is None and workspace is None:
         note("the campaign's signature was not checked; --trust or --workspace does")

@@ -6,18 +6,17 @@ else's reports without holding a secret: who has the file can link no report to 
 
 from __future__ import annotations
 
-import json
+import os
 from concurrent.futures import ProcessPoolExecutor
 from hashlib import sha256
 from itertools import islice
 from multiprocessing import get_context
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from aggregator.fleet.roster import distinct_secrets
 from protocol.errors import InputError
 from protocol.report import ID_BYTES, ID_PREFIX
 
@@ -32,16 +31,16 @@ if TYPE_CHECKING:
 
     Ids = NDArray[np.uint64]
 
-FORMAT = 1
-METADATA = b"hearsay_ids"
-SCHEMA = pa.schema([("period", pa.uint32()), ("index", pa.uint16()), ("id", pa.uint64())])
+MAGIC, FILE_VERSION = b"hsyi", 1
+DIGEST_BYTES = 32
+_HEAD = Struct(">4sB32sIIHQ")
 _TAIL = Struct(">IH")
 _BLOCK_BYTES = 64
 _INNER = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER = bytes(byte ^ 0x5C for byte in range(256))
 _WORTH_A_PROCESS = 1_000_000
 """So many ids take longer than it takes to start another process."""
-_ROWS_PER_GROUP = 1 << 20
+_CHUNK_BYTES = 1 << 20
 
 
 class IdMaker:
@@ -83,12 +82,12 @@ def fleet_ids(
     """All valid ids, period by period. Run by whoever holds the fleet list.
 
     Args:
-        rosters: one or more fleet lists; together they are the fleet.
+        rosters: one or more fleet lists; together they are the fleet, each device once.
         campaign: whose ids.
         periods: which; ``step`` 1.
         processes: how many may compute at once.
     """
-    secrets = b"".join(roster.secrets for roster in rosters)
+    secrets = distinct_secrets(rosters)
     answers = campaign.answers
     amount = len(periods) * answers * (len(secrets) // 32)
     if processes <= 1 or amount < _WORTH_A_PROCESS:
@@ -128,17 +127,24 @@ class IdFile(NamedTuple):
         campaign: id of the campaign.
         periods: which it covers.
         answers: r.
+        devices: how many; so many ids are there for each period and index.
     """
 
     campaign: bytes
     periods: range
     answers: int
+    devices: int
+
+    @property
+    def period_bytes(self) -> int:
+        """What one period takes, without the digest after it."""
+        return self.answers * self.devices * ID_BYTES
 
 
 def write_ids(
     sink: Any, campaign: Campaign, periods: range, found: Iterable[PeriodIds], done: Callable[[int], None]
 ) -> int:
-    """Write enrolled ids as Parquet, a period at a time; returns how many.
+    """Write enrolled ids, a period at a time; returns how many.
 
     Args:
         sink: an open binary file.
@@ -147,84 +153,107 @@ def write_ids(
         found: their ids, in order.
         done: called with the number of periods written.
     """
-    about = {
-        "format": FORMAT,
-        "campaign": campaign.id.hex(),
-        "first": periods[0],
-        "last": periods[-1],
-        "answers": campaign.answers,
-    }
-    schema = SCHEMA.with_metadata({METADATA: json.dumps(about).encode()})
-    written = 0
-    with pq.ParquetWriter(sink, schema, compression="none", use_dictionary=["period", "index"]) as writer:
-        for number, (period, by_index) in enumerate(found, 1):
-            ids = np.concatenate(by_index)
-            index = np.repeat(np.arange(len(by_index), dtype=np.uint16), [len(part) for part in by_index])
-            columns = [np.full(len(ids), period, np.uint32), index, ids]
-            writer.write_table(pa.table(columns, schema=schema), row_group_size=_ROWS_PER_GROUP)
+    written, digest = 0, b""
+    for number, (_, by_index) in enumerate(found, 1):
+        if not digest:
+            devices = len(by_index[0])
+            about = (campaign.id, periods[0], periods[-1], campaign.answers, devices)
+            head = _HEAD.pack(MAGIC, FILE_VERSION, *about)
+            sink.write(head)
+            digest = sha256(head).digest()
+        state = sha256(digest)
+        for ids in by_index:
+            raw = ids.astype(">u8").tobytes()
+            state.update(raw)
+            sink.write(raw)
             written += len(ids)
-            done(number)
+        digest = state.digest()
+        sink.write(digest)
+        done(number)
     return written
 
 
 class IdReader:
-    """Enrolled ids from a file, by period. Keeps no file open, so it can be sent to another process."""
+    """Enrolled ids from a file, by period. Keeps no file open, so it can be sent to another process.
+
+    Every byte is checked before any id is used, and a period's again when it is read: a changed file would
+    refuse devices without a word.
+
+    Attributes:
+        about: what the file says of itself.
+        digest: names its content.
+
+    Raises:
+        InputError: ``file_not_found``; ``ids_invalid``, it holds no ids or was changed.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.about: IdFile = self._read(lambda file: _about(file.schema_arrow.metadata))
-        self._groups: dict[int, list[int]] = self._read(_groups)
+        self._digests: list[bytes] = []
+        self.about: IdFile = self._read(self._check)
+        self.digest = self._digests[-1]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_path": self._path.absolute()}  # another process may work in another folder
 
+    @property
+    def periods(self) -> range:
+        """For which it has ids."""
+        return self.about.periods
+
     def period_ids(self, period: int) -> tuple[Ids, ...]:
-        """For every index the ids, sorted; all empty for a period that the file does not cover."""
-        groups = self._groups.get(period)
-        if groups is None:
+        """For every index the ids, sorted; all empty for a period that the file does not cover.
+
+        Raises:
+            InputError: ``file_not_found``, ``ids_invalid``: the file is no longer as it was opened.
+        """
+        if period not in self.periods:
             nobody: Ids = np.empty(0, np.uint64)
             return (nobody,) * self.about.answers
-        table = self._read(lambda file: file.read_row_groups(groups, columns=["index", "id"]))
-        index, ids = table["index"].to_numpy(), table["id"].to_numpy()
-        if len(index) and int(index.max()) >= self.about.answers:
-            raise _invalid(self._path)
-        found: tuple[Ids, ...] = tuple(np.sort(ids[index == number]) for number in range(self.about.answers))
-        return found
+        place, size = period - self.periods[0], self.about.period_bytes
 
-    def _read(self, what: Callable[[Any], Any]) -> Any:
+        def read(file: IO[bytes]) -> bytes:
+            file.seek(_HEAD.size + place * (size + DIGEST_BYTES))
+            raw = file.read(size)
+            if sha256(self._digests[place] + raw).digest() != self._digests[place + 1]:
+                raise ValueError
+            return raw
+
+        ids = np.frombuffer(self._read(read), ">u8").astype(np.uint64)
+        return tuple(ids.reshape(self.about.answers, self.about.devices))
+
+    def _check(self, file: IO[bytes]) -> IdFile:
+        head = file.read(_HEAD.size)
+        if len(head) != _HEAD.size:
+            raise ValueError
+        magic, version, campaign, first, last, answers, devices = _HEAD.unpack(head)
+        about = IdFile(campaign, range(first, last + 1), answers, devices)
+        whole = _HEAD.size + len(about.periods) * (about.period_bytes + DIGEST_BYTES)
+        if (magic, version) != (MAGIC, FILE_VERSION) or not about.periods or not answers:
+            raise ValueError
+        if os.fstat(file.fileno()).st_size != whole:
+            raise ValueError
+        self._digests.append(sha256(head).digest())
+        for _ in about.periods:
+            state, left = sha256(self._digests[-1]), about.period_bytes
+            while left:
+                chunk = file.read(min(left, _CHUNK_BYTES))
+                if not chunk:
+                    raise ValueError
+                state.update(chunk)
+                left -= len(chunk)
+            self._digests.append(state.digest())
+            if file.read(DIGEST_BYTES) != self._digests[-1]:
+                raise ValueError
+        return about
+
+    def _read(self, what: Callable[[IO[bytes]], Any]) -> Any:
         try:
-            with pq.ParquetFile(self._path) as file:
+            with self._path.open("rb") as file:
                 return what(file)
         except FileNotFoundError:
             problem = InputError("file_not_found", f"there is no file '{self._path}'")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException):
-            problem = _invalid(self._path)
+        except (OSError, ValueError):
+            detail = f"'{self._path}' is no file of enrolled ids, or was changed; 'hearsay fleet ids' makes one"
+            problem = InputError("ids_invalid", detail)
         raise problem
-
-
-def _invalid(path: Path) -> InputError:
-    return InputError("ids_invalid", f"'{path}' is no file of enrolled ids; 'hearsay fleet ids' makes one")
-
-
-def _about(metadata: dict[bytes, bytes]) -> IdFile:
-    about = json.loads(metadata[METADATA])
-    campaign = bytes.fromhex(about["campaign"])
-    first, last, answers = (about[key] for key in ("first", "last", "answers"))
-    if about["format"] != FORMAT or not all(type(value) is int for value in (first, last, answers)):
-        raise ValueError
-    if not 0 <= first <= last < 1 << 32 or not 1 <= answers < 1 << 16 or len(campaign) != 32:
-        raise ValueError
-    return IdFile(campaign, range(first, last + 1), answers)
-
-
-def _groups(file: Any) -> dict[int, list[int]]:
-    """Which row groups hold which period; each holds one."""
-    found: dict[int, list[int]] = {}
-    if not file.schema_arrow.remove_metadata().equals(SCHEMA):
-        raise ValueError
-    for number in range(file.metadata.num_row_groups):
-        period = file.metadata.row_group(number).column(0).statistics
-        if period is None or period.min != period.max:
-            raise ValueError
-        found.setdefault(int(period.min), []).append(number)
-    return found

@@ -69,7 +69,8 @@ def new_roster(fleet: str, names: Iterable[str], *, entropy: Callable[[int], byt
 
     Raises:
         InputError: ``name_invalid``, a name is empty, does not print, or makes too long a file name;
-            ``device_repeated``, one occurs twice; ``fleet_empty``, there is none.
+            ``device_repeated``, one occurs twice, or differs from another by the case of letters alone,
+            which the file names of many a stick do not tell apart; ``fleet_empty``, there is none.
     """
     names = tuple(names)
     if not is_text(fleet):
@@ -78,12 +79,18 @@ def new_roster(fleet: str, names: Iterable[str], *, entropy: Callable[[int], byt
     for number, name in enumerate(names, 1):
         if not is_text(name) or len(_file_name(name)) > _MAX_FILE_NAME:
             raise InputError("name_invalid", f"the name of device {number} is empty, too long, or does not print")
-        if name in seen:
-            raise InputError("device_repeated", f"'{name}', device {number}, is in the list already")
-        seen.add(name)
+        if _file_name(name).casefold() in seen:
+            problem = f"'{name}', device {number}, is in the list already; capitals and small letters are the same here"
+            raise InputError("device_repeated", problem)
+        seen.add(_file_name(name).casefold())
     if not names:
         raise InputError("fleet_empty", "no device is named")
     return Roster(fleet, names, b"".join(entropy(SECRET_BYTES) for _ in names))
+
+
+def distinct_secrets(rosters: Iterable[Roster]) -> bytes:
+    """The secrets of one fleet in several lists, each once, however often it is listed: 32 bytes each, sorted."""
+    return b"".join(sorted({secret for roster in rosters for secret in roster.each_secret()}))
 
 
 def _file_name(device: str) -> str:

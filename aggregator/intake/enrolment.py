@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from hashlib import sha256
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -33,16 +34,30 @@ CACHE_BYTES = 256 << 20
 
 
 class _Source(Protocol):
+    @property
+    def digest(self) -> bytes: ...
+    @property
+    def periods(self) -> range: ...
     def period_ids(self, period: int) -> tuple[Ids, ...]: ...
 
 
 class FromRosters:
-    """Ids computed from the fleet's secrets, when a period is first met."""
+    """Ids computed from the fleet's secrets, when a period is first met.
+
+    Attributes:
+        digest: names the set of ids.
+        periods: for which there are ids: all.
+    """
+
+    periods = range(1 << 32)
 
     def __init__(self, rosters: Sequence[Roster], campaign: Campaign) -> None:
-        self._secrets = b"".join(roster.secrets for roster in rosters)
+        from aggregator.fleet.roster import distinct_secrets
+
+        self._secrets = distinct_secrets(rosters)
         self._campaign_id = campaign.id
         self._answers = campaign.answers
+        self.digest = sha256(b"hearsay/v1/enrolment" + campaign.id + self._secrets).digest()
 
     def __repr__(self) -> str:
         return f"FromRosters({len(self._secrets) // 32} devices)"
@@ -64,6 +79,15 @@ class Enrolled:
         self._cache: OrderedDict[int, tuple[Ids, ...]] = OrderedDict()
         self._cache_bytes = cache_bytes
         self._lock = threading.Lock()
+
+    @property
+    def digest(self) -> bytes:
+        """Names the set of ids: an ingest with another one may take what was refused with this one."""
+        return self._source.digest
+
+    def covers(self, period: int) -> bool:
+        """Whether there are ids for a period, so that a report of it can be accepted."""
+        return period in self._source.periods
 
     @property
     def holds_secrets(self) -> bool:

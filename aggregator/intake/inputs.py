@@ -7,6 +7,7 @@ valid. A file is known by its :func:`identity`; ``tail`` tells most files apart 
 from __future__ import annotations
 
 import json
+import zlib
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,6 +44,8 @@ _SCHEMA = pa.schema(
         pa.field("unproven", pa.uint64(), nullable=False),
         pa.field("rejected", pa.string(), nullable=False),
         pa.field("batches", pa.binary(), nullable=False),
+        pa.field("refused", pa.binary(), nullable=False),
+        pa.field("enrolment", pa.binary(), nullable=False),
     ]
 )
 
@@ -55,11 +58,13 @@ class Ingested(NamedTuple):
         tail: its last eight bytes.
         name: its name, without folders, when it was read.
         size_bytes: its length.
-        present: the period in which it was last read; later ones were too early then.
+        present: the latest period in which it was read; later ones were too early then.
         proven: good records in batches with the right digest and count.
         unproven: good records in other batches.
         rejected: records and stretches set aside, by reason.
         batches: of every batch with the right digest and count, the first eight bytes of the digest.
+        refused: where in the file the records are that count as ``id_not_enrolled``: :func:`pack_places`.
+        enrolment: digest of the ids that refused them; empty if it was not one set of ids, or none is refused.
     """
 
     identity: bytes
@@ -71,6 +76,23 @@ class Ingested(NamedTuple):
     unproven: int
     rejected: dict[str, int]
     batches: bytes
+    refused: bytes = b""
+    enrolment: bytes = b""
+
+
+def pack_places(places: NDArray[np.int64]) -> bytes:
+    """Where records are in a file, in few bytes.
+
+    Args:
+        places: shape (N,), rising.
+    """
+    return zlib.compress(np.diff(places, prepend=0).astype("<u8").tobytes(), 1) if len(places) else b""
+
+
+def unpack_places(packed: bytes) -> NDArray[np.int64]:
+    """The places that :func:`pack_places` was given."""
+    steps = np.frombuffer(zlib.decompress(packed), "<u8") if packed else np.empty(0, np.uint64)
+    return np.cumsum(steps.astype(np.int64))
 
 
 def identity(data: bytes | mmap, body: bytes | None = None) -> bytes:
@@ -116,12 +138,22 @@ class Inputs:
         low, high = self._places(tail)
         return high > low
 
-    def has_all(self, name: bytes, tail: bytes, present: int) -> bool:
-        """Whether nothing is left to be taken of a file: it is known, and nothing in it was too early then."""
+    def has_all(self, name: bytes, tail: bytes, present: int, enrolment: bytes = b"") -> bool:
+        """Whether nothing is left to be taken of a file: it is known, and what was refused then would be now.
+
+        Args:
+            name: its identity.
+            tail: its last eight bytes.
+            present: the period that it is; later reports are too early.
+            enrolment: digest of a closed fleet's ids.
+        """
         if name in self._new:
             return True
         place = self._place(name, tail)
-        return place is not None and bool(self._presents[place] >= present or not self._early[place])
+        if place is None or (self._early[place] and self._presents[place] < present):
+            return False
+        refused = self._table["refused"][place].as_buffer()
+        return not (refused and refused.size) or self._table["enrolment"][place].as_py() == enrolment
 
     def get(self, name: bytes, tail: bytes) -> Ingested | None:
         """What was found in the file of this identity and tail, in this ingest or an earlier one."""

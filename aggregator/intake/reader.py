@@ -16,7 +16,7 @@ import numpy as np
 
 from aggregator.intake.decode import MAX_PIECES, Decoder, Rejected
 from aggregator.intake.enrolment import REASON as NOT_ENROLLED
-from aggregator.intake.inputs import TAIL_BYTES, Ingested, Inputs, identity, tail
+from aggregator.intake.inputs import TAIL_BYTES, Ingested, Inputs, identity, pack_places, tail, unpack_places
 from aggregator.intake.parts import Stored
 from protocol.batch import TRAILER_BYTES, Header
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aggregator.intake.writing import PartWriter
     from protocol.campaign import Campaign
 
-_FORGOTTEN = "period_forgotten"
+FORGOTTEN = "period_forgotten"
 _BLOCK = 1 << 16
 _SMALL_BYTES = 1 << 16
 SHARED_BYTES = 4 << 20
@@ -85,13 +85,19 @@ class _NotProvenError(Exception):
 
 
 class _File:
-    """One file that is being read. Attribute ``kept``: something of it may be in the parts already."""
+    """One file that is being read.
+
+    Attributes:
+        kept: something of it may be in the parts already.
+        open_places: where the records are that were not enrolled when it was read last.
+    """
 
     def __init__(self, source: Source, name: bytes | None, known: Ingested | None) -> None:
         self.source = source
         self.name = name
         self.known = known
         self.kept = False
+        self.open_places = np.empty(0, np.int64) if known is None else unpack_places(known.refused)
 
 
 class _Taken(NamedTuple):
@@ -101,16 +107,25 @@ class _Taken(NamedTuple):
         block: without its good records.
         added: how many of them are in the parts.
         good: how many are neither forgotten nor foreign, be they new or not.
-        forgotten, foreign: how many are.
-        pieces: some of the foreign ones, as the quarantine has them.
+        forgotten: how many are.
+        foreign: where in the file the records of devices that are not enrolled are.
+        pieces: some of these, as the quarantine has them.
     """
 
     block: Block
     added: int
     good: int
     forgotten: int
-    foreign: int
+    foreign: NDArray[np.int64]
     pieces: tuple[Rejected, ...]
+
+
+def _new_rows(block: Block, file: _File) -> NDArray[np.intp] | None:
+    """Of a known file, the rows that were too early or not enrolled when it was read; None for all rows."""
+    if file.known is None:
+        return None
+    is_open = np.isin(block.positions, file.open_places) if len(file.open_places) else False
+    return np.flatnonzero((block.records.period > file.known.present) | is_open)
 
 
 class Reader:
@@ -152,6 +167,8 @@ class Reader:
         self._frame_bytes = len(Header(campaign.id, layout.kind, layout.record_length).to_bytes()) + TRAILER_BYTES
         self._present = campaign.period_at(now)
         self._now = now
+        self._period_seconds = campaign.time_precision
+        self._enrolment = b"" if enrolled is None else enrolled.digest
 
     def finish(self) -> list[Part]:
         """Nothing more comes: the parts, on the disk."""
@@ -166,7 +183,7 @@ class Reader:
             name = known = None
             if again or self._inputs.may_know(end):
                 name = identity(source.data)
-                if self._inputs.has_all(name, end, self._present):
+                if self._inputs.has_all(name, end, self._present, self._enrolment):
                     found.append(Read(source.number, None))
                     continue
                 known = self._inputs.get(name, end)
@@ -178,6 +195,12 @@ class Reader:
             return found + self._many(small)
         except MemoryError:
             return found + [self._alone(source, None, None) for source in small]
+
+    def read_anew(self, source: Source) -> Read:
+        """A known file of which nothing is in the store yet: judged as if it had come for the first time."""
+        name = identity(source.data)
+        known = self._inputs.get(name, tail(source.data))
+        return self._alone(source, name, None)._replace(known=known)
 
     def _alone(self, source: Source, name: bytes | None, known: Ingested | None) -> Read:
         """One file, unless it does not fit into memory and nothing of it was kept yet."""
@@ -199,7 +222,7 @@ class Reader:
             foreign = np.unique(file[~self._enrolled.accepts(records)])
             sound = ~np.isin(file, foreign)
             records, file, rest = records.take(sound), file[sound], rest | set(foreign.tolist())
-        kept = self._kept(records, None)
+        kept = self._kept(records)
         self._writer.add(Stored(kept.records, None))
         totals = np.bincount(file, minlength=len(sources))
         gone = np.bincount(file[kept.forgotten], minlength=len(sources))
@@ -209,7 +232,7 @@ class Reader:
             if place in rest:
                 reads.append(self._alone(source, None, None))
                 continue
-            rejected = {_FORGOTTEN: int(gone[place])} if gone[place] else {}
+            rejected = {FORGOTTEN: int(gone[place])} if gone[place] else {}
             entry = self._entry(source, None, (good[place], 0), rejected, found.digests[place])
             reads.append(Read(source.number, entry, None, good[place]))
         return reads
@@ -249,22 +272,25 @@ class Reader:
         """
         source, known = file.source, file.known
         good, added = [0, 0], [0, 0]
-        before = known.rejected if known is not None else {}
-        counts = Counter({reason: before.get(reason, 0) for reason in (_FORGOTTEN, NOT_ENROLLED)})
+        counts: Counter[str] = Counter()
+        if known is not None:
+            counts[FORGOTTEN] = known.rejected.get(FORGOTTEN, 0)
+        refused: list[NDArray[np.int64]] = []
         digests: list[bytes] = []
         claims: set[int] = set()
         pieces: list[Rejected] = []
         room = MAX_PIECES
-        for block, more, sound, forgotten, foreign, refused in blocks:
+        for block, more, sound, forgotten, foreign, set_aside in blocks:
             counts.update(block.rejected)
-            counts[_FORGOTTEN] += forgotten
-            counts[NOT_ENROLLED] += foreign
+            counts[FORGOTTEN] += forgotten
+            counts[NOT_ENROLLED] += len(foreign)
             pieces.extend(block.pieces[:room])
             room -= min(room, len(block.pieces))
-            pieces.extend(refused[: max(0, MAX_PIECES - len(pieces))])
+            pieces.extend(set_aside[: max(0, MAX_PIECES - len(pieces))])
             digests.extend(block.digests)
             good[block.proven] += sound
             added[block.proven] += more
+            refused.append(foreign)
             if claim := _claim(block):
                 claims.add(claim)
         if proof is not None:
@@ -274,6 +300,12 @@ class Reader:
         pieces.sort(key=lambda piece: piece.offset)
         rejected = {reason: number for reason, number in sorted(counts.items()) if number}
         entry = self._entry(source, name and name(), (good[True], good[False]), rejected, digests)
+        places = np.sort(np.concatenate(refused)) if refused else np.empty(0, np.int64)
+        entry = entry._replace(
+            present=max(self._present, known.present if known is not None else 0),
+            refused=pack_places(places),
+            enrolment=self._enrolment if len(places) else b"",
+        )
         return Read(source.number, entry, known, added[True], added[False], frozenset(claims), tuple(pieces))
 
     def _naming(self, file: _File) -> Callable[[], bytes] | None:
@@ -295,29 +327,34 @@ class Reader:
     def _take(self, file: _File, writer: PartWriter, stretch: Stretch) -> _Taken:
         """Judge a block and put what is good and new into the parts."""
         data = file.source.data
-        block = self._decoder.judge(data, stretch, now=self._now)
+        block = self._decoder.judge(data, stretch, now=self._time_for(file))
         records = block.records
-        kept = self._kept(records, file.known)
+        kept = self._kept(records, _new_rows(block, file))
+        places = block.positions[kept.foreign].astype(np.int64)
         refused = []
-        for place in block.positions[kept.foreign[:MAX_PIECES]].tolist():
+        for place in places[:MAX_PIECES].tolist():
             record = bytes(data[place : place + self._record_bytes])
             refused.append(Rejected(NOT_ENROLLED, place, len(record), record, block.proven, block.claim))
         claim = _claim(block)
         claimed = np.full(kept.records.size, claim, np.uint64) if claim else None
         file.kept = True
         writer.add(Stored(kept.records, claimed))
-        forgotten, foreign = len(kept.forgotten), len(kept.foreign)
+        forgotten = len(kept.forgotten)
         rest = block._replace(records=records.take(slice(0)), positions=block.positions[:0])
-        good = records.size - forgotten - foreign
-        return _Taken(rest, kept.records.size, good, forgotten, foreign, tuple(refused))
+        good = records.size - forgotten - len(places)
+        return _Taken(rest, kept.records.size, good, forgotten, places, tuple(refused))
 
-    def _kept(self, records: Columns, known: Ingested | None) -> _Kept:
-        """Which of the good records to add."""
+    def _time_for(self, file: _File) -> int:
+        """The present; never before the last reading of the file: a clock put back makes nothing early again."""
+        return self._now if file.known is None else max(self._now, file.known.present * self._period_seconds)
+
+    def _kept(self, records: Columns, rows: NDArray[np.intp] | None = None) -> _Kept:
+        """Which of the good records to add: of all, or of some rows."""
         none = np.empty(0, np.intp)
         forgets = self._first_period and records.size and int(records.period.min()) < self._first_period
-        if known is None and self._enrolled is None and not forgets:
+        if rows is None and self._enrolled is None and not forgets:
             return _Kept(records, none, none)
-        rows = np.arange(records.size) if known is None else np.flatnonzero(records.period > known.present)
+        rows = np.arange(records.size) if rows is None else rows
         is_gone = records.period[rows] < self._first_period
         forgotten, rows, foreign = rows[is_gone], rows[~is_gone], none
         if self._enrolled is not None:

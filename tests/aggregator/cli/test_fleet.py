@@ -5,7 +5,6 @@ import os
 import pty
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from nacl.pwhash import argon2id
@@ -16,6 +15,7 @@ from aggregator import sealing
 from aggregator.cli import passphrase
 from aggregator.cli.app import hearsay
 from aggregator.fleet import roster as rosters
+from aggregator.fleet.ids import IdReader
 from protocol.errors import InputError
 from protocol.provisioning import parse_provisioning
 from protocol.report import report_id
@@ -62,17 +62,22 @@ def test_a_fleet_is_made_and_its_ids_are_those_its_devices_have(work):
     given_out = [parse_provisioning(path.read_bytes()) for path in (work / "out" / "devices").iterdir()]
     assert {(one.fleet, one.device) for one in given_out} == {("orchard", name) for name in ("gate 7", "barn", "Tür")}
     result = run("ids", work / "c.hsc", "--periods", f"..{PERIOD + 1}", "--fleet", work / "out" / "fleet.hsf",
-                 "-o", work / "ids.parquet", "--json", HEARSAY_PASSPHRASE_FILE=str(work / "secret.txt"))  # fmt: skip
+                 "-o", work / "ids.hsi", "--json", HEARSAY_PASSPHRASE_FILE=str(work / "secret.txt"))  # fmt: skip
     found = json.loads(result.stdout)
     assert (found["devices"], found["ids"], found["last_period"] - found["first_period"]) == (3, 12, 1)
-    rows = pq.read_table(work / "ids.parquet").to_pylist()
+    reader = IdReader(work / "ids.hsi")
     expected = {
         (period, index, int.from_bytes(report_id(one.secret, CAMPAIGN.id, period, index), "big"))
         for one in given_out
         for period in (PERIOD, PERIOD + 1)
         for index in (0, 1)
     }
-    assert {(row["period"], row["index"], row["id"]) for row in rows} == expected
+    assert expected == {
+        (period, index, identifier)
+        for period in reader.periods
+        for index, ids in enumerate(reader.period_ids(period))
+        for identifier in ids.tolist()
+    }
 
 
 def test_the_facts_for_people_name_the_files(work):
@@ -83,11 +88,18 @@ def test_the_facts_for_people_name_the_files(work):
     text = run("ids", work / "c.hsc", "--periods", f"{PERIOD}", *listed, *listed, "-o",
                work / "i", "--passphrase-file", work / "secret.txt").stdout  # fmt: skip
     assert f"{PERIOD}..{PERIOD}" in text
+    assert IdReader(work / "i").about.devices == 3  # of a list that is named twice each device once
 
 
 @pytest.mark.parametrize(
     ("names", "reason"),
-    [(b"", "fleet_empty"), (b"a\na\n", "device_repeated"), (b"\xff", "not_utf8"), (b"a\0b", "name_invalid")],
+    [
+        (b"", "fleet_empty"),
+        (b"a\na\n", "device_repeated"),
+        (b"a\nA\n", "device_repeated"),
+        (b"\xff", "not_utf8"),
+        (b"a\0b", "name_invalid"),
+    ],
 )
 def test_names_that_will_not_do(work, names, reason):
     (work / "names.txt").write_bytes(names)

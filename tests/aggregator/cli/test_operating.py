@@ -195,6 +195,14 @@ def test_a_closed_fleet_counts_its_own_devices_alone(tmp_path):
         tallies.append(json.loads(run("estimate", "--store", tmp_path / name, "--json").stdout)["statistics_id"])
         assert run(*ingest, status=1).stderr.startswith("enrolment_needed: ")
     assert tallies[0] == tallies[1]
+    run("fleet", "ids", tmp_path / "c.hsc", "--periods", PERIOD + 1, "--fleet", listed, "-o", tmp_path / "j", *key)
+    narrow = run(*ingest[:-1], tmp_path / "u", "--enrolled", tmp_path / "j", "--json")
+    assert f"not for period {PERIOD}" in narrow.stderr
+    assert json.loads(narrow.stdout)["rejected"] == {"id_not_enrolled": 129}
+    wide = run(*ingest[:-1], tmp_path / "u", "--enrolled", tmp_path / "i", "--json")
+    assert "not for period" not in wide.stderr
+    assert json.loads(wide.stdout)["proven"] == 30
+    assert json.loads(run("estimate", "--store", tmp_path / "u", "--json").stdout)["statistics_id"] == tallies[0]
     both = run(*ingest, "--enrolled", tmp_path / "i", "--fleet", listed, status=1)
     assert both.stderr.startswith("enrolment_ambiguous: ")
     wrong = run(*ingest, "--enrolled", tmp_path / "c.hsc", status=1)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, digest, opened, report
 
+from aggregator.fleet.ids import IdReader, fleet_ids, write_ids
 from aggregator.fleet.roster import Roster
-from aggregator.intake import decode, retry, rules
-from aggregator.intake.enrolment import enrolled_from_rosters
-from aggregator.intake.inputs import Inputs
+from aggregator.intake import decode, reader, retry, rules, store
+from aggregator.intake.enrolment import enrolled_from_file, enrolled_from_rosters
+from aggregator.intake.inputs import Inputs, unpack_places
 from aggregator.intake.manifest import read_manifest
 from aggregator.intake.quarantine import Quarantine
 from aggregator.intake.retry import retry as judge_again
@@ -203,6 +207,43 @@ def test_a_mended_rule_lets_its_victims_in_once(tmp_path, monkeypatch):
     assert (rejected(made), kept(made)) == ({}, [])
 
 
+def test_a_file_of_one_report_that_a_mended_rule_lets_in_is_added_once(tmp_path, monkeypatch):
+    """The batch that a retry makes of it is the very file that the store knows and has nothing of."""
+    made = create_store(tmp_path / "s", RAW)
+    records = early(range(0, 12, 4))
+    with monkeypatch.context() as patch:
+        patch.setattr(rules.Rules, "is_sound", lambda *_: False)
+        patch.setattr(rules.Rules, "faults", lambda _, fields, now: (fields.question + 1) * 0 + 3)
+        contents = [batch(CAMPAIGN, records), *(batch(CAMPAIGN, [each]) for each in records)]
+        made.ingest(files_of(tmp_path, *contents), now=NOW)
+    assert rejected(made) == {"value_out_of_domain": 6}
+    with monkeypatch.context() as patch:
+        patch.setattr(retry._Retry, "clear", _crash)
+        with pytest.raises(KeyboardInterrupt):
+            judge_again(made, now=NOW)
+    assert (made.tally_report().reports, rejected(made)) == (3, {})
+    judge_again(made, now=NOW)
+    direct = create_store(tmp_path / "t", RAW)
+    direct.ingest(files_of(tmp_path, batch(CAMPAIGN, records)), now=NOW)
+    assert made.tally().to_bytes() == direct.tally().to_bytes()
+    assert (rejected(made), kept(made)) == ({}, [])
+
+
+def test_a_foreign_report_of_a_period_that_is_forgotten_is_counted_as_forgotten(tmp_path):
+    narrow, wide = (enrolled_from_rosters(CAMPAIGN, [roster(range(n))]) for n in (4, 8))
+    paths = files_of(tmp_path, batch(CAMPAIGN, early(range(8))))
+    made = create_store(tmp_path / "s", RAW)
+    made.ingest(paths, now=NOW + 9 * DAY, enrolled=narrow)
+    made.forget(PRESENT + 2, now=NOW + 9 * DAY)
+    again = create_store(tmp_path / "t", RAW)
+    shutil.copytree(made.path, again.path, dirs_exist_ok=True)
+    made.ingest(paths, now=NOW + 9 * DAY, enrolled=wide)
+    judge_again(again, now=NOW + 9 * DAY, enrolled=wide)
+    for each in (made, again):
+        assert (foreign(each), rejected(each), kept(each)) == (0, {"period_forgotten": 2}, [])
+        assert each.tally_report().reports == 6
+
+
 def roster(devices):
     return Roster("f", tuple(map(str, devices)), b"".join(digest("secret", device) for device in devices))
 
@@ -226,6 +267,127 @@ def test_a_closed_fleet_takes_its_own_and_more_when_more_are_enrolled(tmp_path):
     assert made.tally_report().reports == 8
     assert rejected(made) == {"id_not_enrolled": 2}
     assert made.ingest(paths, now=NOW, enrolled=large).files_repeated == 3
+
+
+def ids_for(path, devices, periods):
+    with path.open("wb") as sink:
+        write_ids(sink, CAMPAIGN, periods, fleet_ids([roster(devices)], CAMPAIGN, periods), lambda _: None)
+    return enrolled_from_file(CAMPAIGN, IdReader(path))
+
+
+def foreign(made):
+    """By the index, and by the places it keeps: they must agree."""
+    entries = list(Inputs(made.path, read_manifest(made.path).inputs).entries())
+    for entry in entries:
+        assert len(unpack_places(entry.refused)) == entry.rejected.get("id_not_enrolled", 0)
+    return rejected(made).get("id_not_enrolled", 0)
+
+
+def test_ids_that_were_too_narrow_lose_nothing(tmp_path, monkeypatch):
+    """More is refused than the quarantine keeps: the file itself is read again, and just that is added."""
+    monkeypatch.setattr(reader, "MAX_PIECES", 5)
+    narrow = ids_for(tmp_path / "n", range(40), range(PRESENT, PRESENT + 1))
+    wide = ids_for(tmp_path / "w", range(40), range(PRESENT, PRESENT + 4))
+    paths = files_of(tmp_path, batch(CAMPAIGN, early(range(50))), batch(CAMPAIGN, early(range(5))))
+    made, direct = create_store(tmp_path / "s", RAW), create_store(tmp_path / "t", RAW)
+    later = NOW + 9 * DAY
+    made.ingest(paths, now=later, enrolled=narrow)
+    assert foreign(made) == 50 + 5 - 12
+    assert made.ingest(paths, now=later, enrolled=narrow).files_repeated == 2
+    assert made.ingest(paths, now=later, enrolled=wide).proven == 30 + 3
+    assert foreign(made) == 10
+    assert made.ingest(paths, now=later, enrolled=wide).files_repeated == 2
+    direct.ingest(paths, now=later, enrolled=wide)
+    assert made.tally().to_bytes() == direct.tally().to_bytes()
+    assert made.tally_report() == direct.tally_report()
+
+
+def test_a_clock_that_was_put_back_takes_nothing_twice(tmp_path):
+    narrow, wide = (enrolled_from_rosters(CAMPAIGN, [roster(range(n))]) for n in (10, 40))
+    paths = files_of(tmp_path, batch(CAMPAIGN, early(range(50))))
+    made, direct = create_store(tmp_path / "s", RAW), create_store(tmp_path / "t", RAW)
+    made.ingest(paths, now=NOW + 2 * DAY, enrolled=narrow)
+    made.ingest(paths, now=NOW, enrolled=wide)
+    made.ingest(paths, now=NOW + 9 * DAY, enrolled=wide)
+    direct.ingest(paths, now=NOW + 9 * DAY, enrolled=wide)
+    assert made.tally_report() == direct.tally_report()
+
+
+def test_what_was_too_early_and_is_not_enrolled_once_its_period_begins_is_counted_as_that(tmp_path):
+    small, large = (enrolled_from_rosters(CAMPAIGN, [roster(range(n))]) for n in (20, 30))
+    paths = files_of(tmp_path, batch(CAMPAIGN, early(range(40))))
+    made, direct = create_store(tmp_path / "s", RAW), create_store(tmp_path / "t", RAW)
+    made.ingest(paths, now=NOW, enrolled=large)
+    assert judge_again(made, now=NOW + DAY, enrolled=small) == (32, 5, 0, 0, {retry.STILL: 27})
+    assert (foreign(made), rejected(made)) == (7, {"report_too_early": 20, "id_not_enrolled": 7})
+    assert sorted(piece.reason for piece in kept(made)) == ["id_not_enrolled"] * 7 + ["report_too_early"] * 20
+    assert judge_again(made, now=NOW + 9 * DAY, enrolled=large).proven == 3 + 7 + 7
+    direct.ingest(paths, now=NOW + 9 * DAY, enrolled=large)
+    assert made.tally_report() == direct.tally_report()
+
+
+STEP = st.tuples(
+    st.sampled_from(["ingest", "ingest", "retry", "early", "crash", "cut short"]),
+    st.integers(0, 2),
+    st.integers(0, 3),
+    st.sets(st.integers(0, 3), min_size=1),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    files=st.lists(
+        st.tuples(st.lists(st.integers(0, 15), max_size=8), st.sampled_from([0, 0, 1, 44, 50])), min_size=1, max_size=4
+    ),
+    steps=st.lists(STEP, max_size=6),
+)
+def test_any_mixture_of_ids_retries_and_crashes_ends_in_the_tally_of_one_ingest_with_all_ids(
+    tmp_path_factory, files, steps
+):
+    """Of a step the ids are those of one of four fleets, or of its first devices in one period, from a file."""
+    folder = tmp_path_factory.mktemp("closed")
+    paths = files_of(folder, *(_cut(batch(CAMPAIGN, early(devices)), cut) for devices, cut in files))
+    fleets = [
+        enrolled_from_rosters(CAMPAIGN, [roster(range(12))]),
+        enrolled_from_rosters(CAMPAIGN, [roster(range(6))]),
+        ids_for(folder / "i", range(9), range(PRESENT + 1, PRESENT + 3)),
+        ids_for(folder / "j", range(3, 12), range(PRESENT, PRESENT + 2)),
+    ]
+    made, direct = create_store(folder / "s", RAW), create_store(folder / "t", RAW)
+    now = NOW
+    for what, days, which, chosen in [*steps, ("ingest", 5, 0, set(range(4)))]:
+        now += days * DAY
+        enrolled = fleets[which]
+        given_files = [path for number, path in enumerate(paths) if number in chosen]
+        if what == "ingest":
+            made.ingest(given_files, now=now, enrolled=enrolled)
+        elif what in ("retry", "early"):
+            judge_again(made, now=now, enrolled=enrolled, reason="report_too_early" if what == "early" else None)
+        else:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(retry._Retry, "clear", _crash)
+                patch.setattr(store, "write_manifest", _crash)
+                with contextlib.suppress(KeyboardInterrupt):
+                    if what == "crash":
+                        judge_again(made, now=now, enrolled=enrolled)
+                    else:
+                        made.ingest(given_files, now=now, enrolled=enrolled)
+        foreign(made)
+    direct.ingest(paths, now=now, enrolled=fleets[0])
+    assert made.tally().to_bytes() == direct.tally().to_bytes()
+    found, wanted = made.tally_report(), direct.tally_report()
+    assert (found.reports, found.unproven) == (wanted.reports, wanted.unproven)
+    retried = {what for what, *_ in steps} & {"retry", "early", "crash"}
+    differs = {"report_replayed"} if retried else set()
+    assert _but(found.rejected, differs) == _but(wanted.rejected, differs)
+    judge_again(made, now=now, enrolled=fleets[0])
+    again = made.tally_report()
+    assert (again.reports, _but(again.rejected, differs)) == (wanted.reports, _but(wanted.rejected, differs))
+    assert all(piece.reason != "report_too_early" for piece in kept(made))
+
+
+def _but(counts, without):
+    return {reason: count for reason, count in counts.items() if reason not in without}
 
 
 def test_many_small_files_of_a_closed_fleet(tmp_path):
