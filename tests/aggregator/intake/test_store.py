@@ -21,7 +21,7 @@ from support.reports import batch, made, opened, report
 import aggregator
 from aggregator.intake import compaction, durable, ingest, inputs, sources, writing
 from aggregator.intake.inputs import Inputs
-from aggregator.intake.manifest import BUCKETS, read_manifest
+from aggregator.intake.manifest import BUCKETS, MAX_GENERATION, read_manifest, sealed
 from aggregator.intake.quarantine import Quarantine
 from aggregator.intake.store import create_store, open_store
 from protocol.errors import DocumentError, PolicyError, StorageError
@@ -331,7 +331,9 @@ FORGOTTEN = {"before": 5, "counts": {**FILE}, "replayed": 0, "conflicting": 0, "
 
 def manifest_edited(folder: Path, **changes) -> None:
     path = folder / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    body = {**json.loads(path.read_text()), **changes}
+    del body["sha256"]
+    path.write_bytes(sealed(body))
 
 
 def test_a_store_of_newer_software_is_refused_and_not_touched(tmp_path):
@@ -366,6 +368,7 @@ def test_a_store_of_older_software_is_refused_and_not_touched(tmp_path):
         {"campaign": "00"},
         {"campaign": bytes(32).hex()},
         {"generation": -1},
+        {"generation": MAX_GENERATION + 1},
         {"parts": [{**PART, "bucket": 16}]},
         {"parts": [{**PART, "name": "../../a.parquet"}]},
         {"parts": [{**PART, "name": "a\0.parquet"}]},
@@ -394,6 +397,44 @@ def test_a_manifest_that_does_not_fit_is_store_damaged(tmp_path, changes):
     manifest_edited(tmp_path / "s", **changes)
     with pytest.raises(StorageError, match=r"^store_damaged"):
         open_store(tmp_path / "s")
+
+
+def test_an_edited_manifest_is_noticed_even_if_it_still_makes_sense(tmp_path):
+    """Without its digest, a store whose manifest lost a part would count fewer reports and say nothing."""
+    made_store = create_store(tmp_path / "s", RAW)
+    made_store.ingest([write(tmp_path, "a", batch(CAMPAIGN, reports(range(100))))], now=NOW)
+    path = tmp_path / "s" / "manifest.json"
+    whole = path.read_bytes()
+    body = json.loads(whole)
+    for edited in (
+        {**body, "parts": body["parts"][1:]},
+        {**body, "inputs": []},
+        {**body, "rejected": {"truncated": 1}},
+        {**body, "generation": 0},
+        {**body, "closed": True},
+        {name: value for name, value in body.items() if name != "sha256"},
+    ):
+        path.write_text(json.dumps(edited, indent=1))
+        for action in (made_store.tally, lambda: open_store(tmp_path / "s"), lambda: made_store.ingest([], now=NOW)):
+            with pytest.raises(StorageError, match=r"^store_damaged: its manifest is not as it was written"):
+                action()
+    path.write_bytes(whole)
+    made_store.tally()
+
+
+def test_a_changed_bit_in_any_byte_of_a_manifest_is_noticed(tmp_path):
+    made_store = create_store(tmp_path / "s", RAW, buckets=1)
+    made_store.ingest([write(tmp_path, "a", batch(CAMPAIGN, reports(range(3))))], now=NOW)
+    path = tmp_path / "s" / "manifest.json"
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        with pytest.raises(StorageError, match=r"^store_(damaged|newer|older)"):
+            read_manifest(tmp_path / "s")
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(StorageError, match=r"^store_damaged"):
+            read_manifest(tmp_path / "s")
 
 
 def test_other_damage_is_store_damaged(tmp_path):
