@@ -181,7 +181,8 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Sli
     """The counts of a slice: read, de-duplicated, counted.
 
     Everything is counted as it is read, and only ids are kept. If some of them stand more than once, their
-    records are read again: what they added is taken back, and what is settled of them is added.
+    records are read again: what they added is taken back, and what is settled of them is added. If they are
+    very many, as after a merged file beside the files it was made of, this is done with all records.
 
     Raises:
         StorageError: ``store_damaged``.
@@ -193,18 +194,21 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Sli
         superseded += everything.records.size - stored.records.size
         ids.add(stored.records.id)
         whole.add(stored.records)
-    repeated = ids.repeated()
-    if not len(repeated):
+    settle_all = ids.has_many()
+    members = None if settle_all else Members(ids.repeated())
+    if members is not None and not len(members):
         return Counted(whole.tally(), whole.unproven, superseded)
     del ids
-    members, pieces = Members(repeated), []
+    pieces = []
     for everything in _row_groups(folder, campaign, manifest, which):
-        stored = without(everything, manifest.superseded)
-        pieces.append(stored.records.take(members.rows(stored.records.id)))
+        records = without(everything, manifest.superseded).records
+        pieces.append(records if members is None else records.take(members.rows(records.id)))
     doubtful = Columns.join(pieces, campaign.layout.answer_bytes)
     settled = settle(doubtful)
-    less, more = _Count(campaign, scope), _Count(campaign, scope)
-    less.add(doubtful)
+    less, more = whole, _Count(campaign, scope)
+    if members is not None:
+        less = _Count(campaign, scope)
+        less.add(doubtful)
     more.add(settled.records)
     return Counted(
         whole.tally().less(less.tally()).merge(more.tally()),

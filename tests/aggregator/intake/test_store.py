@@ -19,7 +19,8 @@ from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, made, opened, report
 
 import aggregator
-from aggregator.intake import compaction, durable, ingest, inputs, sources, writing
+from aggregator.intake import compaction, durable, ingest, inputs, repeats, sources, writing
+from aggregator.intake.counting import Scope
 from aggregator.intake.inputs import Inputs
 from aggregator.intake.manifest import BUCKETS, MAX_GENERATION, read_manifest, sealed
 from aggregator.intake.quarantine import Quarantine
@@ -397,6 +398,32 @@ def test_a_manifest_that_does_not_fit_is_store_damaged(tmp_path, changes):
     manifest_edited(tmp_path / "s", **changes)
     with pytest.raises(StorageError, match=r"^store_damaged"):
         open_store(tmp_path / "s")
+
+
+@pytest.mark.parametrize("raw", [RAW, RAW_UNARY])
+def test_sorting_all_records_and_looking_repeated_ones_up_count_the_same(tmp_path, monkeypatch, raw):
+    """Copies, conflicts and damaged batches among them, in slices of every size."""
+    campaign = opened(raw)
+    present = campaign.period_at(NOW)
+    some = [report(campaign, device, device, period=present - device % 3) for device in range(400)]
+    other = [report(campaign, device, device + 1, period=present - device % 3) for device in range(50)]
+    contents = (
+        batch(campaign, some[:300]),
+        batch(campaign, some[::-1]),
+        batch(campaign, other),
+        batch(campaign, some[250:])[:-3],
+    )
+    made_store = create_store(tmp_path / "s", raw, buckets=2)
+    made_store.ingest([write(tmp_path, str(i), content) for i, content in enumerate(contents)], now=NOW)
+    for scope in (Scope(), Scope(present, present), Scope(proven_only=True)):
+        found = []
+        for many in (-1, 2):  # always and never
+            monkeypatch.setattr(repeats, "_MANY", many)
+            found.append(made_store.tally_report(scope))
+        assert found[0] == found[1]
+        assert found[0].reports > 100
+        assert set(found[0].rejected) >= {"report_conflict", "report_replayed"}
+        assert found[0].superseded
 
 
 def test_an_edited_manifest_is_noticed_even_if_it_still_makes_sense(tmp_path):
