@@ -190,7 +190,8 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Sli
     """The counts of a slice: read, de-duplicated, counted.
 
     Everything is counted as it is read, and only ids are kept. If some of them stand more than once, their
-    records are read again: what they added is taken back, and what is settled of them is added.
+    records are read again: what they added is taken back, and what is settled of them is added. If they are
+    very many, as after a merged file beside the files it was made of, this is done with all records.
 
     Raises:
         StorageError: ``store_damaged``.
@@ -203,13 +204,17 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Sli
         superseded += everything.records.size - stored.records.size
         ids.add(stored.records.id)
         whole.add(stored.records)
-    repeated = ids.repeated()
-    if not len(repeated):
-        return Counted(whole.tally(), whole.unproven, superseded)
+    repeated = None if ids.has_many() else ids.repeated()
     del ids
+    if repeated is not None and not len(repeated):
+        return Counted(whole.tally(), whole.unproven, superseded)
     less, more = _Count(campaign, scope), _Count(campaign, scope)
     replayed = conflicting = 0
-    for doubtful in _doubtful(folder, campaign, manifest, which, repeated):
+    if repeated is None:
+        lots = _everything(folder, campaign, manifest, which)
+    else:
+        lots = _doubtful(folder, campaign, manifest, which, repeated)
+    for doubtful in lots:
         settled = settle(doubtful)
         less.add(doubtful)
         more.add(settled.records)
@@ -223,6 +228,16 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Sli
         replayed,
         conflicting,
     )
+
+
+def _everything(folder: Path, campaign: Campaign, manifest: Manifest, which: Slice) -> Iterator[Columns]:
+    """All records of a slice, as many at a time as fit into memory; those of one id together."""
+    lots = 1
+    while lots < _MAX_SLICES and _expected(manifest, which) > which.most * lots:
+        lots *= 2
+    for lot in range(lots):
+        finer = which._replace(slices=which.slices * lots, number=which.number + which.slices * lot)
+        yield without(load(folder, campaign, manifest, finer), manifest.superseded).records
 
 
 def _doubtful(

@@ -1,6 +1,7 @@
 """The manifest: the one small file that says which other files a store consists of.
 
-Whatever it does not name is not part of the store, so replacing it is what commits an ingest.
+Whatever it does not name is not part of the store, so replacing it is what commits an ingest. It ends with the
+digest of what it says, so that a change by others, or by a disk, is noticed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ REPORTS, INPUTS, FORGOTTEN = "reports", "inputs", "forgotten"
 BUCKETS = 16
 """How many a new store is divided into unless another power of two is asked for."""
 MAX_BUCKETS = 1 << 12
+MAX_GENERATION = 10**8 - 1
+"""What the eight digits in the names of files can tell apart."""
+_SEAL = b',\n "sha256": "'
 
 
 class Part(NamedTuple):
@@ -145,7 +149,22 @@ def _to_bytes(manifest: Manifest) -> bytes:
         "forgotten": forgotten and {**forgotten._asdict(), "counts": forgotten.counts._asdict()},
         "closed": manifest.closed,
     }
-    return json.dumps(body, indent=1, ensure_ascii=True).encode()
+    return sealed(body)
+
+
+def sealed(body: Mapping[str, Any]) -> bytes:
+    """What a manifest says, as JSON whose last member ``sha256`` is the digest of all bytes before it."""
+    said = json.dumps(body, indent=1, ensure_ascii=True).encode().removesuffix(b"\n}")
+    return said + _seal(said)
+
+
+def _seal(said: bytes) -> bytes:
+    return _SEAL + sha256(said).hexdigest().encode() + b'"\n}'
+
+
+def _is_sealed(raw: bytes) -> bool:
+    said, mark, rest = raw.rpartition(_SEAL)
+    return mark + rest == _seal(said)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -154,7 +173,7 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
         StorageError: ``not_a_store``, there is none; ``store_newer``, made by newer software;
             ``store_older``, made by older software whose stores are no longer read;
-            ``store_damaged``, it does not say what a manifest must; ``io_failed``.
+            ``store_damaged``, it does not say what a manifest must, or was changed; ``io_failed``.
     """
     try:
         raw = (folder / FILE_NAME).read_bytes()
@@ -166,9 +185,12 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         body = json.loads(raw)
         found = _count(body["format"])
+        changed = found == FORMAT and not _is_sealed(raw)
         manifest = _parse(body) if found == FORMAT else None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise damaged("its manifest is not readable") from None
+    if changed:
+        raise damaged("its manifest is not as it was written")
     if manifest is not None:
         return manifest
     if found > FORMAT:
@@ -183,7 +205,7 @@ def _parse(body: dict[str, Any]) -> Manifest:
     manifest = Manifest(
         campaign,
         buckets,
-        _count(body["generation"]),
+        _generation(body["generation"]),
         tuple(_parse_part(part, buckets) for part in body["parts"]),
         tuple(map(_parse_file, body["inputs"])),
         {reason: _count(count) for reason, count in body["rejected"].items()},
@@ -241,6 +263,13 @@ def _count(value: object) -> int:
     if type(value) is not int or value < 0:
         raise ValueError
     return value
+
+
+def _generation(value: object) -> int:
+    generation = _count(value)
+    if generation > MAX_GENERATION:
+        raise ValueError
+    return generation
 
 
 def _name(value: object) -> str:

@@ -18,6 +18,7 @@ _SLAB = 1 << 16
 _GROUP = 1 << 15
 _MAX_GROUPS = 1 << 8
 _LAGS = 12
+_MANY = 1 / 8
 
 
 class IdSet:
@@ -66,10 +67,20 @@ class IdSet:
     def repeated(self) -> Ids:
         """Those that stand more than once, each of them once."""
         found = [_repeated(ids[:used]) for ids, used in zip(self._ids, self._used, strict=True)]
-        ids = np.sort(np.concatenate(found))  # np.unique hashes, which takes many times as long where all are repeated
-        is_first = np.ones(len(ids), np.bool_)
-        is_first[1:] = ids[1:] != ids[:-1]
-        return np.asarray(ids[is_first], np.uint64)
+        return _distinct(np.concatenate(found))
+
+    def has_many(self) -> bool:
+        """Whether so many stand more than once that looking each of them up takes longer than sorting them all.
+
+        Ids are pseudo-random, so the first group tells; of ids that somebody chose it may be mistaken.
+        """
+        return len(_repeated(self._ids[0][: self._used[0]])) > _MANY * self._used[0]
+
+
+def _distinct(ids: Ids) -> Ids:
+    """Rising, each once. ``numpy.unique`` goes by a hash table, which is several times slower for these."""
+    ids = np.sort(ids)
+    return ids[np.concatenate([[True], ids[1:] != ids[:-1]])] if len(ids) else ids
 
 
 def _repeated(ids: Ids) -> Ids:
@@ -105,6 +116,10 @@ class Members:
         self._shift = np.uint64(64 - bits)
         self._may_be = np.zeros(1 << bits, np.bool_)
         self._may_be[ids >> self._shift] = True
+
+    def __len__(self) -> int:
+        """How many they are."""
+        return len(self._ids)
 
     def rows(self, ids: Ids) -> NDArray[np.intp]:
         """Which rows of ``ids``, shape (N,), hold one of them, rising."""

@@ -14,7 +14,7 @@ import pytest
 from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator.intake.manifest import read_manifest
+from aggregator.intake.manifest import read_manifest, sealed
 from aggregator.intake.store import create_store, open_store
 from protocol.errors import StorageError
 
@@ -67,13 +67,14 @@ def edited(path, **columns):
 
 
 def sealed_again(store, path):
-    """Let the manifest name a part's new digest: what then remains is to look at the records."""
+    """Let the manifest name a part's new digest, and its own: what then remains is to look at the records."""
     file = store.path / "manifest.json"
     body = json.loads(file.read_text())
     for part in body["parts"]:
         if store.path / f"reports/bucket={part['bucket']:02d}" / part["name"] == path:
             part["sha256"] = sha256(path.read_bytes()).hexdigest()
-    file.write_text(json.dumps(body))
+    del body["sha256"]
+    file.write_bytes(sealed(body))
 
 
 @pytest.mark.parametrize(

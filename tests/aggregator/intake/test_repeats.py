@@ -58,3 +58,13 @@ def test_members_are_told_from_others_that_share_their_high_bits():
     assert Members(few).rows(some).tolist() == [1, 3]
     assert Members(few[:0]).rows(some).tolist() == []
     assert Members(few).rows(some[:0]).tolist() == []
+
+
+@pytest.mark.parametrize(("copies", "many"), [(0, False), (100, False), (10_000, True)])
+def test_it_is_told_early_whether_most_ids_repeat(copies, many):
+    ids = np.random.default_rng(3).integers(0, 1 << 64, 10_000, np.uint64)
+    gathered = IdSet(20_000, 0)
+    assert not gathered.has_many()
+    gathered.add(ids)
+    gathered.add(ids[:copies])
+    assert gathered.has_many() is many

@@ -19,9 +19,10 @@ from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, made, opened, report
 
 import aggregator
-from aggregator.intake import compaction, durable, ingest, inputs, sources, writing
+from aggregator.intake import compaction, durable, ingest, inputs, repeats, sources, writing
+from aggregator.intake.counting import Scope
 from aggregator.intake.inputs import Inputs
-from aggregator.intake.manifest import BUCKETS, read_manifest
+from aggregator.intake.manifest import BUCKETS, MAX_GENERATION, read_manifest, sealed
 from aggregator.intake.quarantine import Quarantine
 from aggregator.intake.store import create_store, open_store
 from protocol.errors import DocumentError, PolicyError, StorageError
@@ -331,7 +332,9 @@ FORGOTTEN = {"before": 5, "counts": {**FILE}, "replayed": 0, "conflicting": 0, "
 
 def manifest_edited(folder: Path, **changes) -> None:
     path = folder / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    body = {**json.loads(path.read_text()), **changes}
+    del body["sha256"]
+    path.write_bytes(sealed(body))
 
 
 def test_a_store_of_newer_software_is_refused_and_not_touched(tmp_path):
@@ -366,6 +369,7 @@ def test_a_store_of_older_software_is_refused_and_not_touched(tmp_path):
         {"campaign": "00"},
         {"campaign": bytes(32).hex()},
         {"generation": -1},
+        {"generation": MAX_GENERATION + 1},
         {"parts": [{**PART, "bucket": 16}]},
         {"parts": [{**PART, "name": "../../a.parquet"}]},
         {"parts": [{**PART, "name": "a\0.parquet"}]},
@@ -394,6 +398,70 @@ def test_a_manifest_that_does_not_fit_is_store_damaged(tmp_path, changes):
     manifest_edited(tmp_path / "s", **changes)
     with pytest.raises(StorageError, match=r"^store_damaged"):
         open_store(tmp_path / "s")
+
+
+@pytest.mark.parametrize("raw", [RAW, RAW_UNARY])
+def test_sorting_all_records_and_looking_repeated_ones_up_count_the_same(tmp_path, monkeypatch, raw):
+    """Copies, conflicts and damaged batches among them, in slices of every size."""
+    campaign = opened(raw)
+    present = campaign.period_at(NOW)
+    some = [report(campaign, device, device, period=present - device % 3) for device in range(400)]
+    other = [report(campaign, device, device + 1, period=present - device % 3) for device in range(50)]
+    contents = (
+        batch(campaign, some[:300]),
+        batch(campaign, some[::-1]),
+        batch(campaign, other),
+        batch(campaign, some[250:])[:-3],
+    )
+    made_store = create_store(tmp_path / "s", raw, buckets=2)
+    made_store.ingest([write(tmp_path, str(i), content) for i, content in enumerate(contents)], now=NOW)
+    for scope in (Scope(), Scope(present, present), Scope(proven_only=True)):
+        found = []
+        for many in (-1, 2):  # always and never
+            monkeypatch.setattr(repeats, "_MANY", many)
+            found.append(made_store.tally_report(scope))
+        assert found[0] == found[1]
+        assert found[0].reports > 100
+        assert set(found[0].rejected) >= {"report_conflict", "report_replayed"}
+        assert found[0].superseded
+
+
+def test_an_edited_manifest_is_noticed_even_if_it_still_makes_sense(tmp_path):
+    """Without its digest, a store whose manifest lost a part would count fewer reports and say nothing."""
+    made_store = create_store(tmp_path / "s", RAW)
+    made_store.ingest([write(tmp_path, "a", batch(CAMPAIGN, reports(range(100))))], now=NOW)
+    path = tmp_path / "s" / "manifest.json"
+    whole = path.read_bytes()
+    body = json.loads(whole)
+    for edited in (
+        {**body, "parts": body["parts"][1:]},
+        {**body, "inputs": []},
+        {**body, "rejected": {"truncated": 1}},
+        {**body, "generation": 0},
+        {**body, "closed": True},
+        {name: value for name, value in body.items() if name != "sha256"},
+    ):
+        path.write_text(json.dumps(edited, indent=1))
+        for action in (made_store.tally, lambda: open_store(tmp_path / "s"), lambda: made_store.ingest([], now=NOW)):
+            with pytest.raises(StorageError, match=r"^store_damaged: its manifest is not as it was written"):
+                action()
+    path.write_bytes(whole)
+    made_store.tally()
+
+
+def test_a_changed_bit_in_any_byte_of_a_manifest_is_noticed(tmp_path):
+    made_store = create_store(tmp_path / "s", RAW, buckets=1)
+    made_store.ingest([write(tmp_path, "a", batch(CAMPAIGN, reports(range(3))))], now=NOW)
+    path = tmp_path / "s" / "manifest.json"
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        with pytest.raises(StorageError, match=r"^store_(damaged|newer|older)"):
+            read_manifest(tmp_path / "s")
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(StorageError, match=r"^store_damaged"):
+            read_manifest(tmp_path / "s")
 
 
 def test_other_damage_is_store_damaged(tmp_path):
