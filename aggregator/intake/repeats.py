@@ -117,10 +117,6 @@ class Members:
         self._may_be = np.zeros(1 << bits, np.bool_)
         self._may_be[ids >> self._shift] = True
 
-    def __len__(self) -> int:
-        """How many they are."""
-        return len(self._ids)
-
     def rows(self, ids: Ids) -> NDArray[np.intp]:
         """Which rows of ``ids``, shape (N,), hold one of them, rising."""
         rows = np.flatnonzero(self._may_be.take((ids >> self._shift).view(np.int64)))

@@ -18,16 +18,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.intake.decode import Decoder
-from aggregator.intake.durable import exclusive, storage_errors
 from aggregator.intake.enrolment import REASON as NOT_ENROLLED
 from aggregator.intake.enrolment import check_enrolment
-from aggregator.intake.ingest import QUARANTINE, Ingest, remove_orphans
+from aggregator.intake.ingest import QUARANTINE, Ingest
 from aggregator.intake.inputs import identity, pack_places, tail, unpack_places
-from aggregator.intake.manifest import read_manifest, write_manifest
 from aggregator.intake.quarantine import Quarantine
 from aggregator.intake.reader import FORGOTTEN
 from aggregator.intake.sources import Source
-from aggregator.intake.store import LOCK_FILE
 from protocol.batch import Header, trailer, write_batch
 from protocol.report import ID_BYTES
 
@@ -111,19 +108,13 @@ def retry(store: Store, *, now: int, enrolled: Enrolled | None = None, reason: s
         PolicyError: ``enrolment_needed``, ``store_open``.
         StorageError: ``store_busy``, ``store_damaged``, ``disk_full``, ``io_failed``; the store is then as before.
     """
-    with (
-        storage_errors(f"the store at '{store.path}' can not be written"),
-        exclusive(store.path / LOCK_FILE, store.lock_timeout_seconds),
-    ):
-        manifest = read_manifest(store.path)
-        remove_orphans(store.path, manifest)
-        manifest = manifest._replace(closed=check_enrolment(manifest, enrolled))
-        run = _Retry(store.path, store.campaign, manifest, now, 1, enrolled)
+    with store.changing() as manifest:
+        begun = manifest._replace(closed=check_enrolment(manifest, enrolled))
+        run = _Retry(store.path, store.campaign, begun, now, 1, enrolled)
         run.judge(reason)
         changed = run.commit()
         if changed is not None:
-            write_manifest(store.path, changed)
-            remove_orphans(store.path, changed)
+            store.commit(changed)
         run.clear()
     return RetrySummary(run.tried, run.proven, run.unproven, run.known, dict(sorted((+run.left).items())))
 

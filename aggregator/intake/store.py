@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -197,6 +198,26 @@ class Store:
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r}, campaign {self.campaign.header.name!r})"
 
+    @contextmanager
+    def changing(self) -> Iterator[Manifest]:
+        """Hold the store's lock; what a crash left behind is removed first. Gives what the store consists of.
+
+        Raises:
+            StorageError: ``store_busy``, ``store_newer``, ``store_damaged``, ``disk_full``, ``io_failed``.
+        """
+        with (
+            storage_errors(f"the store at '{self.path}' can not be written"),
+            exclusive(self.path / LOCK_FILE, self.lock_timeout_seconds),
+        ):
+            manifest = read_manifest(self.path)
+            remove_orphans(self.path, manifest)
+            yield manifest
+
+    def commit(self, manifest: Manifest) -> None:
+        """Make this what the store consists of. Called inside :meth:`changing`."""
+        write_manifest(self.path, manifest)
+        remove_orphans(self.path, manifest)
+
     def ingest(
         self,
         files: Iterable[str | os.PathLike[str]],
@@ -226,22 +247,16 @@ class Store:
                 those of a cluster; the store is then as before.
         """
         given = expand(files)
-        with (
-            storage_errors(f"the store at '{self.path}' can not be written"),
-            exclusive(self.path / LOCK_FILE, self.lock_timeout_seconds),
-        ):
-            manifest = read_manifest(self.path)
-            remove_orphans(self.path, manifest)
-            manifest = manifest._replace(closed=check_enrolment(manifest, enrolled))
+        with self.changing() as manifest:
+            begun = manifest._replace(closed=check_enrolment(manifest, enrolled))
             if self.cluster is None:
-                run = Ingest(self.path, self.campaign, manifest, now, self.workers, enrolled)
+                run = Ingest(self.path, self.campaign, begun, now, self.workers, enrolled)
             else:
-                run = self.cluster.ingest(self.path, self.campaign, manifest, now, enrolled)
+                run = self.cluster.ingest(self.path, self.campaign, begun, now, enrolled)
             run.add(given, progress)
             changed = run.commit()
             if changed is not None:
-                write_manifest(self.path, changed)
-                remove_orphans(self.path, changed)
+                self.commit(changed)
         return IngestSummary(
             len(given),
             run.repeated,
@@ -267,18 +282,12 @@ class Store:
         """
         if before > self.campaign.period_at(now):
             raise InputError("period_not_over", f"period {before - 1} has not ended; its reports still arrive")
-        with (
-            storage_errors(f"the store at '{self.path}' can not be written"),
-            exclusive(self.path / LOCK_FILE, self.lock_timeout_seconds),
-        ):
-            manifest = read_manifest(self.path)
-            remove_orphans(self.path, manifest)
-            held = manifest.records
+        with self.changing() as manifest:
+            left = manifest
             if before > manifest.first_period:
-                manifest = forget(self.path, self.campaign, manifest, before, self.memory_bytes)
-                write_manifest(self.path, manifest)
-                remove_orphans(self.path, manifest)
-        return Removal(manifest.first_period, held - manifest.records, manifest.records)
+                left = forget(self.path, self.campaign, manifest, before, self.memory_bytes)
+                self.commit(left)
+        return Removal(left.first_period, manifest.records - left.records, left.records)
 
     def tally(self, scope: Scope = EVERYTHING) -> Tally:
         """Exact integer counts of the reports, each device's answer once."""

@@ -7,6 +7,7 @@ are summed by question, some rows at a time, so that the sums stay below 2^53, w
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -143,7 +144,7 @@ class _Values:
         return None if found[self._spare].any() else found
 
 
-class _Rows:
+class _Rows(ABC):
     """Rows of bits or integers: question q has ``own[q]`` places in ``total``, from ``base[q]`` on.
 
     In the answer field a single value takes some of the places, too; they are nobody's here.
@@ -177,8 +178,9 @@ class _Rows:
         step = min(max(BLOCK_RECORDS, self._questions << 8), _MAX_ROWS)
         return (slice(start, start + step) for start in range(0, count, step))
 
+    @abstractmethod
     def _add_block(self, total: NDArray[np.int64], question: NDArray[np.int64], answer: NDArray[np.uint8]) -> bool:
-        raise NotImplementedError
+        """Add what these answers say to ``total``; whether nothing stands beyond a question's own places."""
 
     def _add_places(self, total: NDArray[np.int64], first: int, counts: NDArray[np.int64]) -> None:
         """Add counts of shape (Q, P), of the places from ``first`` on."""

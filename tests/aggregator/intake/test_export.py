@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import stores
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
 from aggregator.intake import export as exporting
 from aggregator.intake.counting import Scope
 from aggregator.intake.export import CSV, PARQUET, export
-from aggregator.intake.store import create_store
 from protocol.errors import InputError, StorageError
 from protocol.report import decode_answer, decode_report
 
@@ -43,13 +43,7 @@ def reports(devices, campaign, periods=range(FIRST, FIRST + 4)):
 
 
 def stored(folder, raw, *contents):
-    store = create_store(folder / "store", raw)
-    paths = []
-    for number, content in enumerate(contents):
-        paths.append(folder / f"{number}.hsr")
-        paths[-1].write_bytes(content)
-    store.ingest(paths, now=LATER)
-    return store
+    return stores.stored(folder, raw, *contents, now=LATER)
 
 
 def expected(campaign, records):

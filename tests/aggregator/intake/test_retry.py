@@ -126,7 +126,7 @@ def test_a_crash_at_any_step_leaves_the_old_store_or_the_new_one(tmp_path, monke
     made = create_store(tmp_path / "s", RAW)
     made.ingest(files_of(tmp_path, batch(CAMPAIGN, early(range(40)))), now=NOW)
     before = made.tally().to_bytes()
-    for where, what in ((retry._Retry, "judge"), (retry._Retry, "commit"), (retry, "write_manifest")):
+    for where, what in ((retry._Retry, "judge"), (retry._Retry, "commit"), (store, "write_manifest")):
         with monkeypatch.context() as patch:
             patch.setattr(where, what, _crash)
             with pytest.raises(KeyboardInterrupt):

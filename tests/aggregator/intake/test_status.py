@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import stores
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
 from aggregator.intake.status import date_of, half_width_of, status
-from aggregator.intake.store import create_store
 
 LATER = NOW + 9 * DAY
 RAW = Publisher().campaign(min_batch_size=50, time_precision=DAY // 4)
@@ -28,13 +28,7 @@ def _no_flushing():
 
 
 def stored(folder, *contents, raw=RAW):
-    store = create_store(folder / "store", raw)
-    paths = []
-    for number, content in enumerate(contents):
-        paths.append(folder / f"{number}.hsr")
-        paths[-1].write_bytes(content)
-    store.ingest(paths, now=LATER)
-    return store
+    return stores.stored(folder, raw, *contents, now=LATER)
 
 
 def reports(devices, periods):

@@ -1,0 +1,23 @@
+"""Stores with report files in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.intake.store import create_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aggregator.intake.store import Store
+
+
+def stored(folder: Path, raw: bytes, *contents: bytes, now: int) -> Store:
+    """A new store for a campaign, with files of these contents in it."""
+    made = create_store(folder / "store", raw)
+    paths = []
+    for number, content in enumerate(contents):
+        paths.append(folder / f"{number}.hsr")
+        paths[-1].write_bytes(content)
+    made.ingest(paths, now=now)
+    return made
