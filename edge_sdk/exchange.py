@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 _CONNECT_SECONDS = 10.0
 _BLOCK = 1 << 16
 _PORTS = {"http": 80, "https": 443}
+MAX_HEAD_BYTES = 1 << 15
+"""Status line and headers of one answer, those of interim answers among them."""
+MAX_HEADERS = 100
+_SLACK_BYTES = 1 << 16
+"""How many bytes may stand around a content, besides as many as its limit: chunk sizes, and what is read ahead."""
 
 
 class Url(NamedTuple):
@@ -93,8 +98,27 @@ def exchange(
 
     Raises:
         OSError: no connection, or it broke or took too long; ``ssl.SSLCertVerificationError``;
-        http.client.HTTPException: what answers does not speak HTTP, or stopped before the end.
+        http.client.HTTPException: what answers does not speak HTTP, says too much, or stopped before the end.
     """
+    foreign = ""
+    try:
+        return _exchange(method, url, headers, deadline, body, limit, context)
+    except (OSError, http.client.HTTPException):
+        raise
+    except Exception as error:  # noqa: BLE001  # the library fails in many ways where a server lies: a negative length
+        foreign = type(error).__name__
+    raise http.client.HTTPException(foreign)
+
+
+def _exchange(
+    method: str,
+    url: Url,
+    headers: Mapping[str, str],
+    deadline: Deadline,
+    body: IO[bytes] | None,
+    limit: int,
+    context: ssl.SSLContext | None,
+) -> Answer:
     with _dial(url, deadline, context) as plain:
         connection = http.client.HTTPConnection(url.host, url.port)
         connection.default_port = _PORTS[url.scheme]  # else an https address's Host names its port
@@ -113,6 +137,9 @@ def exchange(
             raise
         if bounded.reader.ended:  # http.client takes the end of a connection for the end of the headers
             raise http.client.IncompleteRead(b"")
+        if len(response.headers) > MAX_HEADERS:
+            raise http.client.HTTPException("too many headers")
+        bounded.reader.left = 2 * limit + _SLACK_BYTES
         content = _content(response, limit) if response.status == http.client.OK else b""
         return Answer(response.status, {name.lower(): value for name, value in response.headers.items()}, content)
 
@@ -130,9 +157,9 @@ def _dial(url: Url, deadline: Deadline, context: ssl.SSLContext | None) -> socke
             plain.settimeout(min(_CONNECT_SECONDS, deadline.wait()))
             plain.connect(place)
             return plain if url.scheme == "http" else _secured(plain, url.host, deadline, context)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a name that TLS can not ask for is a ValueError
             plain.close()
-            problem = error
+            problem = error if isinstance(error, OSError) else OSError("the host's name is none")
     raise problem
 
 
@@ -185,16 +212,27 @@ class _Bounded:
 
 
 class _Reader(io.RawIOBase):
+    """What comes from a socket, up to a number of bytes: a chunk of size −1 means all there ever is.
+
+    Attributes:
+        left: bytes that may still come.
+        ended: the other side has said all.
+    """
+
     def __init__(self, plain: socket.socket, deadline: Deadline) -> None:
         self._plain = plain
         self._deadline = deadline
+        self.left = MAX_HEAD_BYTES
         self.ended = False
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
+        if self.left <= 0:
+            raise http.client.HTTPException("too much is said")
         self._plain.settimeout(self._deadline.wait())
-        count = self._plain.recv_into(buffer)
+        count = self._plain.recv_into(buffer, min(len(buffer), self.left))
+        self.left -= count
         self.ended = count == 0
         return count

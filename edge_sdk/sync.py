@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from edge_sdk.entropy import system_entropy
 from edge_sdk.fetched import Fetched, Known
+from edge_sdk.transport import Guarded
 from edge_sdk.waiting import NAME_BYTES, Outbox
 from protocol.digest import sha256
 from protocol.document import is_text
@@ -129,7 +130,7 @@ def sync(
         raise InputError("argument_invalid", "the name of a campaign or model is a text of 1 to 1024 bytes that prints")
     fetched = Fetched(place, transport.address)
     try:
-        return _Run(device, transport, Outbox(place), fetched, entropy).all(named)
+        return _Run(device, Guarded(transport), Outbox(place), fetched, entropy).all(named)
     finally:
         fetched.save()
 
@@ -165,7 +166,7 @@ class _Run:
         if not before.disabled:
             present = device.status()
             enrolled = {campaign.name: campaign.version for campaign in present.campaigns}
-            allowed = [name for name in device.policy.campaigns or () if not _WILD.intersection(name)]
+            allowed = [name for name in device.policy.campaigns or () if is_text(name) and not _WILD.intersection(name)]
             self._renew_all("campaign", enrolled, [*enrolled, *present.unsigned, *allowed], named["campaign"])
         status = device.status()
         installed = {model.name: model.version for model in status.models}

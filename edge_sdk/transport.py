@@ -8,9 +8,13 @@ takes is believed to have arrived, so :meth:`Transport.send` returns only once t
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from protocol.errors import InputError
+from protocol.errors import DocumentError, HearsayError, InputError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Found(NamedTuple):
@@ -54,6 +58,53 @@ class Transport(Protocol):
             StorageError: as :meth:`fetch`, and ``file_exists``: something else is there; ``disk_full``. The
             file may or may not have arrived; send it again.
         """
+
+
+class Guarded:
+    """A transport of which every failure is a refusal: what one place brings must not end the whole run."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @property
+    def address(self) -> str:
+        """As the transport's."""
+        return self._transport.address
+
+    def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
+        """As the transport's; what it brings above the limit is refused here too.
+
+        Raises:
+            HearsayError: as the transport; StorageError: ``transport_failed``, for all other errors of it.
+        """
+        with _refusals():
+            found = self._transport.fetch(place, limit, tag)
+            if found is not None and found.content is not None and len(found.content) > limit:
+                raise DocumentError("too_large", f"what is at {place} has more than {limit} bytes")
+            return found
+
+    def send(self, place: str, path: str) -> None:
+        """As the transport's.
+
+        Raises:
+            HearsayError: as :meth:`fetch`.
+        """
+        with _refusals():
+            self._transport.send(place, path)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn what is no error of ours into one. Its text is not told: the other side may have written it."""
+    foreign = ""
+    try:
+        yield
+    except HearsayError:
+        raise
+    except Exception as error:  # noqa: BLE001
+        foreign = type(error).__name__
+    if foreign:
+        raise StorageError("transport_failed", f"the transport failed with {foreign}; repeat it later, or report this")
 
 
 def parts_of(place: str) -> list[str]:

@@ -149,7 +149,7 @@ class Web:
         except TimeoutError:
             return _Try(None, "it takes too long")
         except http.client.HTTPException as error:
-            return _Try(None, f"what answers breaks off or does not speak HTTP ({type(error).__name__})")
+            return _Try(None, f"what answers breaks off, says too much or does not speak HTTP ({type(error).__name__})")
         except OSError as error:
             if type(error).__name__ == "SSLCertVerificationError":  # the class itself may not be loaded
                 problem = "no authority that this device trusts vouches for the server; look at the device's clock too"

@@ -25,6 +25,7 @@ from edge_sdk.folder import Folder
 from edge_sdk.patience import Patience
 from edge_sdk.policy import Policy
 from edge_sdk.sync import MAX_ROOTS, sync
+from edge_sdk.transport import Found
 from edge_sdk.web import Web
 from protocol import batch
 from protocol.errors import DocumentError, InputError, StorageError
@@ -473,6 +474,49 @@ def test_a_server_that_goes_away_costs_its_patience_once(enrolled, clock):
     assert len(pauses) == 3
     assert enrolled.status().spooled == 1
     assert len(outbox(enrolled)) == 1
+
+
+def test_one_line_of_lies_costs_its_place_and_no_report(enrolled, publisher, clock):
+    """A chunk of size −5 where a campaign is asked for: the batch still goes."""
+    made = answer(enrolled, clock)
+    files = []
+
+    def serve(connection, request):
+        if request.method == "PUT":
+            files.append(request.body)
+            connection.sendall(reply(201))
+        elif request.path == f"/{CAMPAIGN}":
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n")
+        else:
+            connection.sendall(reply(404))
+
+    with scripted(serve) as server:
+        web = Web(server.url, patience=Patience(attempts=1))
+        outcome = sync(enrolled, web)
+    assert reasons(outcome) == {CAMPAIGN: "unreachable"}
+    assert (outcome.sent, records(files)) == (1, made)
+
+
+@pytest.mark.parametrize("error", [ValueError("\x1b[2J"), UnicodeError(), KeyError(1), RecursionError(), MemoryError()])
+def test_whatever_a_transport_raises_is_a_refusal_of_that_place(enrolled, source, clock, error):
+    made = answer(enrolled, clock)
+    fetch = source.fetch
+
+    def fail(place, limit, tag=""):
+        if place == CAMPAIGN:
+            raise error
+        return fetch(place, limit, tag)
+
+    source.fetch = fail
+    outcome = sync(enrolled, source)
+    assert reasons(outcome) == {CAMPAIGN: "transport_failed"}
+    assert "\x1b" not in repr(outcome.refusals[0].detail)
+    assert records(source.reports.values()) == made
+
+
+def test_a_transport_that_brings_more_than_was_asked_for(enrolled, source):
+    source.fetch = lambda place, limit, tag="": Found(bytes(limit + 1)) if place == CAMPAIGN else None
+    assert reasons(sync(enrolled, source)) == {CAMPAIGN: "too_large"}
 
 
 def test_a_server_that_takes_nothing(enrolled, clock):

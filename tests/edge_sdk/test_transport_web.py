@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -135,6 +136,60 @@ def test_an_endless_head_is_cut_off(web, step):
     patience = Patience(seconds=1, attempts=2)
     with scripted(step) as server:
         assert refusal(web(server.url, patience=patience).fetch, PLACE, 100) == "unreachable"
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        CHUNKED + b"-5\r\nhello\r\n0\r\n\r\n",
+        CHUNKED + b"-1\r\nhello",
+        CHUNKED + b"+0x5\r\n-5\r\n",
+        CHUNKED + b"7fffffffffffffffffff\r\nx",
+        CHUNKED + b"-" + b"f" * 60_000 + b"\r\n",
+        CHUNKED + b"5\r\nhello\r\n0\r\n" + b"a: b\r\n" * 50_000,
+        b"HTTP/1.1 -200 OK\r\n\r\n",
+        b"HTTP/1.1 \xb2\xb2\xb2 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"".join(b"a%d: b\r\n" % number for number in range(101)) + b"\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"a: b\r" * 101 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\na: " + b"b" * (1 << 15) + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n" + b" x: y\r\n" * 5000 + b"\r\n",
+    ],
+)
+def test_a_lie_in_http_is_a_refusal_of_that_source(web, lie):
+    with scripted(lie) as server:
+        assert refusal(web(server.url).fetch, PLACE, 100) in ("unreachable", "too_large")
+        with contextlib.suppress(StorageError):  # a head that says 200 is a success, whatever follows it
+            web(server.url).send("reports/a.hsr", __file__)
+
+
+def test_a_redirect_into_something_that_tls_refuses_to_name(web):
+    with scripted(reply(302, Location="https://" + "a" * 70 + ".example/")) as server:
+        assert refusal(web(server.url).fetch, PLACE, 100) == "unreachable"
+
+
+BLOCK = b"x" * 65536
+LONG_HEADERS = b"HTTP/1.1 200 OK\r\n" + (b"a: " + b"b" * 65_000 + b"\r\n") * 99 + b"\r\n"
+MANY_HEADERS = b"HTTP/1.1 200 OK\r\n" + (b"a:\r" * 21_000 + b"b\r\n") * 99 + b"\r\n"
+
+
+def endless_chunk(connection, _):
+    connection.sendall(CHUNKED + b"-1\r\n")
+    while True:
+        connection.sendall(BLOCK)
+
+
+@pytest.mark.parametrize("step", [LONG_HEADERS, MANY_HEADERS, endless_chunk])
+def test_what_an_answer_takes_of_memory_is_bounded(web, step):
+    with scripted(step) as server:
+        source = web(server.url, patience=Patience(seconds=20, attempts=1))
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        assert refusal(source.fetch, PLACE, 100) == "unreachable"
+        assert tracemalloc.get_traced_memory()[1] - before < 1 << 20
+        tracemalloc.stop()
 
 
 def test_what_is_announced_too_large_is_not_waited_for(web):

@@ -9,7 +9,7 @@ from edge_sdk.transport import Found
 from protocol.errors import HearsayError, StorageError
 
 
-class Cut(Exception):  # noqa: N818  # no error of the software's, but the end of its process
+class Cut(BaseException):  # no error of the software's, but the end of its process
     """The device stops here, as if its power were cut."""
 
 
