@@ -1,10 +1,14 @@
-"""Files that are either there in full or not at all."""
+"""Files that are either there in full or not at all, and never readable by more users than is meant.
+
+A file has its mode from its first byte on. Ordinary outputs get what the user's umask leaves of 0666. Secrets,
+credentials and reports are :data:`PRIVATE`, whatever the umask and whatever file they replace.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
-import tempfile
+import secrets
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -13,6 +17,9 @@ from protocol.errors import InputError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+ORDINARY, PRIVATE = 0o666, 0o600
+"""Modes of new files, before the umask."""
 
 
 def check_output(path: Path, *, force: bool) -> None:
@@ -27,7 +34,7 @@ def check_output(path: Path, *, force: bool) -> None:
         raise InputError("output_exists", f"'{path}' exists; choose another name, or --force to replace it")
 
 
-def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = 0o644) -> None:
+def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = ORDINARY) -> None:
     """Write a file under a temporary name, flush it to the disk, and move it into place.
 
     Raises:
@@ -56,7 +63,7 @@ def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = 0o
 
 
 @contextmanager
-def open_output(path: Path, *, force: bool = False, mode: int = 0o644) -> Iterator[IO[bytes]]:
+def open_output(path: Path, *, force: bool = False, mode: int = ORDINARY) -> Iterator[IO[bytes]]:
     """A file to write piece by piece, as :func:`write_output` does it whole: there in full or not at all.
 
     Raises:
@@ -67,12 +74,10 @@ def open_output(path: Path, *, force: bool = False, mode: int = 0o644) -> Iterat
     problem = ("", "")
     temporary = None
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".tmp", dir=path.parent)
-        temporary = Path(name)
+        handle, temporary = _begin(path, mode)
         with os.fdopen(handle, "w+b") as file:
             yield file
             file.flush()
-            os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         _move(temporary, path, force=force)
         sync_folder(path.parent)
@@ -90,14 +95,19 @@ def open_output(path: Path, *, force: bool = False, mode: int = 0o644) -> Iterat
         raise StorageError(reason, f"'{path}' could not be written: {text}")
 
 
+def _begin(path: Path, mode: int) -> tuple[int, Path]:
+    """An empty file beside ``path`` under a name that nobody knows: its descriptor and its path."""
+    temporary = path.parent / f".{path.name[:40]}.{secrets.token_hex(8)}.tmp"
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(temporary, flags, mode), temporary
+
+
 def _write_temporary(path: Path, data: bytes, mode: int) -> Path:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".tmp", dir=path.parent)
-    temporary = Path(name)
+    handle, temporary = _begin(path, mode)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
-            os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
     except BaseException:
         with suppress(OSError):

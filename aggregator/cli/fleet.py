@@ -102,16 +102,16 @@ def ids(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Compute every report id that a fleet's devices have in some periods of a campaign.
+    """Compute a mark of every report id that a fleet's devices have in some periods of a campaign.
 
-    With the file an ingest (--enrolled IDS.hsi) refuses everyone else's reports and needs no secret;
-    it holds no name, and does not tell which ids are one device's.
+    With the file an ingest (--enrolled IDS.hsi) refuses everyone else's reports and needs no secret. It
+    holds no name, does not tell which ids are one device's, and no id that somebody could vote with.
 
     \b
     Example:
       hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 20770..20799 -o ids.hsi
     """  # noqa: D301
-    from aggregator.files import check_output, open_output
+    from aggregator.files import PRIVATE, check_output, open_output
     from aggregator.fleet.ids import fleet_ids, write_ids
     from aggregator.fleet.roster import distinct_secrets, read_roster
     from protocol.provisioning import SECRET_BYTES
@@ -122,7 +122,7 @@ def ids(
     passphrase = read_passphrase(passphrase_file, what="the fleet list")
     rosters = [read_roster(path, passphrase) for path in lists]
     found = fleet_ids(rosters, campaign, asked, processes=processes or os.cpu_count() or 1)
-    with progress("computing ids", len(asked)) as step, open_output(output, force=force) as sink:
+    with progress("computing ids", len(asked)) as step, open_output(output, force=force, mode=PRIVATE) as sink:
         written = write_ids(sink, campaign, asked, found, lambda done: step(done, len(asked)) if step else None)
     devices = len(distinct_secrets(rosters)) // SECRET_BYTES
     if as_json:

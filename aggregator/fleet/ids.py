@@ -1,7 +1,8 @@
-"""The report ids that a closed fleet's devices have: from their secrets, or from a file made of these.
+"""The report ids that a closed fleet's devices have: from their secrets, or marks of them from a file.
 
-Source: docs/formats.md, section 2 (ids) and 8 (the file). A file of ids lets an ingest refuse everyone
-else's reports without holding a secret: who has the file can link no report to a device.
+Source: docs/formats.md, section 2 (ids) and 8 (the file). A file of marks lets an ingest refuse everyone
+else's reports without holding a secret: who has the file can link no report to a device. Nor can he vote
+with it: a mark is a digest of an id, and the ids themselves are in no file (docs/decisions/0046).
 """
 
 from __future__ import annotations
@@ -31,10 +32,14 @@ if TYPE_CHECKING:
 
     Ids = NDArray[np.uint64]
 
-MAGIC, FILE_VERSION = b"hsyi", 1
+MAGIC, FILE_VERSION = b"hsyi", 2
+BARE_IDS = 1
+"""The version whose files held the ids themselves."""
+MARK_PREFIX = b"hearsay/1/enrolled-id-mark"
 DIGEST_BYTES = 32
 _HEAD = Struct(">4sB32sIIHQ")
 _TAIL = Struct(">IH")
+_ID = Struct(f"{ID_BYTES}s")
 _BLOCK_BYTES = 64
 _INNER = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER = bytes(byte ^ 0x5C for byte in range(256))
@@ -62,6 +67,22 @@ def _finish(inner: Any, outer: Any, message: bytes) -> bytes:
     inner.update(message)
     outer.update(inner.digest())
     return bytes(outer.digest()[:ID_BYTES])
+
+
+def marks(campaign_id: bytes, period: int, index: int, ids: Ids) -> Ids:
+    """Shape of ``ids``: the mark of each, SHA-256(prefix ‖ campaign ‖ period ‖ index ‖ id)[:8].
+
+    With the 26 bytes of the prefix everything before the id is one block of the hash, done once.
+    """
+    begun = sha256(MARK_PREFIX + campaign_id + _TAIL.pack(period, index))
+    raw = ids.astype(">u8").tobytes()
+    found = b"".join([_marked(begun.copy(), identifier) for (identifier,) in _ID.iter_unpack(raw)])
+    return np.frombuffer(found, ">u8").astype(np.uint64)
+
+
+def _marked(state: Any, identifier: bytes) -> bytes:
+    state.update(identifier)
+    return bytes(state.digest()[:ID_BYTES])
 
 
 class PeriodIds(NamedTuple):
@@ -127,7 +148,7 @@ class IdFile(NamedTuple):
         campaign: id of the campaign.
         periods: which it covers.
         answers: r.
-        devices: how many; so many ids are there for each period and index.
+        devices: how many; so many marks are there for each period and index.
     """
 
     campaign: bytes
@@ -144,7 +165,7 @@ class IdFile(NamedTuple):
 def write_ids(
     sink: Any, campaign: Campaign, periods: range, found: Iterable[PeriodIds], done: Callable[[int], None]
 ) -> int:
-    """Write enrolled ids, a period at a time; returns how many.
+    """Write the marks of enrolled ids, a period at a time; returns how many.
 
     Args:
         sink: an open binary file.
@@ -154,7 +175,7 @@ def write_ids(
         done: called with the number of periods written.
     """
     written, digest = 0, b""
-    for number, (_, by_index) in enumerate(found, 1):
+    for number, (period, by_index) in enumerate(found, 1):
         if not digest:
             devices = len(by_index[0])
             about = (campaign.id, periods[0], periods[-1], campaign.answers, devices)
@@ -162,8 +183,8 @@ def write_ids(
             sink.write(head)
             digest = sha256(head).digest()
         state = sha256(digest)
-        for ids in by_index:
-            raw = ids.astype(">u8").tobytes()
+        for index, ids in enumerate(by_index):
+            raw = np.sort(marks(campaign.id, period, index, ids)).astype(">u8").tobytes()
             state.update(raw)
             sink.write(raw)
             written += len(ids)
@@ -173,10 +194,14 @@ def write_ids(
     return written
 
 
-class IdReader:
-    """Enrolled ids from a file, by period. Keeps no file open, so it can be sent to another process.
+class _BareIdsError(Exception):
+    """A file of the first version."""
 
-    Every byte is checked before any id is used, and a period's again when it is read: a changed file would
+
+class IdReader:
+    """Marks of enrolled ids from a file, by period. Keeps no file open, so it can be sent to another process.
+
+    Every byte is checked before any mark is used, and a period's again when it is read: a changed file would
     refuse devices without a word.
 
     Attributes:
@@ -201,8 +226,12 @@ class IdReader:
         """For which it has ids."""
         return self.about.periods
 
-    def period_ids(self, period: int) -> tuple[Ids, ...]:
-        """For every index the ids, sorted; all empty for a period that the file does not cover.
+    def known_as(self, period: int, index: int, ids: Ids) -> Ids:
+        """What the file has of some ids, if their devices are enrolled: their marks."""
+        return marks(self.about.campaign, period, index, ids)
+
+    def known(self, period: int) -> tuple[Ids, ...]:
+        """For every index the marks, sorted; all empty for a period that the file does not cover.
 
         Raises:
             InputError: ``file_not_found``, ``ids_invalid``: the file is no longer as it was opened.
@@ -229,6 +258,8 @@ class IdReader:
         magic, version, campaign, first, last, answers, devices = _HEAD.unpack(head)
         about = IdFile(campaign, range(first, last + 1), answers, devices)
         whole = _HEAD.size + len(about.periods) * (about.period_bytes + DIGEST_BYTES)
+        if (magic, version) == (MAGIC, BARE_IDS):
+            raise _BareIdsError
         if (magic, version) != (MAGIC, FILE_VERSION) or not about.periods or not answers:
             raise ValueError
         if os.fstat(file.fileno()).st_size != whole:
@@ -253,6 +284,9 @@ class IdReader:
                 return what(file)
         except FileNotFoundError:
             problem = InputError("file_not_found", f"there is no file '{self._path}'")
+        except _BareIdsError:
+            why = "holds bare ids, with which whoever reads it can vote; delete it and run 'hearsay fleet ids' again"
+            problem = InputError("ids_invalid", f"'{self._path}' {why}")
         except (OSError, ValueError):
             detail = f"'{self._path}' is no file of enrolled ids, or was changed; 'hearsay fleet ids' makes one"
             problem = InputError("ids_invalid", detail)

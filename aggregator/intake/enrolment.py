@@ -38,7 +38,8 @@ class _Source(Protocol):
     def digest(self) -> bytes: ...
     @property
     def periods(self) -> range: ...
-    def period_ids(self, period: int) -> tuple[Ids, ...]: ...
+    def known(self, period: int) -> tuple[Ids, ...]: ...
+    def known_as(self, period: int, index: int, ids: Ids) -> Ids: ...
 
 
 class FromRosters:
@@ -62,7 +63,11 @@ class FromRosters:
     def __repr__(self) -> str:
         return f"FromRosters({len(self._secrets) // 32} devices)"
 
-    def period_ids(self, period: int) -> tuple[Ids, ...]:
+    def known_as(self, period: int, index: int, ids: Ids) -> Ids:  # noqa: ARG002 - that of marks needs to know
+        """The ids as they are: whoever has the secrets needs no marks."""
+        return ids
+
+    def known(self, period: int) -> tuple[Ids, ...]:
         """For every index the ids, sorted."""
         from aggregator.fleet.ids import IdMaker
 
@@ -71,7 +76,7 @@ class FromRosters:
 
 
 class Enrolled:
-    """The ids that a closed fleet's devices have in one campaign. Can be sent to another process."""
+    """The ids that a closed fleet's devices have in one campaign, or their marks. Can be sent to another process."""
 
     def __init__(self, campaign: Campaign, source: _Source, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._source = source
@@ -107,14 +112,14 @@ class Enrolled:
             in_period = records.period == period
             for index in np.unique(strata[in_period]).tolist():
                 rows = np.flatnonzero(in_period & (strata == index))
-                accepted[rows] = _is_in(records.id[rows], by_index[index])
+                accepted[rows] = _is_in(self._source.known_as(period, index, records.id[rows]), by_index[index])
         return accepted
 
     def _ids(self, period: int) -> tuple[Ids, ...]:
         with self._lock:  # the threads of an ingest ask for the same periods
             known = self._cache.get(period)
             if known is None:
-                known = self._cache[period] = self._source.period_ids(period)
+                known = self._cache[period] = self._source.known(period)
                 while len(self._cache) > 1 and self._used() > self._cache_bytes:
                     self._cache.popitem(last=False)
             self._cache.move_to_end(period)

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from aggregator.files import check_output, open_output
+from aggregator.files import PRIVATE, check_output, open_output
 from aggregator.intake.columns import Columns, big_endian
 from aggregator.intake.counting import Scope, load, settle_slice, slices
 from aggregator.intake.manifest import read_manifest
@@ -83,7 +83,7 @@ def export(
     manifest = read_manifest(store.path)
     while True:
         try:
-            with open_output(out, force=force) as sink:
+            with open_output(out, force=force, mode=PRIVATE) as sink:
                 return Exported(_write(store, manifest, sink, kind, scope, everything), manifest.first_period)
         except StorageError:
             newer = read_manifest(store.path)

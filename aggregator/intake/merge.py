@@ -28,7 +28,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aggregator.files import check_output, open_output
+from aggregator.files import PRIVATE, check_output, open_output
 from aggregator.intake.durable import storage_errors
 from aggregator.intake.sorting import Sorter, split_standing
 from aggregator.reading import read_regular
@@ -118,7 +118,7 @@ def merge_files(
                 progress(done, len(paths))
         if not merge.sorters:
             raise InputError("no_reports", "the files hold no record that could be kept")
-        with open_output(out, force=force) as sink:
+        with open_output(out, force=force, mode=PRIVATE) as sink:
             merge.write(sink)
     return merge.summary(len(paths))
 

@@ -15,7 +15,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.files import read_file, write_output
+from aggregator.files import PRIVATE, read_file, write_output
 from aggregator.sealing import STANDARD, check_sealed, open_secret, seal_secret
 from protocol import canonical, trust
 from protocol.envelope import KEY_BYTES, SigningKey, keyid
@@ -186,7 +186,7 @@ def write_key(path: Path, key: KeyFile, *, force: bool = False) -> None:
     Raises:
         InputError, StorageError: as :func:`aggregator.files.write_output`.
     """
-    write_output(path, key.to_bytes(), force=force, mode=0o600)
+    write_output(path, key.to_bytes(), force=force, mode=PRIVATE)
 
 
 def public_line(key: KeyFile) -> str:

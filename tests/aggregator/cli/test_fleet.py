@@ -3,8 +3,10 @@
 import json
 import os
 import pty
+import stat
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from nacl.pwhash import argon2id
@@ -14,6 +16,7 @@ from support.reports import opened
 from aggregator import sealing
 from aggregator.cli import passphrase
 from aggregator.cli.app import hearsay
+from aggregator.fleet import ids as ids_module
 from aggregator.fleet import roster as rosters
 from aggregator.fleet.ids import IdReader
 from protocol.errors import InputError
@@ -66,18 +69,33 @@ def test_a_fleet_is_made_and_its_ids_are_those_its_devices_have(work):
     found = json.loads(result.stdout)
     assert (found["devices"], found["ids"], found["last_period"] - found["first_period"]) == (3, 12, 1)
     reader = IdReader(work / "ids.hsi")
-    expected = {
-        (period, index, int.from_bytes(report_id(one.secret, CAMPAIGN.id, period, index), "big"))
-        for one in given_out
-        for period in (PERIOD, PERIOD + 1)
-        for index in (0, 1)
-    }
-    assert expected == {
-        (period, index, identifier)
-        for period in reader.periods
-        for index, ids in enumerate(reader.period_ids(period))
-        for identifier in ids.tolist()
-    }
+    for period in (PERIOD, PERIOD + 1):
+        for index, held in enumerate(reader.known(period)):
+            given = [report_id(one.secret, CAMPAIGN.id, period, index) for one in given_out]
+            ids = np.array([int.from_bytes(identifier) for identifier in given], np.uint64)
+            assert sorted(reader.known_as(period, index, ids).tolist()) == held.tolist()
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_file_of_ids_is_its_owners_alone_also_when_it_replaces_another(work, there):
+    """From its first byte on: what a reader opens meanwhile stays open to him."""
+    new(work)
+    seen = []
+    write = ids_module.write_ids
+
+    def watched(sink, *arguments):
+        seen.append(stat.S_IMODE(os.fstat(sink.fileno()).st_mode))
+        return write(sink, *arguments)
+
+    if there:
+        (work / "ids.hsi").write_bytes(b"old")
+        (work / "ids.hsi").chmod(0o666)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ids_module, "write_ids", watched)
+        run("ids", work / "c.hsc", "--periods", f"{PERIOD}", "--fleet", work / "out" / "fleet.hsf", "-o",
+            work / "ids.hsi", "--passphrase-file", work / "secret.txt", "--force")  # fmt: skip
+    assert seen == [0o600]
+    assert stat.S_IMODE((work / "ids.hsi").stat().st_mode) == 0o600
 
 
 def test_the_facts_for_people_name_the_files(work):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.publisher import DAY, NOW
 from support.reports import batch, digest, made, report
 
-from aggregator.fleet.ids import IdMaker, IdReader, fleet_ids, write_ids
+from aggregator.fleet.ids import IdMaker, IdReader, fleet_ids, marks, write_ids
 from aggregator.fleet.roster import Roster
 from aggregator.intake.columns import Columns
 from aggregator.intake.decode import decode_batches
@@ -72,22 +72,66 @@ def test_a_file_of_ids_reads_back_by_period_and_says_what_it_is_for(tmp_path):
     reader = IdReader(path)
     assert reader.about == (CAMPAIGN.id, periods, 3, 50)
     for period, by_index in fleet_ids([roster(range(50))], CAMPAIGN, periods):
-        found = reader.period_ids(period)
-        assert all(np.array_equal(a, b) for a, b in zip(found, by_index, strict=True))
-    assert [len(ids) for ids in reader.period_ids(PERIOD + 1)] == [0, 0, 0]
+        expected = [np.sort(reader.known_as(period, index, ids)) for index, ids in enumerate(by_index)]
+        assert all(np.array_equal(a, b) for a, b in zip(reader.known(period), expected, strict=True))
+    assert [len(found) for found in reader.known(PERIOD + 1)] == [0, 0, 0]
+
+
+def test_a_file_of_ids_holds_no_id_that_could_be_sent(tmp_path):
+    """Whoever reads the file must not be able to vote for the fleet's devices."""
+    periods = range(PERIOD, PERIOD + 3)
+    path = saved(tmp_path / "ids.hsi", roster(range(50)), periods)
+    raw = path.read_bytes()
+    found = list(fleet_ids([roster(range(50))], CAMPAIGN, periods))
+    held = [ids.astype(">u8").tobytes() for _, by_index in found for ids in by_index]
+    assert not any(ids[at : at + 8] in raw for ids in held for at in range(0, len(ids), 8))
+    # What stands there instead is refused when it is sent as an id.
+    enrolled = enrolled_from_file(CAMPAIGN, IdReader(path))
+    head = len(CAMPAIGN.layout.prefix)
+    honest = report(CAMPAIGN, 3, period=PERIOD)
+    marked = IdReader(path).known(PERIOD)[0].astype(">u8").tobytes()
+    forged = []
+    for at in range(0, len(marked), 8):
+        question = CAMPAIGN.assignment.question_for(marked[at : at + 8], 0)
+        forged.append(
+            honest[:head] + marked[at : at + 8] + honest[head + 8 : head + 12] + question.to_bytes(2, "big") + bytes(2)
+        )
+    assert enrolled.accepts(columns([honest])).tolist() == [True]
+    assert not enrolled.accepts(columns(forged)).any()
+
+
+@settings(max_examples=50)
+@given(st.lists(st.binary(min_size=8, max_size=8), max_size=5), st.integers(0, 2**32 - 1), st.integers(0, 65534))
+def test_a_mark_is_the_digest_of_the_document(ids, period, index):
+    about = b"hearsay/1/enrolled-id-mark" + CAMPAIGN.id + period.to_bytes(4) + index.to_bytes(2)
+    expected = [int.from_bytes(sha256(about + identifier).digest()[:8]) for identifier in ids]
+    numbers = np.array([int.from_bytes(identifier) for identifier in ids], np.uint64)
+    assert marks(CAMPAIGN.id, period, index, numbers).tolist() == expected
+
+
+def test_the_mark_of_the_document():
+    found = marks(sha256(b"campaign").digest(), 7, 0, np.array([0x17DF4F0AFF11E354], np.uint64))
+    assert found.tolist() == [0x85D84A8A045371E1]
+
+
+def test_a_file_of_bare_ids_is_refused_and_says_what_to_do(tmp_path):
+    raw = saved(tmp_path / "ids", roster(range(3)), range(PERIOD, PERIOD + 1)).read_bytes()
+    (tmp_path / "old").write_bytes(raw[:4] + b"\1" + raw[5:])
+    with pytest.raises(InputError, match=r"^ids_invalid: .*delete it"):
+        IdReader(tmp_path / "old")
 
 
 def test_the_bytes_of_a_file_of_ids_are_those_of_the_document(tmp_path):
     periods = range(PERIOD, PERIOD + 2)
     raw = saved(tmp_path / "ids.hsi", roster(range(4)), periods).read_bytes()
-    head = b"hsyi\x01" + CAMPAIGN.id + PERIOD.to_bytes(4) + (PERIOD + 1).to_bytes(4) + b"\0\3" + (4).to_bytes(8)
+    head = b"hsyi\x02" + CAMPAIGN.id + PERIOD.to_bytes(4) + (PERIOD + 1).to_bytes(4) + b"\0\3" + (4).to_bytes(8)
     expected, check = head, sha256(head).digest()
     for period in periods:
         ids = b""
         for index in range(3):
-            ids += b"".join(
-                sorted(report_id(digest("secret", device), CAMPAIGN.id, period, index) for device in range(4))
-            )
+            about = b"hearsay/1/enrolled-id-mark" + CAMPAIGN.id + period.to_bytes(4) + index.to_bytes(2)
+            given = [report_id(digest("secret", device), CAMPAIGN.id, period, index) for device in range(4)]
+            ids += b"".join(sorted(sha256(about + identifier).digest()[:8] for identifier in given))
         check = sha256(check + ids).digest()
         expected += ids + check
     assert raw == expected
@@ -181,4 +225,4 @@ def test_a_file_that_is_changed_after_it_was_opened_is_noticed(tmp_path):
     reader = pickle.loads(pickle.dumps(IdReader(path)))
     saved(path, roster(range(1, 4)), range(PERIOD, PERIOD + 2))
     with pytest.raises(InputError, match=r"^ids_invalid"):
-        reader.period_ids(PERIOD + 1)
+        reader.known(PERIOD + 1)

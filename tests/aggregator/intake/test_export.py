@@ -56,6 +56,16 @@ def expected(campaign, records):
     return sorted(rows)
 
 
+def test_an_export_is_its_owners_alone(tmp_path):
+    """It holds ids: whoever sends another report under one takes the device's vote away."""
+    store = stored(tmp_path, RAWS["direct"], batch(CAMPAIGNS["direct"], reports(range(3), CAMPAIGNS["direct"])))
+    for kind in (PARQUET, CSV):
+        (tmp_path / "o").write_bytes(b"")
+        (tmp_path / "o").chmod(0o666)
+        export(store, tmp_path / "o", kind, scope=Scope(), force=True)
+        assert (tmp_path / "o").stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize("mechanism", RAWS)
 def test_parquet_and_csv_say_what_the_reports_say(tmp_path, mechanism):
     campaign = CAMPAIGNS[mechanism]

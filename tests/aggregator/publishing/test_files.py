@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from aggregator import files
-from aggregator.files import read_file, write_output
+from aggregator.files import ORDINARY, PRIVATE, open_output, read_file, write_output
 from protocol.errors import HearsayError
 
 
@@ -25,6 +25,36 @@ def test_a_file_is_written_with_its_mode_and_nothing_else_is_left(tmp_path):
     assert (tmp_path / "a").read_bytes() == b"data"
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o600
     assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("write", [write_output, open_output])
+@pytest.mark.parametrize(
+    ("umask", "mode", "expected"),
+    [(0o022, ORDINARY, 0o644), (0o077, ORDINARY, 0o600), (0o000, PRIVATE, 0o600), (0o002, ORDINARY, 0o664)],
+)
+@pytest.mark.parametrize("there", [False, True])
+def test_a_file_has_its_mode_from_its_first_byte_on(tmp_path, monkeypatch, write, umask, mode, expected, there):
+    """An ordinary one as the user's umask says, a private one private, and so while it replaces a public one."""
+    if there:
+        (tmp_path / "a").write_bytes(b"old")
+        (tmp_path / "a").chmod(0o666)
+    modes = set()
+    flush = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: modes.add(stat.S_IMODE(os.fstat(handle).st_mode)) or flush(handle))
+    monkeypatch.setattr(files, "sync_folder", lambda _: None)
+    before = os.umask(umask)
+    try:
+        if write is write_output:
+            write_output(tmp_path / "a", b"new", force=True, mode=mode)
+        else:
+            with open_output(tmp_path / "a", force=True, mode=mode) as file:
+                modes |= {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob(".a.*.tmp")}
+                file.write(b"new")
+    finally:
+        os.umask(before)
+    assert modes == {expected}
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == expected
+    assert (tmp_path / "a").read_bytes() == b"new"
 
 
 def test_an_existing_file_is_replaced_only_by_force(tmp_path):
@@ -47,7 +77,7 @@ def test_a_folder_and_a_missing_folder_are_refused(tmp_path):
     assert reason_of(write_output, tmp_path / "b" / "a", b"") == "output_invalid"
 
 
-@pytest.mark.parametrize("step", ["fsync", "fchmod", "link", "replace"])
+@pytest.mark.parametrize("step", ["fsync", "open", "link", "replace"])
 @pytest.mark.parametrize("force", [False, True])
 def test_a_failing_disk_leaves_the_old_content(tmp_path, monkeypatch, step, force):
     if force:
