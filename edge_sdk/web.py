@@ -30,6 +30,7 @@ GIVEN_UP_SECONDS = 60.0
 """For this long after a server did not answer at all it is tried once, and not waited for again."""
 AGENT = "hearsay-edge"
 _ABSENT = (404, 410)
+_UNKNOWN_HERE = 401
 _AGAIN = frozenset((408, 429, *range(500, 600)))
 _MOVED = frozenset((301, 302, 303, 307, 308))
 _MOVED_WITH_BODY = frozenset((307, 308))
@@ -233,7 +234,8 @@ def _netloc(url: Url) -> str:
 
 def _refused(answer: Answer) -> StorageError:
     """The status is said and nothing of the server's own words, which might be meant for a terminal."""
-    return StorageError("refused_by_server", f"the server answers with status {answer.status}")
+    hint = "; it wants to be shown a token, or another one: --token FILE" if answer.status == _UNKNOWN_HERE else ""
+    return StorageError("refused_by_server", f"the server answers with status {answer.status}{hint}")
 
 
 # Conditions -----------------------------------------------------------------------------------------

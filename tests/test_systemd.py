@@ -10,33 +10,21 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.units import UNITS, entries
 
 from edge_sdk.cli import _parser
 
-UNITS = Path(__file__).parent.parent / "docs" / "systemd"
 GUIDE = UNITS.parent / "raspberry-pi.md"
 SERVICES = sorted(UNITS.glob("*.service"))
 TIMERS = sorted(UNITS.glob("*.timer"))
 PROGRAM = "/opt/hearsay/bin/hearsay-edge"
 
 
-def entries(path):
-    """Section and key → values, in order; a key may come again, as in `SystemCallFilter=`."""
-    found = {}
-    section = ""
-    for line in path.read_text("utf-8").splitlines():
-        if line.startswith("["):
-            section = line.strip("[]")
-        elif line and not line.startswith("#"):
-            key, _, value = line.partition("=")
-            found.setdefault((section, key), []).append(value)
-    return found
-
-
 def arguments_of(line):
     """What `hearsay-edge` is given in a command line, variables and instance names filled in."""
     after = line.split(PROGRAM, 1)[1].rstrip("'")
-    return shlex.split(after.replace("${HEARSAY_SOURCE}", "https://example.org/hearsay").replace("%i", "pumps"))
+    filled = after.replace("${HEARSAY_SOURCE}", "https://example.org/hearsay").replace("%i", "pumps")
+    return shlex.split(filled.replace("$HEARSAY_OPTIONS", "--token /etc/hearsay/token"))
 
 
 def commands():
