@@ -244,7 +244,9 @@ def test_a_passing_trouble_is_tried_again(web, naps, broken):
 def test_other_statuses_are_refusals_and_not_tried_again(web, naps, status):
     with scripted(reply(status, b"\x1b[2Jdo not print this")) as server, pytest.raises(StorageError) as caught:
         web(server.url).fetch(PLACE, 100)
-    assert str(caught.value) == f"refused_by_server: the server answers with status {status}"
+    told, _, next_step = str(caught.value).partition("; ")
+    assert told == f"refused_by_server: the server answers with status {status}"
+    assert ("--token FILE" in next_step) == (status == 401)
     assert len(server.requests) == 1
     assert naps.lengths == []
 
