@@ -22,6 +22,7 @@ bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/device.py
 	$(BIN)/python benchmarks/numeric.py
 	$(BIN)/python benchmarks/ingest.py
+	$(BIN)/python benchmarks/forgetting.py
 	$(BIN)/python benchmarks/cluster.py --reports 4000000
 	$(BIN)/python benchmarks/variance.py
 	$(BIN)/python benchmarks/averaging.py

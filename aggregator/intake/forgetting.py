@@ -11,7 +11,6 @@ Columns of the counts: ``period``, ``proven``, ``question``, ``cell`` (−1 for 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,11 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from aggregator.intake.columns import Columns
-from aggregator.intake.counting import Counted, Scope, checked_count, load, settle_slice, slices
+from aggregator.intake.counting import Counted, Scope, load, settle_slice, slices
 from aggregator.intake.durable import make_folder, write_durably
 from aggregator.intake.inputs import read_side_file
 from aggregator.intake.manifest import FORGOTTEN, Forgotten, SideFile
 from aggregator.intake.parts import Stored
+from aggregator.intake.period_sums import ANSWERS, SCHEMA, PeriodSums
 from aggregator.intake.tally import Tally, row_bytes
 from aggregator.intake.writing import PartWriter
 
@@ -36,17 +36,6 @@ if TYPE_CHECKING:
     from aggregator.intake.counting import Settling
     from aggregator.intake.manifest import Manifest
     from protocol.campaign import Campaign
-
-_SCHEMA = pa.schema(
-    [
-        pa.field("period", pa.uint32(), nullable=False),
-        pa.field("proven", pa.bool_(), nullable=False),
-        pa.field("question", pa.uint16(), nullable=False),
-        pa.field("cell", pa.int32(), nullable=False),
-        pa.field("count", pa.int64(), nullable=False),
-    ]
-)
-_ANSWERS = -1
 
 
 class Removal(NamedTuple):
@@ -70,21 +59,22 @@ def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, me
         StorageError: ``store_damaged``.
     """
     generation = manifest.generation + 1
-    counts: dict[tuple[int, bool], Tally] = defaultdict(lambda: Tally.zero(campaign))
+    counts, scope = PeriodSums(campaign), Scope(manifest.first_period, before - 1)
     gone = Counted(Tally.zero(campaign))
     with PartWriter(folder, campaign.layout, manifest.buckets, f"{generation:08d}-kept") as writer:
         for which in slices(manifest, campaign.layout.answer_bytes, memory_bytes, 1):
             everything = load(folder, campaign, manifest, which)
             settling = settle_slice(everything, manifest, which)
             for records in settling.kept():
-                _count(counts, campaign, records, Scope(manifest.first_period, before - 1))
+                chosen = scope.chosen(records)
+                counts.add(records if chosen is None else records.take(chosen))
             rest = _rest(everything, settling, before)
             after = settle_slice(rest, manifest, which)
             gone = gone.merge(_difference(campaign, settling, after))
             writer.add(rest)
         parts = writer.finish()
     old = manifest.forgotten
-    table = _to_table(counts)
+    table = counts.table()
     if old is not None:
         table = pa.concat_tables([_read(folder, old.counts), table])
     return manifest._replace(
@@ -98,17 +88,6 @@ def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, me
             gone.superseded + (old.superseded if old is not None else 0),
         ),
     )
-
-
-def _count(counts: dict[tuple[int, bool], Tally], campaign: Campaign, records: Columns, scope: Scope) -> None:
-    chosen = scope.chosen(records)
-    if chosen is not None:
-        records = records.take(chosen)
-    for period in np.unique(records.period).tolist():
-        for proven in (False, True):
-            some = records.take((records.period == period) & (records.proven == proven))
-            if some.size:
-                counts[period, proven] = counts[period, proven].merge(checked_count(campaign, some))
 
 
 def _rest(everything: Stored, settling: Settling, before: int) -> Stored:
@@ -156,19 +135,16 @@ def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope
     if manifest.forgotten is None:
         return Counted(zero)
     table = _read(folder, manifest.forgotten.counts)
-    period, proven, question, cell, number = (table[name].to_numpy() for name in _SCHEMA.names)
+    period, proven, question, cell, number = (table[name].to_numpy() for name in SCHEMA.names)
     chosen = (period >= scope.first) & (period <= scope.last) & (proven | (not scope.proven_only))
-    n = [0] * len(zero.n)
-    counts = [list(cells) for cells in zero.counts]
-    for place in np.flatnonzero(chosen).tolist():
-        of_question, index = int(question[place]), int(cell[place])
-        if index == _ANSWERS:
-            n[of_question] += int(number[place])
-        else:
-            counts[of_question][index] += int(number[place])
-    unproven = int(number[chosen & ~proven & (cell == _ANSWERS)].sum())
+    sizes = [1 + len(cells) for cells in zero.counts]  # a question's answers, and its cells
+    starts = np.cumsum(sizes) - sizes
+    sums = np.zeros(sum(sizes), np.int64)
+    np.add.at(sums, starts[question[chosen]] + cell[chosen] - ANSWERS, number[chosen])
+    own = [sums[start : start + size].tolist() for start, size in zip(starts, sizes, strict=True)]
+    unproven = int(number[chosen & ~proven & (cell == ANSWERS)].sum())
     rest = manifest.forgotten
-    tally = Tally(campaign.id, tuple(n), tuple(map(tuple, counts)))
+    tally = Tally(campaign.id, tuple(n for n, *_ in own), tuple(tuple(cells) for _, *cells in own))
     return Counted(tally, unproven, rest.superseded, rest.replayed, rest.conflicting)
 
 
@@ -181,23 +157,11 @@ def forgotten_by_period(folder: Path, manifest: Manifest) -> tuple[NDArray[np.in
     if manifest.forgotten is None:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     table = _read(folder, manifest.forgotten.counts)
-    answers = table["cell"].to_numpy() == _ANSWERS
+    answers = table["cell"].to_numpy() == ANSWERS
     period, place = np.unique(table["period"].to_numpy()[answers], return_inverse=True)
     reports = np.zeros(len(period), np.int64)
     np.add.at(reports, place, table["count"].to_numpy()[answers])
     return period.astype(np.int64), reports
-
-
-def _to_table(counts: dict[tuple[int, bool], Tally]) -> pa.Table:
-    rows = []
-    for (period, proven), tally in sorted(counts.items()):
-        for question, (n, cells) in enumerate(zip(tally.n, tally.counts, strict=True)):
-            found = [(_ANSWERS, n), *enumerate(cells)]
-            rows += [(period, proven, question, cell, number) for cell, number in found if number]
-    columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)
-    return pa.Table.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA
-    )
 
 
 def _write(folder: Path, name: str, table: pa.Table) -> SideFile:
@@ -210,4 +174,4 @@ def _write(folder: Path, name: str, table: pa.Table) -> SideFile:
 
 
 def _read(folder: Path, file: SideFile) -> pa.Table:
-    return read_side_file(folder / FORGOTTEN, file, _SCHEMA)
+    return read_side_file(folder / FORGOTTEN, file, SCHEMA)

@@ -31,12 +31,16 @@ _BITS_OF_BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).
 class Sums:
     """Counts by question and answer, added up block by block.
 
+    Records may be counted in G groups at once: question q of group g then has the number g·Q + q.
+
     Args:
-        campaign: what was asked.
+        campaign: what was asked, in Q questions.
+        groups: G.
     """
 
-    def __init__(self, campaign: Campaign) -> None:
-        mechanisms = [question.mechanism for question in campaign.questions]
+    def __init__(self, campaign: Campaign, groups: int = 1) -> None:
+        mechanisms = [question.mechanism for question in campaign.questions] * groups
+        self._groups = groups
         single = np.array([mechanism.layout == SINGLE for mechanism in mechanisms])
         self._n = np.zeros(len(mechanisms), np.int64)
         self._single = single
@@ -57,10 +61,30 @@ class Sums:
         """Per question how often each answer was given, how often each bit was set, or each component's sum."""
         return tuple(tuple(self._of(question).tolist()) for question in range(len(self._single)))
 
+    def drain(self) -> NDArray[np.int64]:
+        """Shape (G, Q + C): of each group, question by question, its answers and then its counts. All are 0 then."""
+        questions = len(self._single) // self._groups
+        columns = []
+        for question in range(questions):
+            found = self._source(question)
+            sums = found.total.reshape(self._groups, -1)[:, found.place(question)]
+            answers = sums.sum(axis=1) if self._rows is None else self._n[question::questions]
+            columns += [answers[:, None], sums]
+        drained = np.concatenate(columns, axis=1)
+        self._n[:] = 0
+        for counts in (self._values, self._rows):
+            if counts is not None:
+                counts.total[:] = 0
+        return drained
+
     def _of(self, question: int) -> NDArray[np.int64]:
+        found = self._source(question)
+        return found.total[found.place(question)]
+
+    def _source(self, question: int) -> _Values | _Rows:
         found = self._values if self._single[question] else self._rows
         assert found is not None
-        return found.of(question)
+        return found
 
     def add(
         self,
@@ -71,7 +95,7 @@ class Sums:
         """Count some records, unless one of them holds what no answer to its question is; then none of them.
 
         Args:
-            question: shape (N,), all of them the campaign's.
+            question: shape (N,), all of them the campaign's, or one of its groups'.
             answer: shape (N, A), the answer fields; a view will do. Needed in layouts 2 and 3.
             value: shape (N,), the first 2 bytes of each answer field as a number, in layout 3 the first 4.
                 Needed where the campaign has questions with single values.
@@ -125,9 +149,9 @@ class _Values:
         self._spare = np.flatnonzero(place >= np.repeat(self._limit, lots))
         self.total = np.zeros(self._bins, np.int64)
 
-    def of(self, question: int) -> NDArray[np.int64]:
+    def place(self, question: int) -> slice:
         base = self._base[question]
-        return self.total[base : base + self._limit[question]]
+        return slice(base, base + self._limit[question])
 
     def histogram(self, question: NDArray[np.int64], value: NDArray[np.int64]) -> NDArray[np.int64] | None:
         if not len(question):
@@ -161,9 +185,9 @@ class _Rows(ABC):
         self._base = np.cumsum(self._own) - self._own
         self.total = np.zeros(int(self._own.sum()), np.int64)
 
-    def of(self, question: int) -> NDArray[np.int64]:
+    def place(self, question: int) -> slice:
         base = self._base[question]
-        return self.total[base : base + self._own[question]]
+        return slice(base, base + self._own[question])
 
     def sums(self, question: NDArray[np.int64], answer: NDArray[np.uint8]) -> NDArray[np.int64] | None:
         """As ``total``, of these records; None if something stands beyond a question's own places."""
@@ -194,16 +218,24 @@ class _Bits(_Rows):
 
     def _add_block(self, total: NDArray[np.int64], question: NDArray[np.int64], answer: NDArray[np.uint8]) -> bool:
         lot = question << 8
-        place = np.empty_like(lot)
         for column in range(answer.shape[1]):
-            np.bitwise_or(lot, answer[:, column], out=place)
-            found = np.bincount(place, minlength=self._questions << 8).reshape(self._questions, 256)
-            counts = np.rint(found.astype(np.float64) @ _BITS_OF_BYTES).astype(np.int64)
+            byte = answer[:, column]
+            counts = self._by_byte(lot, byte) if len(question) >= len(self._own) << 5 else self._by_bit(question, byte)
             beyond = 8 * column + np.arange(8) >= self._used[:, None]
             if counts[beyond].any():
                 return False
             self._add_places(total, 8 * column, counts)
         return True
+
+    def _by_byte(self, lot: NDArray[np.int64], byte: NDArray[np.uint8]) -> NDArray[np.int64]:
+        found = np.bincount(lot | byte, minlength=self._questions << 8).reshape(self._questions, 256)
+        return np.rint(found.astype(np.float64) @ _BITS_OF_BYTES).astype(np.int64)
+
+    def _by_bit(self, question: NDArray[np.int64], byte: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """The same, for few records of many questions: 256 bins for each would be more than there are records."""
+        bits = np.unpackbits(byte[:, None], axis=1)
+        found = [np.bincount(question[bits[:, bit] > 0], minlength=self._questions) for bit in range(8)]
+        return np.stack(found, axis=1)
 
 
 class _Integers(_Rows):

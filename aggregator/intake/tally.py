@@ -229,32 +229,45 @@ def count(campaign: Campaign, records: Columns) -> Tally:
 
 
 class Counter:
-    """Counts records as they come, in blocks that stay in the cache."""
+    """Counts records as they come, in blocks that stay in the cache; in groups, if there are several."""
 
-    def __init__(self, campaign: Campaign) -> None:
+    def __init__(self, campaign: Campaign, groups: int = 1) -> None:
         self._campaign = campaign
-        self._sums = Sums(campaign)
+        self._sums = Sums(campaign, groups)
         self._has_values = any(question.mechanism.layout == SINGLE for question in campaign.questions)
 
-    def add(self, records: Columns) -> None:
+    def add(self, records: Columns, group: NDArray[np.int64] | None = None) -> None:
         """Count some settled records.
+
+        Args:
+            records: N of them.
+            group: shape (N,), the group of each; None where there is only one.
 
         Raises:
             InputError: ``question_unknown``, a record's question is not one of the campaign's;
                 ``value_out_of_domain``, its answer is none of its question's.
         """
         for start in range(0, records.size, BLOCK_RECORDS):
-            self._add(records.take(slice(start, start + BLOCK_RECORDS)))
+            block = slice(start, start + BLOCK_RECORDS)
+            self._add(records.take(block), None if group is None else group[block])
 
-    def _add(self, records: Columns) -> None:
-        if int(records.question.max()) >= len(self._campaign.questions):
+    def _add(self, records: Columns, group: NDArray[np.int64] | None) -> None:
+        questions = len(self._campaign.questions)
+        if int(records.question.max()) >= questions:
             raise InputError("question_unknown", "a record answers a question that the campaign does not have")
+        question = records.question.astype(np.int64)
+        if group is not None:
+            question += questions * group
         width = 4 if self._campaign.layout.kind == INTEGERS else 2
         value = None
         if self._has_values:
             value = big_endian(records.answer[:, :width], f">u{width}")[:, 0].astype(np.int64)
-        if not self._sums.add(records.question.astype(np.int64), records.answer, value):
+        if not self._sums.add(question, records.answer, value):
             raise InputError("value_out_of_domain", "a record's answer is none of its question's")
+
+    def drain(self) -> NDArray[np.int64]:
+        """The counts so far by group, as :meth:`aggregator.intake.sums.Sums.drain` gives them."""
+        return self._sums.drain()
 
     def tally(self) -> Tally:
         """The counts so far."""

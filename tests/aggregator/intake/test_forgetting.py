@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
+from aggregator.intake import period_sums
+from aggregator.intake.columns import Columns
 from aggregator.intake.counting import Scope
 from aggregator.intake.manifest import read_manifest
 from aggregator.intake.store import create_store, open_store
@@ -98,6 +100,46 @@ def test_sums_of_bits_and_of_numbers_with_signs_stay(tmp_path, kind):
         sum(d % 3 == 2 for d in range(200)),
     )
     assert views(store) == before
+
+
+@pytest.mark.parametrize("kind", ["direct", "oue", "she"])
+def test_many_periods_are_counted_in_lots_with_the_same_counts(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(period_sums, "_AT_ONCE", 50)
+    campaign = CAMPAIGNS[kind]
+    periods = [FIRST + number for number in range(40)]
+    records = [report(campaign, device, device, period=periods[device % 40]) for device in range(300)]
+    store = create_store(tmp_path / "s", RAW[kind], buckets=2)
+    files = [write(tmp_path, "a", records[:200], campaign), write(tmp_path, "b", records[200:], campaign, cut=44)]
+    now = NOW + 50 * DAY
+    assert store.ingest(files, now=now).accepted == 300
+
+    def seen():
+        scopes = [Scope(period, period, only) for period in periods for only in (False, True)]
+        return [store.tally_report(scope) for scope in (Scope(), *scopes)]
+
+    before = seen()
+    store.forget(FIRST + 20, now=now)
+    assert seen() == before
+    assert store.forget(FIRST + 40, now=now).kept == 0
+    assert seen() == before
+
+
+@pytest.mark.parametrize("kind", ["direct", "oue"])
+def test_the_work_of_forgetting_does_not_grow_with_the_number_of_periods(tmp_path, monkeypatch, kind):
+    campaign = CAMPAIGNS[kind]
+    handled = []
+    take = Columns.take
+    monkeypatch.setattr(Columns, "take", lambda self, rows: handled.append(self.size) or take(self, rows))
+
+    def work(periods):
+        records = [report(campaign, device, period=FIRST + device % periods) for device in range(600)]
+        store = create_store(tmp_path / f"s{periods}", RAW[kind], buckets=2)
+        store.ingest([write(tmp_path, f"{periods}", records, campaign)], now=NOW + 300 * DAY)
+        handled.clear()
+        assert store.forget(FIRST + 300, now=NOW + 300 * DAY).removed == 600
+        return sum(handled)
+
+    assert work(300) <= 2 * work(2)
 
 
 def test_nothing_of_what_was_forgotten_is_left_on_the_disk(tmp_path):
