@@ -7,7 +7,7 @@ the comments in the draft say so.
 from __future__ import annotations
 
 import json
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, InvalidOperation, localcontext
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from math import isfinite
 from typing import TYPE_CHECKING, NoReturn
 
@@ -34,6 +34,9 @@ _HEADER = """\
 # - Bounds of numeric features came from the pilot. Replace them by bounds that are known without data.
 # - Listed values came from the pilot. Add what other devices may hold; remove what only one person has.
 """
+
+
+_UNREAD = "a number too large or too long, or spelled as devices do not read it (0.5 and not .5, 5 and not 5. or +5)"
 
 
 def draft_schema(
@@ -210,11 +213,10 @@ def _plain(number: Decimal) -> str:
 
 
 def _number(value: str) -> Decimal | None:
-    """A cell as a finite number, or None. Tables spell numbers more freely than schemas: +1, .5 and 5. too."""
+    """A cell as a finite number, or None: just what devices read as one."""
     try:
-        # Python alone reads 1_000 as a number.
-        return parse_bound(str(Decimal(value))) if value.isascii() and "_" not in value else None
-    except (InputError, InvalidOperation):
+        return parse_bound(value)
+    except InputError:
         return None
 
 
@@ -236,15 +238,15 @@ def _check_others(present: pd.Series, numbers: set[str], *, numeric: bool) -> No
     others = present[~present.isin(numbers)]
     known = len(present) - len(others)
     extreme = others[[_is_extreme(value) for value in others]]
-    if len(extreme) and 2 * known > len(present) - len(extreme):
-        what = "a number too large or too long" if isfinite(float(extreme.iloc[0])) else "not a finite number"
-        _refuse_cell(extreme, what)
+    rest = len(present) - len(extreme)
+    if len(extreme) and (2 * known > rest or not rest):
+        _refuse_cell(extreme, _UNREAD if isfinite(float(extreme.iloc[0])) else "not a finite number")
     if numeric and 2 * known > len(present):
         _refuse_cell(others, "not a number, though most are")
 
 
 def _is_extreme(value: str) -> bool:
-    """Whether a text that is no number of a schema is one for a computer: nan, inf, 1e400."""
+    """Whether a text that is no number of a schema is one for a computer: nan, inf, 1e400, +1, .5."""
     try:
         float(value)
     except ValueError:

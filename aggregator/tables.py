@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import errno
 import gzip
+import math
 import zlib
 from collections import Counter
 from io import BytesIO, StringIO
@@ -20,7 +21,7 @@ import pandas as pd
 from aggregator.reading import read_regular, too_large
 from protocol.document import is_text
 from protocol.errors import InputError
-from protocol.features import Numeric
+from protocol.values import as_number
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -153,26 +154,27 @@ def unlabelled(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSI
 
 
 def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSING_TOKENS) -> pd.DataFrame:
-    """A frame of text as the values that devices hold: numbers for numeric features, None for missing.
+    """A frame of text as the values that devices hold: its texts, None where they stand for a missing value.
 
-    A cell of a numeric feature that is no number becomes missing, as a device would code it.
+    A text is coded as a device that holds it does: for a numeric feature it is the number that it spells, by the
+    grammar of bounds, and no number otherwise.
 
     Returns:
-        Label and features that the frame has, in the schema's order: object columns of str and None,
-        float columns with NaN.
+        Label and features that the frame has, in the schema's order: object columns of str and None.
     """
-    columns = {}
+    names = [schema.label.name, *(feature.name for feature in schema.features)]
     absent = set(missing)
-    if schema.label.name in frame.columns:
-        columns[schema.label.name] = _text_or_none(frame[schema.label.name], absent)
-    for feature in schema.features:
-        if feature.name in frame.columns:
-            column = frame[feature.name]
-            if isinstance(feature, Numeric):
-                columns[feature.name] = pd.to_numeric(column.mask(column.isin(absent)), errors="coerce").astype(float)
-            else:
-                columns[feature.name] = _text_or_none(column, absent)
+    columns = {name: _text_or_none(frame[name], absent) for name in names if name in frame.columns}
     return pd.DataFrame(columns, index=frame.index)
+
+
+def numbers_of(column: pd.Series) -> pd.Series:
+    """The numbers of a typed column as floats, NaN where a cell is none to a device."""
+    if column.dtype != object:
+        return column.astype(float)
+    read = {cell: as_number(cell) for cell in set(column)}
+    floats = {cell: math.nan if number is None else float(number) for cell, number in read.items()}
+    return column.map(floats).astype(float)
 
 
 def _text_or_none(column: pd.Series, absent: set[str]) -> pd.Series:

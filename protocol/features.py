@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from protocol import SCALE
 from protocol.document import is_text, read_field, read_integer, read_text
 from protocol.errors import DocumentError, InputError
-from protocol.values import as_number, as_text, parse_bound
+from protocol.values import as_number, as_text, is_missing, parse_bound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,7 @@ class Categorical:
         """The code of a listed value, or of *other*; None for a missing one, which scoring leaves out."""
         text = as_text(value)
         code = None if text is None else self._codes.get(text)
-        if code is None and value is not None and self.unlisted == "other":
+        if code is None and self.unlisted == "other" and not is_missing(value):
             return self.size - 1
         return code
 
@@ -90,7 +90,7 @@ class Categorical:
         code = self.known_code(value)
         if code is not None:
             return code
-        if value is not None and self.unlisted == "refuse":
+        if self.unlisted == "refuse" and not is_missing(value):
             raise InputError("value_refused", f"feature '{self.name}' has a value that is not listed")
         return self.missing_code
 
@@ -249,7 +249,7 @@ class Numeric:
         code = self.known_code(value)
         if code is not None:
             return code
-        if value is not None and self.unlisted == "refuse":
+        if self.unlisted == "refuse" and not is_missing(value):
             raise InputError("value_refused", f"feature '{self.name}' has a value that is not a number")
         return self.missing_code
 
@@ -261,7 +261,7 @@ class Numeric:
         """
         number = self.scaled(value)
         if number is None:
-            if value is not None and self.unlisted == "refuse":
+            if self.unlisted == "refuse" and not is_missing(value):
                 raise InputError("value_refused", f"feature '{self.name}' has a value that is not a number")
             return self.missing_code, self.substitute
         return bisect_right(self.edges, number), number

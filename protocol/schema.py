@@ -12,7 +12,7 @@ from protocol.document import read_field, read_text
 from protocol.errors import DocumentError, InputError
 from protocol.features import MAX_VALUES, Categorical, Feature, Numeric, parse_feature, read_texts
 from protocol.projection import Component, Projection, parse_projection
-from protocol.values import as_text
+from protocol.values import as_text, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ class Label:
         code = self.known_code(value)
         if code is not None:
             return code
-        if value is not None and self.unlisted == "refuse":
+        if self.unlisted == "refuse" and not is_missing(value):
             raise InputError("value_refused", "the label is not one of the classes")
         return self.substitute
 

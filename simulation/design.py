@@ -9,6 +9,7 @@ import numpy as np
 
 from aggregator.models.reduction import DEFAULT_RIDGE, METHODS, fit_projection
 from aggregator.schema_file import equal_width_edges
+from aggregator.tables import numbers_of
 from protocol.errors import InputError
 from protocol.features import Feature, Numeric
 from protocol.schema import Schema, build_schema
@@ -98,7 +99,7 @@ def _with_bounds(schema: Schema, pilot: pd.DataFrame, bins: int) -> Schema:
         if not isinstance(feature, Numeric):
             features.append(feature)
             continue
-        numbers = pilot[feature.name].to_numpy(dtype=float)
+        numbers = numbers_of(pilot[feature.name]).to_numpy()
         numbers = numbers[np.isfinite(numbers)]
         low, high = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 1.0)
         if low == high:

@@ -1,23 +1,24 @@
 """A whole frame's codes at once, equal to what a device computes record by record.
 
-The rules live in ``protocol.features``; here each distinct cell is coded by them once, and numbers are
-compared with thresholds that are exact. A cell that pandas calls missing (None, NaN, NA) is missing.
+The rules live in ``protocol.features``; here each distinct cell is coded by them once, and floats that are far
+from a rounding tie are scaled together.
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from protocol import SCALE
 from protocol.errors import InputError
 from protocol.features import TIE, Feature, Numeric
+from protocol.values import is_missing
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from protocol.schema import Label, Schema
@@ -43,13 +44,24 @@ def known_codes(frame: pd.DataFrame, schema: Schema) -> Codes:
     Raises:
         InputError: ``columns_missing``: the frame has none of the features.
     """
+    return _sight(frame, schema).codes
+
+
+def _sight(frame: pd.DataFrame, schema: Schema) -> Sight:
+    """Code and u of every cell and feature, before the projection, missing where nothing is known."""
     if not any(feature.name in frame.columns for feature in schema.features):
         raise InputError("columns_missing", "the frame has none of the model's features as a column")
-    codes = np.full((len(frame), len(schema.features)), MISSING, dtype=np.int64)
+    shape = (len(frame), len(schema.features))
+    codes, numbers = np.full(shape, MISSING, dtype=np.int64), np.full(shape, NO_NUMBER, dtype=np.int64)
     for index, feature in enumerate(schema.features):
         if feature.name in frame.columns:
-            codes[:, index] = feature_codes(frame[feature.name], feature)
-    return codes
+            column = frame[feature.name]
+            if isinstance(feature, Numeric):
+                numbers[:, index] = feature_numbers(column, feature)
+                codes[:, index] = _bins(numbers[:, index], feature)
+            else:
+                codes[:, index] = feature_codes(column, feature)
+    return Sight(codes, numbers)
 
 
 def report_codes(frame: pd.DataFrame, schema: Schema) -> Codes:
@@ -58,13 +70,7 @@ def report_codes(frame: pd.DataFrame, schema: Schema) -> Codes:
     Raises:
         InputError: ``columns_missing``; ``value_refused``, where a feature's ``unlisted`` is ``refuse``.
     """
-    codes = known_codes(frame, schema)
-    for index, feature in enumerate(schema.features):
-        missing = codes[:, index] == MISSING
-        if feature.unlisted == "refuse" and feature.name in frame.columns:
-            _check_listed(frame[feature.name], missing, f"feature '{feature.name}'")
-        codes[missing, index] = feature.missing_code
-    return codes
+    return _reported(frame, schema).codes
 
 
 class Sight(NamedTuple):
@@ -85,9 +91,7 @@ def recognise(frame: pd.DataFrame, schema: Schema) -> Sight:
     Raises:
         InputError: ``columns_missing``.
     """
-    codes = known_codes(frame, schema)
-    numbers = _numbers(frame, schema)
-    return _project(schema, codes, numbers, MISSING)
+    return _project(schema, _sight(frame, schema), MISSING)
 
 
 def observe(frame: pd.DataFrame, schema: Schema) -> Sight:
@@ -96,25 +100,23 @@ def observe(frame: pd.DataFrame, schema: Schema) -> Sight:
     Raises:
         InputError: ``columns_missing``; ``value_refused``.
     """
-    codes = report_codes(frame, schema)
-    numbers = _numbers(frame, schema)
+    return _project(schema, _reported(frame, schema), None)
+
+
+def _reported(frame: pd.DataFrame, schema: Schema) -> Sight:
+    """Code and u as a report uses them, before the projection: what is missing takes its code and substitute."""
+    codes, numbers = _sight(frame, schema)
     for index, feature in enumerate(schema.features):
+        missing = codes[:, index] == MISSING
+        if feature.unlisted == "refuse" and feature.name in frame.columns:
+            _check_listed(frame[feature.name], missing, f"feature '{feature.name}'")
+        codes[missing, index] = feature.missing_code
         if isinstance(feature, Numeric) and feature.substitute is not None:
-            column = numbers[:, index]
-            column[column == NO_NUMBER] = feature.substitute
-    return _project(schema, codes, numbers, None)
+            numbers[missing, index] = feature.substitute
+    return Sight(codes, numbers)
 
 
-def _numbers(frame: pd.DataFrame, schema: Schema) -> Codes:
-    """Shape (rows, features): u of every number that is there."""
-    numbers = np.full((len(frame), len(schema.features)), NO_NUMBER, dtype=np.int64)
-    for index, feature in enumerate(schema.features):
-        if isinstance(feature, Numeric) and feature.name in frame.columns:
-            numbers[:, index] = feature_numbers(frame[feature.name], feature)
-    return numbers
-
-
-def _project(schema: Schema, codes: Codes, numbers: Codes, missing: int | None) -> Sight:
+def _project(schema: Schema, seen: Sight, missing: int | None) -> Sight:
     """The observed features: what is not projected, then the components in 64-bit integers.
 
     Args:
@@ -122,7 +124,8 @@ def _project(schema: Schema, codes: Codes, numbers: Codes, missing: int | None) 
     """
     projection = schema.projection
     if projection is None:
-        return Sight(codes, numbers)
+        return seen
+    codes, numbers = seen
     inputs = numbers[:, projection.inputs]
     there = (inputs != NO_NUMBER).all(axis=1)
     sums = np.where(there[:, None], inputs, 0) @ np.array(projection.matrix, np.int64).T
@@ -138,25 +141,37 @@ def _project(schema: Schema, codes: Codes, numbers: Codes, missing: int | None) 
 
 
 def feature_numbers(column: pd.Series, feature: Numeric) -> Codes:
-    """Shape (rows,): ``scaled`` of every cell of one column, :data:`NO_NUMBER` where it is None.
+    """Shape (rows,): ``scaled`` of every cell of one column, :data:`NO_NUMBER` where it is None."""
+    if _are_floats(column):
+        return _scaled(column.to_numpy().astype(np.float64), feature)
+    return _by_value(column, feature.scaled, NO_NUMBER)
 
-    Floats place most cells; those near a rounding tie are scaled exactly, as a device scales all.
-    """
-    found = np.full(len(column), NO_NUMBER, dtype=np.int64)
-    rest = np.ones(len(column), dtype=bool)
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "f" and column.dtype.itemsize <= 8:
-        values = column.to_numpy().astype(np.float64)
-        with np.errstate(invalid="ignore", over="ignore"):
-            near = (values - feature.float_low) * feature.float_scale
-            floor = np.floor(near)
-            sure = (near > 0) & (near < 2 * SCALE) & (np.abs(near - floor - 0.5) > TIE)
-        found[sure] = (floor[sure] + (near[sure] - floor[sure] > HALF) - SCALE).astype(np.int64)
-        rest = ~sure & ~np.isnan(values)
-    cells = column.astype(object).to_numpy()
-    for index in np.flatnonzero(rest & column.notna().to_numpy()):
-        scaled = feature.scaled(cells[index])
-        if scaled is not None:
-            found[index] = scaled
+
+def _is_plain(column: pd.Series, kinds: str) -> bool:
+    """Whether a column is an array of numpy's numbers of these kinds, of at most 64 bits."""
+    return isinstance(column.dtype, np.dtype) and column.dtype.kind in kinds and column.dtype.itemsize <= 8
+
+
+def _are_floats(column: pd.Series) -> bool:
+    """Whether every cell is a float, or an integer that is a float too, so that nothing is rounded on the way."""
+    if _is_plain(column, "iu") and not column.empty:
+        return max(abs(int(column.min())), abs(int(column.max()))) <= _EXACT_INTEGERS
+    return _is_plain(column, "f")
+
+
+def _scaled(numbers: NDArray[np.float64], feature: Numeric) -> Codes:
+    """``scaled`` of floats: they place most cells, and those near a rounding tie are scaled exactly, as on a device."""
+    found = np.full(len(numbers), NO_NUMBER, dtype=np.int64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = (numbers - feature.float_low) * feature.float_scale
+        floor = np.floor(near)
+        sure = (near > 0) & (near < 2 * SCALE) & (np.abs(near - floor - HALF) > TIE)
+        below, above = near < -1, near > 2 * SCALE + 1
+    found[sure] = (floor[sure] + (near[sure] - floor[sure] > HALF) - SCALE).astype(np.int64)
+    found[below], found[above] = -SCALE, SCALE
+    rest = np.flatnonzero(~(sure | below | above | np.isnan(numbers)))
+    distinct, places = np.unique(numbers[rest], return_inverse=True)
+    found[rest] = np.array([feature.scaled(number) for number in distinct.tolist()], np.int64)[places]
     return found
 
 
@@ -168,7 +183,7 @@ def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) 
     """
     if label.name not in frame.columns:
         raise InputError("label_missing", f"the frame has no column '{label.name}'")
-    codes = _coded_by_value(frame[label.name], label)
+    codes = _by_value(frame[label.name], label.known_code, MISSING)
     if substitute:
         missing = codes == MISSING
         if label.unlisted == "refuse":
@@ -179,68 +194,40 @@ def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) 
 
 def feature_codes(column: pd.Series, feature: Feature) -> Codes:
     """Shape (rows,): ``known_code`` of every cell of one column."""
-    if isinstance(feature, Numeric) and isinstance(column.dtype, np.dtype):
-        if column.dtype.kind == "f" and column.dtype.itemsize <= 8:
-            return _binned(column.to_numpy(), feature)
-        if column.dtype.kind in "iu" and (column.empty or _fits_a_float(column)):
-            return _binned(column.to_numpy(), feature)
-    return _coded_by_value(column, feature)
+    if isinstance(feature, Numeric):
+        return _bins(feature_numbers(column, feature), feature)
+    return _by_value(column, feature.known_code, MISSING)
+
+
+def _bins(numbers: Codes, feature: Numeric) -> Codes:
+    """The number of edges that are not above each number, :data:`MISSING` where there is no number."""
+    found = np.searchsorted(np.array(feature.edges, np.int64), numbers, side="right")
+    return np.where(numbers == NO_NUMBER, MISSING, found).astype(np.int64)
 
 
 def _check_listed(column: pd.Series, missing: NDArray[np.bool_], what: str) -> None:
-    if bool((missing & column.notna().to_numpy()).any()):
+    cells = column.astype(object).to_numpy()
+    if not all(is_missing(cells[index]) for index in np.flatnonzero(missing)):
         raise InputError("value_refused", f"{what} has a value that is not listed")
 
 
-def _fits_a_float(column: pd.Series) -> bool:
-    """Whether every integer of a column is a float too, so that comparisons are exact."""
-    return max(abs(int(column.min())), abs(int(column.max()))) <= _EXACT_INTEGERS
-
-
-def _coded_by_value(column: pd.Series, rule: Feature | Label) -> Codes:
-    """Code every cell by the protocol's own rule, each distinct one once."""
+def _by_value(column: pd.Series, rule: Callable[[object], int | None], nothing: int) -> Codes:
+    """What the protocol's own rule says of every cell, each distinct one asked once; ``nothing`` where it is None."""
+    if _is_plain(column, "fiub"):
+        places, distinct = pd.factorize(column.to_numpy())  # NaN is −1, the last entry
+        said = [nothing if (one := rule(cell)) is None else one for cell in distinct.tolist()]
+        return np.asarray(np.array([*said, nothing], dtype=np.int64)[places], np.int64)
     cells = column.astype(object).to_numpy()
-    codes = np.full(len(cells), MISSING, dtype=np.int64)
+    found = np.full(len(cells), nothing, dtype=np.int64)
     memory: dict[tuple[type, Any], int] = {}
-    for index in np.flatnonzero(column.notna().to_numpy()):
-        cell = cells[index]
-        key = (type(cell), cell)  # 1, 1.0 and True are equal and yet coded differently
+    for index, cell in enumerate(cells):
+        key = (type(cell), cell)  # 1 and True are equal and yet coded differently
         try:
-            found = memory.get(key)
-        except TypeError:  # a list or the like: no listed value, and no key either
-            key, found = (type(cell), None), None
-        if found is None:
-            code = rule.known_code(cell)
-            found = memory[key] = MISSING if code is None else code
-        codes[index] = found
-    return codes
-
-
-def _binned(numbers: NDArray[Any], feature: Numeric) -> Codes:
-    """Bins of float64 or small integers: the number of thresholds that are ≤ x."""
-    found = np.searchsorted(thresholds(feature), numbers.astype(np.float64), side="right")
-    return np.where(np.isnan(numbers.astype(np.float64)), MISSING, found).astype(np.int64)
-
-
-def thresholds(feature: Numeric) -> NDArray[np.float64]:
-    """Shape (edges,): per edge the smallest float whose scaled value reaches it.
-
-    Scaling is monotone, so x is in bin b if and only if exactly b thresholds are ≤ x. The first guess,
-    low + (e − ½ + S)/2S·(high − low), is where rounding turns to edge e; it is then moved by single floats.
-    """
-    low, high = Fraction(feature.low), Fraction(feature.high)
-    return np.array([_threshold(feature, edge, low, high) for edge in feature.edges], dtype=np.float64)
-
-
-def _threshold(feature: Numeric, edge: int, low: Fraction, high: Fraction) -> float:
-    guess = float(low + Fraction(2 * (edge + SCALE) - 1, 4 * SCALE) * (high - low))
-    while _reaches(feature, guess, edge):
-        guess = nextafter(guess, -inf)
-    while not _reaches(feature, guess, edge):
-        guess = nextafter(guess, inf)
-    return guess
-
-
-def _reaches(feature: Numeric, number: float, edge: int) -> bool:
-    scaled = feature.scaled(number)
-    return scaled is not None and scaled >= edge
+            code = memory.get(key)
+        except Exception:  # noqa: BLE001 - a list or the like: no listed value, and no key either
+            key, code = (type(cell), None), None
+        if code is None:
+            said_of = rule(cell)
+            code = memory[key] = nothing if said_of is None else said_of
+        found[index] = code
+    return found

@@ -5,15 +5,15 @@ Run by the analyst. No error text contains a cell.
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
 from aggregator.models.encoding import label_codes
-from aggregator.tables import MISSING_TOKENS, shorten, typed
+from aggregator.tables import MISSING_TOKENS, numbers_of, shorten, typed
 from protocol.errors import InputError
 from protocol.features import Numeric
+from protocol.values import as_number
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -40,34 +40,28 @@ def check_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = 
 
     Raises:
         InputError: ``columns_missing``, ``label_missing``; ``value_invalid``: a cell of a numeric feature is
-            no finite number and does not mean missing; ``one_class``: no two classes of the schema occur.
+            no finite number to a device and does not mean missing; ``one_class``: no two classes of the schema occur.
     """
     names = [feature.name for feature in schema.features if isinstance(feature, Numeric)]
     absent = [name for name in names if name not in table.columns]
     if absent:
         raise InputError("columns_missing", f"the pilot has no column for the numeric features {shorten(absent)}")
     for name in names:
-        _check_finite(table[name], missing)
+        _check_numbers(table[name], missing)
     frame = typed(table, schema, missing)
     if len(set(label_codes(frame, schema.label, substitute=True).tolist())) < 2:
         raise InputError("one_class", "the pilot has one class, so nothing tells classes apart")
     return frame
 
 
-def _check_finite(column: pd.Series, missing: Collection[str]) -> None:
+def _check_numbers(column: pd.Series, missing: Collection[str]) -> None:
     for line, cell in zip(column.index, column, strict=True):
-        if cell not in missing and not _is_finite(cell):
+        if cell not in missing and as_number(cell) is None:
             raise InputError(
                 "value_invalid",
-                f"column '{column.name}', line {line}: not a finite number; if it means missing, say --missing TOKEN",
+                f"column '{column.name}', line {line}: not a finite number, or spelled as devices do not "
+                "read it (0.5 and not .5, 5 and not 5. or +5); if it means missing, say --missing TOKEN",
             )
-
-
-def _is_finite(cell: str) -> bool:
-    try:
-        return cell.isascii() and "_" not in cell and isfinite(float(cell))
-    except ValueError:
-        return False
 
 
 def outside(frame: pd.DataFrame, schema: Schema) -> list[Outside]:
@@ -79,7 +73,7 @@ def outside(frame: pd.DataFrame, schema: Schema) -> list[Outside]:
     found = []
     for feature in schema.features:
         if isinstance(feature, Numeric):
-            numbers = frame[feature.name].to_numpy(dtype=float)
+            numbers = numbers_of(frame[feature.name]).to_numpy()
             below, above = (numbers < float(feature.low)).sum(), (numbers > float(feature.high)).sum()
             found.append(Outside(feature.name, int(below), int(above), int(pd.isna(numbers).sum())))
     return found

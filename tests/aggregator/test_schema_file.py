@@ -193,8 +193,21 @@ def test_a_character_newer_than_the_interpreter_is_a_value():
     assert [made.code(value) for value in ("a", "\U0001fae9", "b")] == [0, 1, 2]
 
 
-def test_a_pilot_may_spell_its_numbers_freely():
-    cells = ["+1.5", ".5", "5.", "1E0", "-0.25"]
+@pytest.mark.parametrize("cells", [["1.5", "-0.25", "1E0", "+2.5", "3"], ["+1.5", ".5", "5.", "+1", "+3"]])
+def test_a_number_that_devices_do_not_read_is_refused_by_its_place(cells):
+    """As text a device would call it missing, so a schema that is drafted from it would mean less than it says."""
+    with pytest.raises(InputError, match="spelled as devices do not read it") as refused:
+        draft({"y": ["e", "p", "p", "e", "p"], "x": cells}, max_values=2)
+    assert refused.value.reason == "value_invalid"
+    assert f"record {next(i for i, cell in enumerate(cells) if is_free(cell))}" in refused.value.detail
+
+
+def is_free(cell):
+    return cell.startswith(("+", ".")) or cell.endswith(".")
+
+
+def test_a_pilot_may_spell_its_numbers_as_bounds():
+    cells = ["1.5", "0.50", "005", "1E0", "-0.25"]
     (feature,) = tomllib.loads(draft({"y": ["e", "p", "p", "e", "p"], "x": cells}, max_values=2))["features"]
     assert (feature["kind"], Decimal(feature["low"]) <= Decimal("-0.25")) == ("numeric", True)
 

@@ -11,6 +11,7 @@ from fractions import Fraction
 from math import inf, isnan, nan
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from protocol import SCALE, canonical, mechanisms
 from protocol.errors import DocumentError, InputError
 from protocol.features import Categorical, Numeric, parse_feature
 from protocol.schema import Label, build_schema, parse_schema
-from protocol.values import as_number, as_text, parse_bound
+from protocol.values import as_number, as_text, is_missing, parse_bound
 
 MARK = "Xk7-secret-Qz"
 NUMBER_MARK = 918273645546372819
@@ -151,13 +152,22 @@ FOREIGN = [
     range(3),
     Ellipsis,
     int,
+    True,
+    np.bool_(True),
+]
+ABSENT = [
+    None,
+    "",
+    Texty(""),
     nan,
+    -nan,
     np.float64(nan),
     np.float32(nan),
     Decimal("NaN"),
     Decimal("sNaN"),
-    True,
-    np.bool_(True),
+    np.datetime64("NaT"),
+    pd.NA,
+    pd.NaT,
 ]
 MEASURED = [
     NUMBER_MARK,
@@ -194,7 +204,7 @@ FEATURES = [
 ]
 
 
-@pytest.mark.parametrize("value", FOREIGN + MEASURED, ids=ident)
+@pytest.mark.parametrize("value", FOREIGN + MEASURED + ABSENT, ids=ident)
 def test_every_value_has_a_code_in_range(value):
     for feature in FEATURES:
         assert feature.code(value) in range(feature.size)
@@ -204,7 +214,22 @@ def test_every_value_has_a_code_in_range(value):
     assert label.known_code(value) is None
 
 
-@pytest.mark.parametrize("value", FOREIGN, ids=ident)
+@pytest.mark.parametrize("value", ABSENT, ids=ident)
+def test_what_says_nothing_is_missing_and_neither_other_nor_refused(value):
+    assert is_missing(value)
+    strict = [NUMERIC_STRICT, Categorical("x", ["a"], "refuse"), Categorical("x", ["a"], "other")]
+    assert [feature.code(value) for feature in strict] == [feature.missing_code for feature in strict]
+    assert Label("y", ["e", "p"], 1, "refuse").code(value) == 1
+    assert Categorical("x", ["a", ""], "refuse").code(value) == (1 if isinstance(value, str) else 2)
+
+
+@pytest.mark.parametrize("value", FOREIGN + MEASURED, ids=ident)
+def test_what_says_something_is_not_missing(value):
+    assert not is_missing(value)
+    assert Categorical("x", ["a"], "other").code(value) == 2
+
+
+@pytest.mark.parametrize("value", FOREIGN + ABSENT, ids=ident)
 def test_what_is_no_number_is_missing(value):
     assert as_number(value) is None
     assert NUMERIC.scaled(value) is None
@@ -273,7 +298,14 @@ def test_a_record_may_lack_features_and_hold_others():
         (-7, "-7"),
         (True, "true"),
         (False, "false"),
-        (1.0, None),
+        (1.0, "1"),
+        (-1.0, "-1"),
+        (-0.0, "0"),
+        (1.5, None),
+        (inf, None),
+        (1e22, "1" + "0" * 22),
+        ("3.0", "3.0"),
+        ("-0", "-0"),
         (None, None),
         (1 << 64, "18446744073709551616"),
         (-(1 << 63) - 1, "-9223372036854775809"),
@@ -282,9 +314,21 @@ def test_a_record_may_lack_features_and_hold_others():
         (Size.LARGE, "3"),
         (np.True_, "true"),
         (np.False_, "false"),
-        (np.float64(1), None),
-        (Decimal(1), None),
-        (Fraction(1), None),
+        (np.float64(1), "1"),
+        (np.float32(-0.0), "0"),
+        (np.longdouble(3), "3"),
+        (np.float32(0.1), None),
+        (Decimal(1), "1"),
+        (Decimal("3.000"), "3"),
+        (Decimal("-0e99999"), "0"),
+        (Decimal("3e2"), "300"),
+        (Decimal("0.1"), None),
+        (Decimal("1e4299"), "1" + "0" * 4299),
+        (Decimal("1e4300"), None),
+        (Decimal("1e999999999"), None),
+        (Decimal("Infinity"), None),
+        (Fraction(1), "1"),
+        (Fraction(1, 2), None),
         (np.datetime64(1, "s"), None),
         (b"a", None),
     ],
@@ -349,6 +393,23 @@ def test_a_decimal_far_beyond_the_bounds_costs_nothing(exponent):
     tracemalloc.stop()
     assert scaled == [SCALE, -SCALE, 0, -1, 0, 0]
     assert peak < 1 << 20
+
+
+@given(st.integers() | st.integers(-(10**320), 10**320), st.sampled_from([int, Decimal, Fraction, float]))
+def test_an_integral_number_has_one_text_whatever_its_type(number, kind):
+    try:
+        value = kind(number)
+    except OverflowError:
+        return
+    assert as_text(value) == str(int(value))
+
+
+@given(st.text(max_size=12) | st.text("0123456789.eE+-_ ", max_size=45))
+def test_a_text_is_a_number_just_if_it_is_a_bound(text):
+    refused = failure(parse_bound, text) is not None
+    assert as_number(text) == (None if refused else Decimal(text))
+    assert refused or NUMERIC.scaled(text) == NUMERIC.scaled(Fraction(text))
+    assert as_text(text) == text
 
 
 def test_a_decimal_that_is_no_number_or_infinite():

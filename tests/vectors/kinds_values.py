@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
@@ -21,6 +22,7 @@ from protocol.report import (
 )
 from protocol.schema import Label, build_schema
 from protocol.stream import Stream
+from protocol.values import as_text
 from protocol.words import to_words
 from vectors.runner import kind
 
@@ -144,6 +146,24 @@ def numeric_code(low: str, high: str, edges: list[int], values: list[Any]) -> li
     """U and bin of each value."""
     feature = Numeric("x", low, high, edges)
     return [[feature.scaled(value), feature.code(value)] for value in values]
+
+
+@kind
+def numeric_code_or_refusal(low: str, high: str, edges: list[int], values: list[Any]) -> list[list[Any]]:
+    """As ``numeric_code``, of a feature whose unlisted values are refused."""
+    feature = Numeric("x", low, high, edges, "refuse")
+    return [[feature.scaled(value), feature.code(value)] for value in values]
+
+
+@kind
+def value_text(type: str, spelled: str) -> str | None:  # noqa: A002
+    """The listed text that a value of some type matches; null where there is none.
+
+    Args:
+        type: ``text``, ``integer``, ``float`` (its nearest binary value of 64 bits) or ``decimal``.
+        spelled: the value.
+    """
+    return as_text({"text": str, "integer": int, "float": float, "decimal": Decimal}[type](spelled))
 
 
 @kind
