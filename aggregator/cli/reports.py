@@ -138,7 +138,8 @@ def estimate(
     """Show unbiased counts with standard deviations and 95 % intervals, in reports asked.
 
     They may be negative: they are what the reports say before anything is made pretty. What was set aside
-    is told of the whole store, whatever the periods.
+    is told of the whole store, whatever the periods. In CSV a text that a spreadsheet would run (=1+1) has
+    an apostrophe before it.
 
     \b
     Example:
@@ -146,6 +147,7 @@ def estimate(
       hearsay estimate --store store --periods 20770..20799 --proven-only
     """  # noqa: D301
     from aggregator.intake.store import open_store, scope_of
+    from aggregator.spreadsheets import csv_text
 
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both", click.get_current_context())
@@ -160,7 +162,7 @@ def estimate(
         return
     frame = statistics.frame()
     if as_csv:
-        click.echo(frame.to_csv(index=False), nl=False)
+        click.echo(csv_text(frame), nl=False)
         return
     print_facts(
         {"reports": statistics.reports, "of them from damaged files": statistics.unproven}

@@ -29,6 +29,7 @@ from aggregator.files import PRIVATE, check_output, open_output
 from aggregator.intake.columns import Columns, big_endian
 from aggregator.intake.counting import Scope, load, settle_slice, slices
 from aggregator.intake.manifest import read_manifest
+from aggregator.spreadsheets import to_cell
 from aggregator.statistics import question_name
 from protocol.errors import StorageError
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
@@ -134,7 +135,8 @@ class _Shaper:
     def __init__(self, campaign: Campaign, *, as_text: bool) -> None:
         self._campaign = campaign
         self._as_text = as_text
-        self._asked = pa.array([question_name(question, campaign.schema) for question in campaign.questions])
+        asked = [question_name(question, campaign.schema) for question in campaign.questions]
+        self._asked = pa.array([to_cell(name) for name in asked] if as_text else asked)
         self._kinds = np.array([question.mechanism.layout for question in campaign.questions])
         self._sizes = np.array([question.mechanism.answers for question in campaign.questions])
         if as_text:

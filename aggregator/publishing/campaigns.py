@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.models.postprocess import check_postprocess
 from aggregator.planning.choice import form_of, mechanism_for, moment_mechanism
+from aggregator.publishing.lifetimes import header_for
 from aggregator.publishing.privacy import epsilon_warning
 from protocol import campaign
 from protocol.campaign import DISCRETE, GAUSSIAN
-from protocol.document import DAY_SECONDS, Header
+from protocol.document import DAY_SECONDS
 from protocol.epsilon import MICRO, check_answer_micro
 from protocol.errors import InputError
 from protocol.questions import build_questions, discrete_subjects, gaussian_subjects
@@ -120,7 +121,7 @@ def build_campaign(schema: Schema, terms: Terms, version: int, now: int) -> byte
     weights = None if terms.split is None else group_weights(subjects, terms.split)
     questions = build_questions(subjects, terms.answers, mechanism, weights)
     return campaign.build_payload(
-        Header(terms.name, version, now, now, now + terms.lifetime_seconds),
+        header_for(terms.name, version, now, terms.lifetime_seconds),
         schema,
         questions,
         epsilon_micro=terms.epsilon_micro,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from aggregator.publishing.lifetimes import header_for
 from protocol import campaign, trust
-from protocol.document import DAY_SECONDS, Header
+from protocol.document import DAY_SECONDS
 from protocol.epsilon import check_answer_micro
 from protocol.mechanisms import from_micro
 from protocol.model import UNDERSTOOD, parse_model
@@ -55,7 +56,7 @@ def publish_evaluation(workspace: Workspace, model_bytes: bytes, terms: Evaluati
 
     def payload_for(version: int, _before: bytes | None) -> bytes:
         return campaign.build_payload(
-            Header(name, version, now, now, now + terms.lifetime_seconds),
+            header_for(name, version, now, terms.lifetime_seconds),
             model.schema,
             questions,
             epsilon_micro=terms.epsilon_micro,

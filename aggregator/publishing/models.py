@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from aggregator.models.discrete import fit
 from aggregator.models.gaussian import NormalParameters
 from aggregator.models.gaussian import fit as fit_gaussian
+from aggregator.publishing.lifetimes import header_for
 from protocol.campaign import EVALUATION, GAUSSIAN
-from protocol.document import DAY_SECONDS, Header
+from protocol.document import DAY_SECONDS
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 from protocol.model import DiscreteModel, GaussianModel, Model, Normal, build_payload
@@ -71,7 +72,7 @@ def publish_model(
 
     def payload_for(version: int, before: bytes | None) -> bytes:
         common = {
-            "header": Header(name, version, now, now, now + lifetime_seconds),
+            "header": header_for(name, version, now, lifetime_seconds),
             "campaign": campaign.id,
             "schema": campaign.schema,
             "statistics_id": statistics.tally.statistics_id,

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from aggregator.files import read_file, write_output
 from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.keys import KeyFile, key_file, write_key
+from aggregator.publishing.lifetimes import header_for
 from aggregator.publishing.signatures import Standing, draft, joined, root_of, signed, standing, successor, to_bytes
 from protocol import canonical, trust
-from protocol.document import Header, read_payload
+from protocol.document import read_payload
 from protocol.envelope import KEY_BYTES, MAX_SIGNATURES, PAYLOAD_TYPES, SIZE_LIMITS, SigningKey, keyid, read_envelope
 from protocol.errors import DocumentError, InputError, StorageError
 
@@ -103,7 +104,7 @@ def change_root(
             added = change._replace(add=(*change.add, *(key.public for key in made)))
             roles[change.role] = _changed(change.role, roles[change.role], added)
         before = current.root.header
-        root = trust.Root(Header(before.name, before.version + 1, now, now, now + lifetime_seconds), roles)
+        root = trust.Root(header_for(before.name, before.version + 1, now, lifetime_seconds), roles)
         files = _kept(current, change.role or "root", made, entropy)
         keys = [*signers, *_root_keys_here(current, root), *(made if change.role == "root" else ())]
         envelope = _signed_by(draft(PAYLOAD_TYPES["root"], canonical.pack(root.to_payload())), current, root, keys)

@@ -28,9 +28,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from aggregator.files import read_file, sync_folder, write_output
 from aggregator.publishing.history import Published, history_bytes, latest_of_each, read_history
 from aggregator.publishing.keys import KeyFile, key_file, no_passphrase, read_key, write_key
+from aggregator.publishing.lifetimes import header_for
 from aggregator.publishing.signatures import Standing, draft, standing, successor, to_bytes
 from protocol import campaign, canonical, model, trust
-from protocol.document import DAY_SECONDS, Header, check_understood, is_text
+from protocol.document import DAY_SECONDS, check_understood, is_text
 from protocol.envelope import KEY_BYTES, PAYLOAD_TYPES, SIZE_LIMITS, SigningKey, read_envelope, seal
 from protocol.errors import DocumentError, InputError, StorageError
 
@@ -289,7 +290,7 @@ def create_workspace(
     if not is_text(name):
         raise InputError("name_invalid", "the name is empty, too long, or does not print")
     keys = {role: SigningKey.from_seed(entropy(KEY_BYTES)) for role in trust.ROLES}
-    header = Header(name, 1, now, now, now + lifetime_seconds)
+    header = header_for(name, 1, now, lifetime_seconds)
     roles = {role: trust.Role(frozenset([key.public]), 1) for role, key in keys.items()}
     root = seal(PAYLOAD_TYPES["root"], canonical.pack(trust.Root(header, roles).to_payload()), [keys["root"]])
     trust.pin(root, now)

@@ -6,12 +6,16 @@ import re
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from support.publisher import DAY, NOW
 from support.reports import batch, header, opened, report
 
 import aggregator
 from aggregator.cli.app import hearsay
+from aggregator.publishing.workspace import create_workspace
+from edge_sdk import Device
 from edge_sdk.classifier import Classifier
 from protocol.envelope import read_envelope
+from protocol.errors import InputError
 from protocol.model import parse_model
 
 PEOPLE = 900
@@ -301,3 +305,36 @@ def test_a_report_file_is_not_signed_so_nothing_of_it_can_be_verified(round_trip
         assert result.stderr.startswith("not_signed: ")
         assert "report file" in result.stderr
         assert result.stdout == ""
+
+
+def test_every_document_may_live_for_one_day(tmp_path):
+    """The least that --days takes is a document that devices accept: root, campaign, evaluation, end, next root."""
+    work, trust = tmp_path / "work", tmp_path / "work" / "root.hst"
+    run("init", work, "--days", "1", "--no-passphrase")
+    (tmp_path / "s.toml").write_text(SCHEMA)
+    run("campaign", tmp_path / "s.toml", "--workspace", work, "--epsilon", "4", "--mechanism", "direct",
+        "--days", "1", "-o", tmp_path / "c.hsc")  # fmt: skip
+    raw = (tmp_path / "c.hsc").read_bytes()
+    campaign = opened(raw)
+    (tmp_path / "a.hsr").write_bytes(
+        batch(
+            campaign,
+            [report(campaign, device, 0, period=campaign.period_at(campaign.header.issued_at)) for device in range(40)],
+        )
+    )
+    run("ingest", tmp_path / "c.hsc", tmp_path / "a.hsr", "--store", tmp_path / "store", "--workspace", work)
+    run("publish", "--store", tmp_path / "store", "--workspace", work, "--days", "1", "-o", tmp_path / "m.hsm")
+    run("evaluate", "ask", tmp_path / "m.hsm", "--workspace", work, "--epsilon", "1", "--days", "1",
+        "-o", tmp_path / "e.hsc")  # fmt: skip
+    run("campaign", "--end", "mushrooms", "--workspace", work, "-o", tmp_path / "end.hsc")
+    with Device.open(tmp_path / "device", trust=trust.read_bytes()) as device:
+        device.enrol(raw)
+        device.install((tmp_path / "m.hsm").read_bytes())
+    for name in ("c.hsc", "m.hsm", "e.hsc", "end.hsc"):
+        run("verify", tmp_path / name, "--trust", trust)
+    run("trust", "renew", "--workspace", work, "--days", "1")
+
+
+def test_a_document_of_less_than_a_day_is_refused_in_python(tmp_path):
+    with pytest.raises(InputError, match=r"^terms_invalid"):
+        create_workspace(tmp_path / "w", name="w", now=NOW, lifetime_seconds=DAY - 1)
