@@ -9,6 +9,7 @@ import click
 
 from aggregator.cli.output import note
 from aggregator.cli.passphrase import passphrase_option, read_passphrase
+from aggregator.periods import shown
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,8 +33,9 @@ def note_missing_ids(campaign: Campaign, ids: Enrolled | None, now: int) -> None
     """Say so if the ids are not for the present: what devices send now would be refused."""
     period = campaign.period_at(now)
     if ids is not None and not ids.covers(period):
+        now_is = shown(period, campaign.time_precision)
         note(
-            f"the enrolled ids are not for period {period}, which is now: its reports are refused as id_not_enrolled "
+            f"the enrolled ids are not for period {now_is}, which is now: its reports are refused as id_not_enrolled "
             "until their files are ingested again with its ids"
         )
 

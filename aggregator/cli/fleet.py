@@ -12,10 +12,12 @@ from aggregator.cli.making import force_option, json_option, output_option
 from aggregator.cli.output import counted, note, print_facts, print_json, progress, working
 from aggregator.cli.passphrase import passphrase_option, read_passphrase
 from aggregator.cli.periods import periods_option
+from aggregator.periods import shown_range
 from protocol.envelope import SIZE_LIMITS
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
+    from aggregator.periods import Span
     from protocol.campaign import Campaign
 
 MAX_NAMES_BYTES = 256 << 20
@@ -30,7 +32,7 @@ def fleet() -> None:
     \b
     Example:
       hearsay fleet new names.txt --out orchard
-      hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 20770..20799 -o ids.hsi
+      hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 2026-11-01..2026-11-30 -o ids.hsi
       hearsay ingest c.hsc inbox/*.hsr --store store --enrolled ids.hsi
     """  # noqa: D301
 
@@ -94,7 +96,7 @@ def _device_names(raw: bytes) -> list[str]:
 def ids(
     campaign_file: Path,
     lists: tuple[Path, ...],
-    periods: range,
+    periods: Span,
     output: Path,
     processes: int | None,
     passphrase_file: Path | None,
@@ -109,7 +111,7 @@ def ids(
 
     \b
     Example:
-      hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 20770..20799 -o ids.hsi
+      hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 2026-11-01..2026-11-30 -o ids.hsi
     """  # noqa: D301
     from aggregator.files import PRIVATE, check_output, open_output
     from aggregator.fleet.ids import fleet_ids, write_ids
@@ -118,7 +120,7 @@ def ids(
 
     check_output(output, force=force)
     campaign = _campaign(campaign_file)
-    asked = _of_campaign(campaign, periods)
+    asked = _of_campaign(campaign, periods.of(campaign.time_precision))
     passphrase = read_passphrase(passphrase_file, what="the fleet list")
     rosters = [read_roster(path, passphrase) for path in lists]
     found = fleet_ids(rosters, campaign, asked, processes=processes or os.cpu_count() or 1)
@@ -129,7 +131,8 @@ def ids(
         facts = {"devices": devices, "first_period": asked[0], "last_period": asked[-1], "ids": written}
         print_json({**facts, "output": str(output)})
         return
-    print_facts({"devices": devices, "periods": f"{asked[0]}..{asked[-1]}", "ids": written, "written": str(output)})
+    shown = shown_range(asked, campaign.time_precision)
+    print_facts({"devices": devices, "periods": shown, "ids": written, "written": str(output)})
 
 
 def _campaign(path: Path) -> Campaign:
@@ -150,6 +153,6 @@ def _of_campaign(campaign: Campaign, periods: range) -> range:
     first, end = header.not_before // precision, -(-header.expires // precision)
     common = range(max(first, periods.start), min(end, periods.stop))
     if not common:
-        has = f"{first}..{end - 1}, {counted(end - first, 'period')}"
+        has = f"{shown_range(range(first, end), precision)}, {counted(end - first, 'period')}"
         raise InputError("periods_absent", f"the campaign has none of these periods; it has {has}")
     return common

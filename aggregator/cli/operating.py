@@ -9,14 +9,16 @@ import click
 from aggregator.cli.clusters import cluster_option, working_on
 from aggregator.cli.making import force_option, json_option, output_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, working
-from aggregator.cli.periods import periods_option
+from aggregator.cli.periods import chosen_periods, periods_option
 from aggregator.cli.quarantining import store_option
 from aggregator.cli.sizes import memory_option
+from aggregator.periods import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator.intake.status import DayCount, Status
+    from aggregator.periods import Span
 
 _BAR = 30
 _DAYS = 31
@@ -63,6 +65,7 @@ def status(
 
 def _print_status(found: Status) -> None:
     reached = "reached" if found.enough else "not reached"
+    forgotten = f"periods before {shown(found.forgotten_before, found.time_precision)}"
     needed = {} if found.devices_needed is None else {"devices still needed": found.devices_needed}
     print_facts(
         {
@@ -72,7 +75,7 @@ def _print_status(found: Status) -> None:
             "of damaged files": found.unproven,
         }
         | ({"superseded by whole files": found.superseded} if found.superseded else {})
-        | ({"forgotten": f"periods before {found.forgotten_before}"} if found.forgotten_before else {})
+        | ({"forgotten": forgotten} if found.forgotten_before else {})
         | {f"set aside: {reason}": count for reason, count in found.rejected.items()}
         | needed
     )
@@ -126,7 +129,7 @@ def _print_days(days: tuple[DayCount, ...]) -> None:
 def export(
     store: Path,
     kind: str,
-    periods: range | None,
+    periods: Span | None,
     memory: int,
     output: Path,
     *,
@@ -143,17 +146,14 @@ def export(
 
     \b
     Example:
-      hearsay export --store store --format csv --periods 20770..20799 -o november.csv
+      hearsay export --store store --format csv --periods 2026-11-01..2026-11-30 -o november.csv
     """  # noqa: D301
-    from aggregator.intake.counting import Scope
     from aggregator.intake.export import export as export_reports
-    from aggregator.intake.store import open_store
+    from aggregator.intake.store import open_store, scope_of
 
     opened = open_store(store)
     opened.memory_bytes = memory
-    scope = Scope(proven_only=proven_only)
-    if periods is not None:
-        scope = scope._replace(first=periods[0], last=periods[-1])
+    scope = scope_of(chosen_periods(periods, opened.campaign), proven_only=proven_only)
     with working("writing reports"):
         written = export_reports(opened, output, kind, scope=scope, everything=everything, force=force)
     if as_json:
@@ -161,4 +161,5 @@ def export(
         return
     print_facts({"reports": written.reports, "written": str(output)})
     if written.forgotten_before:
-        note(f"reports of periods before {written.forgotten_before} were forgotten and are not in the file")
+        first = shown(written.forgotten_before, opened.campaign.time_precision)
+        note(f"reports of periods before {first} were forgotten and are not in the file")

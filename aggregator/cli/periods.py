@@ -1,36 +1,52 @@
-"""The option ``--periods A..B``: which periods of a campaign a command is about."""
+"""The option ``--periods A..B``: which periods of a campaign a command is about, by number or by date."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.periods import Moment, Span, parse_span, parse_start
+from protocol.errors import InputError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LARGEST = (1 << 32) - 1
-_RANGE = re.compile(r"([0-9]{1,10})?(\.\.)?([0-9]{1,10})?")
+    from protocol.campaign import Campaign
 
 
-def parse_periods(context: click.Context | None, parameter: click.Parameter | None, text: str | None) -> range | None:
-    """``A..B``, both included, as a range; ``A..`` and ``..B`` are open at one end, ``A`` is one period."""
+def read_span(context: click.Context | None, parameter: click.Parameter | None, text: str | None) -> Span | None:
+    """What ``--periods`` says; None if it is not given."""
     if text is None:
         return None
-    match = _RANGE.fullmatch(text)
-    first, dots, last = match.groups() if match is not None else (None, None, None)
-    if (first is None and last is None) or (dots is None and last is not None):
-        problem = "periods are two numbers, for example 20770..20799; 'hearsay status' lists them"
-        raise click.BadParameter(problem, context, parameter)
-    low = int(first or 0)
-    high = int(last) if last is not None else (_LARGEST if dots else low)
-    if not low <= high <= _LARGEST:
-        raise click.BadParameter("the first period comes after the last, or is no period", context, parameter)
-    return range(low, high + 1)
+    problem = ""
+    try:
+        return parse_span(text)
+    except InputError as error:
+        problem = error.detail
+    raise click.BadParameter(problem, context, parameter)
+
+
+def read_start(context: click.Context | None, parameter: click.Parameter | None, text: str) -> Moment:
+    """What an option says that names one period by number, day or minute."""
+    problem = ""
+    try:
+        return parse_start(text)
+    except InputError as error:
+        problem = error.detail
+    raise click.BadParameter(problem, context, parameter)
 
 
 def periods_option(*, required: bool = False) -> Callable[[Any], Any]:
-    """``--periods A..B``, passed on as ``periods``: a range, or None."""
-    text = "First and last period, both included; A.. and ..B are open at one end."
-    return click.option("--periods", callback=parse_periods, metavar="A..B", required=required, help=text)
+    """``--periods A..B``, passed on as ``periods``: a :class:`Span`, or None."""
+    text = "First and last period or day, both included, UTC: 2026-11-01..2026-11-30, 20758.., .. for all."
+    return click.option("--periods", callback=read_span, metavar="A..B", required=required, help=text)
+
+
+def chosen_periods(periods: Span | None, campaign: Campaign) -> range | None:
+    """The numbers of the periods in a campaign; None for all.
+
+    Raises:
+        InputError: ``periods_absent``.
+    """
+    return None if periods is None else periods.of(campaign.time_precision)

@@ -12,11 +12,12 @@ from aggregator.cli.clusters import cluster_option, working_on
 from aggregator.cli.making import force_option, json_option, say, warn_of_draft, workspace_option
 from aggregator.cli.output import warn, when, working
 from aggregator.cli.passphrase import asked, passphrase_option
-from aggregator.cli.periods import periods_option
+from aggregator.cli.periods import chosen_periods, periods_option
 from aggregator.files import check_output, write_output
 from protocol.document import DAY_SECONDS
 
 if TYPE_CHECKING:
+    from aggregator.periods import Span
     from aggregator.publishing.workspace import Workspace
 
 
@@ -45,7 +46,7 @@ def publish(
     postprocess: str | None,
     name: str | None,
     days: int,
-    periods: range | None,
+    periods: Span | None,
     cluster: str | None,
     passphrase_file: Path | None,
     *,
@@ -92,7 +93,7 @@ def _publish_model(
     postprocess: str | None,
     name: str | None,
     days: int,
-    periods: range | None,
+    periods: Span | None,
     cluster: str | None,
     *,
     force: bool,
@@ -106,7 +107,7 @@ def _publish_model(
 
     opened = open_store(store)
     with working_on(opened, cluster), working("counting reports"):
-        statistics = opened.statistics(scope_of(periods))
+        statistics = opened.statistics(scope_of(chosen_periods(periods, opened.campaign)))
     raw = publish_model(
         signer,
         statistics,

@@ -12,13 +12,14 @@ from aggregator.cli.clusters import cluster_option, working_on
 from aggregator.cli.enrolling import enrolled_ids, enrolment_options, note_missing_ids
 from aggregator.cli.making import json_option
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, progress, working
-from aggregator.cli.periods import periods_option
+from aggregator.cli.periods import chosen_periods, periods_option
 from aggregator.cli.sizes import memory_option
 from protocol.envelope import SIZE_LIMITS
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from aggregator.intake.store import IngestSummary
+    from aggregator.periods import Span
 
 WHY_NOT = {
     "file_not_found": "there is no such file",
@@ -127,7 +128,7 @@ def _print_summary(summary: IngestSummary, *, as_json: bool) -> None:
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 def estimate(
     store: Path,
-    periods: range | None,
+    periods: Span | None,
     memory: int,
     cluster: str | None,
     *,
@@ -144,7 +145,7 @@ def estimate(
     \b
     Example:
       hearsay estimate --store store --csv > estimates.csv
-      hearsay estimate --store store --periods 20770..20799 --proven-only
+      hearsay estimate --store store --periods 2026-11-01..2026-11-30 --proven-only
     """  # noqa: D301
     from aggregator.intake.store import open_store, scope_of
     from aggregator.spreadsheets import csv_text
@@ -154,7 +155,7 @@ def estimate(
     opened = open_store(store)
     opened.memory_bytes = memory
     with working_on(opened, cluster), working("counting reports"):
-        statistics = opened.statistics(scope_of(periods, proven_only=proven_only))
+        statistics = opened.statistics(scope_of(chosen_periods(periods, opened.campaign), proven_only=proven_only))
     if statistics.reports:  # of none at all there is nothing to protect, and what was set aside is worth seeing
         statistics.check_publishable()
     if as_json:

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from aggregator.cli.making import json_option
 from aggregator.cli.output import print_facts, print_json, working
+from aggregator.cli.periods import read_start
 from aggregator.cli.sizes import memory_option
+from aggregator.periods import shown
+
+if TYPE_CHECKING:
+    from aggregator.periods import Moment
 
 
 @click.command()
 @click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder made by hearsay ingest.")
-@click.option("--before", type=click.IntRange(min=0), metavar="PERIOD", required=True, help="First period to keep.")
+@click.option("--before", callback=read_start, metavar="PERIOD", required=True,
+              help="First period to keep, by number or by a day in it (UTC): 2026-11-22.")  # fmt: skip
 @memory_option("1GiB")
 @json_option
-def forget(store: Path, before: int, memory: int, *, as_json: bool) -> None:
+def forget(store: Path, before: Moment, memory: int, *, as_json: bool) -> None:
     """Remove the reports of earlier periods and keep their counts. There is no way back.
 
     Estimates and models stay the same, of all periods or of some. Reports of these periods that arrive
@@ -25,17 +32,21 @@ def forget(store: Path, before: int, memory: int, *, as_json: bool) -> None:
 
     \b
     Example:
-      hearsay forget --store store --before 20770
+      hearsay forget --store store --before 2026-11-22
     """  # noqa: D301
     from aggregator.intake.store import open_store
 
     opened = open_store(store)
     opened.memory_bytes = memory
     with working("removing reports"):
-        removal = opened.forget(before, now=int(time.time()))
+        removal = opened.forget(before.period(opened.campaign.time_precision), now=int(time.time()))
     if as_json:
         print_json(removal._asdict())
         return
     print_facts(
-        {"periods forgotten before": removal.before, "reports removed": removal.removed, "reports kept": removal.kept}
+        {
+            "periods forgotten before": shown(removal.before, opened.campaign.time_precision),
+            "reports removed": removal.removed,
+            "reports kept": removal.kept,
+        }
     )

@@ -22,6 +22,7 @@ from aggregator.intake.manifest import read_manifest
 from aggregator.intake.store import EVERYTHING, report_of
 from aggregator.intake.tally import Tally
 from aggregator.intervals import Z95
+from aggregator.periods import begins
 from aggregator.statistics import estimate, question_name
 from protocol.document import DAY_SECONDS
 from protocol.errors import StorageError
@@ -106,6 +107,7 @@ class Status(NamedTuple):
         questions: in the campaign's order.
         target: the half width asked for.
         devices_needed: for every question to reach it; None if that is not known.
+        time_precision: seconds in a period.
     """
 
     campaign: bytes
@@ -121,6 +123,7 @@ class Status(NamedTuple):
     questions: tuple[Reach, ...]
     target: float | None
     devices_needed: int | None
+    time_precision: int
 
     @property
     def enough(self) -> bool:
@@ -133,7 +136,10 @@ class Status(NamedTuple):
         return {
             **self._asdict(),
             "min_batch_size_reached": self.enough,
-            "periods": [{"period": period, "reports": reports} for period, reports in pairs],
+            "periods": [
+                {"period": period, "begins": begins(period, self.time_precision), "reports": reports}
+                for period, reports in pairs
+            ],
             "days": [{**day._asdict(), "day": date_of(day.day)} for day in self.days],
             "questions": [reach._asdict() for reach in self.questions],
         }
@@ -194,6 +200,7 @@ def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
         reaches,
         target,
         max(known) if known and len(known) == len(needed) else None,
+        campaign.time_precision,
     )
 
 

@@ -39,6 +39,7 @@ from aggregator.intake.manifest import (
 )
 from aggregator.intake.remote import check_folder, expand
 from aggregator.intake.tally import Tally, TallyReport
+from aggregator.periods import shown
 from aggregator.statistics import Statistics, estimate
 from protocol.campaign import UNDERSTOOD, Campaign, parse_campaign
 from protocol.document import check_understood
@@ -281,7 +282,8 @@ class Store:
             StorageError: as :meth:`ingest`.
         """
         if before > self.campaign.period_at(now):
-            raise InputError("period_not_over", f"period {before - 1} has not ended; its reports still arrive")
+            last = shown(before - 1, self.campaign.time_precision)
+            raise InputError("period_not_over", f"period {last} has not ended; its reports still arrive")
         with self.changing() as manifest:
             left = manifest
             if before > manifest.first_period:

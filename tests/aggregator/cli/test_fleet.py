@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from nacl.pwhash import argon2id
-from support.publisher import NOW, Publisher
+from support.publisher import DAY, NOW, Publisher
 from support.reports import opened
 
 from aggregator import sealing
@@ -19,6 +19,7 @@ from aggregator.cli.app import hearsay
 from aggregator.fleet import ids as ids_module
 from aggregator.fleet import roster as rosters
 from aggregator.fleet.ids import IdReader
+from aggregator.periods import begins
 from protocol.errors import InputError
 from protocol.provisioning import parse_provisioning
 from protocol.report import report_id
@@ -74,6 +75,18 @@ def test_a_fleet_is_made_and_its_ids_are_those_its_devices_have(work):
             given = [report_id(one.secret, CAMPAIGN.id, period, index) for one in given_out]
             ids = np.array([int.from_bytes(identifier) for identifier in given], np.uint64)
             assert sorted(reader.known_as(period, index, ids).tolist()) == held.tolist()
+
+
+def test_open_ends_and_dates_are_the_campaigns_periods(work):
+    """``..`` is what the help allows: all of them."""
+    new(work)
+    end = -(-CAMPAIGN.header.expires // DAY) - 1
+    day = begins(PERIOD, DAY)
+    for given, expected in (("..", (PERIOD, end)), (f"{day}..{day}", (PERIOD, PERIOD)), (f"..{day}", (PERIOD, PERIOD))):
+        result = run("ids", work / "c.hsc", "--periods", given, "--fleet", work / "out" / "fleet.hsf", "--force",
+                     "-o", work / "ids.hsi", "--passphrase-file", work / "secret.txt")  # fmt: skip
+        assert f"{expected[0]}..{expected[1]} ({day} to {begins(expected[1], DAY)})" in result.stdout
+        assert IdReader(work / "ids.hsi").periods == range(expected[0], expected[1] + 1)
 
 
 @pytest.mark.parametrize("there", [False, True])
@@ -149,7 +162,10 @@ def test_refusals_of_ids(work):
         assert not (work / "i").exists()
 
 
-@pytest.mark.parametrize("periods", ["", "..", "a..b", "5..4", "1-2", "99999999999", "4294967296", "1...2", "12 .. 13"])
+@pytest.mark.parametrize(
+    "periods",
+    ["", "a..b", "2026-11-31", "2026-11-02..2026-11-01", "1969-12-31", "5..4", "1-2", "4294967296", "1...2", "1 .. 2"],
+)
 def test_periods_that_are_none_are_wrong_usage(work, periods):
     result = run("ids", work / "c.hsc", "--periods", periods, "--fleet", "f", "-o", work / "i", status=2)
     assert result.stderr.startswith("usage: ")

@@ -12,6 +12,7 @@ from support.reports import batch, opened, report
 from aggregator.cli import reports, retention
 from aggregator.cli.app import hearsay
 from aggregator.intake.manifest import read_manifest
+from aggregator.periods import begins
 
 RAW = Publisher().campaign(min_batch_size=20)
 CAMPAIGN = opened(RAW)
@@ -61,7 +62,7 @@ def test_estimates_of_periods_are_the_same_before_and_after_forgetting(store):
     assert removal == {"before": FIRST + 1, "removed": 50, "kept": 130}
     assert [estimated(store, *options) for options, _, _ in CASES] == before
     assert run("forget", "--store", store, "--before", FIRST + 2).output.splitlines() == [
-        f"periods forgotten before  {FIRST + 2}",
+        f"periods forgotten before  {FIRST + 2} ({begins(FIRST + 2, DAY)})",
         "reports removed           50",
         "reports kept              80",
     ]
@@ -70,6 +71,20 @@ def test_estimates_of_periods_are_the_same_before_and_after_forgetting(store):
     late.write_bytes(batch(CAMPAIGN, [report(CAMPAIGN, 999, period=FIRST)]))
     found = json.loads(run("ingest", store.parent / "c.hsc", late, "--store", store, "--json").stdout)
     assert found["rejected"] == {"period_forgotten": 1}
+
+
+def test_dates_are_the_periods_that_begin_on_them(store):
+    days = [begins(FIRST + more, DAY) for more in range(4)]
+    for by_date, by_number in (
+        (f"{days[0]}..{days[1]}", f"{FIRST}..{FIRST + 1}"),
+        (days[2], f"{FIRST + 2}"),
+        (f"..{days[0]}", f"..{FIRST}"),
+        ("..", "0.."),
+    ):
+        assert estimated(store, "--periods", by_date) == estimated(store, "--periods", by_number)
+    removal = json.loads(run("forget", "--store", store, "--before", days[1], "--json").output)
+    assert removal == {"before": FIRST + 1, "removed": 50, "kept": 130}
+    assert run("forget", "--store", store, "--before", "2026-11-31", status=2).stderr.startswith("usage: ")
 
 
 def test_too_few_reports_in_the_periods_are_too_few(store, monkeypatch):

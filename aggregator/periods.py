@@ -1,0 +1,146 @@
+"""Which periods of a campaign somebody means, by number or by date, and how they are shown: by both.
+
+A period is numbered from 1970 in steps of the campaign's ``time_precision``; people think in dates, UTC.
+
+    parse_span("2026-11-01..2026-11-30").of(86_400)      # range(20758, 20788)
+    parse_span("20758..").of(86_400)                     # from that period on
+    parse_span("..").of(86_400)                          # all of them
+    parse_start("2026-11-22").period(3_600)              # the period in which that day begins
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from protocol.document import DAY_SECONDS
+from protocol.errors import InputError
+
+LAST_PERIOD = (1 << 32) - 1
+_LAST_SECOND = 253_402_300_799
+"""Of the year 9999, where the calendar of ``datetime`` ends."""
+_NUMBER = re.compile(r"[0-9]{1,10}")
+_DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2})Z?)?")
+_EXAMPLES = "for example 2026-11-01..2026-11-30 or 20758..20787"
+
+
+class Moment(NamedTuple):
+    """A period by its number, or by a day or a minute.
+
+    Attributes:
+        number: of the period, or of the second at which the day or minute begins.
+        lasts: 0 for a period's number; else how many seconds the day or minute has.
+    """
+
+    number: int
+    lasts: int = 0
+
+    def period(self, time_precision: int) -> int:
+        """The period of that number, or the one in which the day or minute begins."""
+        return self.number // time_precision if self.lasts else self.number
+
+    def first(self, time_precision: int) -> int:
+        """The first period that begins at or after the begin of a day, or the one that has a minute in it."""
+        if self.lasts == DAY_SECONDS:
+            return -(-self.number // time_precision)
+        return self.period(time_precision)
+
+    def last(self, time_precision: int) -> int:
+        """The last period that begins before the end of the day or minute."""
+        if self.lasts:
+            return -(-(self.number + self.lasts) // time_precision) - 1
+        return self.number
+
+
+class Span(NamedTuple):
+    """Periods from one moment to another, both included; None is an open end."""
+
+    start: Moment | None
+    end: Moment | None
+
+    def of(self, time_precision: int) -> range:
+        """The numbers of the periods.
+
+        Args:
+            time_precision: seconds in a period of the campaign.
+
+        Raises:
+            InputError: ``periods_absent``: no period begins in that time, or the first comes after the last.
+        """
+        low = 0 if self.start is None else self.start.first(time_precision)
+        high = LAST_PERIOD if self.end is None else min(self.end.last(time_precision), LAST_PERIOD)
+        if not low <= high:
+            raise InputError("periods_absent", f"no period of {time_precision} seconds begins in that time")
+        return range(low, high + 1)
+
+
+def parse_span(text: str) -> Span:
+    """``A..B``, ``A..``, ``..B``, ``..`` or ``A``; A and B are periods' numbers, days or minutes, both included.
+
+    Raises:
+        InputError: ``periods_invalid``.
+    """
+    first, dots, last = text.partition("..")
+    start = parse_start(first) if first or not dots else None
+    end = start if not dots else parse_start(last) if last else None
+    both = start is not None and end is not None
+    if both and bool(start.lasts) == bool(end.lasts) and start.number > end.number:  # type: ignore[union-attr]
+        raise InputError("periods_invalid", "the first period comes after the last")
+    return Span(start, end)
+
+
+def parse_start(text: str) -> Moment:
+    """A period's number, a day ``2026-11-22``, or a minute ``2026-11-22T06:00``, UTC.
+
+    Raises:
+        InputError: ``periods_invalid``.
+    """
+    if _NUMBER.fullmatch(text) and int(text) <= LAST_PERIOD:
+        return Moment(int(text))
+    found = _DATE.fullmatch(text)
+    if found is not None:
+        day, minute = found.groups()
+        try:
+            moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}").replace(tzinfo=UTC)
+        except ValueError:
+            moment = None  # no such day
+        if moment is not None and moment.year >= 1970:
+            return Moment(int(moment.timestamp()), 60 if minute else DAY_SECONDS)
+    raise InputError("periods_invalid", f"periods are numbers or days from 1970 on, {_EXAMPLES}")
+
+
+def begins(period: int, time_precision: int) -> str:
+    """When a period begins: a day, with the time of day where that is not midnight; empty after the calendar's end.
+
+    >>> begins(20_758, 86_400), begins(498_192, 3_600), begins(498_198, 3_600)
+    ('2026-11-01', '2026-11-01', '2026-11-01 06:00')
+    """
+    seconds = period * time_precision
+    if seconds > _LAST_SECOND:
+        return ""
+    moment = datetime.fromtimestamp(seconds, UTC)
+    if seconds % DAY_SECONDS == 0:
+        return f"{moment:%Y-%m-%d}"
+    return f"{moment:%Y-%m-%d %H:%M}" if seconds % 60 == 0 else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def shown(period: int, time_precision: int) -> str:
+    """A period by number and date.
+
+    >>> shown(20_758, 86_400)
+    '20758 (2026-11-01)'
+    """
+    date = begins(period, time_precision)
+    return f"{period} ({date})" if date else str(period)
+
+
+def shown_range(periods: range, time_precision: int) -> str:
+    """First and last period by number and date.
+
+    >>> shown_range(range(20_758, 20_788), 86_400)
+    '20758..20787 (2026-11-01 to 2026-11-30)'
+    """
+    first, last = begins(periods[0], time_precision), begins(periods[-1], time_precision)
+    dates = f" ({first} to {last})" if first and last else ""
+    return f"{periods[0]}..{periods[-1]}{dates}"
