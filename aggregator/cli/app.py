@@ -28,6 +28,7 @@ from aggregator.cli import (
     quarantining,
     reports,
     retention,
+    serving,
     trusting,
 )
 from aggregator.cli.output import complain
@@ -178,6 +179,7 @@ for _command in (
     projecting.projection,
     making.campaign,
     publishing.publish,
+    serving.serve,
     reports.ingest,
     reports.estimate,
     retention.forget,

@@ -1,0 +1,79 @@
+"""The command ``serve``: a server to try devices against."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aggregator.cli.making import json_option, say
+from aggregator.cli.output import printable, warn
+from aggregator.cli.sizes import parse_size
+from protocol.errors import InputError
+
+_SIZE: dict[str, Any] = {"callback": parse_size, "show_default": True, "metavar": "SIZE"}
+MAX_TOKEN_BYTES = 4096
+
+
+@click.command()
+@click.argument("tree", type=click.Path(path_type=Path), metavar="DIR")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address of this machine to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: any that is free.")
+@click.option(
+    "--token", "token_file", type=click.Path(path_type=Path), metavar="FILE", help="Take batches only with its word."
+)
+@click.option("--largest", default="16MiB", help="Of one batch file.", **_SIZE)
+@click.option("--room", default="1GiB", help="For all files that wait in DIR/reports.", **_SIZE)
+@json_option
+def serve(tree: Path, host: str, port: int, token_file: Path | None, largest: int, room: int, *, as_json: bool) -> None:
+    """Serve a published folder and take reports into it, to try hearsay-edge sync on this machine.
+
+    It is not for the internet: it speaks no TLS, so anybody on the way could answer in its place and have
+    devices throw reports away. By default it listens to this machine alone. What a server for devices in the
+    field needs, with nginx as an example: docs/serving.md. It ends with Ctrl-C.
+
+    \b
+    Example:
+      hearsay publish --to www --workspace work && hearsay serve www
+      hearsay-edge --state state sync http://127.0.0.1:8080 --campaign mushrooms
+      hearsay ingest c.hsc www/reports/*.hsr --store store --workspace work
+    """  # noqa: D301
+    from aggregator.serving import Limits, TreeServer
+
+    token = None if token_file is None else _read_token(token_file)
+    with TreeServer(tree, host, port, token=token, limits=Limits(largest, room), log=_log) as server:
+        say({"address": server.url, "reports": str(tree / "reports")}, as_json=as_json)
+        if not _is_loopback(server.server_address[0]):
+            warn("this address can be reached by others; this server speaks no TLS and is not for the internet")
+        sys.stdout.flush()
+        signal.signal(signal.SIGTERM, _stop)
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever()
+
+
+def _stop(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _read_token(path: Path) -> str:
+    from aggregator.files import read_file
+
+    token = read_file(path, MAX_TOKEN_BYTES).strip()
+    if not token or not all(0x21 <= byte <= 0x7E for byte in token):
+        raise InputError("token_invalid", "the token's file holds one word of ASCII, at most 4096 characters")
+    return token.decode("ascii")
+
+
+def _log(method: str, place: str, status: int) -> None:
+    """One line for each request. No address: it would say more about a device than its report does."""
+    click.echo(printable(f"{status} {method} {place}"), err=True)
+
+
+def _is_loopback(host: object) -> bool:
+    from ipaddress import ip_address
+
+    return ip_address(str(host)).is_loopback

@@ -1,0 +1,303 @@
+"""``hearsay serve``: a published tree over HTTP, with the real ``sync``, and what strangers may do to it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from click.testing import CliRunner
+from support.publisher import DAY, Publisher
+
+from aggregator import serving
+from aggregator.cli.app import hearsay
+from aggregator.serving import Limits, TreeServer
+from edge_sdk import Device
+from edge_sdk.carriers import open_transport
+from edge_sdk.sync import sync
+from protocol.errors import InputError, StorageError
+
+RECORD = {"odor": "n", "width": 2}
+NAME = "0a" * 16 + ".hsr"
+
+
+@pytest.fixture(scope="module")
+def publisher():
+    return Publisher(now=int(time.time()) - DAY)
+
+
+@pytest.fixture
+def tree(tmp_path, publisher):
+    folder = tmp_path / "tree"
+    (folder / "reports").mkdir(parents=True)
+    documents = {
+        "roots/1.hst": publisher.root(),
+        "roots/2.hst": publisher.root(2),
+        "campaigns/mushrooms.hsc": publisher.campaign(),
+        "models/mushrooms.hsm": publisher.model(),
+        "campaigns/odd%2Fname.hsc": publisher.campaign(name="odd/name"),
+    }
+    for place, content in documents.items():
+        (folder / place).parent.mkdir(exist_ok=True)
+        (folder / place).write_bytes(content)
+    return folder
+
+
+@contextlib.contextmanager
+def serving_of(tree, **options):
+    log = []
+    with TreeServer(tree, log=lambda *told: log.append(told), **options) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server, log
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def ask(server, method, path, body=None, **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    with contextlib.closing(connection):
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read(), dict(answer.getheaders())
+
+
+def raw(server, data, wait=True):
+    """What comes back to these bytes."""
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as plain:
+        plain.sendall(data)
+        if wait:
+            plain.shutdown(socket.SHUT_WR)
+        parts = []
+        with contextlib.suppress(ConnectionResetError):
+            while part := plain.recv(65536):
+                parts.append(part)
+        return b"".join(parts)
+
+
+def files_of(tree):
+    return sorted(path.name for path in (tree / "reports").iterdir())
+
+
+def test_the_real_sync_there_and_back(tree, tmp_path, publisher):
+    with serving_of(tree, token="word") as (server, log), Device.open(tmp_path / "s", trust=publisher.root()) as device:
+        carrier = open_transport(server.url, token="word")
+        first = sync(device, carrier, campaigns=["mushrooms", "odd/name"])
+        assert ([taken.name for taken in first.campaigns], first.refusals) == (["mushrooms", "odd/name"], ())
+        assert (first.root_version, [taken.name for taken in first.models]) == (2, ["mushrooms"])
+        for campaign in device.campaigns():
+            device.report(campaign.id, RECORD, label="e")
+        second = sync(device, carrier)
+        assert (second.unchanged, second.sent, second.released, second.refusals) == (3, 1, 2, ())
+        assert second.absent == first.absent
+    (name,) = files_of(tree)
+    assert (tree / "reports" / name).stat().st_mode & 0o777 == 0o600
+    assert {status for method, _, status in log if method == "GET"} == {200, 304, 404}
+    assert ("PUT", f"reports/{name}", 201) in log
+
+
+def test_a_token_is_asked_for_only_where_something_comes_in(tree, tmp_path, publisher):
+    with serving_of(tree, token="word") as (server, _), Device.open(tmp_path / "s", trust=publisher.root()) as device:
+        sync(device, open_transport(server.url), campaigns=["mushrooms"])
+        device.report(device.campaigns()[0].id, RECORD, label="e")
+        for token in (None, "words", "Word", ""):
+            assert [each.step for each in sync(device, open_transport(server.url, token=token)).refusals] == ["outbox"]
+        assert device.status().spooled == 1
+        assert files_of(tree) == []
+        assert sync(device, open_transport(server.url, token="word")).released == 1
+
+
+def test_a_batch_may_come_again_and_is_never_replaced(tree):
+    with serving_of(tree) as (server, _):
+        for method, content, status in (("PUT", b"one", 201), ("POST", b"one", 204), ("PUT", b"two", 409)):
+            assert ask(server, method, f"/reports/{NAME}", content)[0] == status
+        for content in (b"on", b"one1", b""):
+            assert ask(server, "PUT", f"/reports/{NAME}", content)[0] == 409
+    assert (tree / "reports" / NAME).read_bytes() == b"one"
+
+
+def test_only_what_devices_ask_for_is_there(tree, tmp_path):
+    (tmp_path / "secret.hsc").write_bytes(b"secret")
+    (tree / "campaigns" / "link.hsc").symlink_to(tmp_path / "secret.hsc")
+    (tree / "campaigns" / "folder.hsc").mkdir()
+    (tree / "campaigns" / ".hidden.hsc").write_bytes(b"secret")
+    (tree / "campaigns" / "notes.txt").write_bytes(b"secret")
+    (tree / "campaigns" / "huge.hsc").write_bytes(bytes((1 << 20) + 1))
+    (tree / "reports" / NAME).write_bytes(b"secret")
+    places = ["", "roots", "roots/", "reports/", f"reports/{NAME}", "campaigns/link.hsc", "campaigns/folder.hsc"]
+    places += ["campaigns/.hidden.hsc", "campaigns/notes.txt", "campaigns/huge.hsc", "campaigns/%2e%2e%2fx.hsc"]
+    places += ["campaigns/..%2f..%2fsecret.hsc", "../secret.hsc", "campaigns/../../secret.hsc", "campaigns/a%00.hsc"]
+    places += ["campaigns/%ff.hsc", "campaigns/mushrooms.hsc?x", "models/mushrooms.hsc", "a/b/c/d.hsc"]
+    with serving_of(tree) as (server, log):
+        for place in places:
+            for method in ("GET", "HEAD"):
+                status, content, _ = ask(server, method, f"/{place}")
+                assert (status, content) == (404, b""), place
+        assert ask(server, "GET", "/campaigns/mushrooms.hsc")[0] == 200
+    assert {place for _, place, _ in log if "\n" in place or " " in place} == set()
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["reports/a.txt", "reports/.hsr", "reports/..hsr", "reports/A.hsr", "reports/a/b.hsr", "campaigns/mushrooms.hsc",
+     "reports/%2e%2e%2fa.hsr", "a.hsr", f"reports/{'a' * 65}.hsr", "reports/a.hsr%0a"],
+)  # fmt: skip
+def test_nothing_else_can_be_put(tree, place):
+    before = (tree / "campaigns" / "mushrooms.hsc").read_bytes()
+    with serving_of(tree) as (server, _):
+        assert ask(server, "PUT", f"/{place}", b"x")[0] == 404
+    assert (files_of(tree), (tree / "campaigns" / "mushrooms.hsc").read_bytes()) == ([], before)
+
+
+def test_a_link_is_not_written_through(tree, tmp_path):
+    (tree / "reports" / NAME).symlink_to(tmp_path / "elsewhere")
+    with serving_of(tree) as (server, _):
+        assert ask(server, "PUT", f"/reports/{NAME}", b"x")[0] == 409
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_file_and_all_files_are_bounded_and_taking_away_makes_room(tree):
+    with serving_of(tree, limits=Limits(file_bytes=10_000, all_bytes=25_000)) as (server, _):
+        put = [
+            ask(server, "PUT", f"/reports/{n}.hsr", bytes(size))[0] for n, size in enumerate((10_001, 10_000, 10_000))
+        ]
+        assert put == [413, 201, 201]
+        assert [ask(server, "PUT", f"/reports/a{n}.hsr", b"")[0] for n in range(3)] == [201, 507, 507]
+        (tree / "reports" / "1.hsr").unlink()
+        assert ask(server, "PUT", "/reports/b.hsr", bytes(10_000))[0] == 201
+    with serving_of(tree, limits=Limits(file_bytes=10_000, all_bytes=25_000)) as (server, _):
+        assert ask(server, "PUT", "/reports/c.hsr", bytes(1000))[0] == 507  # what lay there counts from the start
+
+
+def test_many_at_once_get_no_more_room_than_there_is(tree):
+    with serving_of(tree, limits=Limits(file_bytes=10_000, all_bytes=50_000)) as (server, _):
+        statuses = []
+        threads = [
+            threading.Thread(
+                target=lambda n=n: statuses.append(ask(server, "PUT", f"/reports/{n}.hsr", bytes(10_000))[0])
+            )
+            for n in range(20)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(statuses) == [201] * 5 + [507] * 15
+    assert len(files_of(tree)) == 5
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"PUT /reports/a.hsr HTTP/1.1\r\n\r\n", 411),
+        (b"PUT /reports/a.hsr HTTP/1.1\r\nContent-Length: -5\r\n\r\nabcde", 411),
+        (b"PUT /reports/a.hsr HTTP/1.1\r\nContent-Length: x\r\n\r\n", 411),
+        (b"PUT /reports/a.hsr HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n", 411),
+        (b"PUT /reports/a.hsr HTTP/1.1\r\nContent-Length: 5\r\n\r\nabc", 400),
+        (b"\x1b[2J\r\n\r\n", 400),
+        (b"GET /\x1b[2J HTTP/1.1\r\n\r\n", 404),
+        (b"DELETE /campaigns/mushrooms.hsc HTTP/1.1\r\n\r\n", 501),
+        (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n", 431),
+        (b"GET / HTTP/1.1\r\na: " + b"b" * 70_000 + b"\r\n\r\n", 431),
+    ],
+)
+def test_malformed_requests_are_answered_and_leave_nothing(tree, request_bytes, status):
+    with serving_of(tree) as (server, log):
+        answer = raw(server, request_bytes)
+        assert int(answer.split()[1]) == status
+        assert b"\x1b" not in answer
+        assert ask(server, "GET", "/roots/1.hst")[0] == 200
+    assert files_of(tree) == []
+    assert all(place.isprintable() for _, place, _ in log)
+
+
+def test_slow_and_silent_clients_are_ended_and_others_served(tree):
+    with serving_of(tree, seconds=0.3) as (server, _):
+        slow = [socket.create_connection(("127.0.0.1", server.server_port), timeout=10) for _ in range(3)]
+        slow[1].sendall(b"GET /roots/1.hst HTT")
+        slow[2].sendall(b"PUT /reports/a.hsr HTTP/1.1\r\nContent-Length: 5\r\n\r\nabc")
+        assert ask(server, "GET", "/roots/1.hst")[0] == 200
+        for connection in slow:
+            with contextlib.closing(connection), contextlib.suppress(ConnectionResetError):
+                while connection.recv(4096):
+                    pass
+    assert files_of(tree) == []
+
+
+def test_too_many_at_once_are_closed(tree, monkeypatch):
+    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 2)
+    with serving_of(tree) as (server, _):
+        first = [socket.create_connection(("127.0.0.1", server.server_port), timeout=10) for _ in range(2)]
+        assert raw(server, b"", wait=False) == b""
+        for connection in first:
+            connection.close()
+        for _ in range(200):
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if ask(server, "GET", "/roots/1.hst")[0] == 200:
+                    return
+            time.sleep(0.01)
+    raise AssertionError("it does not serve again")
+
+
+def test_a_disk_that_refuses_is_said_and_the_device_keeps_its_reports(tree, tmp_path, publisher, monkeypatch):
+    def refuse(*_, **__):
+        raise StorageError("disk_full", "there is no space left")
+
+    with serving_of(tree) as (server, _), Device.open(tmp_path / "s", trust=publisher.root()) as device:
+        sync(device, open_transport(server.url), campaigns=["mushrooms"])
+        device.report(device.campaigns()[0].id, RECORD, label="e")
+        monkeypatch.setattr(serving, "open_output", refuse)
+        done = sync(device, open_transport(server.url, seconds=0.2))
+        assert ([each.step for each in done.refusals], device.status().spooled) == (["outbox"], 1)
+
+
+def test_what_is_no_tree_or_no_address_is_refused(tree, tmp_path):
+    with pytest.raises(InputError) as caught:
+        TreeServer(tmp_path)
+    assert caught.value.reason == "not_a_tree"
+    with TreeServer(tree) as server:
+        for host, port in (("127.0.0.1", server.server_port), ("203.0.113.7", 0), ("nowhere.invalid", 0)):
+            with pytest.raises(StorageError) as caught:
+                TreeServer(tree, host, port)
+            assert caught.value.reason == "io_failed"
+
+
+def test_the_command_serves_until_it_is_stopped(tree, tmp_path, publisher):
+    (tmp_path / "token").write_text("word\n", "utf-8")
+    command = [sys.executable, "-m", "aggregator.entry", "serve", tree, "--port", "0", "--token", tmp_path / "token"]
+    with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        printed = ""
+        while "}" not in printed:
+            printed += process.stdout.readline()
+        address = json.loads(printed)["address"]
+        assert address.startswith("http://127.0.0.1:")
+        with Device.open(tmp_path / "s", trust=publisher.root()) as device:
+            carrier = open_transport(address, token="word")
+            sync(device, carrier, campaigns=["mushrooms"])
+            device.report(device.campaigns()[0].id, RECORD, label="e")
+            assert sync(device, carrier).released == 1
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert err.splitlines()[0] == "200 GET roots/2.hst"
+    assert "word" not in err
+    assert "127.0.0.1" not in err
+
+
+def test_others_are_let_in_only_with_a_warning(tree, monkeypatch):
+    monkeypatch.setattr(TreeServer, "serve_forever", lambda _: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    for host, warned in (("127.0.0.1", False), ("0.0.0.0", True), ("localhost", False)):
+        result = CliRunner().invoke(hearsay, ["serve", str(tree), "--host", host, "--port", "0"])
+        assert result.exit_code == 0, result.output
+        assert ("not for the internet" in result.stderr) == warned
