@@ -1,11 +1,12 @@
 """The device's own wheel, `hearsay-edge`: `protocol` and `edge_sdk`, from this tree, and nothing of the aggregator.
 
-    python distribution/edge.py [FOLDER]        # make edge; the default is dist/
+    pip install ./distribution                  # on a device that has this tree
+    python distribution/edge.py [FOLDER]        # make edge: a wheel to copy to devices; the default is dist/
 
-The two packages, the licence and the read-me are copied beside a project file that is derived from the tree's own:
-version, dependencies and the rest are read there and typed nowhere a second time. pip builds the wheel from that copy.
-It needs setuptools: what this interpreter has if that is new enough, else pip fetches it. The same tree and the same
-setuptools give the same bytes.
+Both go through :func:`build_wheel`, which pip calls (PEP 517; pyproject.toml beside this names it). The two packages,
+the licence and the read-me are copied beside a project file that is derived from the tree's own: version, dependencies
+and the rest are read there and typed nowhere a second time. The wheel is built from that copy, by setuptools: what this
+interpreter has if that is new enough, else pip fetches it. The same tree and setuptools give the same bytes.
 """
 
 from __future__ import annotations
@@ -76,19 +77,32 @@ def has_builder() -> bool:
         return False
 
 
+def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
+    """Build the wheel into a folder and return its name. Run by pip, in a process of its own."""
+    del metadata_directory
+    from setuptools import build_meta
+
+    os.environ.setdefault("SOURCE_DATE_EPOCH", FIRST_DAY_OF_ZIP)
+    with tempfile.TemporaryDirectory() as staging:
+        stage(Path(staging))
+        os.chdir(staging)
+        try:
+            return build_meta.build_wheel(wheel_directory, config_settings)
+        finally:
+            os.chdir(ROOT)
+
+
 def build(folder: Path) -> Path:
     """Build the wheel into a folder and return its path.
 
     Raises:
         subprocess.CalledProcessError: pip could not; it has said why.
     """
-    with tempfile.TemporaryDirectory() as staging, tempfile.TemporaryDirectory() as built:
-        stage(Path(staging))
+    with tempfile.TemporaryDirectory() as built:
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
         if has_builder():
             command.append("--no-build-isolation")
-        environment = {"SOURCE_DATE_EPOCH": FIRST_DAY_OF_ZIP, **os.environ}
-        subprocess.run([*command, "--wheel-dir", built, staging], env=environment, check=True)
+        subprocess.run([*command, "--wheel-dir", built, Path(__file__).parent], check=True)
         (wheel,) = Path(built).iterdir()
         folder.mkdir(parents=True, exist_ok=True)
         return Path(shutil.copy(wheel, folder))

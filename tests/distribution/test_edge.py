@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -43,9 +45,13 @@ def metadata(wheel):
         return Parser().parsestr(file.read(name).decode())
 
 
+README = (ROOT / "README.md").read_text("utf-8")
+LINE = re.search(r"`pip install (.+?)`", README.split("\n## On a device\n", 1)[1])[1]
+
+
 @pytest.fixture(scope="module")
-def device(wheel, tmp_path_factory):
-    """An environment with the wheel, what it depends on, and nothing else: not even pip."""
+def device(tmp_path_factory):
+    """An environment made by the README's line: the distribution and what it depends on, not even pip."""
     place = tmp_path_factory.mktemp("device")
     venv.create(place, with_pip=False)
     (packages,) = place.glob("lib/python3*/site-packages")
@@ -55,7 +61,12 @@ def device(wheel, tmp_path_factory):
                 (packages / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(file.locate(), packages / file)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", place / "bin" / "python"]
-    subprocess.run([*pip, "install", "--quiet", "--no-index", wheel], check=True)
+    builder = tmp_path_factory.mktemp("builder")  # seen while it is built, instead of one from the network
+    for top in {file.parts[0] for file in importlib.metadata.files("setuptools") if file.suffix != ".pth"}:
+        (builder / top).symlink_to(importlib.metadata.distribution("setuptools").locate_file(top))
+    offline = ["--quiet", "--no-index", "--no-build-isolation"]
+    environment = {**os.environ, "PYTHONPATH": str(builder)}
+    subprocess.run([*pip, "install", *offline, *LINE.split()], cwd=ROOT, env=environment, check=True)
     subprocess.run([*pip, "check"], check=True)
     return place / "bin"
 
@@ -105,6 +116,22 @@ def test_its_only_command_is_the_devices(wheel):
 
 def test_the_same_tree_gives_the_same_bytes(wheel, tmp_path):
     assert edge.build(tmp_path).read_bytes() == wheel.read_bytes()
+
+
+def test_the_builder_is_the_trees():
+    own, tree = (
+        tomllib.loads((ROOT / path).read_text("utf-8")) for path in ("distribution/pyproject.toml", "pyproject.toml")
+    )
+    assert own["build-system"]["requires"] == tree["build-system"]["requires"]
+    assert own.keys() == {"build-system"}
+
+
+def test_the_readme_installs_on_a_device_what_has_no_aggregator(device):
+    """Its line made this environment; the tree's own distribution, `.`, would bring all packages."""
+    (packages,) = device.parent.glob("lib/python3*/site-packages")
+    names = {path.name.split(".")[0].split("-")[0] for path in packages.iterdir()}
+    assert {"protocol", "edge_sdk", "hearsay_edge"} <= names
+    assert not names & {"aggregator", "simulation", "hearsay", "numpy", "setuptools"}
 
 
 def test_the_version_is_the_trees(metadata):
