@@ -95,7 +95,7 @@ def site(machine, tmp_path_factory):
         if " apt " not in line:
             machine.run("sh", "-euc", line, user="root" if "sudo" in line else "ann", folder=OPERATOR, USER="ann")
     machine.write(f"{OPERATOR}/schema.toml", SCHEMA, user="ann")
-    made.operator("hearsay init work")
+    made.operator("hearsay init work --no-passphrase")
     terms = "--epsilon 1 --mechanism direct --min-batch-size 100"
     made.operator(f"hearsay campaign schema.toml --workspace work {terms} -o c.hsc")
     made.operator("hearsay publish --to /srv/www/hearsay --workspace work")

@@ -40,7 +40,7 @@ def edge(capsys, *arguments):
 def test_there_and_back(tmp_path, capsys):
     work, tree, state = tmp_path / "work", tmp_path / "tree", tmp_path / "state"
     (tmp_path / "s.toml").write_text(SCHEMA, "utf-8")
-    run("init", work)
+    run("init", work, "--no-passphrase")
     campaign = tmp_path / "c.hsc"
     terms = ("--epsilon", "2", "--mechanism", "direct")
     run("campaign", tmp_path / "s.toml", "--workspace", work, *terms, "-o", campaign)

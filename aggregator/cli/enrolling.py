@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.cli.output import note
-from aggregator.cli.passphrase import passphrase_option, read_passphrase
+from aggregator.cli.passphrase import asked, passphrase_option
 from aggregator.periods import shown
 from protocol.errors import InputError
 
@@ -17,6 +17,21 @@ if TYPE_CHECKING:
 
     from aggregator.intake.enrolment import Enrolled
     from protocol.campaign import Campaign
+
+
+def campaign_of(given: Path, workspace: Path | None) -> Campaign:
+    """The campaign of a file or, in a workspace, of a name or id. Its signature is not checked.
+
+    Raises:
+        InputError, DocumentError, StorageError: as :func:`aggregator.publishing.naming.document_bytes`.
+    """
+    from aggregator.publishing.naming import document_bytes
+    from aggregator.publishing.workspace import open_workspace
+    from protocol.campaign import parse_campaign
+    from protocol.envelope import read_envelope
+
+    signer = None if workspace is None else open_workspace(workspace)
+    return parse_campaign(read_envelope(document_bytes("campaign", given, signer), "campaign").payload)
 
 
 def enrolment_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,6 +75,6 @@ def enrolled_ids(
         from aggregator.fleet.roster import read_roster
         from aggregator.intake.enrolment import enrolled_from_rosters
 
-        passphrase = read_passphrase(passphrase_file, what="the fleet list")
+        passphrase = asked(passphrase_file, "the fleet list")
         return enrolled_from_rosters(campaign, [read_roster(path, passphrase) for path in lists])
     return None

@@ -12,7 +12,6 @@ from aggregator.cli.making import force_option, json_option, output_option, say,
 from aggregator.cli.output import counted, print_facts, print_json, print_table, warn
 from aggregator.cli.passphrase import asked, passphrase_option
 from protocol.document import DAY_SECONDS
-from protocol.envelope import SIZE_LIMITS
 from protocol.epsilon import format_micro, micro_epsilon
 from protocol.words import to_words
 
@@ -33,7 +32,7 @@ def evaluate() -> None:
 
 
 @evaluate.command()
-@click.argument("model_file", type=click.Path(path_type=Path), metavar="MODEL.hsm")
+@click.argument("model_file", type=click.Path(path_type=Path), metavar="MODEL")
 @workspace_option
 @click.option("--epsilon", required=True, help="Privacy cost of a device's one answer, for example 1.0.")
 @output_option
@@ -63,15 +62,16 @@ def ask(
     """Make the campaign that asks devices for (true class, predicted class), perturbed.
 
     Enrol devices that hold a labelled record and have this very model installed. One without a label
-    counts as the label's substitute class.
+    counts as the label's substitute class. MODEL is its file, or its name or id in the workspace.
 
     \b
     Example:
       hearsay evaluate ask m.hsm --workspace work --epsilon 1 -o outcome.hsc
     """  # noqa: D301
-    from aggregator.files import check_output, read_file, write_output
+    from aggregator.files import check_output, write_output
     from aggregator.publishing.campaigns import parse_duration
     from aggregator.publishing.evaluations import EvaluationTerms, publish_evaluation
+    from aggregator.publishing.naming import document_bytes
     from aggregator.publishing.privacy import epsilon_warning
     from aggregator.publishing.workspace import open_workspace
     from protocol.campaign import parse_campaign
@@ -81,7 +81,7 @@ def ask(
     micro = micro_epsilon(epsilon)
     terms = EvaluationTerms(micro, name, contact, parse_duration(period), days * DAY_SECONDS, min_batch_size)
     signer = open_workspace(workspace, asked(passphrase_file))
-    raw = publish_evaluation(signer, read_file(model_file, SIZE_LIMITS["model"]), terms, int(time.time()))
+    raw = publish_evaluation(signer, document_bytes("model", model_file, signer), terms, int(time.time()))
     write_output(output, raw, force=force)
     made = parse_campaign(read_envelope(raw, "campaign").payload)
     if warning := epsilon_warning(micro):

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aggregator.cli.enrolling import campaign_of
 from aggregator.cli.making import force_option, json_option, output_option
 from aggregator.cli.output import counted, note, print_facts, print_json, progress, working
-from aggregator.cli.passphrase import passphrase_option, read_passphrase
+from aggregator.cli.passphrase import asked, chosen, no_passphrase_option, passphrase_option
 from aggregator.cli.periods import periods_option
 from aggregator.periods import shown_range
-from protocol.envelope import SIZE_LIMITS
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def fleet() -> None:
 
     \b
     Example:
-      hearsay fleet new names.txt --out orchard
+      hearsay fleet new names.txt -o orchard
       hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 2026-11-01..2026-11-30 -o ids.hsi
       hearsay ingest c.hsc inbox/*.hsr --store store --enrolled ids.hsi
     """  # noqa: D301
@@ -39,33 +39,38 @@ def fleet() -> None:
 
 @fleet.command()
 @click.argument("names", type=click.Path(path_type=Path), metavar="NAMES.txt")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to make.")
+@click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, help="Folder to make.")
 @click.option("--name", help="Name of the fleet; by default that of the file.")
 @passphrase_option
+@no_passphrase_option
 @json_option
-def new(names: Path, out: Path, name: str | None, passphrase_file: Path | None, *, as_json: bool) -> None:
+def new(
+    names: Path, out: Path, name: str | None, passphrase_file: Path | None, *, no_passphrase: bool, as_json: bool
+) -> None:
     """Make enrolment secrets for the devices that NAMES.txt lists, one name a line.
 
-    OUT/devices/ holds one provisioning file per device: carry each to its device (hearsay-edge provision
-    --enrolment FILE) and delete it here. OUT/fleet.hsf is the list of all, encrypted: keep it and its
-    passphrase, since no device can be counted without them. More devices later: a further list.
+    The folder's devices/ holds one provisioning file per device, in the clear, since a device has nobody to
+    ask: carry each to its device (hearsay-edge provision --enrolment FILE) and delete it here. Its fleet.hsf
+    is the list of all, encrypted unless --no-passphrase says otherwise: keep it and its passphrase, since no
+    device can be counted without them. More devices later: a further list.
 
     \b
     Example:
-      hearsay fleet new names.txt --out orchard --passphrase-file secret.txt
+      hearsay fleet new names.txt -o orchard --passphrase-file secret.txt
     """  # noqa: D301
     from aggregator.files import read_file
     from aggregator.fleet.roster import DEVICES, LIST_FILE, new_roster, write_roster
 
     roster = new_roster(name or names.stem, _device_names(read_file(names, MAX_NAMES_BYTES)))
-    passphrase = read_passphrase(passphrase_file, what="the fleet list", confirm=True)
+    passphrase = chosen(passphrase_file, refuse=no_passphrase, what="the fleet list")
     with working("writing provisioning files"):
         write_roster(out, roster, passphrase)
     facts = {"fleet": roster.fleet, "devices": len(roster.devices), "list": str(out / LIST_FILE)}
+    facts["encrypted"] = passphrase is not None
     if as_json:
         print_json({**facts, "provisioning": str(out / DEVICES)})
         return
-    print_facts({**facts, "provisioning files": str(out / DEVICES)})
+    print_facts({**facts, "encrypted": "yes" if passphrase else "no", "provisioning files": str(out / DEVICES)})
     note("delete each provisioning file once it is on its device; the list can open without them")
 
 
@@ -84,10 +89,11 @@ def _device_names(raw: bytes) -> list[str]:
 
 
 @fleet.command()
-@click.argument("campaign_file", type=click.Path(path_type=Path), metavar="CAMPAIGN.hsc")
+@click.argument("campaign_file", type=click.Path(path_type=Path), metavar="CAMPAIGN")
 @click.option("--fleet", "lists", type=click.Path(path_type=Path), multiple=True, required=True,
               help="Fleet list (.hsf); several together are one fleet.")  # fmt: skip
 @periods_option(required=True)
+@click.option("--workspace", type=click.Path(path_type=Path), help="Workspace whose campaigns are known by name or id.")
 @output_option
 @force_option
 @click.option("--processes", type=click.IntRange(1, 256), help="How many compute at once; by default one per core.")
@@ -97,6 +103,7 @@ def ids(
     campaign_file: Path,
     lists: tuple[Path, ...],
     periods: Span,
+    workspace: Path | None,
     output: Path,
     processes: int | None,
     passphrase_file: Path | None,
@@ -119,28 +126,20 @@ def ids(
     from protocol.provisioning import SECRET_BYTES
 
     check_output(output, force=force)
-    campaign = _campaign(campaign_file)
-    asked = _of_campaign(campaign, periods.of(campaign.time_precision))
-    passphrase = read_passphrase(passphrase_file, what="the fleet list")
+    campaign = campaign_of(campaign_file, workspace)
+    wanted = _of_campaign(campaign, periods.of(campaign.time_precision))
+    passphrase = asked(passphrase_file, "the fleet list")
     rosters = [read_roster(path, passphrase) for path in lists]
-    found = fleet_ids(rosters, campaign, asked, processes=processes or os.cpu_count() or 1)
-    with progress("computing ids", len(asked)) as step, open_output(output, force=force, mode=PRIVATE) as sink:
-        written = write_ids(sink, campaign, asked, found, lambda done: step(done, len(asked)) if step else None)
+    found = fleet_ids(rosters, campaign, wanted, processes=processes or os.cpu_count() or 1)
+    with progress("computing ids", len(wanted)) as step, open_output(output, force=force, mode=PRIVATE) as sink:
+        written = write_ids(sink, campaign, wanted, found, lambda done: step(done, len(wanted)) if step else None)
     devices = len(distinct_secrets(rosters)) // SECRET_BYTES
     if as_json:
-        facts = {"devices": devices, "first_period": asked[0], "last_period": asked[-1], "ids": written}
+        facts = {"devices": devices, "first_period": wanted[0], "last_period": wanted[-1], "ids": written}
         print_json({**facts, "output": str(output)})
         return
-    shown = shown_range(asked, campaign.time_precision)
+    shown = shown_range(wanted, campaign.time_precision)
     print_facts({"devices": devices, "periods": shown, "ids": written, "written": str(output)})
-
-
-def _campaign(path: Path) -> Campaign:
-    from aggregator.files import read_file
-    from protocol.campaign import parse_campaign
-    from protocol.envelope import read_envelope
-
-    return parse_campaign(read_envelope(read_file(path, SIZE_LIMITS["campaign"]), "campaign").payload)
 
 
 def _of_campaign(campaign: Campaign, periods: range) -> range:

@@ -6,27 +6,35 @@ from pathlib import Path
 
 import click
 
-from aggregator.cli.making import force_option, json_option
+from aggregator.cli.enrolling import campaign_of
+from aggregator.cli.making import force_option, json_option, output_option
 from aggregator.cli.output import print_facts, print_json, progress
 from aggregator.cli.sizes import memory_option
-from protocol.envelope import SIZE_LIMITS
 
 
 @click.command()
-@click.argument("out", type=click.Path(path_type=Path), metavar="OUT.hsr")
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option(
     "--campaign",
     "campaign_file",
     type=click.Path(path_type=Path),
-    metavar="CAMPAIGN.hsc",
+    metavar="CAMPAIGN",
     help="Keep its reports alone; its batches are then read although a bit of their header changed.",
 )
+@click.option("--workspace", type=click.Path(path_type=Path), help="Workspace whose campaigns are known by name or id.")
+@output_option
 @memory_option("256MiB")
 @force_option
 @json_option
 def merge(
-    out: Path, files: tuple[Path, ...], campaign_file: Path | None, memory: int, *, force: bool, as_json: bool
+    files: tuple[Path, ...],
+    campaign_file: Path | None,
+    workspace: Path | None,
+    output: Path,
+    memory: int,
+    *,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Join report files into one, sorted by report id: neighbours then say nothing about where they came from.
 
@@ -37,20 +45,15 @@ def merge(
 
     \b
     Example:
-      hearsay merge today.hsr inbox/*.hsr && rm inbox/*.hsr
+      hearsay merge inbox/*.hsr -o today.hsr && rm inbox/*.hsr
     """  # noqa: D301
-    from aggregator.files import read_file
     from aggregator.intake.merge import merge_files
-    from protocol.campaign import parse_campaign
-    from protocol.envelope import read_envelope
 
-    campaign = None
-    if campaign_file is not None:
-        campaign = parse_campaign(read_envelope(read_file(campaign_file, SIZE_LIMITS["campaign"]), "campaign").payload)
+    campaign = None if campaign_file is None else campaign_of(campaign_file, workspace)
     with progress("reading reports", len(files)) as step:
-        summary = merge_files(files, out, campaign=campaign, memory_bytes=memory, force=force, progress=step)
+        summary = merge_files(files, output, campaign=campaign, memory_bytes=memory, force=force, progress=step)
     if as_json:
-        print_json({**summary._asdict(), "output": str(out)})
+        print_json({**summary._asdict(), "output": str(output)})
         return
     print_facts(
         {

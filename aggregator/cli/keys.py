@@ -11,7 +11,7 @@ import click
 
 from aggregator.cli.making import force_option, json_option, say
 from aggregator.cli.output import note, warn, when
-from aggregator.cli.passphrase import asked, chosen, no_passphrase_option, passphrase_option, tell_clear
+from aggregator.cli.passphrase import asked, chosen, no_passphrase_option, passphrase_option
 from protocol.document import DAY_SECONDS
 from protocol.envelope import KEY_BYTES, SIZE_LIMITS, read_envelope, role_of
 from protocol.errors import InputError
@@ -21,14 +21,11 @@ if TYPE_CHECKING:
     from protocol.document import Header
     from protocol.envelope import Envelope
 
-encrypt_option = click.option("--encrypt", is_flag=True, help="Ask for a passphrase and encrypt the new keys.")
-
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--name", help="Name of the trust root; default: the folder's name.")
 @click.option("--days", type=click.IntRange(1, 36_500), default=3650, show_default=True, help="Life of the root.")
-@encrypt_option
 @passphrase_option
 @no_passphrase_option
 @json_option
@@ -38,24 +35,23 @@ def init(
     days: int,
     passphrase_file: Path | None,
     *,
-    encrypt: bool,
     no_passphrase: bool,
     as_json: bool,
 ) -> None:
     """Make a workspace: signing keys and the trust root that devices pin.
 
-    The folder must not exist, or be empty. Whoever can read its keys can sign for you, unless they are
-    encrypted (--encrypt, or --passphrase-file); back it up.
+    The folder must not exist, or be empty; back it up. Its keys are encrypted under a passphrase, which is
+    asked for, unless --no-passphrase says otherwise: then whoever can read them can sign for you.
 
     \b
     Example:
       hearsay init work
-      hearsay init work --encrypt
+      hearsay init work --no-passphrase
     """  # noqa: D301
     from aggregator.publishing.workspace import create_workspace
 
     now = int(time.time())
-    passphrase = chosen(passphrase_file, encrypt=encrypt, refuse=no_passphrase)
+    passphrase = chosen(passphrase_file, refuse=no_passphrase)
     workspace = create_workspace(
         folder,
         name=name or folder.absolute().name,
@@ -71,8 +67,6 @@ def init(
     expires = workspace.root.header.expires
     facts["expires"] = expires if as_json else when(expires)
     say(facts, as_json=as_json)
-    if passphrase is None and not no_passphrase:
-        tell_clear()
 
 
 @click.group()
@@ -110,7 +104,7 @@ def new(output: Path, role: str, passphrase_file: Path | None, *, no_passphrase:
     public = output.with_name(f"{output.name}.pub")
     for path in (output, public):
         check_output(path, force=False)
-    passphrase = chosen(passphrase_file, encrypt=not no_passphrase, refuse=no_passphrase)
+    passphrase = chosen(passphrase_file, refuse=no_passphrase)
     made = key_file(role, SigningKey.from_seed(os.urandom(KEY_BYTES)), passphrase)
     write_key(output, made)
     write_output(public, public_line(made).encode())
@@ -146,7 +140,7 @@ def protect(
 
     before = read_key(file)
     opened = before.open(asked(passphrase_file))
-    passphrase = chosen(new_passphrase_file, encrypt=not no_passphrase, refuse=no_passphrase)
+    passphrase = chosen(new_passphrase_file, refuse=no_passphrase)
     after = key_file(before.role, opened, passphrase)
     write_key(file, after, force=True)
     say({"key": str(file), "role": after.role, "id": after.id, "encrypted": after.encrypted}, as_json=as_json)

@@ -129,7 +129,7 @@ def schema(
 @workspace_option
 @click.option("--epsilon", help="Total privacy cost of a device in one period, for example 1.0.")
 @click.option("--mechanism", help="How answers are perturbed; see above.")
-@click.option("--end", "ending", metavar="NAME", help="End the campaign of that name; takes no SCHEMA.toml.")
+@click.option("--end", "ending", metavar="NAME", help="End the campaign of that name or id; takes no SCHEMA.toml.")
 @click.option("--family", default="discrete", show_default=True, help="Model: discrete, gaussian, or auto.")
 @click.option("--devices", type=click.IntRange(1), help="Fleet size, for the table that auto prints.")
 @click.option("--approach", type=int, help="How laplace asks for moments: 1 all at once, 3 one number (default).")
@@ -286,7 +286,7 @@ def _end(signer: Workspace, name: str, output: Path, *, force: bool, as_json: bo
     raw = end_campaign(signer, name, int(time.time()))
     write_output(output, raw, force=force)
     made = parse_campaign(read_envelope(raw, "campaign").payload)
-    facts: dict[str, Any] = {"campaign": str(output), "name": name, "version": made.header.version}
+    facts: dict[str, Any] = {"campaign": str(output), "name": made.header.name, "version": made.header.version}
     facts |= {"id": made.id.hex(), "ends": f"all versions below {made.header.version}"}
     facts["expires"] = made.header.expires if as_json else when(made.header.expires)
     say(facts, as_json=as_json)

@@ -1,4 +1,9 @@
-"""Where a passphrase comes from: a file, a file that the environment names, or whoever sits at the terminal."""
+"""Where a passphrase comes from: a file, a file that the environment names, or whoever sits at the terminal.
+
+One rule for all new secrets that a command keeps (a workspace's keys, single keys, fleet lists): they are
+encrypted, under a passphrase that comes from one of these, unless ``--no-passphrase`` says that they are to be
+in the clear. Nothing is in the clear because a variable was not set. (docs/decisions/0047)
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.output import note
 from aggregator.files import read_file
 from protocol.errors import InputError
 
@@ -25,10 +29,12 @@ passphrase_option = click.option(
     envvar=VARIABLE,
     help=f"File whose first line is the passphrase; also by {VARIABLE}; else the terminal is asked.",
 )
-no_passphrase_option = click.option("--no-passphrase", is_flag=True, help="Keep the new keys in the clear.")
+no_passphrase_option = click.option(
+    "--no-passphrase", is_flag=True, help="Keep the new secrets in the clear, in files for their owner alone."
+)
 
 
-def asked(file: Path | None) -> Callable[[], bytes]:
+def asked(file: Path | None, what: str = "") -> Callable[[], bytes]:
     """A passphrase for existing keys: read, or asked for, when it is needed and once only.
 
     Raises (when called):
@@ -37,36 +43,25 @@ def asked(file: Path | None) -> Callable[[], bytes]:
 
     @lru_cache(maxsize=1)
     def passphrase() -> bytes:
-        if file is not None:
-            return _from_file(file)
-        return _from_terminal(again=False)
+        return read_passphrase(file, what=what)
 
     return passphrase
 
 
-def chosen(file: Path | None, *, encrypt: bool, refuse: bool) -> bytes | None:
-    """A passphrase for new keys; None keeps them in the clear.
+def chosen(file: Path | None, *, refuse: bool, what: str = "") -> bytes | None:
+    """A passphrase for new secrets; None keeps them in the clear, which only ``--no-passphrase`` asks for.
 
     Args:
         file: from the command line or the environment.
-        encrypt: ask the terminal, twice, where no file is given.
         refuse: the user wants none, whatever the environment says.
+        what: of what, for the question.
 
     Raises:
         InputError: ``passphrase_missing``; those of reading.
     """
     if refuse:
-        if encrypt:
-            raise click.UsageError("give --encrypt or --no-passphrase, not both", click.get_current_context())
         return None
-    if file is not None:
-        return _from_file(file)
-    return _from_terminal(again=True) if encrypt else None
-
-
-def tell_clear() -> None:
-    """Say that keys are kept in the clear, to whoever did not ask for that."""
-    note("the keys are not encrypted: whoever reads them can sign; --encrypt asks for a passphrase")
+    return _from_terminal(what, again=True) if file is None else _from_file(file)
 
 
 def is_terminal() -> bool:
@@ -81,10 +76,11 @@ def _from_file(file: Path) -> bytes:
     raise InputError("passphrase_missing", f"'{file}' does not begin with a passphrase")
 
 
-def _from_terminal(what: str = "", *, again: bool) -> bytes:
+def _from_terminal(what: str, *, again: bool) -> bytes:
     if not is_terminal():
+        clear = ", or --no-passphrase for none" if again else ""
         raise InputError(
-            "passphrase_missing", f"give --passphrase-file, or set {VARIABLE}: there is no terminal to ask"
+            "passphrase_missing", f"give --passphrase-file, or set {VARIABLE}{clear}: there is no terminal to ask"
         )
     text: str = click.prompt(
         f"Passphrase of {what}" if what else "Passphrase", hide_input=True, confirmation_prompt=again, err=True
@@ -92,15 +88,14 @@ def _from_terminal(what: str = "", *, again: bool) -> bytes:
     return text.encode()
 
 
-def read_passphrase(path: Path | None, *, what: str, confirm: bool = False) -> bytes:
-    """A passphrase that is needed at once.
+def read_passphrase(path: Path | None, *, what: str) -> bytes:
+    """A passphrase of what exists, which is needed at once.
 
     Args:
         path: the file that ``--passphrase-file`` or the environment names.
         what: of what, for the question.
-        confirm: ask twice: it is a new one.
 
     Raises:
         InputError: ``passphrase_missing``; those of reading.
     """
-    return _from_terminal(what, again=confirm) if path is None else _from_file(path)
+    return _from_terminal(what, again=False) if path is None else _from_file(path)

@@ -33,7 +33,7 @@ WHY_NOT = {
 
 
 @click.command()
-@click.argument("campaign_file", type=click.Path(path_type=Path), metavar="CAMPAIGN.hsc")
+@click.argument("campaign_file", type=click.Path(path_type=Path), metavar="CAMPAIGN")
 @click.argument("files", nargs=-1, required=True)
 @click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder to keep the reports in.")
 @click.option("--trust", type=click.Path(path_type=Path), help="Trust root that must have signed the campaign.")
@@ -58,6 +58,8 @@ def ingest(
 ) -> None:
     """Add report files to a store: in any order, twice or damaged, with the same counts every time.
 
+    CAMPAIGN is its file or, with --workspace, its name, NAME@VERSION or id there.
+
     Bad reports are set aside by reason, in the store's quarantine. With --trust or --workspace the
     campaign's signature is checked first; a model is never published from a campaign of someone else.
     If a file can not be read the others are added all the same, and the status is 1. A store whose first
@@ -72,15 +74,17 @@ def ingest(
     from aggregator.files import read_file
     from aggregator.intake.manifest import BUCKETS
     from aggregator.intake.store import create_store
+    from aggregator.publishing.naming import document_bytes
     from aggregator.publishing.workspace import open_workspace, signed_campaign
     from protocol.campaign import parse_campaign
     from protocol.envelope import read_envelope
 
     if trust is not None and workspace is not None:
         raise InputError("trust_ambiguous", "give --trust or --workspace, not both")
-    raw = read_file(campaign_file, SIZE_LIMITS["campaign"])
-    if workspace is not None:
-        open_workspace(workspace).check_signed(raw)
+    signer = None if workspace is None else open_workspace(workspace)
+    raw = document_bytes("campaign", campaign_file, signer)
+    if signer is not None:
+        signer.check_signed(raw)
     elif trust is not None:
         signed_campaign(read_file(trust, SIZE_LIMITS["root"]), raw)
     campaign = parse_campaign(read_envelope(raw, "campaign").payload)

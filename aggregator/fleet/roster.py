@@ -1,6 +1,6 @@
 """The roster of a closed fleet: every device's name and secret, kept by the operator under a passphrase.
 
-    OUT/fleet.hsf            the fleet list: all names and secrets, sealed
+    OUT/fleet.hsf            the fleet list: all names and secrets, sealed unless it was to be in the clear
     OUT/devices/NAME.hsp     one provisioning file per device, to be carried there and then deleted here
 
 Source: docs/formats.md, section 8. Whoever holds the secrets can link every report to its device; ε-LDP
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from aggregator.files import read_file, sync_folder
-from aggregator.sealing import STANDARD, Cost, open_secret, seal_secret
+from aggregator.sealing import STANDARD, Cost, check_sealed, open_secret, seal_secret
 from protocol import canonical
 from protocol.document import is_text
 from protocol.errors import DocumentError, InputError, StorageError
@@ -102,7 +102,7 @@ def _file_name(device: str) -> str:
 def write_roster(
     out: Path,
     roster: Roster,
-    passphrase: bytes,
+    passphrase: bytes | None,
     *,
     entropy: Callable[[int], bytes] = os.urandom,
     cost: Cost = STANDARD,
@@ -112,7 +112,7 @@ def write_roster(
     Args:
         out: a folder that does not exist, or is empty.
         roster: the fleet.
-        passphrase: of the list.
+        passphrase: of the list; None keeps the list in the clear.
         entropy: as for :func:`new_roster`.
         cost: of one try of the passphrase.
 
@@ -124,7 +124,8 @@ def write_roster(
         raise InputError("output_exists", f"'{out}' exists and is not an empty folder")
     if not out.absolute().parent.is_dir():
         raise InputError("output_invalid", f"'{out}' is in a folder that does not exist")
-    sealed = seal_secret(_list_bytes(roster), passphrase, entropy=entropy, cost=cost)
+    listed = _list_bytes(roster)
+    sealed = listed if passphrase is None else seal_secret(listed, passphrase, entropy=entropy, cost=cost)
     hidden = out.parent / f".{out.name[:40]}.{tokens.token_hex(4)}.tmp"
     problem = ""
     try:
@@ -155,16 +156,24 @@ def _list_bytes(roster: Roster) -> bytes:
     return canonical.pack(body)
 
 
-def read_roster(path: Path, passphrase: bytes) -> Roster:
+def read_roster(path: Path, passphrase: bytes | Callable[[], bytes]) -> Roster:
     """The fleet in a fleet list.
+
+    Args:
+        path: of the list.
+        passphrase: of the list, or what asks for it if the list needs one.
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``, ``passphrase_wrong``,
             ``passphrase_missing``.
         StorageError: ``sealed_damaged``, ``sealed_newer``; ``fleet_damaged``, it opens and holds no fleet.
     """
-    content = open_secret(read_file(path, MAX_LIST_BYTES), passphrase)
-    roster = _parse(content)
+    raw = read_file(path, MAX_LIST_BYTES)
+    roster = _parse(raw)
+    if roster is not None:
+        return roster
+    check_sealed(raw)  # before anybody is asked
+    roster = _parse(open_secret(raw, passphrase if isinstance(passphrase, bytes) else passphrase()))
     if roster is None:
         raise StorageError("fleet_damaged", f"'{path}' opens and holds no fleet list that this software knows")
     return roster

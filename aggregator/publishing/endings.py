@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aggregator.publishing.naming import find_document
 from protocol import campaign
 from protocol.document import DAY_SECONDS, Header, read_payload
 from protocol.envelope import read_envelope
@@ -34,9 +35,8 @@ def end_campaign(workspace: Workspace, name: str, now: int) -> bytes:
             newest version is an end already.
         DocumentError, StorageError: as :meth:`Workspace.publish`.
     """
+    name = find_document(workspace, "campaign", name).name
     versions = [item for item in workspace.history() if (item.role, item.name) == ("campaign", name)]
-    if not versions:
-        raise InputError("campaign_unknown", "this workspace signed no campaign of that name")
     payloads = [read_envelope(workspace.copy(item), "campaign").payload for item in versions]
     latest = campaign.parse_campaign(payloads[-1])
     if latest.ended:

@@ -47,7 +47,7 @@ def refused(result, reason, output):
 
 @pytest.fixture
 def work(tmp_path) -> Path:
-    assert run("init", tmp_path / "work").exit_code == 0
+    assert run("init", tmp_path / "work", "--no-passphrase").exit_code == 0
     (tmp_path / "s.toml").write_text(SCHEMA)
     return tmp_path
 

@@ -51,7 +51,7 @@ def work(tmp_path):
 
 
 def new(work, *more, **options):
-    return run("new", work / "names.txt", "--out", work / "out", "--passphrase-file", work / "secret.txt", *more,
+    return run("new", work / "names.txt", "-o", work / "out", "--passphrase-file", work / "secret.txt", *more,
                **options)  # fmt: skip
 
 
@@ -61,6 +61,7 @@ def test_a_fleet_is_made_and_its_ids_are_those_its_devices_have(work):
         "fleet": "orchard",
         "devices": 3,
         "list": str(work / "out" / "fleet.hsf"),
+        "encrypted": True,
         "provisioning": str(work / "out" / "devices"),
     }
     given_out = [parse_provisioning(path.read_bytes()) for path in (work / "out" / "devices").iterdir()]
@@ -139,7 +140,7 @@ def test_names_that_will_not_do(work, names, reason):
 
 
 def test_a_passphrase_is_needed(work):
-    result = run("new", work / "names.txt", "--out", work / "out", status=1)
+    result = run("new", work / "names.txt", "-o", work / "out", status=1)
     assert result.stderr.startswith("passphrase_missing: ")
     (work / "secret.txt").write_text("\nsecond line")
     assert new(work, status=1).stderr.startswith("passphrase_missing: ")
@@ -177,7 +178,7 @@ def test_a_person_at_a_terminal_is_asked_without_echo(monkeypatch):
     with os.fdopen(slave) as terminal:
         monkeypatch.setattr(passphrase.sys, "stdin", terminal)
         monkeypatch.setattr(passphrase.click, "prompt", lambda text, **how: asked.append((text, how)) or "typed")
-        assert passphrase.read_passphrase(None, what="the list", confirm=True) == b"typed"
+        assert passphrase.chosen(None, refuse=False, what="the list") == b"typed"
     os.close(master)
     (text, how) = asked[0]
     assert text == "Passphrase of the list"

@@ -29,7 +29,7 @@ def files(tmp_path):
 
 
 def test_what_was_done_is_said(files, tmp_path):
-    result = run(tmp_path / "out.hsr", *files)
+    result = run(*files, "-o", tmp_path / "out.hsr")
     assert dict(line.rsplit(maxsplit=1) for line in result.stdout.splitlines()) == {
         "files": "2",
         "campaigns": "1",
@@ -41,7 +41,7 @@ def test_what_was_done_is_said(files, tmp_path):
 
 
 def test_json(files, tmp_path):
-    found = json.loads(run(tmp_path / "o", *files, "--json", "--campaign", tmp_path / "c.hsc").stdout)
+    found = json.loads(run(*files, "-o", tmp_path / "o", "--json", "--campaign", tmp_path / "c.hsc").stdout)
     assert found == {
         "files": 2,
         "campaigns": 1,
@@ -55,25 +55,25 @@ def test_json(files, tmp_path):
 
 
 def test_the_same_with_little_memory(files, tmp_path):
-    run(tmp_path / "one", *files)
-    run(tmp_path / "two", *reversed(files), "--memory", "1MiB")
+    run(*files, "-o", tmp_path / "one")
+    run(*reversed(files), "-o", tmp_path / "two", "--memory", "1MiB")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
 @pytest.mark.parametrize("size", ["1", "1023KiB", "1MB", "-1GiB", "GiB", "1.5GiB", ""])
 def test_a_size_that_is_none_is_wrong_usage(files, tmp_path, size):
-    assert run(tmp_path / "o", *files, "--memory", size, status=2).stderr.startswith("usage: ")
+    assert run(*files, "-o", tmp_path / "o", "--memory", size, status=2).stderr.startswith("usage: ")
 
 
 def test_refusals_are_one_line(files, tmp_path):
-    for arguments, reason in (
-        ((tmp_path / "a.hsr", files[1]), "output_exists"),
-        ((tmp_path / "no" / "o", files[0]), "output_invalid"),
-        ((tmp_path / "o", tmp_path / "absent"), "file_not_found"),
-        ((tmp_path / "o", tmp_path / "c.hsc"), "no_reports"),
-        ((tmp_path / "o", files[0], "--campaign", files[0]), "malformed"),
+    for output, arguments, reason in (
+        (tmp_path / "a.hsr", (files[1],), "output_exists"),
+        (tmp_path / "no" / "o", (files[0],), "output_invalid"),
+        (tmp_path / "o", (tmp_path / "absent",), "file_not_found"),
+        (tmp_path / "o", (tmp_path / "c.hsc",), "no_reports"),
+        (tmp_path / "o", (files[0], "--campaign", files[0]), "malformed"),
     ):
-        result = run(*arguments, status=1)
+        result = run(*arguments, "-o", output, status=1)
         assert result.stderr.startswith(f"{reason}: ")
         assert len(result.stderr.splitlines()) == 1
         assert not (tmp_path / "o").exists()

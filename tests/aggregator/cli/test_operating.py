@@ -176,7 +176,7 @@ def test_a_closed_fleet_counts_its_own_devices_alone(tmp_path):
     (tmp_path / "names.txt").write_text("".join(f"device {number}\n" for number in range(30)))
     (tmp_path / "secret").write_text("horse")
     key = ("--passphrase-file", tmp_path / "secret")
-    run("fleet", "new", tmp_path / "names.txt", "--out", tmp_path / "f", *key)
+    run("fleet", "new", tmp_path / "names.txt", "-o", tmp_path / "f", *key)
     listed = tmp_path / "f" / "fleet.hsf"
     run("fleet", "ids", tmp_path / "c.hsc", "--periods", PERIOD, "--fleet", listed, "-o", tmp_path / "i", *key)
     own = []
@@ -218,7 +218,7 @@ def test_reports_of_real_devices_go_all_the_way(tmp_path):
         device.enrol(RAW)
         device.report(CAMPAIGN.id, {"odor": "n", "width": 2.0}, label="e")
         device.drain(tmp_path / f"{number}.hsr")
-    run("merge", tmp_path / "all", *tmp_path.glob("*.hsr"))
+    run("merge", *tmp_path.glob("*.hsr"), "-o", tmp_path / "all")
     run("ingest", tmp_path / "c.hsc", tmp_path / "all", "--store", tmp_path / "s")
     run("export", "--store", tmp_path / "s", "--format", "csv", "-o", tmp_path / "o.csv")
     assert len((tmp_path / "o.csv").read_text().splitlines()) == 26

@@ -105,7 +105,7 @@ def test_equal_frequency_edges_divide_the_pilot_evenly(folder):
 
 
 def test_a_campaign_embeds_the_projection(folder):
-    run("init", folder / "work")
+    run("init", folder / "work", "--no-passphrase")
     project(folder, components=2)
     campaign(folder, "--mechanism", "oue", "--projection", folder / "p.json")
     made = opened((folder / "c.hsc").read_bytes())
@@ -126,7 +126,7 @@ def test_a_campaign_embeds_the_projection(folder):
     ],
 )
 def test_gaussian_campaigns(folder, options, kinds, mechanism):
-    run("init", folder / "work")
+    run("init", folder / "work", "--no-passphrase")
     campaign(folder, "--family", "gaussian", "--variance-floor", "0.02", *options)
     made = opened((folder / "c.hsc").read_bytes())
     assert made.fit.family == "gaussian"
@@ -136,7 +136,7 @@ def test_gaussian_campaigns(folder, options, kinds, mechanism):
 
 
 def test_a_split_weighs_groups_of_questions(folder):
-    run("init", folder / "work")
+    run("init", folder / "work", "--no-passphrase")
     campaign(folder, "--family", "gaussian", "--mechanism", "bits", "--split", "2:1:1")
     bounds = [question.bound for question in opened((folder / "c.hsc").read_bytes()).questions]
     assert bounds[1] == 1 << 31  # class and colour
@@ -144,7 +144,7 @@ def test_a_split_weighs_groups_of_questions(folder):
 
 
 def test_answers_auto_is_one_for_each_two_and_a_half(folder):
-    run("init", folder / "work")
+    run("init", folder / "work", "--no-passphrase")
     common = ("--family", "gaussian", "--mechanism", "piecewise", "--answers", "auto")
     campaign(folder, *common, "--epsilon", "8")
     assert opened((folder / "c.hsc").read_bytes()).answers == 3
@@ -168,13 +168,13 @@ def test_answers_auto_is_one_for_each_two_and_a_half(folder):
     ],
 )
 def test_campaign_options_that_are_refused(folder, options, reason):
-    run("init", folder / "work")
+    run("init", folder / "work", "--no-passphrase")
     assert campaign(folder, *options, status=1).stderr.startswith(f"{reason}: ")
 
 
 @pytest.mark.parametrize("text", [schema_text(high=6), schema_text(("b", "a", "c")), schema_text(("a", "b"))])
 def test_a_projection_of_other_features_or_bounds_is_refused(folder, text):
-    run("init", folder / "work")
+    run("init", folder / "work", "--no-passphrase")
     project(folder)
     (folder / "other.toml").write_text(text)
     refused = campaign(folder, "--mechanism", "oue", "--projection", folder / "p.json", schema="other.toml", status=1)
@@ -201,7 +201,7 @@ def test_a_projection_of_other_features_or_bounds_is_refused(folder, text):
     ],
 )
 def test_a_projection_file_that_was_changed_is_refused(folder, change, reason):
-    run("init", folder / "work")
+    run("init", folder / "work", "--no-passphrase")
     project(folder)
     body = json.loads((folder / "p.json").read_text())
     (folder / "p.json").write_text(json.dumps({**body, **change}))
@@ -212,7 +212,7 @@ def test_a_projection_file_that_was_changed_is_refused(folder, change, reason):
 @pytest.mark.parametrize("raw", [b"", b"[]", b"\xff", b"{", b"[" * 100_000])
 def test_what_is_no_projection_file_is_refused(folder, raw):
     (folder / "p.json").write_bytes(raw)
-    run("init", folder / "work")
+    run("init", folder / "work", "--no-passphrase")
     refused = campaign(folder, "--mechanism", "oue", "--projection", folder / "p.json", status=1)
     assert refused.stderr.startswith("projection_invalid: ")
 

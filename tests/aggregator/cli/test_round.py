@@ -52,7 +52,7 @@ def last_json(result):
 def round_trip(tmp_path_factory):
     """A finished round in a folder: c.hsc, a.hsr, b.hsr, store, m.hsm."""
     work = tmp_path_factory.mktemp("round")
-    run("init", work / "work")
+    run("init", work / "work", "--no-passphrase")
     (work / "s.toml").write_text(SCHEMA)
     run("campaign", work / "s.toml", "--workspace", work / "work", "--epsilon", "4", "--mechanism", "direct",
         "--days", "3", "-o", work / "c.hsc")  # fmt: skip
@@ -164,7 +164,7 @@ def test_the_card_says_how_the_model_was_made(round_trip):
 
 
 def test_a_workspace_publishes_no_model_of_a_foreign_campaign(round_trip, tmp_path):
-    run("init", tmp_path / "other")
+    run("init", tmp_path / "other", "--no-passphrase")
     result = run("publish", "--store", round_trip / "store", "--workspace", tmp_path / "other", "-o",
                  tmp_path / "m.hsm", status=1)  # fmt: skip
     assert result.stderr.startswith("bad_signature: ")

@@ -1,7 +1,9 @@
 """Keys, thresholds, rotation, endings and the served tree by commands, with real devices that follow."""
 
 import json
+import os
 import random
+import shutil
 import time
 from urllib.parse import quote
 
@@ -12,6 +14,7 @@ from support.publisher import Publisher
 
 from aggregator.cli import passphrase as asking
 from aggregator.cli.app import hearsay
+from aggregator.fleet import roster as rosters
 from aggregator.publishing import keys as key_rooms
 from aggregator.publishing.keys import read_key
 from aggregator.sealing import Cost
@@ -44,7 +47,7 @@ class Place:
         self.folder = folder
         self.work = folder / "work"
         (folder / "s.toml").write_text(SCHEMA)
-        self.run("init", "work", *options)
+        self.run("init", "work", *(options or ("--no-passphrase",)))
 
     def run(self, *arguments, status=0, **options):
         words = [str(word) for word in arguments]
@@ -237,24 +240,55 @@ def test_an_encrypted_workspace_needs_its_passphrase(tmp_path, monkeypatch):
 
 def test_passphrases_are_asked_twice_where_keys_are_made(tmp_path, monkeypatch):
     monkeypatch.setattr(asking, "is_terminal", lambda: True)
-    result = CliRunner().invoke(
-        hearsay, ["init", str(tmp_path / "w"), "--encrypt", "--json"], input="one\ntwo\none\none\n"
-    )
+    result = CliRunner().invoke(hearsay, ["init", str(tmp_path / "w"), "--json"], input="one\ntwo\none\none\n")
     assert result.exit_code == 0
     assert json.loads(result.stdout[result.stdout.index("{") :])["encrypted"] is True
     monkeypatch.setattr(asking, "is_terminal", lambda: False)
-    result = CliRunner().invoke(hearsay, ["init", str(tmp_path / "v"), "--encrypt"])
+    result = CliRunner().invoke(hearsay, ["init", str(tmp_path / "v")])
     assert (result.exit_code, result.stderr.split(":")[0]) == (1, "passphrase_missing")
     assert not (tmp_path / "v").exists()
-    both = CliRunner().invoke(hearsay, ["init", str(tmp_path / "v"), "--encrypt", "--no-passphrase"])
-    assert both.exit_code == 2
 
 
-def test_init_stays_as_it_was_where_nobody_is_asked(tmp_path):
-    result = CliRunner().invoke(hearsay, ["init", str(tmp_path / "w")])
-    assert result.exit_code == 0
-    assert "not encrypted" in result.stderr
-    assert CliRunner().invoke(hearsay, ["init", str(tmp_path / "v"), "--no-passphrase"]).stderr == ""
+@pytest.mark.parametrize(
+    ("command", "made"),
+    [
+        (["init", "w"], ["w/keys/root.key", "w/keys/campaign.key", "w/keys/model.key"]),
+        (["key", "new", "a.key", "--role", "campaign"], ["a.key"]),
+        (["fleet", "new", "names.txt", "-o", "f"], ["f/fleet.hsf"]),
+    ],
+)
+def test_one_rule_for_all_new_secrets(tmp_path, monkeypatch, command, made):
+    """Encrypted, unless --no-passphrase says otherwise; never in the clear because nobody could be asked."""
+    monkeypatch.setattr(rosters.write_roster, "__kwdefaults__", {"entropy": os.urandom, "cost": Cost(1, 8192)})
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "names.txt").write_text("a\nb\n")
+    (tmp_path / "secret.txt").write_text("horse\n")
+
+    def run(*more, **environment):
+        found = CliRunner(env=environment).invoke(hearsay, [*command, *more, "--json"])
+        sealed = [b"hearsay_sealed" in (tmp_path / name).read_bytes() for name in made if (tmp_path / name).exists()]
+        for name in ("w", "f"):
+            shutil.rmtree(tmp_path / name, ignore_errors=True)
+        for name in ("a.key", "a.key.pub"):
+            (tmp_path / name).unlink(missing_ok=True)
+        return found, sealed
+
+    refused, sealed = run()
+    assert (refused.exit_code, refused.stderr.split(":")[0], sealed) == (1, "passphrase_missing", [])
+    assert "--no-passphrase" in refused.stderr
+    for encrypted, found in (
+        (True, run("--passphrase-file", "secret.txt")),
+        (True, run(HEARSAY_PASSPHRASE_FILE="secret.txt")),
+        (False, run("--no-passphrase")),
+        (False, run("--no-passphrase", HEARSAY_PASSPHRASE_FILE="secret.txt")),
+    ):
+        assert found[0].exit_code == 0, found[0].output
+        assert json.loads(found[0].stdout)["encrypted"] is encrypted
+        assert found[1] == [encrypted] * len(made)
+    monkeypatch.setattr(asking, "is_terminal", lambda: True)
+    asked = CliRunner().invoke(hearsay, command, input="one\none\n")
+    assert asked.exit_code == 0
+    assert all(b"hearsay_sealed" in (tmp_path / name).read_bytes() for name in made)
 
 
 def test_a_key_changes_its_passphrase_and_stays_the_same(place):

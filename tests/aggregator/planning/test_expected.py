@@ -88,7 +88,7 @@ def test_an_option_that_would_do_nothing_is_refused(tmp_path, arguments, reason)
     text = "".join(f"[[features]]\nname='x{i}'\nkind='numeric'\nlow=0\nhigh=1\nbins=4\n" for i in range(2))
     (tmp_path / "s.toml").write_text(f"name='n'\n[label]\nname='y'\nclasses=['a','b']\n{text}")
     runner = CliRunner()
-    assert runner.invoke(hearsay, ["init", str(tmp_path / "w")]).exit_code == 0
+    assert runner.invoke(hearsay, ["init", str(tmp_path / "w"), "--no-passphrase"]).exit_code == 0
     common = ["campaign", str(tmp_path / "s.toml"), "--workspace", str(tmp_path / "w"), "--epsilon", "1"]
     refused = runner.invoke(hearsay, [*common, "-o", str(tmp_path / "c.hsc"), *arguments])
     assert refused.exit_code == 1
