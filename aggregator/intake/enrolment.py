@@ -81,8 +81,10 @@ class Enrolled:
     def __init__(self, campaign: Campaign, source: _Source, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._source = source
         self._stratum = np.array([question.stratum for question in campaign.questions], np.int64)
+        self._indices = campaign.answers
         self._cache: OrderedDict[int, tuple[Ids, ...]] = OrderedDict()
         self._cache_bytes = cache_bytes
+        self._used = 0
         self._lock = threading.Lock()
 
     @property
@@ -106,13 +108,14 @@ class Enrolled:
             records: good ones by all other rules: their questions exist.
         """
         accepted = np.zeros(records.size, np.bool_)
-        strata = self._stratum[records.question]
-        for period in np.unique(records.period).tolist():
-            by_index = self._ids(period)
-            in_period = records.period == period
-            for index in np.unique(strata[in_period]).tolist():
-                rows = np.flatnonzero(in_period & (strata == index))
-                accepted[rows] = _is_in(self._source.known_as(period, index, records.id[rows]), by_index[index])
+        group = records.period.astype(np.int64) * self._indices + self._stratum[records.question]
+        order = np.argsort(group, kind="stable")
+        group = group.take(order)
+        starts = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]])) if len(group) else order
+        for start, rows in zip(starts, np.split(order, starts[1:]), strict=False):  # without records there is one split
+            period, index = divmod(int(group[start]), self._indices)
+            known = self._ids(period)[index]
+            accepted[rows] = _is_in(self._source.known_as(period, index, records.id[rows]), known)
         return accepted
 
     def _ids(self, period: int) -> tuple[Ids, ...]:
@@ -120,19 +123,21 @@ class Enrolled:
             known = self._cache.get(period)
             if known is None:
                 known = self._cache[period] = self._source.known(period)
-                while len(self._cache) > 1 and self._used() > self._cache_bytes:
-                    self._cache.popitem(last=False)
+                self._used += _size(known)
+                while len(self._cache) > 1 and self._used > self._cache_bytes:
+                    self._used -= _size(self._cache.popitem(last=False)[1])
             self._cache.move_to_end(period)
             return known
-
-    def _used(self) -> int:
-        return sum(ids.nbytes for by_index in self._cache.values() for ids in by_index)
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_cache", "_lock")}
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        self.__dict__.update(state, _cache=OrderedDict(), _lock=threading.Lock())
+        self.__dict__.update(state, _cache=OrderedDict(), _used=0, _lock=threading.Lock())
+
+
+def _size(by_index: tuple[Ids, ...]) -> int:
+    return sum(ids.nbytes for ids in by_index)
 
 
 def _is_in(wanted: Ids, sorted_ids: Ids) -> NDArray[np.bool_]:
