@@ -88,8 +88,8 @@ class TallyReport(NamedTuple):
     Attributes:
         tally: the counts.
         reports: records counted.
-        rejected: records and stretches not counted, by reason; ``report_replayed`` (surplus copies) and
-            ``report_conflict`` (different records with one id) among them.
+        rejected: records and stretches not counted, by reason; ``report_replayed`` (surplus copies of records that
+            are counted) and ``report_conflict`` (different records with one id, and their copies) among them.
         unproven: records counted although their batch was damaged.
         superseded: unproven records not counted because a proven one has their id.
     """
@@ -114,8 +114,8 @@ def settle(records: Columns) -> Settled:
     """Reduce records to at most one per id, whatever their order and repetition.
 
     For each id: if any record is proven, the unproven ones are superseded. Of the rest, surplus copies
-    of identical records are replays; if different records remain, all of them are in conflict and none
-    is kept.
+    of identical records are replays; if different records remain, all of them, copies too, are in conflict
+    and none is kept.
     """
     order = _rising(records.id)
     ids = records.id.take(order)
@@ -184,11 +184,14 @@ def _settle_uneven(records: Columns, doubtful: NDArray[np.intp]) -> _Uneven:
     standing = doubtful[_best_standing(records.id[doubtful], records.proven[doubtful])]
     _, first = np.unique(row_bytes(records.take(standing)), return_index=True)
     distinct = standing[first]
-    _, place, times = np.unique(records.id[distinct], return_inverse=True, return_counts=True)
+    ids, times = np.unique(records.id[distinct], return_counts=True)
+    torn = ids[times > 1]
+    conflicting = int(np.count_nonzero(np.isin(records.id[standing], torn)))
+    kept = distinct[~np.isin(records.id[distinct], torn)]
     return _Uneven(
-        distinct[times[place] == 1],
-        replayed=len(standing) - len(distinct),
-        conflicting=int(np.count_nonzero(times[place] > 1)),
+        kept,
+        replayed=len(standing) - conflicting - len(kept),
+        conflicting=conflicting,
         superseded=len(doubtful) - len(standing),
     )
 

@@ -49,11 +49,11 @@ def slow_settle(rows):
         best = [r for r in group if r[4]] or group
         superseded += len(group) - len(best)
         distinct = {r[:4] for r in best}
-        replayed += len(best) - len(distinct)
         if len(distinct) == 1:
             kept.add(best[0])
+            replayed += len(best) - 1
         else:
-            conflicting += len(distinct)
+            conflicting += len(best)
     return kept, replayed, conflicting, superseded
 
 
@@ -86,7 +86,7 @@ def test_settling_is_the_rule_and_loses_no_record_unaccounted(rows):
         ([(1, 0, 0, b"\0\0", True), (1, 0, 0, b"\0\1", False)], 1, (0, 0, 1)),
         ([(1, 0, 0, b"\0\0", False), (1, 0, 0, b"\0\1", False)], 0, (0, 2, 0)),
         ([(1, 0, 0, b"\0\0", True), (2, 0, 0, b"\0\0", True)], 2, (0, 0, 0)),
-        ([(1, 0, 0, b"\0\0", True)] * 2 + [(1, 0, 0, b"\0\1", True)], 0, (1, 2, 0)),
+        ([(1, 0, 0, b"\0\0", True)] * 2 + [(1, 0, 0, b"\0\1", True)], 0, (0, 3, 0)),
         ([], 0, (0, 0, 0)),
     ],
 )
