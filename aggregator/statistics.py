@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aggregator.debias import debias, marginal
+from aggregator.intake.counting import EVERYTHING, Scope
 from aggregator.intervals import Interval, count_interval, normal_interval
 from protocol.errors import InputError, PolicyError
 from protocol.questions import CELL, MOMENT, MOMENTS, OUTCOME, SQUARE
@@ -97,6 +98,7 @@ class Statistics:
         unproven: records counted although their batch was damaged.
         questions: one estimate per question, in the campaign's order.
         superseded: records of damaged batches not counted because a whole batch has the same ids.
+        scope: of which periods and which standing the counted reports are. What is not counted is told of all.
     """
 
     campaign: Campaign
@@ -105,6 +107,7 @@ class Statistics:
     unproven: int
     questions: tuple[QuestionEstimate, ...]
     superseded: int = 0
+    scope: Scope = EVERYTHING
 
     @cached_property
     def reports(self) -> int:
@@ -158,6 +161,8 @@ class Statistics:
             "rejected": dict(self.rejected),
             "unproven": self.unproven,
             "superseded": self.superseded,
+            "periods": self.scope.periods,
+            "proven_only": self.scope.proven_only,
             "statistics_id": self.statistics_id.hex(),
             "questions": [self._question_json(found) for found in self.questions],
         }
@@ -220,6 +225,7 @@ def estimate(
     rejected: Mapping[str, int] | None = None,
     unproven: int = 0,
     superseded: int = 0,
+    scope: Scope = EVERYTHING,
 ) -> Statistics:
     """Unbiased estimates from a tally. Run by the aggregator.
 
@@ -227,7 +233,7 @@ def estimate(
         campaign: what was asked, with the integers that the devices used.
         tally: the counts.
         rejected: passed on, for whoever reads the statistics.
-        unproven, superseded: likewise.
+        unproven, superseded, scope: likewise.
 
     Raises:
         InputError: ``other_campaign``: the tally counts answers to another campaign;
@@ -239,7 +245,7 @@ def estimate(
         _estimate_question(question, n, counts)
         for question, n, counts in zip(campaign.questions, tally.n, tally.counts, strict=True)
     )
-    return Statistics(campaign, tally, dict(rejected or {}), unproven, found, superseded)
+    return Statistics(campaign, tally, dict(rejected or {}), unproven, found, superseded, scope)
 
 
 def _estimate_question(question: Question, n: int, counts: tuple[int, ...]) -> QuestionEstimate:

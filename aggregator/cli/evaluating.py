@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.cli.counting import count_store, counted_options
 from aggregator.cli.making import force_option, json_option, output_option, say, warn_of_draft, workspace_option
 from aggregator.cli.output import counted, print_facts, print_json, print_table, warn
 from aggregator.cli.passphrase import asked, passphrase_option
@@ -16,6 +17,7 @@ from protocol.epsilon import format_micro, micro_epsilon
 from protocol.words import to_words
 
 if TYPE_CHECKING:
+    from aggregator.periods import Span
     from aggregator.planning.evaluation import Evaluation
 
 
@@ -103,18 +105,21 @@ def ask(
 
 @evaluate.command()
 @click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder made by hearsay ingest.")
+@counted_options
 @json_option
-def show(store: Path, *, as_json: bool) -> None:
+def show(
+    store: Path, periods: Span | None, memory: int | None, cluster: str | None, *, proven_only: bool, as_json: bool
+) -> None:
     """Show accuracy and confusion matrix with 95 % intervals.
 
     \b
     Example:
       hearsay evaluate show --store outcomes
     """  # noqa: D301
-    from aggregator.intake.store import open_store
     from aggregator.planning.evaluation import evaluate as evaluate_statistics
 
-    found = evaluate_statistics(open_store(store).statistics())
+    statistics, _ = count_store(store, periods, memory, cluster, proven_only=proven_only)
+    found = evaluate_statistics(statistics)
     if as_json:
         print_json(as_object(found))
         return

@@ -148,8 +148,9 @@ def export(
     Example:
       hearsay export --store store --format csv --periods 2026-11-01..2026-11-30 -o november.csv
     """  # noqa: D301
+    from aggregator.intake.counting import scope_of
     from aggregator.intake.export import export as export_reports
-    from aggregator.intake.store import open_store, scope_of
+    from aggregator.intake.store import open_store
 
     opened = open_store(store)
     opened.memory_bytes = memory

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.clusters import cluster_option, working_on
+from aggregator.cli.counting import count_store, counted_options
 from aggregator.cli.making import force_option, json_option, say, warn_of_draft, workspace_option
-from aggregator.cli.output import warn, when, working
+from aggregator.cli.output import warn, when
 from aggregator.cli.passphrase import asked, passphrase_option
-from aggregator.cli.periods import chosen_periods, periods_option
 from aggregator.files import check_output, write_output
 from protocol.document import DAY_SECONDS
 
 if TYPE_CHECKING:
     from aggregator.periods import Span
     from aggregator.publishing.workspace import Workspace
+    from aggregator.statistics import Statistics
 
 
 @click.command()
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 @click.option("--postprocess", help="How estimates become probabilities; default: the campaign's choice.")
 @click.option("--name", help="Default: the campaign's name. Versions rise per name.")
 @click.option("--days", type=click.IntRange(1, 36_500), default=365, show_default=True, help="Life of the model.")
-@periods_option()
-@cluster_option
+@counted_options
 @passphrase_option
 @force_option
 @json_option
@@ -47,9 +46,11 @@ def publish(
     name: str | None,
     days: int,
     periods: Span | None,
+    memory: int | None,
     cluster: str | None,
     passphrase_file: Path | None,
     *,
+    proven_only: bool,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -69,15 +70,18 @@ def publish(
         raise click.UsageError("Missing option '--store' or '--to'.", context)
     if (store is None) != (output is None):
         raise click.UsageError("--store and -o belong together: the reports, and the model made of them", context)
-    if (periods is not None or cluster is not None) and store is None:
-        raise click.UsageError("--periods and --cluster are for a store's reports: give --store too", context)
+    if store is None and (proven_only or any(option is not None for option in (periods, memory, cluster))):
+        raise click.UsageError(
+            "--periods, --proven-only, --memory and --cluster are for a store's reports: give --store too", context
+        )
     if output is not None:
         check_output(output, force=force)
     signer = open_workspace(workspace, asked(passphrase_file))
     facts: dict[str, Any] = {}
     if store is not None and output is not None:
+        statistics, raw_campaign = count_store(store, periods, memory, cluster, proven_only=proven_only)
         facts |= _publish_model(
-            signer, store, output, postprocess, name, days, periods, cluster, force=force, as_json=as_json
+            signer, statistics, raw_campaign, output, postprocess, name, days, force=force, as_json=as_json
         )
     if tree is not None:
         facts |= _publish_tree(signer, tree, as_json=as_json)
@@ -88,30 +92,25 @@ def publish(
 
 def _publish_model(
     signer: Workspace,
-    store: Path,
+    statistics: Statistics,
+    campaign_bytes: bytes,
     output: Path,
     postprocess: str | None,
     name: str | None,
     days: int,
-    periods: Span | None,
-    cluster: str | None,
     *,
     force: bool,
     as_json: bool,
 ) -> dict[str, Any]:
     """Fit, sign and write a model; what to say of it."""
-    from aggregator.intake.store import open_store, scope_of
     from aggregator.publishing.models import publish_model
     from protocol.envelope import read_envelope
     from protocol.model import parse_model
 
-    opened = open_store(store)
-    with working_on(opened, cluster), working("counting reports"):
-        statistics = opened.statistics(scope_of(chosen_periods(periods, opened.campaign)))
     raw = publish_model(
         signer,
         statistics,
-        opened.campaign_bytes,
+        campaign_bytes,
         int(time.time()),
         postprocess=postprocess,
         name=name,
@@ -124,6 +123,7 @@ def _publish_model(
         "name": made.header.name,
         "version": made.header.version,
         "reports": made.card["reports"],
+        "periods": made.card["periods"],
         "epsilon_total": made.card["epsilon_total"],
         "postprocess": made.card["postprocess"],
         "statistics_id": made.statistics_id.hex(),

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from aggregator.cli.clusters import cluster_option, working_on
+from aggregator.cli.counting import count_store, counted_options
 from aggregator.cli.enrolling import enrolled_ids, enrolment_options, note_missing_ids
 from aggregator.cli.making import json_option
-from aggregator.cli.output import counted, note, print_facts, print_json, print_table, progress, working
-from aggregator.cli.periods import chosen_periods, periods_option
-from aggregator.cli.sizes import memory_option
+from aggregator.cli.output import counted, note, print_facts, print_json, print_table, progress
 from protocol.envelope import SIZE_LIMITS
 from protocol.errors import InputError
 
@@ -124,16 +123,13 @@ def _print_summary(summary: IngestSummary, *, as_json: bool) -> None:
 
 @click.command()
 @click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder made by hearsay ingest.")
-@periods_option()
-@click.option("--proven-only", is_flag=True, help="Leave out reports from damaged files.")
-@memory_option("1GiB")
-@cluster_option
+@counted_options
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 def estimate(
     store: Path,
     periods: Span | None,
-    memory: int,
+    memory: int | None,
     cluster: str | None,
     *,
     proven_only: bool,
@@ -151,15 +147,11 @@ def estimate(
       hearsay estimate --store store --csv > estimates.csv
       hearsay estimate --store store --periods 2026-11-01..2026-11-30 --proven-only
     """  # noqa: D301
-    from aggregator.intake.store import open_store, scope_of
     from aggregator.spreadsheets import csv_text
 
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both", click.get_current_context())
-    opened = open_store(store)
-    opened.memory_bytes = memory
-    with working_on(opened, cluster), working("counting reports"):
-        statistics = opened.statistics(scope_of(chosen_periods(periods, opened.campaign), proven_only=proven_only))
+    statistics, _ = count_store(store, periods, memory, cluster, proven_only=proven_only)
     if statistics.reports:  # of none at all there is nothing to protect, and what was set aside is worth seeing
         statistics.check_publishable()
     if as_json:

@@ -17,6 +17,7 @@ from aggregator.intake.parts import Stored, read_part, without
 from aggregator.intake.repeats import IdSet, Members, repeated_rows
 from aggregator.intake.tally import Counter, Tally, settle
 from aggregator.intake.writing import PART_BYTES, bucket_of
+from aggregator.periods import LAST_PERIOD
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,8 +46,14 @@ class Scope(NamedTuple):
     """
 
     first: int = 0
-    last: int = (1 << 32) - 1
+    last: int = LAST_PERIOD
     proven_only: bool = False
+
+    @property
+    def periods(self) -> str:
+        """In words: ``all``, or as the option ``--periods`` has them."""
+        ends = (str(self.first) if self.first else "", str(self.last) if self.last < LAST_PERIOD else "")
+        return "..".join(ends) if any(ends) else "all"
 
     def chosen(self, records: Columns) -> NDArray[np.bool_] | None:
         """Which records; None for all of them."""
@@ -58,6 +65,14 @@ class Scope(NamedTuple):
         if self.proven_only and not records.proven.all():
             mask = records.proven if mask is None else mask & records.proven
         return mask
+
+
+EVERYTHING = Scope()
+
+
+def scope_of(periods: range | None, *, proven_only: bool = False) -> Scope:
+    """What the options of a command say: a range of periods, or all of them, and a standing."""
+    return Scope(proven_only=proven_only) if periods is None else Scope(periods[0], periods[-1], proven_only)
 
 
 class Slice(NamedTuple):

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aggregator.intake.counting import Counted, checked_count, load, settle_slice
+from aggregator.intake.counting import EVERYTHING, Counted, checked_count, load, settle_slice
 from aggregator.intake.forgetting import forgotten_by_period, forgotten_counts
 from aggregator.intake.manifest import read_manifest
-from aggregator.intake.store import EVERYTHING, report_of
+from aggregator.intake.store import report_of
 from aggregator.intake.tally import Tally
 from aggregator.intervals import Z95
 from aggregator.periods import begins

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aggregator.files import sync_folder
-from aggregator.intake.counting import Counted, Scope, count_slice, slices
+from aggregator.intake.counting import EVERYTHING, Counted, Scope, count_slice, slices
 from aggregator.intake.durable import exclusive, storage_errors, write_durably
 from aggregator.intake.enrolment import check_enrolment
 from aggregator.intake.forgetting import Removal, forget, forgotten_counts
@@ -59,7 +59,6 @@ CAMPAIGN_FILE, LOCK_FILE = "campaign.hsc", "lock"
 LOCK_TIMEOUT_SECONDS = 60.0
 MEMORY_BYTES = 1 << 30
 """What counting may take for the records, unless it is told otherwise."""
-EVERYTHING = Scope()
 
 Result = TypeVar("Result")
 
@@ -129,11 +128,6 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets
     if store.campaign.id != campaign.id:
         raise StorageError("other_campaign", f"the store at '{folder}' holds the reports of another campaign")
     return store
-
-
-def scope_of(periods: range | None, *, proven_only: bool = False) -> Scope:
-    """What the options of a command say: a range of periods, or all of them, and a standing."""
-    return Scope(proven_only=proven_only) if periods is None else Scope(periods[0], periods[-1], proven_only)
 
 
 def _check_unused(folder: Path) -> None:
@@ -355,6 +349,7 @@ class Store:
             rejected=found.rejected,
             unproven=found.unproven,
             superseded=found.superseded,
+            scope=scope,
         )
 
     def estimates(self) -> pd.DataFrame:

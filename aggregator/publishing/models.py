@@ -119,12 +119,15 @@ def model_card(statistics: Statistics, postprocess: str) -> dict[str, Any]:
         "estimator": "unbiased counts from the campaign's integer probabilities",
         "intervals": INTERVALS,
         "mechanisms": mechanism_names(campaign),
+        "periods": statistics.scope.periods,
         "postprocess": postprocess,
+        "proven_only": statistics.scope.proven_only,
         "purpose": campaign.purpose,
         "rejected": {reason: int(count) for reason, count in sorted(statistics.rejected.items()) if count},
         "reports": int(statistics.reports),
         "software": f"hearsay {installed_version('hearsay')}",
         "threats": THREATS,
+        "unproven": int(statistics.unproven),
     }
 
 

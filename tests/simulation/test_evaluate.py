@@ -42,6 +42,9 @@ def test_the_round_of_an_evaluation(demo, tmp_path):
     files = write_batches(tmp_path, campaign, reports)
     assert run("ingest", tmp_path / "o.hsc", *files, "--store", tmp_path / "s").exit_code == 0
     shown = run("evaluate", "show", "--store", tmp_path / "s", "--json")
+    none = run("evaluate", "show", "--store", tmp_path / "s", "--periods", "..1", "--memory", "64MiB")
+    assert none.exit_code == 1
+    assert none.stderr.startswith("batch_too_small: usable reports so far: 0")
     assert shown.exit_code == 0, shown.output
     found = json.loads(shown.stdout)
     assert found["reports"] == len(people)

@@ -338,3 +338,30 @@ def test_every_document_may_live_for_one_day(tmp_path):
 def test_a_document_of_less_than_a_day_is_refused_in_python(tmp_path):
     with pytest.raises(InputError, match=r"^terms_invalid"):
         create_workspace(tmp_path / "w", name="w", now=NOW, lifetime_seconds=DAY - 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], ("all", False)),
+        (["--periods", "0..4294967295", "--memory", "64MiB"], ("all", False)),
+        (["--periods", "0.."], ("all", False)),
+        (["--periods", "1..", "--proven-only"], ("1..", True)),
+        (["--periods", "..4000000000"], ("..4000000000", False)),
+        (["--periods", "1..4000000000"], ("1..4000000000", False)),
+    ],
+)
+def test_a_model_says_of_which_periods_and_which_reports_it_is(round_trip, tmp_path, options, said):
+    shown = last_json(run("estimate", "--store", round_trip / "store", "--json", *options))
+    run("publish", "--store", round_trip / "store", "--workspace", round_trip / "work", "-o", tmp_path / "m.hsm",
+        "--name", "scopes", *options)  # fmt: skip
+    made = parse_model(read_envelope((tmp_path / "m.hsm").read_bytes(), "model").payload)
+    assert (made.card["periods"], made.card["proven_only"]) == said == (shown["periods"], shown["proven_only"])
+    assert made.statistics_id.hex() == shown["statistics_id"]
+    assert re.search(rf"^card: periods +{re.escape(said[0])}$", run("show", tmp_path / "m.hsm").output, re.MULTILINE)
+
+
+@pytest.mark.parametrize("option", [["--periods", "1.."], ["--proven-only"], ["--memory", "64MiB"]])
+def test_options_about_reports_need_a_store(round_trip, tmp_path, option):
+    result = run("publish", "--to", tmp_path / "tree", "--workspace", round_trip / "work", *option, status=2)
+    assert "are for a store's reports" in result.output

@@ -30,6 +30,7 @@ from aggregator.intake import store as store_room
 from aggregator.intake.cluster import Cluster, check_address, open_cluster
 from aggregator.intake.cluster_ingest import _balanced
 from aggregator.intake.cluster_tasks import Chosen, Job, Mark
+from aggregator.intake.counting import EVERYTHING, scope_of
 from aggregator.intake.enrolment import enrolled_from_rosters
 from aggregator.intake.inputs import Inputs
 from aggregator.intake.manifest import fingerprint, read_manifest
@@ -178,7 +179,7 @@ def test_a_closed_fleet(tmp_path, workers):
 
 def test_slices_and_scopes(tmp_path, threads):
     store, _ = ingested(tmp_path / "s", trouble(tmp_path / "in"), threads)
-    scope = store_room.scope_of(range(PERIOD + 1, PERIOD + 3), proven_only=True)
+    scope = scope_of(range(PERIOD + 1, PERIOD + 3), proven_only=True)
     assert store.tally_report(scope) == on(store, None).tally_report(scope)
 
 
@@ -525,6 +526,6 @@ def test_a_tally_sees_an_ingest_that_ends_meanwhile(tmp_path, threads):
     open_store(store.path).ingest(files[1:], now=TODAY)
     cluster_tasks._opened.cache_clear()
     with pytest.raises(StorageError, match="store_not_shared"):
-        store._tally_report(old, store_room.EVERYTHING)
+        store._tally_report(old, EVERYTHING)
     assert sum(store.tally().n) == 1000
     assert np.sum(on(store, None).tally().n) == 1000
