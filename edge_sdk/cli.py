@@ -25,6 +25,7 @@ EXAMPLES = """examples:
   hearsay-edge --state /var/lib/hearsay explain mushrooms.hsc
   hearsay-edge --state /var/lib/hearsay enrol mushrooms.hsc
   echo '{"odor": "n", "label": "e"}' | hearsay-edge --state /var/lib/hearsay report --campaign mushrooms
+  echo '{"odor": "?"}' | hearsay-edge --state /var/lib/hearsay report --campaign mushrooms --check
   hearsay-edge --state /var/lib/hearsay drain outbox/today.hsr
   hearsay-edge --state /var/lib/hearsay ack outbox/today.hsr
   hearsay-edge --state /var/lib/hearsay install mushrooms.hsm
@@ -128,6 +129,9 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("report", commands.report, "answer about one record, at most once per period")
     sub.add_argument("--campaign", required=True, metavar="ID", help="name, or first digits of the id")
     sub.add_argument("--label", help="class of the record; default: the record's own label field")
+    sub.add_argument(
+        "--check", action="store_true", help="report nothing: name the features that count as missing or unlisted"
+    )
     sub.add_argument("record", nargs="?", default="-", metavar="FILE", help=RECORD_HELP)
     command("drain", commands.drain, "seal all reports that were not acknowledged into a new batch file").add_argument(
         "out", type=Path, metavar="OUT.hsr", help="a file that does not exist yet"

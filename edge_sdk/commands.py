@@ -12,6 +12,7 @@ from edge_sdk.records import read_record
 from protocol.envelope import SIZE_LIMITS
 from protocol.epsilon import format_micro
 from protocol.errors import InputError, StorageError
+from protocol.schema import FROM_RECORD
 from protocol.words import to_words
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from protocol.campaign import Campaign
-    from protocol.schema import Schema
 
 MAX_RECORD_BYTES = 16 << 20
 MAX_ENROLMENT_BYTES = 4096
@@ -66,19 +66,22 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
     with open_device(options) as device:
         campaign = _find(device.campaigns(), options.campaign)
         record = _read_record(options.record)
-        label = options.label if options.label is not None else record.get(campaign.schema.label.name)
+        label = FROM_RECORD if options.label is None else options.label
+        found = campaign.check(record, label)
+        if options.check:
+            return {
+                "campaign": campaign.header.name,
+                "missing": list(found.missing),
+                "unlisted": list(found.unlisted),
+                "ignored": found.ignored,
+            }
         said = device.report(campaign.id, record, label=label)
-        _note_strangers(record, {*_names(campaign.schema), campaign.schema.label.name})
+    _note_strangers(found.ignored)
     return {"report": said.hex(), "campaign": campaign.header.name}
 
 
-def _names(schema: Schema) -> list[str]:
-    return [feature.name for feature in schema.features]
-
-
-def _note_strangers(record: dict[str, Any], known: set[str]) -> None:
+def _note_strangers(strangers: int) -> None:
     """Say that keys were ignored, without naming them: a typing error should not go unseen."""
-    strangers = len(set(record) - known)
     if strangers:
         print(f"note: {strangers} of the record's keys are no features here and were ignored", file=sys.stderr)  # noqa: T201
 
@@ -125,7 +128,7 @@ def predict(options: argparse.Namespace) -> dict[str, Any]:
     with open_device(options) as device:
         model = device.model(options.model)
         record = _read_record(options.record)
-        _note_strangers(record, {*_names(model.model.schema), model.model.schema.label.name})
+        _note_strangers(model.model.schema.check(record).ignored)
         return {
             "class": model.predict(record),
             "probabilities": {name: round(p, 6) for name, p in model.predict_proba(record).items()},
@@ -136,7 +139,9 @@ def predict(options: argparse.Namespace) -> dict[str, Any]:
 def status(options: argparse.Namespace) -> dict[str, Any]:
     """What was spent, what waits, what is installed."""
     with open_device(options) as device:
-        return device.status().to_json()
+        shown = device.status().to_json()
+    del shown["unread"]  # it is counted since the program started, which was just now
+    return shown
 
 
 def history(options: argparse.Namespace) -> dict[str, Any]:

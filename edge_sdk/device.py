@@ -15,11 +15,13 @@ from edge_sdk.arguments import check_bytes
 from edge_sdk.documents import Documents
 from edge_sdk.entropy import system_entropy
 from edge_sdk.installation import system_machine
+from edge_sdk.log import logged
 from edge_sdk.policy import DAY_SECONDS, Spent
 from edge_sdk.reporting import Reporting
 from protocol import campaign as campaigns
 from protocol import trust
 from protocol.errors import DocumentError, InputError, StorageError
+from protocol.schema import FROM_RECORD
 
 if TYPE_CHECKING:
     import os
@@ -66,6 +68,7 @@ class Device:
         return self._reporting.policy
 
     @classmethod
+    @logged("open")
     def open(
         cls,
         state_dir: str | os.PathLike[str] | None,
@@ -111,6 +114,7 @@ class Device:
         return cls(state, allowed, clock=clock, uptime=uptime, entropy=entropy)
 
     @staticmethod
+    @logged("reset", lambda spent: f"{spent} millionths of ε count as spent")
     def reset(
         state_dir: str | os.PathLike[str],
         trust: bytes,
@@ -181,6 +185,7 @@ class Device:
         verdict, campaign = self._judge_campaign(raw)
         return explain(campaign, self._reporting.policy, self._reporting.spent(verdict.now), verdict.now)
 
+    @logged("enrol", lambda campaign: f"{campaign.header.name} version {campaign.header.version}")
     def enrol(self, raw: bytes, *, name: str | None = None) -> Campaign:
         """Verify a campaign, check it against the policy and store it. A newer version ends the older.
 
@@ -200,6 +205,7 @@ class Device:
             self._store(verdict, raw)
         return campaign
 
+    @logged("install", lambda model: f"{model.name} version {model.version}")
     def install(self, raw: bytes, *, name: str | None = None) -> Classifier:
         """Verify a model, store it and return it ready to classify.
 
@@ -221,6 +227,7 @@ class Device:
             self._store(verdict, raw)
         return classifier
 
+    @logged("rotate", lambda version: f"root {version} is trusted")
     def rotate(self, roots: Iterable[bytes]) -> int:
         """Follow newer trust roots, given in any order, as far as they lead from the stored one.
 
@@ -287,7 +294,8 @@ class Device:
 
     # Reports --------------------------------------------------------------------------------------
 
-    def report(self, campaign_id: bytes, record: Mapping[str, object], label: object = None) -> bytes:
+    @logged("report")
+    def report(self, campaign_id: bytes, record: Mapping[str, object], label: object = FROM_RECORD) -> bytes:
         """Answer about one record, once per period; spent and kept in one durable transaction.
 
         A second call in the same period returns the very same bytes, whatever its input: answering a
@@ -295,8 +303,10 @@ class Device:
 
         Args:
             campaign_id: ``Campaign.id``.
-            record: feature name → value; None or absent is missing. Other keys are ignored.
-            label: the record's class; None if it is not known.
+            record: feature name → value; None or absent is missing. Other keys are ignored. ``Campaign.check``
+                says beforehand which of its values have no meaning.
+            label: the record's class; None if it is not known. By default what the record holds under the
+                label's name.
 
         Returns:
             the period's r reports, one after another, each of the campaign's record length.
@@ -309,6 +319,7 @@ class Device:
         """
         return self._reporting.report(campaign_id, record, label)
 
+    @logged("drain", lambda count: f"{count} reports sealed")
     def drain(self, path: str | os.PathLike[str]) -> int:
         """Seal all reports that were not acknowledged into a new batch file, atomically. They stay in the spool.
 
@@ -325,6 +336,7 @@ class Device:
         """
         return self._reporting.drain(path)
 
+    @logged("ack", lambda count: f"{count} reports released")
     def ack(self, path: str | os.PathLike[str]) -> int:
         """A file that :meth:`drain` sealed has arrived: forget the reports that are in it.
 
@@ -341,6 +353,7 @@ class Device:
 
     # The owner ------------------------------------------------------------------------------------
 
+    @logged("disable", lambda _: "the device answers nothing any more")
     def disable(self) -> None:
         """Opt out: delete secret, spool and outbox. Ledger and documents stay, and the model goes on classifying.
 
@@ -355,8 +368,10 @@ class Device:
             self._state.write_meta("disabled", b"1")
             self._state.remove_meta("secret")
             self._reporting.spool.clear("disabled")
+            self._reporting.meanings.clear()
             self._state.run("UPDATE newest SET reports = x''")
 
+    @logged("enable", lambda _: "the device answers again")
     def enable(self, enrolment: bytes | None = None) -> None:
         """Take part again after :meth:`disable`, under a new secret. What was spent stays spent.
 
@@ -389,6 +404,7 @@ class Device:
             self._reporting.ledger,
             self._reporting.spool,
             self._reporting.policy,
+            self._reporting.meanings,
             Spent(
                 self._reporting.ledger.spent_since(moment.now - DAY_SECONDS),
                 self._reporting.ledger.spent_since(moment.now - self._reporting.policy.window_seconds),

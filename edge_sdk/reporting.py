@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from edge_sdk.answering import answer
 from edge_sdk.arguments import check_bytes, path_of
 from edge_sdk.ledger import Ledger
+from edge_sdk.log import INFO, note
+from edge_sdk.meanings import Meanings
 from edge_sdk.policy import DAY_SECONDS, Policy, Spent
 from edge_sdk.spool import Spool
 from protocol import campaign as campaigns
@@ -37,6 +39,7 @@ class Reporting:
 
     Attributes:
         ledger, spool: where it is written.
+        meanings: how often a value had no meaning, in memory.
         policy: what the owner allows.
         entropy: n → n fresh random bytes.
     """
@@ -54,6 +57,7 @@ class Reporting:
         self._time = time
         self.ledger = Ledger(state)
         self.spool = Spool(state)
+        self.meanings = Meanings()
         self.policy = policy
         self.entropy = entropy
 
@@ -96,7 +100,7 @@ class Reporting:
             self.policy.check_campaign(campaign)
             self.policy.check_budget(self.spent(time), campaign.epsilon_micro)
             observation = campaign.schema.observe(record)
-            label_code = campaign.schema.label.code(label)
+            label_code = campaign.schema.label.code(campaign.schema.label_in(record, label))
             predicted = 0 if campaign.model is None else self._predicted(campaign, record)
             seeds = [self.entropy(SEED_BYTES) for _ in range(campaign.answers)]
             records = answer(campaign, observation, label_code, secret, period, seeds, predicted)
@@ -104,6 +108,8 @@ class Reporting:
             line, number = self.ledger.spend(campaign, period, time, reports)
             self.spool.add(line, number, records, time, min(time, moment.base), self.policy.spool)
             self._time.note_answer(reading, time, leapt=leapt)
+            self.meanings.add(campaign, campaign.check(record, label))
+        note(INFO, "report: answered %s version %d", campaign.header.name, campaign.header.version)
         return reports
 
     def spent(self, now: int) -> Spent:

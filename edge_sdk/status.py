@@ -11,6 +11,7 @@ from protocol.model import parse_model
 if TYPE_CHECKING:
     from edge_sdk.documents import Documents
     from edge_sdk.ledger import Ledger
+    from edge_sdk.meanings import Meanings, Unread
     from edge_sdk.policy import Policy, Spent
     from edge_sdk.spool import Held, Spool
     from edge_sdk.timekeeping import Present, Reading
@@ -59,6 +60,7 @@ class Status(NamedTuple):
         unsigned: names of campaigns that a new root ended, since its keys had not signed them. They come back
             when their publisher signs them again.
         disabled: the owner has opted out.
+        unread: what answered records lacked, since this program started: counts by feature, never values.
         contradictions: pairs of signed documents that contradict each other and are kept as evidence.
     """
 
@@ -74,6 +76,7 @@ class Status(NamedTuple):
     clock: Clock
     disabled: bool
     contradictions: int
+    unread: tuple[Unread, ...] = ()
 
     @property
     def spooled(self) -> int:
@@ -100,6 +103,7 @@ class Status(NamedTuple):
             "clock": self.clock._asdict(),
             "disabled": self.disabled,
             "contradictions": self.contradictions,
+            "unread": [each._asdict() for each in self.unread],
         }
 
 
@@ -108,6 +112,7 @@ def gather(
     ledger: Ledger,
     spool: Spool,
     policy: Policy,
+    meanings: Meanings,
     spent: Spent,
     reading: Reading,
     present: Present,
@@ -121,12 +126,13 @@ def gather(
     """
     trusted = documents.trust()
     now = present.now
+    campaigns = tuple(_campaign(payload, ledger, now) for _, _, payload in documents.all("campaign"))
     return Status(
         spent_micro=spent.lifetime_micro,
         left_micro=max(0, policy.lifetime_micro - spent.lifetime_micro),
         spent=spent,
         spool=spool.held(),
-        campaigns=tuple(_campaign(payload, ledger, now) for _, _, payload in documents.all("campaign")),
+        campaigns=campaigns,
         unsigned=tuple(documents.ended_unsigned("campaign")),
         models=tuple(_model(payload, now) for _, _, payload in documents.all("model")),
         root_version=0 if trusted is None else trusted.root.header.version,
@@ -134,6 +140,7 @@ def gather(
         clock=Clock(reading.wall, now, present.confirmed, documents.time_floor(), present.leap_left),
         disabled=disabled,
         contradictions=len(documents.evidence()),
+        unread=meanings.of(campaign.name for campaign in campaigns),
     )
 
 

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from edge_sdk.entropy import system_entropy
 from edge_sdk.fetched import Fetched, Known
+from edge_sdk.log import INFO, WARNING, note
 from edge_sdk.transport import Guarded
 from edge_sdk.waiting import NAME_BYTES, Outbox
 from protocol.digest import sha256
@@ -195,7 +196,11 @@ class _Run:
         try:
             yield
         except HearsayError as error:
-            self._refusals.append(Refusal(step, error.reason, error.detail))
+            self._refuse(step, error)
+
+    def _refuse(self, step: str, error: HearsayError) -> None:
+        note(WARNING, "sync: %s: %s", step, error)
+        self._refusals.append(Refusal(step, error.reason, error.detail))
 
     # Documents ------------------------------------------------------------------------------------
 
@@ -244,7 +249,7 @@ class _Run:
             return
 
     def _refuse_root(self, version: int, error: HearsayError) -> None:
-        self._refusals.append(Refusal(_root_place(version), error.reason, error.detail))
+        self._refuse(_root_place(version), error)
 
     def _refused(self, step: str) -> bool:
         return any(refusal.step == step for refusal in self._refusals)
@@ -310,6 +315,7 @@ class _Run:
             self._outbox.remove(path)  # another run has sent it, or it can not be read: then it is sealed anew
             return
         self._sent += 1
+        note(INFO, "sync: a file of reports has arrived")
         try:
             self._acknowledge(path)
         except StorageError as error:

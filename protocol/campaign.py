@@ -7,7 +7,7 @@ acceptable: the reader recomputes every integer and the exact privacy loss from 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import canonical, mechanisms
 from protocol.digest import sha256
@@ -16,7 +16,12 @@ from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, MIN_ANSWER_MICRO, PrivacyL
 from protocol.errors import DocumentError, InputError
 from protocol.questions import CELL, CLASS, MOMENT, MOMENTS, OUTCOME, PRESENT, Assignment, Question, Subject
 from protocol.report import Layout, layout_for
-from protocol.schema import Schema, parse_schema
+from protocol.schema import FROM_RECORD, Schema, parse_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from protocol.schema import Check
 
 _REASON = "invalid_campaign"
 DISCRETE, GAUSSIAN, EVALUATION = "discrete", "gaussian", "outcome"
@@ -119,6 +124,10 @@ class Campaign(NamedTuple):
     def period_at(self, now: int) -> int:
         """The period that a time falls into: ⌊now / time_precision⌋."""
         return now // self.time_precision
+
+    def check(self, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
+        """Which features of a record would count as missing or unlisted; see :meth:`protocol.schema.Schema.check`."""
+        return self.schema.check(record, label)
 
     def privacy_loss(self) -> PrivacyLoss:
         """Exact worst loss of one device in one period, summed over the strata's largest."""

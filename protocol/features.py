@@ -73,6 +73,11 @@ class Categorical:
         """The code of a missing value."""
         return len(self.values) if self.substitute is None else self.substitute
 
+    def knows(self, value: object) -> bool:
+        """Whether a value is one of those that are listed."""
+        text = as_text(value)
+        return text is not None and text in self._codes
+
     def known_code(self, value: object) -> int | None:
         """The code of a listed value, or of *other*; None for a missing one, which scoring leaves out."""
         text = as_text(value)
@@ -234,6 +239,10 @@ class Numeric:
         if 2 * rest > bottom or (2 * rest == bottom and quotient & 1):
             quotient += 1
         return min(max(quotient - SCALE, -SCALE), SCALE)
+
+    def knows(self, value: object) -> bool:
+        """Whether a value is a number."""
+        return self.scaled(value) is not None
 
     def known_code(self, value: object) -> int | None:
         """The bin of a number; None for a missing one, which scoring leaves out."""

@@ -6,7 +6,7 @@ Source: docs/formats.md, section 5 (label, features); docs/math.md, section 3.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from protocol.document import read_field, read_text
 from protocol.errors import DocumentError, InputError
@@ -54,6 +54,10 @@ class Label:
         text = as_text(value)
         return None if text is None else self._codes.get(text)
 
+    def knows(self, value: object) -> bool:
+        """Whether a value is one of the classes."""
+        return self.known_code(value) is not None
+
     def code(self, value: object) -> int:
         """The code that a report uses.
 
@@ -75,6 +79,31 @@ class Label:
             "substitute": self.substitute,
             "unlisted": self.unlisted,
         }
+
+
+class _FromRecord:
+    """The default of an argument ``label``: not given, so the record's own."""
+
+    def __repr__(self) -> str:
+        return "<the record's own label>"
+
+
+FROM_RECORD: Final = _FromRecord()
+
+
+class Check(NamedTuple):
+    """What of a record has no meaning for a schema. Names only, never values.
+
+    Attributes:
+        missing: features, and perhaps the label, about which the record says nothing.
+        unlisted: those that hold something that has no meaning: another text than those that are listed, a text
+            that is no number, a value of another type. They take the path of ``unlisted``.
+        ignored: how many keys of the record are neither a feature nor the label.
+    """
+
+    missing: tuple[str, ...]
+    unlisted: tuple[str, ...]
+    ignored: int
 
 
 class Observation(NamedTuple):
@@ -137,6 +166,35 @@ class Schema(NamedTuple):
             readings = self._project(readings)
         codes, numbers = zip(*readings, strict=True)
         return Observation(codes, numbers, self.numeric)
+
+    def label_in(self, record: Mapping[str, object], label: object = FROM_RECORD) -> object:
+        """The label that is given, None for a missing one; if none is given, the record's own.
+
+        Raises:
+            InputError: ``record_invalid``.
+        """
+        check_record(record)
+        return record.get(self.label.name) if label is FROM_RECORD else label
+
+    def check(self, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
+        """Which features of a record would count as missing or unlisted. Nothing is reported or kept.
+
+        Args:
+            record: feature name → value.
+            label: the record's class; None if it is not known. By default the record's own.
+
+        Raises:
+            InputError: ``record_invalid``.
+        """
+        said = self.label_in(record, label)
+        values: list[tuple[Label | Feature, object]] = [(self.label, said)]
+        values += [(feature, record.get(feature.name)) for feature in self.features]
+        unknown = [(part.name, value) for part, value in values if not part.knows(value)]
+        return Check(
+            missing=tuple(name for name, value in unknown if is_missing(value)),
+            unlisted=tuple(name for name, value in unknown if not is_missing(value)),
+            ignored=len(set(record.keys()) - {part.name for part, _ in values}),
+        )
 
     def _project(self, readings: Sequence[tuple[int, int | None]]) -> list[tuple[int, int | None]]:
         """Readings of the observed features from those of all features."""

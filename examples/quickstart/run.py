@@ -45,11 +45,12 @@ edges = [40, 60, 80]
 """
 
 
-def made_up_pump(draw: random.Random) -> tuple[dict[str, object], str]:
-    """A record and its label: pumps that failed rattle more often and run hotter; some sounds are missing."""
+def made_up_pump(draw: random.Random) -> dict[str, object]:
+    """A record with its label: pumps that failed rattle more often and run hotter; some sounds are missing."""
     failed = draw.random() < 0.4
     sound = draw.choices(["even", "rattling", "silent", None], [1, 7, 1, 1] if failed else [7, 1, 1, 1])[0]
-    return {"sound": sound, "temperature": draw.gauss(85 if failed else 45, 12)}, "yes" if failed else "no"
+    temperature = draw.gauss(85 if failed else 45, 12)
+    return {"sound": sound, "temperature": temperature, "failed": "yes" if failed else "no"}
 
 
 def ask(folder: Path, now: int) -> None:
@@ -64,10 +65,10 @@ def answer(folder: Path, draw: random.Random) -> None:
     trust, campaign_bytes = (folder / "workspace" / "root.hst").read_bytes(), (folder / "pumps.hsc").read_bytes()
     (folder / "inbox").mkdir()
     for number in range(DEVICES):
-        record, label = made_up_pump(draw)
+        record = made_up_pump(draw)
         with Device.open(None, trust=trust) as device:  # None: state in memory. A real device names a folder
             campaign = device.enrol(campaign_bytes)
-            device.report(campaign.id, record, label=label)
+            device.report(campaign.id, record)  # the label is the record's own
             sealed = folder / "inbox" / f"{number:04d}.hsr"
             device.drain(sealed)
             device.ack(sealed)  # it has arrived; until then the device keeps what it said
@@ -90,7 +91,7 @@ def use(folder: Path, draw: random.Random) -> float:
         model = device.install((folder / "pumps.hsm").read_bytes())
         print(model.predict_proba({"sound": "rattling", "temperature": 91}))
         unseen = [made_up_pump(draw) for _ in range(500)]
-        return sum(model.predict(record) == label for record, label in unseen) / len(unseen)
+        return sum(model.predict(record) == record["failed"] for record in unseen) / len(unseen)
 
 
 def main(folder: Path) -> None:

@@ -1,0 +1,225 @@
+"""What the owner can see of values without a meaning: names and counts before and after, a log, never a value."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+
+import pytest
+from support.failures import failure
+from support.publisher import DAY, NOW, Publisher
+
+from edge_sdk import Device
+from edge_sdk.cli import main
+from edge_sdk.meanings import MOST_CAMPAIGNS, Meanings
+from protocol.features import Categorical, Numeric
+from protocol.schema import FROM_RECORD, Check, Label, build_schema
+
+SCHEMA = build_schema(
+    Label("label", ["e", "p"]),
+    [Categorical("status", ["-1", "1"]), Categorical("cap", ["x"], "other"), Numeric("age", "0", "100", [0])],
+)
+SECRET = "Zq7secretMarkZq7"
+
+
+def test_a_check_names_what_has_no_meaning():
+    assert SCHEMA.check({"status": -1.0, "cap": "x", "age": "31", "label": "e"}) == Check((), (), 0)
+    assert SCHEMA.check({}) == Check(("label", "status", "cap", "age"), (), 0)
+    record = {"status": True, "cap": "y", "age": " 31", "label": "E", "colour": 1, "Age": 3}
+    assert SCHEMA.check(record) == Check((), ("label", "status", "cap", "age"), 2)
+    record = {"status": "", "cap": float("nan"), "age": None, "label": "p"}
+    assert SCHEMA.check(record) == Check(("status", "cap", "age"), (), 0)
+    assert SCHEMA.check(record, None).missing[0] == "label"
+    assert SCHEMA.check(record, "z").unlisted == ("label",)
+    assert failure(SCHEMA.check, [1]).reason == "record_invalid"
+
+
+def test_what_a_reader_of_csv_files_hands_out_has_a_meaning():
+    (row,) = csv.DictReader(["status,cap,age,label", "-1,x,31,e"])
+    assert SCHEMA.check(row) == Check((), (), 0)
+    assert SCHEMA.observe(row) == SCHEMA.observe({"status": -1, "cap": "x", "age": 31})
+
+
+@pytest.fixture
+def device(tmp_path):
+    now = [NOW]
+    publisher = Publisher(schema=SCHEMA)
+    with Device.open(tmp_path, trust=publisher.root(), clock=lambda: now[0]) as opened:
+        opened.now, opened.publisher = now, publisher
+        yield opened
+
+
+def test_status_counts_by_feature_what_was_answered(device):
+    campaign = device.enrol(device.publisher.campaign())
+    assert device.status().unread == ()
+    for record in ({"status": 7, "age": "31", "label": "e"}, {"status": 7}, {"status": 1, "cap": "x", "age": 1}):
+        said = device.report(campaign.id, record)
+        assert device.report(campaign.id, {}) == said  # the same period: the record is not looked at
+        device.now[0] += DAY
+    (unread,) = device.status().unread
+    assert unread.campaign == campaign.header.name
+    assert (unread.records, unread.missing, unread.unlisted) == (3, {"cap": 2, "age": 1, "label": 2}, {"status": 2})
+    assert device.status().to_json()["unread"] == [unread._asdict()]
+    assert json.dumps(device.status().to_json())
+    with Device.open(device.folder, clock=lambda: device.now[0]) as other:
+        assert other.status().unread == ()  # in memory only
+    device.disable()
+    assert device.status().unread == ()
+
+
+def test_counts_are_bounded_and_begin_anew_with_a_version():
+    class Header:
+        def __init__(self, name):
+            self.name = name
+
+    class Campaign:
+        def __init__(self, name, identifier):
+            self.header, self.id = Header(name), identifier
+
+    meanings = Meanings()
+    for number in range(MOST_CAMPAIGNS + 3):
+        meanings.add(Campaign(str(number), b"1"), Check(("a",), (), 0))
+    assert len(meanings.of(map(str, range(1000)))) == MOST_CAMPAIGNS
+    newest = str(MOST_CAMPAIGNS)
+    meanings.add(Campaign(newest, b"1"), Check(("a",), ("b",), 0))
+    assert meanings.of([newest])[0][1:] == (2, {"a": 2}, {"b": 1})
+    meanings.add(Campaign(newest, b"2"), Check((), (), 0))
+    assert meanings.of([newest])[0][1:] == (1, {}, {})
+
+
+LABELS = [
+    ({"status": 1, "label": "p"}, FROM_RECORD, "p"),
+    ({"status": 1, "label": "p"}, None, None),
+    ({"status": 1, "label": "p"}, "e", "e"),
+    ({"status": 1}, FROM_RECORD, None),
+]
+
+
+@pytest.mark.parametrize(("record", "label", "meant"), LABELS)
+def test_a_label_that_is_not_given_is_the_records_own(device, monkeypatch, record, label, meant):
+    """In a device as on the command line, where it always was so."""
+    seen = []
+    monkeypatch.setattr("edge_sdk.reporting.answer", lambda *answered: seen.append(answered[2]) or [bytes(18)])
+    campaign = device.enrol(device.publisher.campaign())
+    given = {} if label is FROM_RECORD else {"label": label}
+    device.report(campaign.id, record, **given)
+    assert seen == [SCHEMA.label.code(meant)]
+    assert campaign.check(record, **given).missing.count("label") == (meant is None)
+
+
+def test_the_label_of_what_is_no_record_is_not_asked_for(device):
+    campaign = device.enrol(device.publisher.campaign())
+    assert failure(device.report, campaign.id, SECRET).reason == "record_invalid"
+
+
+def run(state, *arguments, text=""):
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        status = main(["--state", str(state), *arguments])
+    return status, out.getvalue(), err.getvalue()
+
+
+def test_the_command_line_checks_and_reports_nothing(tmp_path):
+    publisher, state = Publisher(schema=SCHEMA, now=1), tmp_path / "state"
+    for name, raw in (("r.hst", publisher.root(lifetime=1 << 33)), ("c.hsc", publisher.campaign(lifetime=1 << 33))):
+        (tmp_path / name).write_bytes(raw)
+    assert run(state, "provision", str(tmp_path / "r.hst"))[0] == 0
+    assert run(state, "enrol", str(tmp_path / "c.hsc"))[0] == 0
+    record = json.dumps({"status": SECRET, "age": "31", "label": SECRET, SECRET: 1})
+    report = ("report", "--campaign", "mushrooms")
+    status, out, err = run(state, *report, "--check", "--json", text=record)
+    assert (status, err) == (0, "")
+    assert json.loads(out) == {
+        "campaign": "mushrooms",
+        "missing": ["cap"],
+        "unlisted": ["label", "status"],
+        "ignored": 1,
+    }
+    status, out, err = run(state, *report, "--check", "--label", "e", text=record)
+    assert (status, err) == (0, "")
+    assert [line.split(maxsplit=1) for line in out.splitlines()] == [
+        ["campaign", "mushrooms"],
+        ["missing", "cap"],
+        ["unlisted", "status"],
+        ["ignored", "1"],
+    ]
+    assert SECRET not in out
+    assert run(state, "history", "--json")[1].startswith('{"answers": []')
+    assert "unread" not in json.loads(run(state, "status", "--json")[1])
+
+
+RECORDS = [
+    {"status": 1, "cap": "x", "age": 5, "label": "e"},
+    {"status": SECRET, "cap": SECRET, "age": SECRET, "label": SECRET},
+    {},
+    {"age": 7.25},
+]
+
+
+def lines_of(folder, records, caplog):
+    """What the log says of a device's life with one record per day."""
+    publisher, now = Publisher(schema=SCHEMA), [NOW]
+    caplog.clear()
+    with Device.open(folder, trust=publisher.root(), clock=lambda: now[0], entropy=bytes) as device:
+        campaign = device.enrol(publisher.campaign())
+        for record in records:
+            device.report(campaign.id, record)
+            now[0] += DAY
+        failure(device.enrol, b"no campaign")
+        failure(device.report, campaign.id, SECRET)
+        device.drain(folder / "o.hsr")
+        device.ack(folder / "o.hsr")
+        device.disable()
+    return [(line.levelno, line.getMessage()) for line in caplog.records if line.name == "edge_sdk"]
+
+
+def test_the_log_says_what_happens_and_nothing_that_depends_on_a_record(tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    lines = [lines_of(tmp_path / str(number), [record] * 2, caplog) for number, record in enumerate(RECORDS)]
+    assert all(each == lines[0] for each in lines)
+    assert [message.split(":")[0] for _, message in lines[0]] == [
+        *("enrol", "report", "report", "enrol refused", "report refused", "drain", "ack", "disable")
+    ]
+    assert lines[0][1][1] == "report: answered mushrooms version 1"
+    assert SECRET not in str(lines)
+
+
+def test_a_log_that_fails_changes_nothing(device):
+    class Broken(logging.Filter):
+        def filter(self, _record):
+            raise RuntimeError(SECRET)
+
+    logger, broken = logging.getLogger("edge_sdk"), Broken()
+    logger.addFilter(broken)
+    logger.setLevel(logging.DEBUG)
+    try:
+        campaign = device.enrol(device.publisher.campaign())
+        assert device.report(campaign.id, {})
+    finally:
+        logger.removeFilter(broken)
+        logger.setLevel(logging.NOTSET)
+
+
+def test_a_device_does_not_import_logging_and_prints_nothing_without_a_handler(tmp_path):
+    code = """
+import sys
+sys.path.insert(0, "tests")
+import edge_sdk.cli
+assert "logging" not in sys.modules, "the start of a device is to be short"
+import logging
+from edge_sdk import Device
+from edge_sdk.log import WARNING, note
+from support.publisher import NOW, Publisher
+publisher = Publisher()
+device = Device.open(sys.argv[1] + "/state", trust=publisher.root(), clock=lambda: NOW)
+device.enrol(publisher.campaign())
+note(WARNING, "sync: %s", "refused")
+"""
+    result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
