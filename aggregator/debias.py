@@ -10,12 +10,13 @@ sums of several values, with :data:`marginal`); nothing else needs to know it.
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import singledispatch
+from functools import lru_cache, singledispatch
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from protocol import SCALE
+from protocol.epsilon import exp_below
 from protocol.errors import InputError
 from protocol.mechanisms import BITS, FrequencyMechanism, Mechanism
 from protocol.mechanisms.bits import Bits
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+
+_UNIT = 1 << 128
 
 
 class Debiased(NamedTuple):
@@ -97,22 +100,50 @@ def _noise(p: Fraction, q: Fraction, n: int, share: Floats) -> Floats:
 
 @debias.register(SummedHistogram)
 def debias_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]) -> Debiased:
-    """``she``: count i is the sum of component i over all answers.
+    """``she``: count i is Σ, the sum over all answers of component i brought into [0, M].
 
-        Ê_i = Σ answers_i / M,   Var = m · 2q/((1 − q)² M²),  q = e^{−s/t};  about 8m/ε²
+        Ê_i = (Σ − m b)/(M − 2b),   Var = m v/(M − 2b)²,   q = e^{−s/t}
+        b = q(1 − q^M)/(1 − q²),   v = Σ_{k=1…M} (2k − 1) q^k/(1 + q) − b²
 
-    The noise of a component does not depend on the value, so the variance does not depend on f.
+    A component of a value that is not held has the mean b, that of the value held has M − b. The two are each
+    other's mirror image about M/2, so both have the variance v, and Var does not depend on f. The devices'
+    own bounds lie outside [0, M], so they change nothing here.
+    Source: docs/math.md, section 1; docs/decisions/0037.
     """
     if n == 0:
         return Debiased(np.zeros(len(counts)), np.full(len(counts), np.inf))
-    estimate = np.array([count / GRID for count in counts])
+    estimate = np.array(_held(mechanism, n, counts))
     return Debiased(estimate, np.full(len(counts), n * noise_variance(mechanism)))
 
 
+def _held(mechanism: SummedHistogram, n: int, sums: Sequence[int], members: int = 1) -> list[float]:
+    """(Σ − n·members·b)/(M − 2b) for sums over ``members`` components each.
+
+    b is rounded to a multiple of 2⁻¹²⁸ from 49 digits; all the rest are integers, divided once.
+    """
+    mean = round(lower_mean(mechanism.s, mechanism.t) * _UNIT)
+    return [(total * _UNIT - n * members * mean) / (GRID * _UNIT - 2 * mean) for total in sums]
+
+
+@lru_cache(maxsize=1024)
+def lower_mean(s: int, t: int) -> Fraction:
+    """Mean of noise of rate s/t brought into [0, M]: b = q(1 − q^M)/(1 − q²), q = e^{−s/t}; to 40 digits."""
+    q, power, square = (1 / exp_below(steps * s, t) for steps in (1, GRID, 2))
+    return q * (1 - power) / (1 - square)
+
+
 def noise_variance(mechanism: SummedHistogram) -> float:
-    """Variance of one component's noise, in units of the value: 2q/((1 − q)² M²) with q = e^{−s/t}."""
-    leave = -np.expm1(-mechanism.s / mechanism.t)
-    return float(2 * (1 - leave) / (leave * GRID) ** 2)
+    """v/(M − 2b)² of :func:`debias_histogram`: the variance of one component, in units of the value.
+
+    Both parts are summed term by term, of which none is negative, so that no digits cancel at a small ε.
+    """
+    rate = mechanism.s / mechanism.t
+    steps = np.arange(1, GRID + 1)
+    q = np.exp(-rate)
+    tail = np.exp(-rate * steps) / (1 + q)
+    gain = (-2 * np.expm1(-rate * steps) + np.expm1(-rate)).sum() / (1 + q)
+    spread = ((2 * steps - 1) * tail).sum() - tail.sum() ** 2
+    return float(spread / gain**2)
 
 
 class Marginal(NamedTuple):
@@ -170,7 +201,7 @@ def marginal_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int], 
 def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int], groups: int) -> Marginal:
     """``she``: components are independent, so estimates and noise variances of a group add up."""
     members = len(counts) // groups
-    totals = [sum(counts[group::groups]) / GRID for group in range(groups)]
+    totals = _held(mechanism, n, [sum(counts[group::groups]) for group in range(groups)], members)
     variance = n * members * noise_variance(mechanism)
     return Marginal(np.array(totals), np.full(groups, variance), variance)
 

@@ -114,8 +114,9 @@ def decode_answer(mechanism: Mechanism, field: bytes, layout: Layout) -> Any:
         answer, rest = bits[: mechanism.answers], bits[mechanism.answers :]
         return tuple(map(int, answer)) if "1" not in rest else None
     used = 4 * mechanism.answers
-    parts = (field[start : start + 4] for start in range(0, used, 4))
-    return tuple(int.from_bytes(part, "big", signed=True) for part in parts) if not any(field[used:]) else None
+    numbers = tuple(int.from_bytes(field[start : start + 4], "big", signed=True) for start in range(0, used, 4))
+    least, most = mechanism.bounds
+    return numbers if not any(field[used:]) and least <= min(numbers) and max(numbers) <= most else None
 
 
 def encode_report(layout: Layout, identifier: bytes, period: int, question: int, answer_field: bytes) -> bytes:

@@ -188,8 +188,7 @@ def _histogram(mechanism: SummedHistogram, inputs: NDArray[np.int64], rng: np.ra
     leave = -np.expm1(-mechanism.s / mechanism.t)
     noise = rng.geometric(leave, shape) - rng.geometric(leave, shape)
     noise[np.arange(len(inputs)), inputs] += GRID
-    limits = np.iinfo(np.int32)
-    return np.asarray(np.clip(noise, limits.min, limits.max), np.int64)
+    return np.asarray(np.clip(noise, *mechanism.bounds), np.int64)
 
 
 def _single(layout: Layout) -> str:
@@ -216,8 +215,7 @@ def _laplace(mechanism: Laplace, inputs: NDArray[np.int64], rng: np.random.Gener
     steps += rng.integers(0, SCALE, inputs.shape) < rest
     leave = -np.expm1(-mechanism.s / mechanism.t)
     steps += rng.geometric(leave, inputs.shape) - rng.geometric(leave, inputs.shape)
-    limits = np.iinfo(np.int32)
-    return np.asarray(np.clip(steps, limits.min, limits.max), np.int64)
+    return np.asarray(np.clip(steps, *mechanism.bounds), np.int64)
 
 
 def _duchi(mechanism: Duchi, inputs: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from aggregator.intake.rules import FAULTS, Fields, Rules
 from aggregator.intake.sums import Sums
 from protocol.batch import Batch, Damage, Header, read_batches
 from protocol.framing import COUNT_HEAD, DIGEST_HEAD, END, TRAILER_BYTES
-from protocol.mechanisms import SINGLE
+from protocol.mechanisms import INTEGERS, SINGLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -121,7 +121,10 @@ class _Count:
         fields = Fields.of(rows)
         answers = None if self._layout.kind == SINGLE else rows.answers()
         values = fields.values() if self._has_singles else None
-        if self._rules.is_sound(fields, self._now) and self._sums.add(fields.question, answers, values):
+        sound = self._rules.is_sound(fields, self._now)
+        if sound and self._layout.kind == INTEGERS:  # what is counted of integers does not show what they were
+            sound = self._rules.in_domain(fields)
+        if sound and self._sums.add(fields.question, answers, values):
             return rows.rows
         if not known_prefix and other_prefix(rows).any():
             return None

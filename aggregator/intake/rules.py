@@ -73,6 +73,10 @@ class Rules:
         self._limit = np.array([_limit(mechanism, layout.kind) for mechanism in mechanisms], np.int64)
         self._singles = any(mechanism.layout == SINGLE for mechanism in mechanisms)
         self._zero = _zero_words(mechanisms, layout.kind, layout.record_length, layout.answer_bytes)
+        self._integers = range(0)
+        if layout.kind == INTEGERS:
+            self._integers = range(layout.record_length - layout.answer_bytes, layout.record_length, 4)
+        self._least, self._most = np.array([mechanism.bounds for mechanism in mechanisms] or [(0, 0)], np.int64).T
         # (period + 1)·precision ≤ not_before and period·precision ≥ expires, without products that overflow.
         self._first_period = campaign.header.not_before // campaign.time_precision
         self._end_period = -(-campaign.header.expires // campaign.time_precision)
@@ -119,13 +123,25 @@ class Rules:
         return np.less(above, np.take(self._width, question, mode="clip"))
 
     def _wrong_answers(self, fields: Fields, question: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
-        """Where bits that must be zero are not, and where a single value is not below its limit."""
+        """Where bits that must be zero are not, or a value is not below its limit, or an integer out of bounds."""
         wrong = []
         for offset, zero in self._zero:
             word = fields.rows.field(offset, ">u8") & np.take(zero, question, mode="clip")
             wrong.append(word != 0)
         if self._singles:
             wrong.append(fields.values() >= np.take(self._limit, question, mode="clip"))
+        if self._integers:
+            wrong.append(self._out_of_bounds(fields, question))
+        return wrong
+
+    def _out_of_bounds(self, fields: Fields, question: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Where one of an answer's integers lies outside its mechanism's bounds."""
+        least = np.take(self._least, question, mode="clip")
+        most = np.take(self._most, question, mode="clip")
+        wrong = np.zeros(len(question), np.bool_)
+        for offset in self._integers:
+            part = fields.rows.field(offset, ">i4").astype(np.int64)
+            wrong |= (part < least) | (part > most)
         return wrong
 
 

@@ -2,7 +2,8 @@
 
 Single values are counted by a histogram of question and value. Rows of bits are not unpacked: each of their
 bytes is counted by question and byte, and every bit's count is a sum of 128 of those 256. Rows of integers
-are summed by question, some rows at a time, so that the sums stay below 2^53, where floats are exact.
+are summed by question, some rows at a time, so that the sums stay below 2^53, where floats are exact; each
+integer is first brought into the bounds that its mechanism counts between (docs/formats.md, section 4).
 """
 
 from __future__ import annotations
@@ -241,12 +242,18 @@ class _Bits(_Rows):
 class _Integers(_Rows):
     per_single = 1
 
+    def __init__(self, mechanisms: Sequence[Mechanism]) -> None:
+        super().__init__(mechanisms)
+        self._least, self._most = np.array([mechanism.counted for mechanism in mechanisms], np.int64).T
+
     def _add_block(self, total: NDArray[np.int64], question: NDArray[np.int64], answer: NDArray[np.uint8]) -> bool:
+        least, most = self._least[question], self._most[question]
         for column in range(answer.shape[1] // 4):
-            part = answer[:, 4 * column : 4 * column + 4].view(">i4")[:, 0].astype(np.float64)
+            part = answer[:, 4 * column : 4 * column + 4].view(">i4")[:, 0].astype(np.int64)
             beyond = self._used <= column
             if beyond.any() and part[beyond[question]].any():
                 return False
+            np.clip(part, least, most, out=part)
             counts = np.rint(np.bincount(question, part, minlength=self._questions)).astype(np.int64)
             self._add_places(total, column, counts[:, None])
         return True

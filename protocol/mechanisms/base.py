@@ -73,6 +73,16 @@ class Mechanism(ABC):
     def answers(self) -> int:
         """Layout 1: number of possible answers. Layouts 2 and 3: bits or integers in an answer."""
 
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Layout 3: the least and the largest integer in an answer."""
+        return -(1 << 31), (1 << 31) - 1
+
+    @property
+    def counted(self) -> tuple[int, int]:
+        """Layout 3: between which integers those of an answer are brought before they are added up."""
+        return self.bounds
+
     def options(self) -> dict[str, Any]:
         """What besides ε and size the integers follow from, as arguments of :meth:`from_micro`."""
         return {}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from protocol import SCALE
 from protocol.epsilon import PrivacyLoss, check_answer_micro, exp_below
 from protocol.errors import InputError
-from protocol.mechanisms.base import INTEGERS, check_size, read_integers, unbounded
-from protocol.mechanisms.noise import GRID, ApproximateTable, clamp, discrete_laplace, rate
+from protocol.mechanisms.base import check_size, read_integers
+from protocol.mechanisms.noise import GRID, ApproximateTable, NoisyIntegers, discrete_laplace, rate
 from protocol.mechanisms.numeric import NumericMechanism, check_vector
 from protocol.stream import Stream
 
@@ -22,7 +22,7 @@ MAX_SIZE = 4096
 _MAX_TABLE = 100_000
 
 
-class Laplace(NumericMechanism):
+class Laplace(NoisyIntegers, NumericMechanism):
     """Each coordinate: x·M/S rounded at random to an integer, plus noise with P(n) ∝ e^{−|n|s/t}.
 
     s/t = ε/(ΔM) and M = 1024. At most Δ/2 coordinates are not 0, or any of them if Δ = 2·size: two such
@@ -34,16 +34,13 @@ class Laplace(NumericMechanism):
         delta: Δ, an even number from 2 to 2·size.
     """
 
-    __slots__ = ("delta", "s", "t")
+    __slots__ = ("delta",)
     name = "laplace"
-    layout = INTEGERS
 
     def __init__(self, epsilon_micro: int, size: int, delta: int, s: int, t: int) -> None:
         """``s``/``t`` is the rate of the noise per step."""
-        super().__init__(epsilon_micro, size)
+        super().__init__(epsilon_micro, size, s, t)
         self.delta = delta
-        self.s = s
-        self.t = t
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int, *, delta: int | None = None) -> Laplace:
@@ -60,10 +57,6 @@ class Laplace(NumericMechanism):
         size, micro, delta, s, t = read_integers(parameters, ("delta", "s", "t"), most=1 << 50)
         check_size(size, 1, MAX_SIZE)
         _check_delta(delta, size)
-        if s == 0:
-            raise InputError("parameters_invalid", "the rate of the noise is not positive")
-        if t == 0:
-            raise unbounded()
         return cls(micro, size, delta, s, t)
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,6 +80,11 @@ class Laplace(NumericMechanism):
         return self.size
 
     @property
+    def bounds(self) -> tuple[int, int]:
+        """∓(M + H)."""
+        return -GRID - self.reach, GRID + self.reach
+
+    @property
     def most_nonzero(self) -> int:
         """How many coordinates of an input may differ from 0."""
         return self.delta // 2
@@ -103,7 +101,7 @@ class Laplace(NumericMechanism):
         for x in value:
             step, rest = divmod(x * GRID, SCALE)
             step += stream.below(SCALE) < rest
-            answer.append(clamp(step + discrete_laplace(stream, self.s, self.t)))
+            answer.append(self.clamp(step + discrete_laplace(stream, self.s, self.t)))
         return tuple(answer)
 
     def exponent(self, value: Sequence[int], answer: Sequence[int]) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 
 from protocol.epsilon import PrivacyLoss, check_answer_micro, exp_below
 from protocol.errors import InputError
-from protocol.mechanisms.base import INTEGERS, ValueMechanism, check_size, out_of_domain, read_integers, unbounded
-from protocol.mechanisms.noise import GRID, ApproximateTable, clamp, discrete_laplace, rate
+from protocol.mechanisms.base import ValueMechanism, check_size, out_of_domain, read_integers
+from protocol.mechanisms.noise import GRID, ApproximateTable, NoisyIntegers, discrete_laplace, rate
 from protocol.stream import Stream
 
 TAG = b"hearsay/1/histogram"
@@ -18,24 +18,18 @@ MAX_SIZE = 4096
 _MAX_TABLE = 100_000
 
 
-class SummedHistogram(ValueMechanism):
+class SummedHistogram(NoisyIntegers, ValueMechanism):
     """Answer j is M·[j = v] plus discrete Laplace noise of rate s/t = ε/(2M) per step, M = 1024.
 
     Changing the value moves two components by M each, so the loss is exactly ε; the probabilities are
     irrational and :meth:`exponent` compares them by integers. Unlike a pure protocol an answer supports
-    no set of values: the unbiased count of value j is Σ answers_j / M.
+    no set of values: the sums of its components, each brought into [0, M], are debiased
+    (docs/decisions/0037).
     Source: Wang et al., USENIX Security 2017, section 4.2; docs/math.md, section 1.
     """
 
-    __slots__ = ("s", "t")
+    __slots__ = ()
     name = "she"
-    layout = INTEGERS
-
-    def __init__(self, epsilon_micro: int, size: int, s: int, t: int) -> None:
-        """``s``/``t`` is the rate of the noise per step."""
-        super().__init__(epsilon_micro, size)
-        self.s = s
-        self.t = t
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> SummedHistogram:
@@ -49,10 +43,6 @@ class SummedHistogram(ValueMechanism):
         """Read s and t as a document states them."""
         size, micro, s, t = read_integers(parameters, ("s", "t"))
         check_size(size, 2, MAX_SIZE)
-        if s == 0:
-            raise InputError("parameters_invalid", "the rate of the noise is not positive")
-        if t == 0:
-            raise unbounded()
         return cls(micro, size, s, t)
 
     def to_dict(self) -> dict[str, Any]:
@@ -64,6 +54,16 @@ class SummedHistogram(ValueMechanism):
         """One integer per value."""
         return self.size
 
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """−H and M + H."""
+        return -self.reach, GRID + self.reach
+
+    @property
+    def counted(self) -> tuple[int, int]:
+        """0 and M: a device holds a value once or not at all, and one lie moves a count by M at most."""
+        return 0, GRID
+
     def perturb(self, value: int, seed: bytes) -> tuple[int, ...]:
         """Reads, for j = 0 … K − 1, one discrete Laplace noise.
 
@@ -74,12 +74,13 @@ class SummedHistogram(ValueMechanism):
             raise out_of_domain(f"an integer from 0 to {self.size - 1}")
         stream = Stream(seed, TAG)
         s, t = self.s, self.t
-        return tuple(clamp(GRID * (j == value) + discrete_laplace(stream, s, t)) for j in range(self.size))
+        return tuple(self.clamp(GRID * (j == value) + discrete_laplace(stream, s, t)) for j in range(self.size))
 
     def exponent(self, value: int, answer: tuple[int, ...]) -> int:
         """N with P(answer | value) ∝ q^n for q = e^{−s/t}, the same factor for every value.
 
-        Holds inside the range of 32-bit integers; a clamped component gathers the tail beyond it.
+        For answers within the bounds. A component at an end gathers the tail beyond it, of which every
+        value moves all steps alike.
         """
         self.check_value(value)
         return sum(abs(part - GRID * (j == value)) for j, part in enumerate(answer))

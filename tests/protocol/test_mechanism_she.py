@@ -15,19 +15,18 @@ import pytest
 from support.failures import failure, reason
 
 from protocol.epsilon import MICRO, exp_below, micro_epsilon
-from protocol.mechanisms import INTEGERS, from_dict, from_epsilon
-from protocol.mechanisms.noise import GRID, ApproximateTable, clamp, rate
+from protocol.mechanisms import INTEGERS, from_dict, from_epsilon, she
+from protocol.mechanisms.noise import GRID, ApproximateTable, rate
 
 EPSILONS = ("0.001", "0.123457", "0.693147", "1", "2.5", "8", "16")
-LEAST, MOST = -(1 << 31), (1 << 31) - 1
-STEPS = (LEAST, -GRID - 1, -1, 0, 1, GRID // 2, GRID - 1, GRID, GRID + 1, 7 * GRID, MOST)
-"""Components of the answers compared: around the two noiseless values, between them, and the extremes."""
+STEPS = (-GRID - 1, -1, 0, 1, GRID // 2, GRID - 1, GRID, GRID + 1, 7 * GRID)
+"""Components of the answers compared: around the two noiseless values and between them. The ends are added."""
 
 
 def log_ratios(mechanism):
     """Exact ln of P(answer | one) / P(answer | other) over pairs of values and answers of all STEPS."""
     step = Fraction(mechanism.s, mechanism.t)
-    for answer in product(STEPS, repeat=mechanism.size):
+    for answer in product((*STEPS, *mechanism.bounds), repeat=mechanism.size):
         exponents = [mechanism.exponent(value, answer) for value in range(mechanism.size)]
         for one, other in permutations(exponents, 2):
             yield (other - one) * step
@@ -56,19 +55,87 @@ def test_a_rate_one_step_steeper_would_spend_too_much():
 def test_the_triangle_inequality_bounds_answers_that_were_not_enumerated():
     """Per component |a − M| and |a| differ by at most M, so two components differ by 2M at most."""
     mechanism = from_epsilon("she", 1, 5)
-    for answer in ((LEAST, MOST, 0, -17, 100_000), (1, 2, 3, 4, 5), (GRID,) * 5, (MOST,) * 5):
+    least, most = mechanism.bounds
+    for answer in ((least, most, 0, -17, 100_000), (1, 2, 3, 4, 5), (GRID,) * 5, (most,) * 5):
         exponents = [mechanism.exponent(value, answer) for value in range(5)]
         assert max(exponents) - min(exponents) <= 2 * GRID
 
 
-@pytest.mark.parametrize("end", [LEAST, MOST])
-def test_a_clamped_component_tells_no_more_than_those_it_stands_for(end):
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_clamped_component_tells_no_more_than_those_it_stands_for(epsilon, side):
     """P(clamped) sums the tail beyond the end: whole tails are moved by the value as single steps are."""
-    for beyond in range(1, 4):
-        outward = end + beyond if end > 0 else end - beyond
-        assert clamp(outward) == end
+    mechanism = from_epsilon("she", epsilon, 2)
+    end = mechanism.bounds[side]
+    for beyond in range(4):
+        outward = end + beyond if side else end - beyond
+        assert mechanism.clamp(outward) == end
         for near in (0, GRID):
-            assert abs(abs(outward - near) - abs(outward)) == abs(abs(end - near) - abs(end))
+            assert abs(outward - near) - abs(outward) == abs(end - near) - abs(end)
+
+
+def clamped_table(mechanism, held):
+    """Exact probabilities, to 60 digits, of every integer of one component: tails gathered at the ends."""
+    least, most = mechanism.bounds
+    with localcontext(prec=60):
+        q = (-Decimal(mechanism.s) / Decimal(mechanism.t)).exp()
+        centre = GRID * held
+        table = {}
+        power = q ** (centre - least)
+        table[least] = power / (1 + q)
+        for step in range(least + 1, most):
+            power = power / q if step <= centre else power * q
+            table[step] = power * (1 - q) / (1 + q)
+        table[most] = q ** (most - centre) / (1 + q)
+        return table
+
+
+def test_every_answer_of_a_clamped_component_is_as_private_as_stated_and_its_bias_is():
+    """All of them, enumerated. Two components change by M each, so one may tell half of ε."""
+    mechanism = from_epsilon("she", 16, 2)
+    absent, held = (clamped_table(mechanism, value) for value in (0, 1))
+    with localcontext(prec=60):
+        bound = (Decimal(mechanism.s * GRID) / mechanism.t).exp() * (1 + Decimal("1e-50"))
+        ratios = [absent[answer] / held[answer] for answer in absent]
+        assert max(*ratios, 1 / min(ratios)) <= bound
+        assert max(ratios) > bound * (1 - Decimal("1e-40"))  # the ends spend all of it, and no more
+        q = (-Decimal(mechanism.s) / Decimal(mechanism.t)).exp()
+        reach = mechanism.reach
+        for table, value in ((absent, 0), (held, 1)):
+            assert abs(sum(table.values()) - 1) < Decimal("1e-50")
+            mean = sum(answer * chance for answer, chance in table.items())
+            beyond = (GRID * value + reach, GRID * (1 - value) + reach)  # how far the ends are
+            low, high = (q ** (steps + 1) / (1 - q * q) for steps in beyond)
+            assert abs(mean - GRID * value - (low - high)) < Decimal("1e-50")
+            assert 0 < abs(low - high) < Decimal("1e-20")
+        assert absent[mechanism.bounds[1]] + absent[mechanism.bounds[0]] < 2 * Decimal(-64).exp()
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("size", [2, 4096])
+def test_the_bounds_are_64_rates_of_noise_beyond_what_is_true(epsilon, size):
+    mechanism = from_epsilon("she", epsilon, size)
+    reach = -(-64 * mechanism.t // mechanism.s)
+    assert 64 * 2048 <= reach * Fraction(epsilon) < 64 * 2048 + Fraction(epsilon)
+    assert mechanism.bounds == (-reach, GRID + reach)
+    assert mechanism.counted == (0, GRID)
+    assert GRID + reach < 1 << 31
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_the_device_clamps(side, monkeypatch):
+    """Noise beyond the bounds is too rare for a seed to be found: it is put there by hand."""
+    mechanism = from_epsilon("she", 1, 3)
+    far = (1 << 40) * (1 if side else -1)
+    monkeypatch.setattr(she, "discrete_laplace", lambda *_: far)
+    assert mechanism.perturb(1, bytes(32)) == (mechanism.bounds[side],) * 3
+
+
+def test_noise_that_32_bits_can_not_hold_is_refused():
+    stated = from_epsilon("she", 1, 2).to_dict()
+    widest = ((1 << 31) - 1 - GRID) // 64
+    assert from_dict({**stated, "s": 1, "t": widest}).bounds[1] == GRID + 64 * widest < 1 << 31
+    assert reason(from_dict, {**stated, "s": 1, "t": widest + 1}) == "parameters_invalid"
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -182,7 +249,3 @@ def test_sizes_and_options_are_checked():
         assert reason(from_epsilon, "she", 1, size) == "size_invalid"
     assert reason(lambda: from_epsilon("she", 1, 2, theta="0.25")) == "option_unknown"
     assert reason(from_epsilon, "she", "0.000999", 2) == "epsilon_invalid"
-
-
-def test_the_sum_of_value_and_noise_is_clamped_to_32_bits():
-    assert [clamp(value) for value in (LEAST - 1, LEAST, -1, 0, MOST, MOST + 1)] == [LEAST, LEAST, -1, 0, MOST, MOST]

@@ -55,6 +55,11 @@ def batch(campaign: Campaign, records: Iterable[bytes]) -> bytes:
     return write_batch(header(campaign), list(records))
 
 
+def summand(mechanism, answer):
+    """What one answer of several parts adds to each of its question's sums, in plain words: docs/formats.md, section 4."""
+    return [min(max(part, 0), 1024) for part in answer] if mechanism.name == "she" else list(answer)
+
+
 class Row(NamedTuple):
     """A mechanism that answers with integers, as far as intake looks at one."""
 
@@ -62,6 +67,8 @@ class Row(NamedTuple):
     layout: int = INTEGERS
     name: str = "row"
     size: int = 2
+    bounds: tuple[int, int] = (-(1 << 31), (1 << 31) - 1)
+    counted: tuple[int, int] = (-(1 << 31), (1 << 31) - 1)
 
 
 def mixed(*kinds):

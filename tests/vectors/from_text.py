@@ -109,7 +109,7 @@ def perturbed(mechanism: str, integers: dict[str, int], size: int, value: int, s
         answer = []
         for j in range(size):
             noisy = (M if j == value else 0) + laplace(reader, integers["s"], integers["t"])
-            answer.append(max(-(2**31), min(noisy, 2**31 - 1)))
+            answer.append(max(-farthest(integers), min(noisy, M + farthest(integers))))
         return answer
     reader = ByteReader(seed, b"hearsay/1/unary")
     answer = []
@@ -136,7 +136,7 @@ def numbers(mechanism: str, integers: dict[str, int], size: int, value: list[int
             if reader.below(S) < r:
                 a += 1
             a += laplace(reader, integers["s"], integers["t"])
-            answer.append(max(-(2**31), min(a, 2**31 - 1)))
+            answer.append(max(-M - farthest(integers), min(a, M + farthest(integers))))
         return answer
     longer = list(value) if size % 2 == 1 else [*value, 0]
     v = [1 if reader.below(2 * S) < x + S else -1 for x in longer]
@@ -173,6 +173,11 @@ def odd_run(reader: ByteReader, a: int, b: int) -> bool:
     while reader.below(b * k) < a:
         k += 1
     return k % 2 == 1
+
+
+def farthest(integers: dict[str, int]) -> int:
+    """H of math 1."""
+    return ceil(Fraction(64 * integers["t"], integers["s"]))
 
 
 def laplace(reader: ByteReader, s: int, t: int) -> int:

@@ -40,6 +40,7 @@ CAMPAIGNS = {
     "integers and values": mixed(direct(5), Row(2), Row(5)),
     "integers alone": mixed(Row(1), Row(3)),
     "a prefix of four bytes": mixed(oue(2100)),
+    "noisy integers of two kinds and values": mixed(laplace(3), she(2), direct(300)),
 }
 
 
@@ -110,7 +111,8 @@ def summed(campaign, records):
         if campaign.questions[number].mechanism.layout == SINGLE:
             sums[number][answer] += 1
         else:
-            sums[number] = [a + b for a, b in zip(sums[number], answer, strict=True)]
+            parts = summand(campaign.questions[number].mechanism, answer)
+            sums[number] = [a + b for a, b in zip(sums[number], parts, strict=True)]
     return tuple(n), tuple(map(tuple, sums))
 
 
@@ -121,7 +123,7 @@ def records_of(draw, campaign):
         index = 0
     else:
         index = draw(st.integers(0, len({question.stratum for question in campaign.questions}) - 1))
-    if any(isinstance(question.mechanism, Row) for question in campaign.questions):
+    if any(question.mechanism.name in ("row", "laplace") for question in campaign.questions):
         number = draw(st.integers(0, len(campaign.questions) - 1))
         field = bytes(campaign.layout.answer_bytes)
         period = campaign.period_at(NOW)

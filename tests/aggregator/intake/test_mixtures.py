@@ -47,7 +47,7 @@ def counts_by_hand(campaign, records):
         mechanism = campaign.questions[number].mechanism
         answer = decode_answer(mechanism, field, campaign.layout)
         n[number] += 1
-        parts = Counter({answer: 1}) if mechanism.layout == SINGLE else Counter(dict(enumerate(answer)))
+        parts = Counter({answer: 1}) if mechanism.layout == SINGLE else Counter(dict(enumerate(summand(mechanism, answer))))
         for place, amount in parts.items():
             counts[number][place] += amount
     return tuple(n), tuple(map(tuple, counts))
