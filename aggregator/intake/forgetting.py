@@ -27,6 +27,7 @@ from aggregator.intake.parts import Stored
 from aggregator.intake.period_sums import ANSWERS, SCHEMA, PeriodSums
 from aggregator.intake.tally import Tally, row_bytes
 from aggregator.intake.writing import PartWriter
+from protocol.errors import StorageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,6 +87,7 @@ def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, me
             gone.replayed + (old.replayed if old is not None else 0),
             gone.conflicting + (old.conflicting if old is not None else 0),
             gone.superseded + (old.superseded if old is not None else 0),
+            2 if old is None else old.way,
         ),
     )
 
@@ -129,11 +131,12 @@ def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope
     """The counts of the forgotten periods, as far as they are in scope.
 
     Raises:
-        StorageError: ``store_damaged``.
+        StorageError: ``store_damaged``; ``store_older``: older software counted them in another way.
     """
     zero = Tally.zero(campaign)
     if manifest.forgotten is None:
         return Counted(zero)
+    _check_way(campaign, manifest.forgotten, scope)
     table = _read(folder, manifest.forgotten.counts)
     period, proven, question, cell, number = (table[name].to_numpy() for name in SCHEMA.names)
     chosen = (period >= scope.first) & (period <= scope.last) & (proven | (not scope.proven_only))
@@ -146,6 +149,18 @@ def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope
     rest = manifest.forgotten
     tally = Tally(campaign.id, tuple(n for n, *_ in own), tuple(tuple(cells) for _, *cells in own))
     return Counted(tally, unproven, rest.superseded, rest.replayed, rest.conflicting)
+
+
+def _check_way(campaign: Campaign, forgotten: Forgotten, scope: Scope) -> None:
+    """Refuse sums of whole integers where those that are added to them are clamped (decision 0037)."""
+    if forgotten.way == 2 or scope.first >= forgotten.before:
+        return
+    if any(question.mechanism.counted != question.mechanism.bounds for question in campaign.questions):
+        raise StorageError(
+            "store_older",
+            f"periods before {forgotten.before} were forgotten by older software, which added histograms up unclamped; "
+            f"leave these periods out: --periods {forgotten.before}..",
+        )
 
 
 def forgotten_by_period(folder: Path, manifest: Manifest) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

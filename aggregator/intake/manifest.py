@@ -65,6 +65,7 @@ class Forgotten(NamedTuple):
         before: the first period that is still kept.
         counts: the file with their integer counts.
         replayed, conflicting, superseded: what became of their records that are not counted.
+        way: how integers were added up: 1 whole, as older software did; 2 as docs/formats.md, section 4, says.
     """
 
     before: int
@@ -72,6 +73,7 @@ class Forgotten(NamedTuple):
     replayed: int
     conflicting: int
     superseded: int
+    way: int = 2
 
 
 class Manifest(NamedTuple):
@@ -242,7 +244,14 @@ def _parse_forgotten(found: dict[str, Any]) -> Forgotten:
         _count(found["replayed"]),
         _count(found["conflicting"]),
         _count(found["superseded"]),
+        _way(found.get("way", 1)),
     )
+
+
+def _way(value: object) -> int:
+    if type(value) is not int or value not in (1, 2):
+        raise ValueError
+    return value
 
 
 def _hex(numbers: Iterable[int]) -> list[str]:

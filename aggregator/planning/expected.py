@@ -14,6 +14,7 @@ Source: docs/math.md, sections 1 to 3; docs/decisions/0014.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -61,8 +62,14 @@ def candidates(schema: Schema, epsilon_micro: int) -> list[Candidate]:
     found = [_discrete(schema, epsilon_micro)]
     if schema.numeric:
         for name in FORMS:
-            found += [_gaussian(schema, epsilon_micro, name, approach) for approach in APPROACHES.get(name, (None,))]
+            for approach in APPROACHES.get(name, (None,)):
+                with suppress(_TooWideError):
+                    found.append(_gaussian(schema, epsilon_micro, name, approach))
     return sorted(found, key=lambda candidate: candidate.variance)
+
+
+class _TooWideError(Exception):
+    """With so many numbers and so small an ε the noise of ``laplace`` does not fit into a report."""
 
 
 def _discrete(schema: Schema, epsilon_micro: int) -> Candidate:
@@ -78,7 +85,12 @@ def _discrete(schema: Schema, epsilon_micro: int) -> Candidate:
 
 def _gaussian(schema: Schema, epsilon_micro: int, name: str, approach: int | None) -> Candidate:
     subjects = gaussian_subjects(schema, form_of(name, approach))
-    mechanism = moment_mechanism(name, epsilon_micro, subjects[-1], len(schema.numeric))
+    try:
+        mechanism = moment_mechanism(name, epsilon_micro, subjects[-1], len(schema.numeric))
+    except InputError as error:
+        if error.reason != "parameters_invalid":
+            raise
+        raise _TooWideError from None
     assert isinstance(mechanism, NumericMechanism)
     worst = max(float(mechanism.variance(x)) for x in (-SCALE, 0, SCALE)) / SCALE**2 / _RANGE_SQUARED
     return Candidate(GAUSSIAN, name, approach, len(subjects), worst * len(subjects))

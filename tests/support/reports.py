@@ -56,7 +56,7 @@ def batch(campaign: Campaign, records: Iterable[bytes]) -> bytes:
 
 
 def summand(mechanism, answer):
-    """What one answer of several parts adds to each of its question's sums, in plain words: docs/formats.md, section 4."""
+    """What one answer of several parts adds to each sum of its question: docs/formats.md, section 4, word for word."""
     return [min(max(part, 0), 1024) for part in answer] if mechanism.name == "she" else list(answer)
 
 

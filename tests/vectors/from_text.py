@@ -245,3 +245,21 @@ def accumulated(mechanism: str, epsilon: str, size: int, cases: int, theta: str 
         seed = inputs.take(32)
         total.update(answer_field(mechanism, perturbed(mechanism, integers, size, value, seed)))
     return total.hexdigest()[:32]
+
+
+def sums(mechanism: str, answers: list[list[int]]) -> list[int]:
+    """The counts of one question in the tally bytes (formats 4)."""
+    found = [0] * len(answers[0])
+    for answer in answers:
+        for place, part in enumerate(answer):
+            found[place] += max(0, min(part, M)) if mechanism == "she" else part
+    return found
+
+
+def held(epsilon: str, n: int, totals: list[int]) -> list[Fraction]:
+    """The estimates of ``she`` (math 1), with the mean of a component summed term by term instead of in closed form."""
+    integers = parameters("she", epsilon, 2)
+    rate = Fraction(integers["s"], integers["t"])
+    q = exp(-rate)
+    mean = sum(min(k, M) * exp(-rate * k) * (1 - q) / (1 + q) for k in range(1, M)) + M * exp(-rate * M) / (1 + q)
+    return [(total - n * mean) / (M - 2 * mean) for total in totals]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.publisher import NOW
-from support.reports import Row, batch, digest, header, made, mixed, report
+from support.reports import Row, batch, digest, header, made, mixed, report, summand
 
 from aggregator.intake import matrix
 from aggregator.intake.decode import Decoder
@@ -26,7 +26,9 @@ from protocol.report import decode_answer, decode_report
 if TYPE_CHECKING:
     from aggregator.intake.columns import Columns
 
-oue, direct = (lambda size, name=name: mechanisms.from_epsilon(name, "1", size) for name in ("oue", "direct"))
+oue, direct, she, laplace = (
+    lambda size, name=name: mechanisms.from_epsilon(name, "1", size) for name in ("oue", "direct", "she", "laplace")
+)
 CAMPAIGNS = {
     "direct": made(),
     "oue": made(mechanism="oue"),

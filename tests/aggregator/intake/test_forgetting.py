@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.failures import failure, reason
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
 from aggregator.intake import period_sums
 from aggregator.intake.columns import Columns
 from aggregator.intake.counting import Scope
-from aggregator.intake.manifest import read_manifest
+from aggregator.intake.manifest import read_manifest, sealed
 from aggregator.intake.store import create_store, open_store
 from protocol.errors import InputError, StorageError
 
@@ -100,6 +103,34 @@ def test_sums_of_bits_and_of_numbers_with_signs_stay(tmp_path, kind):
         sum(d % 3 == 2 for d in range(200)),
     )
     assert views(store) == before
+
+
+@pytest.mark.parametrize("kind", ["oue", "she"])
+def test_sums_that_older_software_made_of_whole_integers_are_not_mixed_with_others(tmp_path, kind):
+    """Its manifests do not say how forgotten integers were added up. Bits were never added up in another way."""
+    campaign = CAMPAIGNS[kind]
+    records = [report(campaign, device, device, period=FIRST + device % 3) for device in range(90)]
+    store = create_store(tmp_path / "s", RAW[kind])
+    store.ingest([write(tmp_path, "a", records, campaign)], now=LATER)
+    before = views(store)
+    store.forget(FIRST + 1, now=LATER)
+    path = store.path / "manifest.json"
+    body = json.loads(path.read_text())
+    assert body["forgotten"].pop("way") == 2
+    del body["sha256"]
+    path.write_bytes(sealed(body))
+    old = open_store(store.path)
+    if kind == "oue":
+        assert views(old) == before
+        return
+    for scope in (Scope(), Scope(0, FIRST), Scope(FIRST, FIRST + 1)):
+        refused = failure(old.tally_report, scope)
+        assert refused.reason == "store_older"
+        assert f"--periods {FIRST + 1}.." in refused.detail
+    assert old.tally_report(Scope(FIRST + 1)).reports == 60
+    old.forget(FIRST + 2, now=LATER)
+    assert reason(old.tally_report, Scope(FIRST + 1)) == "store_older", "they are in one file now"
+    assert old.tally_report(Scope(FIRST + 2)).reports == 30
 
 
 @pytest.mark.parametrize("kind", ["direct", "oue", "she"])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 from support.mixtures import mixed_payload
 from support.publisher import NOW
-from support.reports import batch, report
+from support.reports import batch, report, summand
 
 from aggregator.intake.decode import decode_batches
 from aggregator.intake.tally import count
@@ -47,7 +45,7 @@ def counts_by_hand(campaign, records):
         mechanism = campaign.questions[number].mechanism
         answer = decode_answer(mechanism, field, campaign.layout)
         n[number] += 1
-        parts = Counter({answer: 1}) if mechanism.layout == SINGLE else Counter(dict(enumerate(summand(mechanism, answer))))
+        parts = {answer: 1} if mechanism.layout == SINGLE else dict(enumerate(summand(mechanism, answer)))
         for place, amount in parts.items():
             counts[number][place] += amount
     return tuple(n), tuple(map(tuple, counts))

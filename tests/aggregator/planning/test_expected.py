@@ -37,6 +37,12 @@ def test_the_expected_variances_follow_the_formulas():
     assert discrete.standard_error(10_000) == pytest.approx(math.sqrt(discrete.variance / 10_000))
 
 
+def test_a_mechanism_whose_noise_reports_can_not_hold_is_no_candidate():
+    few, many = ({(c.mechanism, c.approach) for c in candidates(numbers(n), 1_000)} for n in (1, 60))
+    assert few - many == {("laplace", 1)}
+    assert ("laplace", 3) in many
+
+
 @pytest.mark.parametrize("epsilon_micro", [100_000, 1_000_000, 8_000_000])
 def test_the_chosen_mechanism_has_the_smallest_error_in_a_simulation(epsilon_micro):
     """The mean square error of many answers about the worst input orders bit and piecewise as expected."""
