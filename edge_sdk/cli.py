@@ -16,13 +16,14 @@ from protocol.errors import HearsayError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_TIMES = frozenset(("wall", "now", "confirmed", "time_floor", "oldest_report_at"))
+_TIMES = frozenset(("wall", "now", "confirmed", "time_floor", "oldest_report_at", "silent_until", "next_period_at"))
 """Results that are seconds since 1970: people get a date."""
 RECORD_HELP = "holds one JSON object; - is standard input"
 
 EXAMPLES = """examples:
   hearsay-edge --state /var/lib/hearsay provision root.hst
   hearsay-edge --state /var/lib/hearsay explain mushrooms.hsc
+  hearsay-edge --state /var/lib/hearsay explain mushrooms-outcome.hsc --model mushrooms.hsm
   hearsay-edge --state /var/lib/hearsay enrol mushrooms.hsc
   echo '{"odor": "n", "label": "e"}' | hearsay-edge --state /var/lib/hearsay report --campaign mushrooms
   echo '{"odor": "?"}' | hearsay-edge --state /var/lib/hearsay report --campaign mushrooms --check
@@ -120,8 +121,10 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("provision", commands.provision, "pin the trust root that this device obeys")
     sub.add_argument("root", type=Path, metavar="ROOT.hst", help="the file that the owner trusts")
     enrolment(sub)
-    command("explain", commands.explain, "say in words what a campaign asks and costs").add_argument(
-        "campaign", type=Path, metavar="CAMPAIGN.hsc", help="a signed campaign"
+    sub = command("explain", commands.explain, "say in words what a campaign asks and costs")
+    sub.add_argument("campaign", type=Path, metavar="CAMPAIGN.hsc", help="a signed campaign")
+    sub.add_argument(
+        "--model", type=Path, metavar="M.hsm", help="the model that it evaluates, if that is not installed yet"
     )
     command("enrol", commands.enrol, "accept a campaign, if it is signed and the policy allows it").add_argument(
         "campaign", type=Path, metavar="CAMPAIGN.hsc", help="a signed campaign"

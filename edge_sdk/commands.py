@@ -43,8 +43,10 @@ def _enrolment(options: argparse.Namespace) -> bytes | None:
 
 def explain(options: argparse.Namespace) -> dict[str, Any]:
     """Say in words what a campaign asks and costs."""
+    raw = read_file(options.campaign, SIZE_LIMITS["campaign"])
+    model = None if options.model is None else read_file(options.model, SIZE_LIMITS["model"])
     with open_device(options) as device:
-        return {"explanation": device.explain(read_file(options.campaign, SIZE_LIMITS["campaign"]))}
+        return {"explanation": device.explain(raw, model=model)}
 
 
 def enrol(options: argparse.Namespace) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def enrol(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def report(options: argparse.Namespace) -> dict[str, Any]:
-    """Answer about one record."""
+    """Answer about one record; what is told of a period that was answered before is that answer again."""
     with open_device(options) as device:
         campaign = _find(device.campaigns(), options.campaign)
         record = _read_record(options.record)
@@ -75,9 +77,15 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
                 "unlisted": list(found.unlisted),
                 "ignored": found.ignored,
             }
-        said = device.report(campaign.id, record, label=label)
+        said = device.answer(campaign.id, record, label=label)
     _note_strangers(found.ignored)
-    return {"report": said.hex(), "campaign": campaign.header.name}
+    return {
+        "report": said.reports.hex(),
+        "campaign": campaign.header.name,
+        "period": said.period,
+        "answered_before": said.repeated,
+        "next_period_at": (said.period + 1) * campaign.time_precision,
+    }
 
 
 def _note_strangers(strangers: int) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from edge_sdk.classifier import Classifier
     from edge_sdk.ledger import Answered
     from edge_sdk.policy import Policy
+    from edge_sdk.reporting import Said
     from edge_sdk.state import State
     from edge_sdk.status import Status
     from protocol.campaign import Campaign
@@ -174,16 +175,31 @@ class Device:
         verdict = trust.verify(self._trust(), raw, "campaign", self._time.wall(), campaigns.UNDERSTOOD)
         return verdict, campaigns.parse_campaign(verdict.payload)
 
-    def explain(self, raw: bytes) -> str:
+    def explain(self, raw: bytes, *, model: bytes | None = None) -> str:
         """Say in words what a signed campaign asks and costs, before it is accepted. Changes nothing.
 
+        Args:
+            raw: the ``.hsc`` file.
+            model: the ``.hsm`` file of the model that the campaign evaluates, if it is not installed.
+
         Raises:
-            DocumentError: the campaign is not acceptable, whatever the owner's policy.
+            DocumentError: campaign or model is not acceptable, whatever the owner's policy;
+            InputError: ``model_unknown``, the campaign evaluates a model that is neither given nor installed.
         """
         from edge_sdk.explain import explain
 
         verdict, campaign = self._judge_campaign(raw)
-        return explain(campaign, self._reporting.policy, self._reporting.spent(verdict.now), verdict.now)
+        given = None if model is None else self._judge_model(model).payload
+        evaluated = self._reporting.evaluated(campaign, given)
+        spent = self._reporting.spent(verdict.now)
+        return explain(campaign, self._reporting.policy, spent, verdict.now, evaluated)
+
+    def _judge_model(self, raw: bytes) -> Verdict:
+        """Signature and dates of a model."""
+        from edge_sdk.classifier import MODEL_KEYS
+
+        check_bytes(raw, "a model")
+        return trust.verify(self._trust(), raw, "model", self._time.wall(), MODEL_KEYS)
 
     @logged("enrol", lambda campaign: f"{campaign.header.name} version {campaign.header.version}")
     def enrol(self, raw: bytes, *, name: str | None = None) -> Campaign:
@@ -194,14 +210,15 @@ class Device:
             name: refuse it if its name is another, where somebody else chose what to bring.
 
         Raises:
-            DocumentError: it is not acceptable, or ``other_name``; PolicyError: ``policy_refused``, ``disabled``.
+            DocumentError: it is not acceptable, or ``other_name``; PolicyError: ``policy_refused``, ``disabled``;
+            InputError: ``model_unknown``, it evaluates a model that is not installed.
             The state is unchanged, but for the evidence if a publisher contradicts itself.
         """
         with self._evidence("campaign", raw), self._state.transaction():
             self._reporting.secret()
             verdict, campaign = self._judge_campaign(raw)
             _check_name(verdict, name)
-            self._reporting.policy.check_campaign(campaign)
+            self._reporting.policy.check_campaign(campaign, self._reporting.evaluated(campaign))
             self._store(verdict, raw)
         return campaign
 
@@ -217,11 +234,10 @@ class Device:
             DocumentError: it is not acceptable, or ``other_name``; the state is unchanged, but for the evidence
             if a publisher contradicts itself.
         """
-        from edge_sdk.classifier import MODEL_KEYS, open_classifier
+        from edge_sdk.classifier import open_classifier
 
-        check_bytes(raw, "a model")
         with self._evidence("model", raw), self._state.transaction():
-            verdict = trust.verify(self._trust(), raw, "model", self._time.wall(), MODEL_KEYS)
+            verdict = self._judge_model(raw)
             _check_name(verdict, name)
             classifier = open_classifier(verdict.payload, self._time.now)
             self._store(verdict, raw)
@@ -294,7 +310,6 @@ class Device:
 
     # Reports --------------------------------------------------------------------------------------
 
-    @logged("report")
     def report(self, campaign_id: bytes, record: Mapping[str, object], label: object = FROM_RECORD) -> bytes:
         """Answer about one record, once per period; spent and kept in one durable transaction.
 
@@ -312,12 +327,17 @@ class Device:
             the period's r reports, one after another, each of the campaign's record length.
 
         Raises:
-            InputError: ``campaign_unknown``, ``record_invalid``, ``value_refused``;
-            DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``; PolicyError:
+            InputError: ``campaign_unknown``, ``model_unknown``, ``record_invalid``, ``value_refused``;
+            DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``; PolicyError: ``period_answered``,
             ``policy_refused``, ``budget_exhausted``, ``budget_paused``, ``disabled``; StorageError. None of
             them was caused by a value, except ``value_refused`` in campaigns that ask for it. No ε was spent.
         """
-        return self._reporting.report(campaign_id, record, label)
+        return self.answer(campaign_id, record, label).reports
+
+    @logged("report")
+    def answer(self, campaign_id: bytes, record: Mapping[str, object], label: object = FROM_RECORD) -> Said:
+        """As :meth:`report`; says also which period the reports are of, and whether it was answered before."""
+        return self._reporting.answer(campaign_id, record, label)
 
     @logged("drain", lambda count: f"{count} reports sealed")
     def drain(self, path: str | os.PathLike[str]) -> int:
@@ -406,8 +426,8 @@ class Device:
             self._reporting.policy,
             self._reporting.meanings,
             Spent(
-                self._reporting.ledger.spent_since(moment.now - DAY_SECONDS),
-                self._reporting.ledger.spent_since(moment.now - self._reporting.policy.window_seconds),
+                self._reporting.ledger.spent_around(moment.now, DAY_SECONDS),
+                self._reporting.ledger.spent_around(moment.now, self._reporting.policy.window_seconds),
                 self._reporting.ledger.spent_micro(),
             ),
             reading,

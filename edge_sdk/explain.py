@@ -6,18 +6,20 @@ from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.dates import date
+from protocol.allowance import answers_in_a_day, days_paid
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import PolicyError
 from protocol.mechanisms import BITS, INTEGERS
 from protocol.mechanisms.direct import Direct
 from protocol.projection import Component
-from protocol.questions import MOMENT, MOMENTS, OUTCOME, PRESENT, SQUARE
+from protocol.questions import MOMENT, MOMENTS, PRESENT, SQUARE
 from protocol.schema import refusing
 from protocol.words import to_words
 
 if TYPE_CHECKING:
     from edge_sdk.policy import Policy, Spent
     from protocol.campaign import Campaign
+    from protocol.model import Model
     from protocol.questions import Question
     from protocol.schema import Schema
 
@@ -30,7 +32,7 @@ HIGH_EPSILON_MICRO = 20 * MICRO
 BIT_ANSWERS = 2
 
 
-def explain(campaign: Campaign, policy: Policy, spent: Spent, now: int) -> str:
+def explain(campaign: Campaign, policy: Policy, spent: Spent, now: int, evaluated: Model | None = None) -> str:
     """What a campaign asks, what it costs now and over its life, and whether the owner's policy allows it.
 
     Args:
@@ -38,6 +40,7 @@ def explain(campaign: Campaign, policy: Policy, spent: Spent, now: int) -> str:
         policy: the owner's.
         spent: what the device has spent so far.
         now: seconds since 1970.
+        evaluated: the model that the campaign evaluates, for a campaign that evaluates one and has not ended.
     """
     header = campaign.header
     lines = [
@@ -53,16 +56,16 @@ def explain(campaign: Campaign, policy: Policy, spent: Spent, now: int) -> str:
         lines += [
             "It asks nothing: with this version the publisher ends the campaign.",
             "",
-            *_verdict(campaign, policy, spent),
+            *_verdict(campaign, policy, spent, evaluated),
         ]
     else:
         lines += [
-            *_asked(campaign),
+            *_asked(campaign, evaluated),
             *_refusals(campaign),
             "",
             *_cost(campaign, policy, spent, now),
             "",
-            *_verdict(campaign, policy, spent),
+            *_verdict(campaign, policy, spent, evaluated),
         ]
     return "\n".join(lines)
 
@@ -85,8 +88,10 @@ class Asked(NamedTuple):
         return f"{_percent(self.width)}  {self.subject}: {'; or '.join(self.noises)}"
 
 
-def _asked(campaign: Campaign) -> list[str]:
+def _asked(campaign: Campaign, evaluated: Model | None) -> list[str]:
     """The questions by how likely they are, and what an answer can reveal. Every subject is named."""
+    if evaluated is not None:
+        return _asked_of_model(campaign, evaluated)
     count = len(campaign.questions)
     often = f"Once per {_duration(campaign.time_precision)} the device answers"
     if campaign.answers == count:
@@ -99,6 +104,18 @@ def _asked(campaign: Campaign) -> list[str]:
     for number, stratum in enumerate(_strata(campaign), 1):
         lines += [f"  answer {number}, one of", *_listed(stratum)]
     return lines
+
+
+def _asked_of_model(campaign: Campaign, evaluated: Model) -> list[str]:
+    """An evaluation asks for a prediction, so about everything that the model reads, whatever the campaign lists."""
+    label, header = campaign.schema.label.name, evaluated.header
+    read = ", ".join(f"'{feature.name}'" for feature in evaluated.schema.features)
+    noises = dict.fromkeys(_noise(question) for question in campaign.questions)
+    return [
+        f"Once per {_duration(campaign.time_precision)} the device answers whether a model is right:",
+        f"  - its '{label}' together with what the installed model predicts from {read}: {'; or '.join(noises)}",
+        f"    The model is '{header.name}', version {header.version}.",
+    ]
 
 
 def _strata(campaign: Campaign) -> list[list[Asked]]:
@@ -159,8 +176,6 @@ def _subject(campaign: Campaign, question: Question) -> str:
     schema = campaign.schema
     label = schema.label.name
     kind, feature, _, power, of_class = question.subject
-    if kind == OUTCOME:
-        return f"its '{label}' together with what the installed model predicts from {_names(schema)}"
     if kind == MOMENTS:
         numbers = ", ".join(_observed(schema, index) for index in schema.numeric)
         return f"{'the squares of ' if power == SQUARE else ''}{numbers}, together with its '{label}'"
@@ -174,10 +189,6 @@ def _subject(campaign: Campaign, question: Question) -> str:
         if of_class is not None:
             return f"{name} if its '{label}' is {schema.label.classes[of_class]}, else 0"
     return f"{name} together with its '{label}'"
-
-
-def _names(schema: Schema) -> str:
-    return ", ".join(f"'{feature.name}'" for feature in schema.features)
 
 
 def _observed(schema: Schema, index: int) -> str:
@@ -219,7 +230,17 @@ def _cost(campaign: Campaign, policy: Policy, spent: Spent, now: int) -> list[st
         f"  Answering in all {periods} remaining periods would cost ε = {format_micro(total * periods)}.",
         f"  The owner allows ε = {lifetime} for the device's life; {used} of it is spent.",
         *_rates(policy, spent),
+        *_rhythm(campaign, policy),
     ]
+
+
+def _rhythm(campaign: Campaign, policy: Policy) -> list[str]:
+    """How many periods of a day are answered, where the owner's limit allows fewer than there are."""
+    there = answers_in_a_day(campaign.epsilon_micro, campaign.time_precision, None)
+    answered = answers_in_a_day(campaign.epsilon_micro, campaign.time_precision, policy.day_micro)
+    if answered >= there:
+        return []
+    return [f"  So the device answers in at most {answered} of the {there} periods of a day, and in no other."]
 
 
 def _rates(policy: Policy, spent: Spent) -> list[str]:
@@ -247,9 +268,9 @@ def _odds(loss: float) -> str:
     return f"{up.plus(power):g}" if power > 1000 else f"{1 + up.plus(power - 1):f}"
 
 
-def _verdict(campaign: Campaign, policy: Policy, spent: Spent) -> list[str]:
+def _verdict(campaign: Campaign, policy: Policy, spent: Spent, evaluated: Model | None) -> list[str]:
     """Whether the owner's policy allows it, and every rule that does not."""
-    refusals = [f"policy_refused: {words}" for words in policy.refusals(campaign)]
+    refusals = [f"policy_refused: {words}" for words in policy.refusals(campaign, evaluated)]
     if not campaign.ended:
         try:
             policy.check_budget(spent, campaign.epsilon_micro)
@@ -261,7 +282,10 @@ def _verdict(campaign: Campaign, policy: Policy, spent: Spent) -> list[str]:
     if campaign.ended:
         return ["The owner's policy allows it."]
     left = (policy.lifetime_micro - spent.lifetime_micro) // campaign.epsilon_micro
-    return [f"The owner's policy allows it, for at most {left} more answers in this device's life."]
+    in_a_day = answers_in_a_day(campaign.epsilon_micro, campaign.time_precision, policy.day_micro)
+    days = days_paid(left, campaign.time_precision, in_a_day)
+    lasting = f"{days} day{'' if days == 1 else 's'}"
+    return [f"The owner's policy allows it, for at most {left} more answers in this device's life, or {lasting}."]
 
 
 def _date(seconds: int) -> str:

@@ -64,6 +64,18 @@ class Ledger:
             return Newest(checked(period, int), checked(reports, bytes))
         return None
 
+    def paid_until(self, name: str) -> int:
+        """When the last period that was paid for under a campaign's name ends, in seconds since 1970; 0 if none was.
+
+        All versions of the name count, whatever the length of their periods, and for ever.
+        """
+        ((until,),) = self._state.run(
+            "SELECT coalesce(max((period + 1) * time_precision), 0) FROM newest JOIN campaigns ON number = campaign"
+            " WHERE name = ?",
+            (name,),
+        )
+        return checked(until, int)
+
     def check(self) -> None:
         """Look whether all lines are there and add up: a line less would be ε that is forgotten.
 
@@ -89,10 +101,17 @@ class Ledger:
             return checked(total, int)
         return 0
 
-    def spent_since(self, time: int) -> int:
-        """What was spent after a time, in millionths of ε; a line from the future counts too."""
-        statement = "SELECT coalesce(sum(epsilon_micro), 0) FROM ledger WHERE answered_at > ? AND campaign <> ?"
-        ((total,),) = self._state.run(statement, (time, BEFORE_RESET))
+    def spent_around(self, time: int, seconds: int) -> int:
+        """What was spent less than some seconds before a time, or after it, in millionths of ε.
+
+        Lines after it are those of a clock that was corrected. What a leap spent years ahead does not count
+        against every day until then.
+        """
+        statement = (
+            "SELECT coalesce(sum(epsilon_micro), 0) FROM ledger"
+            " WHERE answered_at > ? AND answered_at < ? AND campaign <> ?"
+        )
+        ((total,),) = self._state.run(statement, (time - seconds, time + seconds, BEFORE_RESET))
         return checked(total, int)
 
     def spend(self, campaign: Campaign, period: int, answered_at: int, reports: bytes) -> tuple[int, int]:

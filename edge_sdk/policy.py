@@ -2,8 +2,8 @@
 
 The policy is a local file, ``policy.toml`` in the state folder. Every line is optional:
 
-    epsilon_per_period = "2.0"     # largest ε that a campaign may spend in one of its periods
-    epsilon_per_day = "4.0"        # largest ε in any 24 hours, over all campaigns
+    epsilon_per_period = "2.0"     # largest ε that a campaign may spend in one of its periods; default 4
+    epsilon_per_day = "4.0"        # largest ε in any 24 hours, over all campaigns; default 4, or epsilon_per_period
     epsilon_per_window = "20"      # largest ε in any window_days, over all campaigns
     window_days = 30
     epsilon_lifetime = "50"        # largest ε that this device ever spends, whatever its clock says
@@ -25,7 +25,8 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge_sdk.spool import Limits
-from protocol.epsilon import MICRO, format_micro, micro_epsilon
+from protocol.allowance import DAY_MICRO, LIFETIME_MICRO, PERIOD_MICRO
+from protocol.epsilon import format_micro, micro_epsilon
 from protocol.errors import InputError, PolicyError
 from protocol.schema import refusing
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from protocol.campaign import Campaign
+    from protocol.model import Model
+    from protocol.schema import Schema
 
 POLICY_FILE = "policy.toml"
 DAY_SECONDS = 86_400
@@ -57,7 +60,8 @@ class Policy(NamedTuple):
             not depend on the clock.
         allow_refuse: whether a campaign may refuse unlisted values. Then it depends on the record whether
             there is a report, and ε says nothing about that.
-        day_micro: largest ε in any 24 hours; None: only the other limits hold.
+        day_micro: largest ε in any 24 hours, over all campaigns; None: only the other limits hold. By default
+            as much as ``epsilon_per_period`` where the owner allows more than 4 there: else it could not be spent.
         window_micro: largest ε in any ``window_seconds``; None likewise.
         window_seconds: length of the rolling window.
         shortest_period: campaigns with shorter periods, in seconds, are refused.
@@ -67,10 +71,10 @@ class Policy(NamedTuple):
         spool: how much may wait to be acknowledged.
     """
 
-    period_micro: int = 4 * MICRO
-    lifetime_micro: int = 100 * MICRO
+    period_micro: int = PERIOD_MICRO
+    lifetime_micro: int = LIFETIME_MICRO
     allow_refuse: bool = False
-    day_micro: int | None = None
+    day_micro: int | None = DAY_MICRO
     window_micro: int | None = None
     window_seconds: int = 30 * DAY_SECONDS
     shortest_period: int = 60
@@ -94,16 +98,23 @@ class Policy(NamedTuple):
         for name, value in entries.items():
             field, parse = _ENTRIES[name]
             (limits if field in Limits._fields else fields)[field] = parse(name, value)
+        fields.setdefault("day_micro", max(DAY_MICRO, fields.get("period_micro", 0)))
         return cls(**fields, spool=cls().spool._replace(**limits))
 
-    def refusals(self, campaign: Campaign) -> Iterator[str]:
-        """Every rule that does not allow this campaign, in words, one sentence each."""
+    def refusals(self, campaign: Campaign, evaluated: Model | None = None) -> Iterator[str]:
+        """Every rule that does not allow this campaign, in words, one sentence each.
+
+        Args:
+            campaign: parsed.
+            evaluated: the model that the campaign evaluates: what the model reads is asked about too.
+        """
         name = campaign.header.name
         if self.campaigns is not None and not _matches(name, self.campaigns):
             yield "the owner does not take part in campaigns of this name (campaigns)"
         if not campaign.ended:
             yield from self._too_dear(campaign)
             yield from self._too_curious(campaign)
+            yield from self._strange(campaign, evaluated)
 
     def _too_dear(self, campaign: Campaign) -> Iterator[str]:
         """What one period's answers would cost, against the limits on ε."""
@@ -128,24 +139,34 @@ class Policy(NamedTuple):
                 f"the campaign waits for {campaign.min_batch_size} reports only; "
                 f"the owner asks for {self.smallest_batch} (smallest_batch)"
             )
-        known = self.features
-        asked = [*(feature.name for feature in campaign.schema.features), campaign.schema.label.name]
-        strange = [name for name in asked if known is not None and name not in known]
-        if strange:
-            yield f"the owner does not answer about '{strange[0]}' (features)"
         if not self.allow_refuse and refusing(campaign.schema):
             yield (
                 "the campaign refuses unlisted values, so whether there is a report would depend on the record; "
                 "the owner allows that with allow_refuse = true, for development"
             )
 
-    def check_campaign(self, campaign: Campaign) -> None:
+    def _strange(self, campaign: Campaign, evaluated: Model | None) -> Iterator[str]:
+        """Names that campaign or model read and the owner does not answer about."""
+        known = self.features
+        if known is None:
+            return
+        strange = [name for name in _read(campaign.schema) if name not in known]
+        if strange:
+            yield f"the owner does not answer about '{strange[0]}' (features)"
+        hidden = [] if evaluated is None else [name for name in _read(evaluated.schema) if name not in known]
+        if hidden:
+            yield f"the model that it evaluates reads '{hidden[0]}', about which the owner does not answer (features)"
+
+    def check_campaign(self, campaign: Campaign, evaluated: Model | None = None) -> None:
         """Refuse a campaign that asks for more than the owner allows.
+
+        Args:
+            campaign, evaluated: as :meth:`refusals`.
 
         Raises:
             PolicyError: ``policy_refused``, with the first rule that does not allow it.
         """
-        for refusal in self.refusals(campaign):
+        for refusal in self.refusals(campaign, evaluated):
             raise PolicyError("policy_refused", refusal)
 
     def check_budget(self, spent: Spent, micro: int) -> None:
@@ -170,6 +191,11 @@ class Policy(NamedTuple):
                     f"of ε = {format_micro(most)} per {what}, {format_micro(used)} is spent; "
                     f"this answer would need {format_micro(micro)}; try again later",
                 )
+
+
+def _read(schema: Schema) -> list[str]:
+    """Every key of a record that a schema reads, inputs of its projection and label among them."""
+    return [*(feature.name for feature in schema.features), schema.label.name]
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:

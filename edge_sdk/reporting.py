@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from stat import S_ISREG
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.answering import answer
 from edge_sdk.arguments import check_bytes, path_of
@@ -29,9 +29,24 @@ if TYPE_CHECKING:
     from edge_sdk.documents import Documents
     from edge_sdk.state import State
     from protocol.campaign import Campaign
+    from protocol.model import Model
 
 MAX_PERIOD = (1 << 32) - 1
 _BLOCK_BYTES = 1 << 18
+
+
+class Said(NamedTuple):
+    """What a device says about one period.
+
+    Attributes:
+        reports: the period's r reports, one after another.
+        period: index of time.
+        repeated: the period was answered before; these are its bytes, and the record was not looked at.
+    """
+
+    reports: bytes
+    period: int
+    repeated: bool
 
 
 class Reporting:
@@ -82,8 +97,8 @@ class Reporting:
             )
         return campaigns.parse_campaign(payload)
 
-    def report(self, campaign_id: bytes, record: Mapping[str, object], label: object) -> bytes:
-        """See :meth:`edge_sdk.Device.report`."""
+    def answer(self, campaign_id: bytes, record: Mapping[str, object], label: object) -> Said:
+        """See :meth:`edge_sdk.Device.answer`."""
         with self._state.transaction():
             secret = self.secret()
             campaign = self._campaign(campaign_id)
@@ -95,13 +110,15 @@ class Reporting:
             newest = self.ledger.newest(campaign.id)
             period = campaign.period_at(time)
             if newest is not None and newest.period >= period:
-                return newest.reports or _refuse_again()
+                return Said(newest.reports or _refuse_again(), newest.period, repeated=True)
             _check_open(campaign, moment.now, time, period)
-            self.policy.check_campaign(campaign)
+            _check_unpaid(campaign, period, self.ledger.paid_until(campaign.header.name))
+            model = self.evaluated(campaign)
+            self.policy.check_campaign(campaign, model)
             self.policy.check_budget(self.spent(time), campaign.epsilon_micro)
             observation = campaign.schema.observe(record)
             label_code = campaign.schema.label.code(campaign.schema.label_in(record, label))
-            predicted = 0 if campaign.model is None else self._predicted(campaign, record)
+            predicted = 0 if model is None else self._predicted(model, record)
             seeds = [self.entropy(SEED_BYTES) for _ in range(campaign.answers)]
             records = answer(campaign, observation, label_code, secret, period, seeds, predicted)
             reports = b"".join(records)
@@ -110,32 +127,34 @@ class Reporting:
             self._time.note_answer(reading, time, leapt=leapt)
             self.meanings.add(campaign, campaign.check(record, label))
         note(INFO, "report: answered %s version %d", campaign.header.name, campaign.header.version)
-        return reports
+        return Said(reports, period, repeated=False)
 
     def spent(self, now: int) -> Spent:
         """What counts against the owner's limits at a time; zero where there is no limit."""
         policy, ledger = self.policy, self.ledger
         return Spent(
-            0 if policy.day_micro is None else ledger.spent_since(now - DAY_SECONDS),
-            0 if policy.window_micro is None else ledger.spent_since(now - policy.window_seconds),
+            0 if policy.day_micro is None else ledger.spent_around(now, DAY_SECONDS),
+            0 if policy.window_micro is None else ledger.spent_around(now, policy.window_seconds),
             ledger.spent_micro(),
         )
 
-    def _predicted(self, campaign: Campaign, record: Mapping[str, object]) -> int:
-        """Code of the class that the evaluated model predicts for a record.
+    def evaluated(self, campaign: Campaign, given: bytes | None = None) -> Model | None:
+        """The model that a campaign evaluates: the installed one, or the payload that is given with it.
 
         Raises:
-            InputError: ``model_unknown``, the very model that the campaign names is not installed;
-            DocumentError: ``invalid_campaign``, its classes are not the campaign's.
+            InputError, DocumentError: as :func:`edge_sdk.evaluated.evaluated_model`.
         """
-        from edge_sdk.classifier import open_classifier
+        if campaign.model is None:
+            return None
+        from edge_sdk.evaluated import evaluated_model
 
-        payload = self._documents.payload("model", campaign.model or b"")
-        if payload is None:
-            raise InputError("model_unknown", "the campaign evaluates a model that is not installed here")
-        classifier = open_classifier(payload, self._time.now)
-        if classifier.classes != campaign.schema.label.classes:
-            raise DocumentError("invalid_campaign", "its classes are not those of the model that it evaluates")
+        return evaluated_model(campaign, given or self._documents.payload("model", campaign.model))
+
+    def _predicted(self, model: Model, record: Mapping[str, object]) -> int:
+        """Code of the class that the evaluated model predicts for a record."""
+        from edge_sdk.classifier import Classifier
+
+        classifier = Classifier(model, self._time.now)
         return classifier.classes.index(classifier.predict(record))
 
     def drain(self, path: str | os.PathLike[str]) -> int:
@@ -188,6 +207,17 @@ def _digest_of(path: str) -> bytes | None:
 
 def _refuse_again() -> bytes:
     raise PolicyError("period_answered", "this period was answered before the device was disabled; it answers the next")
+
+
+def _check_unpaid(campaign: Campaign, period: int, paid_until: int) -> None:
+    """Refuse a period that began before the last one that any version of the campaign's name was paid for ended."""
+    if period * campaign.time_precision < paid_until:
+        raise PolicyError(
+            "period_answered",
+            f"a period of this name that ends at {paid_until} was paid already, by another version of the campaign; "
+            "the first period that begins then is answered next. If the clock had leapt ahead, only a campaign of "
+            "another name is answered before",
+        )
 
 
 def _check_open(campaign: Campaign, now: int, time: int, period: int) -> None:

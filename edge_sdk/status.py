@@ -15,16 +15,27 @@ if TYPE_CHECKING:
     from edge_sdk.policy import Policy, Spent
     from edge_sdk.spool import Held, Spool
     from edge_sdk.timekeeping import Present, Reading
+    from protocol.campaign import Campaign
 
 
 class CampaignStatus(NamedTuple):
-    """An accepted campaign. ``answered`` is the newest answered period; ``state`` open, ended, expired or future."""
+    """An accepted campaign.
+
+    Attributes:
+        name, version, id: of the document.
+        state: open, ended, expired or future.
+        answered: the newest answered period of this version.
+        silent_until: when the next period that can be answered begins, in seconds since 1970, if the present
+            one can not be: its time was paid for under the same name, by another version or in a leap of the
+            clock. None if it can be, or if this version answered just the present one.
+    """
 
     name: str
     version: int
     id: str
     state: str
     answered: int | None
+    silent_until: int | None
 
 
 class ModelStatus(NamedTuple):
@@ -126,13 +137,15 @@ def gather(
     """
     trusted = documents.trust()
     now = present.now
-    campaigns = tuple(_campaign(payload, ledger, now) for _, _, payload in documents.all("campaign"))
+    shown = [
+        _campaign(campaigns.parse_campaign(payload), ledger, present) for _, _, payload in documents.all("campaign")
+    ]
     return Status(
         spent_micro=spent.lifetime_micro,
         left_micro=max(0, policy.lifetime_micro - spent.lifetime_micro),
         spent=spent,
         spool=spool.held(),
-        campaigns=campaigns,
+        campaigns=tuple(shown),
         unsigned=tuple(documents.ended_unsigned("campaign")),
         models=tuple(_model(payload, now) for _, _, payload in documents.all("model")),
         root_version=0 if trusted is None else trusted.root.header.version,
@@ -140,22 +153,29 @@ def gather(
         clock=Clock(reading.wall, now, present.confirmed, documents.time_floor(), present.leap_left),
         disabled=disabled,
         contradictions=len(documents.evidence()),
-        unread=meanings.of(campaign.name for campaign in campaigns),
+        unread=meanings.of(campaign.name for campaign in shown),
     )
 
 
-def _campaign(payload: bytes, ledger: Ledger, now: int) -> CampaignStatus:
-    campaign = campaigns.parse_campaign(payload)
-    header = campaign.header
+def _campaign(campaign: Campaign, ledger: Ledger, present: Present) -> CampaignStatus:
+    header, now = campaign.header, present.now
     state = "expired" if now >= header.expires else "future" if now < header.not_before else "open"
     newest = ledger.newest(campaign.id)
+    answered = None if newest is None else newest.period
+    silent = None if campaign.ended else _silent_until(campaign, ledger, present, answered)
     return CampaignStatus(
-        header.name,
-        header.version,
-        campaign.id.hex(),
-        "ended" if campaign.ended else state,
-        None if newest is None else newest.period,
+        header.name, header.version, campaign.id.hex(), "ended" if campaign.ended else state, answered, silent
     )
+
+
+def _silent_until(campaign: Campaign, ledger: Ledger, present: Present, answered: int | None) -> int | None:
+    """When the first period begins that nobody has paid for, unless that is the present one or the usual next."""
+    length = campaign.time_precision
+    period = campaign.period_at(present.period_time(length)[0])
+    unpaid = -(-ledger.paid_until(campaign.header.name) // length)
+    if unpaid <= period or (unpaid == period + 1 and answered == period):
+        return None
+    return unpaid * length
 
 
 def _model(payload: bytes, now: int) -> ModelStatus:

@@ -105,8 +105,8 @@ def sync(
 
     Fetched are: newer roots, one by one; the campaigns that the device is enrolled in, those that a new root ended
     (they may have been signed again), those that are named here, or that the owner's policy names without a
-    wildcard; the models that are installed, named here, or of an enrolled campaign's name. A document is accepted
-    only under the name it was asked for.
+    wildcard; the models that are installed, named here, or of an enrolled campaign's name. Models come first: a
+    campaign that evaluates one is refused without it. A document is accepted only under the name it was asked for.
 
     Args:
         device: it may be in use by others meanwhile.
@@ -155,6 +155,7 @@ class _Run:
         self._refusals: list[Refusal] = []
         self._taken: dict[str, list[Taken]] = {"campaign": [], "model": []}
         self._absent: list[str] = []
+        self._asked: set[str] = set()
         self._unchanged = 0
         self._sent = 0
         self._released = 0
@@ -164,15 +165,13 @@ class _Run:
         device = self._device
         before = device.status()
         self._rotate(before.root_version)
+        self._renew_models(named["model"])
         if not before.disabled:
             present = device.status()
             enrolled = {campaign.name: campaign.version for campaign in present.campaigns}
             allowed = [name for name in device.policy.campaigns or () if is_text(name) and not _WILD.intersection(name)]
             self._renew_all("campaign", enrolled, [*enrolled, *present.unsigned, *allowed], named["campaign"])
-        status = device.status()
-        installed = {model.name: model.version for model in status.models}
-        usual = [*installed, *(campaign.name for campaign in status.campaigns)]
-        self._renew_all("model", installed, usual, named["model"])
+            self._renew_models(())
         if not before.disabled:
             with self._step("outbox"):
                 self._send()
@@ -254,11 +253,20 @@ class _Run:
     def _refused(self, step: str) -> bool:
         return any(refusal.step == step for refusal in self._refusals)
 
+    def _renew_models(self, named: Iterable[str]) -> None:
+        """Models come before campaigns, since a campaign may evaluate one, and after them for names that are new."""
+        status = self._device.status()
+        installed = {model.name: model.version for model in status.models}
+        self._renew_all("model", installed, [*installed, *(campaign.name for campaign in status.campaigns)], named)
+
     def _renew_all(self, role: str, held: Mapping[str, int], usual: Iterable[str], named: Iterable[str]) -> None:
         asked = set(named)
         for name in dict.fromkeys([*usual, *named]):
             folder, suffix = _PLACES[role]
             place = f"{folder}/{quote(name, safe='')}.{suffix}"
+            if place in self._asked:
+                continue
+            self._asked.add(place)
             with self._step(place):
                 self._renew(role, name, place, held.get(name), asked=name in asked)
 

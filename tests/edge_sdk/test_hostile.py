@@ -488,15 +488,17 @@ def test_two_campaigns_of_one_name_are_never_open_at_once(device, clock):
     assert [campaign.id for campaign in device.campaigns()] == [second.id]
 
 
-def test_versions_in_quick_succession_buy_no_more_than_the_lifetime(tmp_path):
-    """A publisher who signs a new version every minute opens new ids and questions, and spends the same budget."""
-    policy = Policy.of(epsilon_lifetime="5")
+def test_names_in_quick_succession_buy_no_more_than_the_lifetime_and_versions_no_more_than_one_period(tmp_path):
+    """A publisher who signs a new campaign every minute opens new ids and questions, and spends the same budget."""
+    policy = Policy.of(epsilon_lifetime="5", epsilon_per_day="50")
     with Device.open(tmp_path / "state", trust=PUBLISHER.root(), clock=lambda: NOW, policy=policy) as device:
         said = []
-        for version in range(1, 20):
-            campaign = device.enrol(PUBLISHER.campaign(version=version))
-            said.append(reason(device.report, campaign.id, {"odor": "n"}, "e"))
-        assert said == [None] * 5 + ["budget_exhausted"] * 14
+        for number in range(1, 20):
+            for changes in ({"version": number}, {"name": f"name {number}"}):
+                campaign = device.enrol(PUBLISHER.campaign(**changes))
+                said.append(reason(device.report, campaign.id, {"odor": "n"}, "e"))
+        assert said[::2] == [None] + ["period_answered"] * 18
+        assert said[1::2] == [None] * 4 + ["budget_exhausted"] * 15
         assert device.status().spent_micro == 5_000_000
 
 

@@ -171,6 +171,9 @@ class World(RuleBasedStateMachine):
         refusals = ["budget_exhausted"] if spent + EPSILON > LIFETIME else []
         if self.wall < self.campaign.header.not_before:  # a new root may have taken the time floor back
             refusals.append("not_yet_valid")
+        paid = max((period for period, _ in self.answers.values()), default=-1)
+        if paid > self.answers.get(self.campaign.id, (-1, b""))[0]:  # by another version
+            refusals.append("period_answered")
         raw, refused = self._try(self.device.report, self.campaign.id, RECORD, "e", refusals=refusals)
         if refused:
             return
@@ -180,6 +183,7 @@ class World(RuleBasedStateMachine):
             assert raw == newest[1], "a period was answered twice"
             assert not (self.steady and self.wall // DAY > newest[0]), "a day passed and opened no period"
             return
+        assert period > paid, "two versions of a name answered one period"
         self.answers[self.campaign.id] = period, raw
         self.spool.append(len(self.made))
         self.made.append((self.campaign.id, raw))

@@ -455,8 +455,8 @@ def test_in_step_costs_one_conditional_request_per_document(device, publisher, t
         name = next((tree / "reports").iterdir()).name
         assert log == [
             ("GET", "/roots/2.hst", 404),
-            ("GET", f"/{CAMPAIGN}", 304),
             ("GET", f"/{MODEL}", 304),
+            ("GET", f"/{CAMPAIGN}", 304),
             ("PUT", f"/reports/{name}", 201),
         ]
         assert records([(tree / "reports" / name).read_bytes()]) == made

@@ -7,13 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.publisher import DAY, NOW
 
-from edge_sdk import Device, PolicyError
+from edge_sdk import Device, Policy, PolicyError
 from edge_sdk.clock import system_uptime
 from edge_sdk.timekeeping import Anchor, Present, Reading, after_answer, after_document, present
 from protocol.report import decode_report
 
 HOUR = 3600
 RECORD = {"odor": "n", "width": 3.2}
+HOURLY = Policy.of(epsilon_per_day="100")
+"""An owner who lets every hour of a day be answered."""
 
 
 class Machine:
@@ -45,8 +47,9 @@ def machine():
 @pytest.fixture
 def field(tmp_path, publisher, machine):
     """A device that was provisioned and enrolled, and has answered its first period."""
-    device = Device.open(tmp_path / "s", trust=publisher.root(), clock=machine.clock, uptime=machine.uptime)
-    with device:
+    with Device.open(
+        tmp_path / "s", publisher.root(), policy=HOURLY, clock=machine.clock, uptime=machine.uptime
+    ) as device:
         device.enrol(publisher.campaign(time_precision=HOUR))
         device.report(device.campaigns()[0].id, RECORD)
         yield device
@@ -145,7 +148,7 @@ def test_a_clock_that_starts_in_1970_and_is_then_set_right_loses_nothing(tmp_pat
 
 def test_without_any_clock_time_goes_on_from_the_last_signed_document(tmp_path, publisher):
     machine = Machine(wall=0)
-    device = Device.open(tmp_path / "s", trust=publisher.root(), clock=machine.clock, uptime=machine.uptime)
+    device = Device.open(tmp_path / "s", publisher.root(), policy=HOURLY, clock=machine.clock, uptime=machine.uptime)
     campaign = device.enrol(publisher.campaign(time_precision=HOUR))
     for _ in range(5):
         device.report(campaign.id, RECORD)
@@ -221,7 +224,7 @@ def test_the_day_and_the_window_are_counted_over_all_campaigns(tmp_path, publish
 
 def test_what_a_leap_jumped_over_does_not_open_for_other_campaigns(tmp_path, publisher, machine):
     """One leap far ahead by one campaign; then the clock walks through what lies before, and the other one answers."""
-    with Device.open(tmp_path, publisher.root(), clock=machine.clock, uptime=machine.uptime) as device:
+    with Device.open(tmp_path, publisher.root(), policy=HOURLY, clock=machine.clock, uptime=machine.uptime) as device:
         first, other, third = (
             device.enrol(publisher.campaign(name=name, time_precision=HOUR, lifetime=3000 * DAY)).id
             for name in ("first", "other", "third")
@@ -244,7 +247,7 @@ def test_what_a_leap_jumped_over_does_not_open_for_other_campaigns(tmp_path, pub
 
 
 def test_a_wrong_clock_that_is_set_right_does_not_stop_the_other_campaigns(tmp_path, publisher, machine):
-    with Device.open(tmp_path, publisher.root(), clock=machine.clock, uptime=machine.uptime) as device:
+    with Device.open(tmp_path, publisher.root(), policy=HOURLY, clock=machine.clock, uptime=machine.uptime) as device:
         first, other = (
             device.enrol(publisher.campaign(name=name, time_precision=HOUR, lifetime=3000 * DAY)).id
             for name in ("first", "other")

@@ -95,7 +95,7 @@ class Publisher:
         """A signed model in which odor n speaks for class e and odor f for class p."""
         third = math.log(1 / 3)
         likelihood = []
-        for feature in self.schema.features:
+        for feature in self.schema.observed:
             rows = [(third, third)] * feature.size
             if feature.name == "odor":
                 rows[1], rows[2] = (math.log(0.8), math.log(0.1)), (math.log(0.1), math.log(0.8))

@@ -1,0 +1,178 @@
+"""One period of one name is paid once, whatever version asks; what bounds many names; who hears of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.failures import failure, reason
+from support.publisher import DAY, NOW
+
+from edge_sdk import Device, Policy
+from edge_sdk.sync import sync
+
+RECORD = {"odor": "n", "width": 2}
+HOUR = 3_600
+
+
+def test_a_hundred_versions_get_one_answer_in_a_period(device, publisher, clock):
+    said, refusals = set(), set()
+    for version in range(1, 101):
+        campaign = device.enrol(publisher.campaign(version=version))
+        refusals.add(reason(lambda which=campaign.id: said.add(device.report(which, RECORD))))
+    assert refusals == {None, "period_answered"}
+    assert len(said) == 1
+    assert device.status().spent_micro == 1_000_000
+    clock.now += DAY
+    assert device.report(campaign.id, RECORD) not in said
+    assert device.status().spent_micro == 2_000_000
+
+
+def test_sync_takes_versions_and_the_period_stays_paid(tmp_path, publisher, clock):
+    from support.sources import Source
+
+    with Device.open(tmp_path / "state", trust=publisher.root(), clock=clock) as device:
+        for version in range(1, 6):
+            source = Source({"campaigns/mushrooms.hsc": publisher.campaign(version=version)})
+            sync(device, source, campaigns=["mushrooms"])
+            (campaign,) = device.campaigns()
+            assert campaign.header.version == version
+            if version == 1:
+                device.report(campaign.id, RECORD)
+            else:
+                assert reason(device.report, campaign.id, RECORD) == "period_answered"
+        assert device.status().spent_micro == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wait"),
+    [
+        (DAY, HOUR, DAY - NOW % DAY),  # hours of a paid day are paid
+        (HOUR, DAY, DAY - NOW % DAY),  # a day that holds a paid hour began before its end
+        (DAY, 7 * DAY, 7 * DAY - NOW % (7 * DAY)),
+        (7 * DAY, DAY, 7 * DAY - NOW % (7 * DAY)),
+        (HOUR, HOUR // 2 + 1, None),
+    ],
+)
+def test_a_version_with_another_period_answers_only_what_begins_at_or_after_the_paid_end(
+    device, publisher, clock, first, second, wait
+):
+    old = device.enrol(publisher.campaign(time_precision=first))
+    device.report(old.id, RECORD)
+    paid_until = (NOW // first + 1) * first
+    new = device.enrol(publisher.campaign(version=2, time_precision=second))
+    opens = -(-paid_until // second) * second
+    assert wait is None or opens == NOW + wait
+    for now in (NOW, paid_until - 1, opens - 1):
+        clock.now = now
+        error = failure(device.report, new.id, RECORD)
+        assert error.reason == "period_answered"
+        assert device.status().campaigns[0].silent_until == opens
+    clock.now = opens
+    assert device.status().campaigns[0].silent_until is None
+    device.report(new.id, RECORD)
+    assert device.status().campaigns[0].silent_until is None, "an answered period is not silence"
+    assert [line.period_start for line in device.history()] == [NOW // first * first, opens]
+
+
+def test_what_is_paid_outlives_restarts_an_opt_out_and_an_older_version_that_comes_back(tmp_path, publisher, clock):
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        campaign = device.enrol(publisher.campaign())
+        device.report(campaign.id, RECORD)
+        device.disable()
+        device.enable()
+        assert reason(device.report, campaign.id, RECORD) == "period_answered"
+        device.enrol(publisher.campaign(version=2))
+    with Device.open(tmp_path, clock=clock) as device:
+        (campaign,) = device.campaigns()
+        assert reason(device.report, campaign.id, RECORD) == "period_answered"
+
+
+def test_a_leap_ahead_silences_a_name_until_then_and_status_says_so(device, publisher, clock):
+    campaign = device.enrol(publisher.campaign())
+    clock.now += 40 * DAY
+    said = device.report(campaign.id, RECORD)
+    until = (clock.now // DAY + 1) * DAY
+    clock.now = NOW + DAY
+    assert device.report(campaign.id, RECORD) == said
+    (status,) = device.status().campaigns
+    assert (status.state, status.silent_until) == ("open", until)
+    assert json.loads(json.dumps(device.status().to_json()))["campaigns"][0]["silent_until"] == until
+    new = device.enrol(publisher.campaign(version=2))
+    error = failure(device.report, new.id, RECORD)
+    assert error.reason == "period_answered"
+    assert "another name" in error.detail
+    other = device.enrol(publisher.campaign(name="mushrooms again"))
+    assert device.report(other.id, RECORD)
+    assert [each.silent_until for each in device.status().campaigns] == [until, None]
+
+
+def test_who_asks_hears_whether_the_period_was_answered_before(device, publisher, clock):
+    campaign = device.enrol(publisher.campaign())
+    first, again = (device.answer(campaign.id, RECORD) for _ in range(2))
+    assert (first.repeated, again.repeated) == (False, True)
+    assert first.reports == again.reports == device.report(campaign.id, RECORD)
+    assert first.period == again.period == NOW // DAY
+    clock.now += DAY
+    assert device.answer(campaign.id, RECORD)[1:] == (NOW // DAY + 1, False)
+
+
+def test_many_names_by_one_publisher_are_bounded_by_the_day_and_the_lifetime(tmp_path, publisher, clock):
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        enrolled = [device.enrol(publisher.campaign(name=f"name {number}")) for number in range(30)]
+        for day in range(30):
+            said = [reason(device.report, campaign.id, RECORD) for campaign in enrolled]
+            assert said.count(None) == (4 if day < 25 else 0)
+            assert {*said} - {None} == {"budget_paused" if day < 24 else "budget_exhausted"}
+            clock.now += DAY
+        assert device.status().spent_micro == 100_000_000
+
+
+def test_what_a_leap_spent_years_ahead_does_not_pause_every_other_name_until_then(device, publisher, clock):
+    dear = device.enrol(publisher.campaign(epsilon_micro=4_000_000))
+    clock.now += 90 * DAY
+    device.report(dear.id, RECORD)
+    clock.now = NOW
+    other = device.enrol(publisher.campaign(name="other"))
+    device.report(other.id, RECORD)
+    clock.now = NOW + 89 * DAY
+    device.report(other.id, RECORD)
+    clock.now = NOW + 90 * DAY  # now the leap's day is here, and paid
+    assert reason(device.report, other.id, RECORD) == "budget_paused"
+
+
+def test_a_clock_that_is_set_back_by_hours_gets_no_second_day(device, publisher, clock):
+    enrolled = [device.enrol(publisher.campaign(name=f"name {number}")) for number in range(8)]
+    clock.now = NOW // DAY * DAY + DAY
+    for campaign in enrolled[:4]:
+        device.report(campaign.id, RECORD)
+    clock.now -= 6 * HOUR
+    assert {reason(device.report, campaign.id, RECORD) for campaign in enrolled[4:]} == {"budget_paused"}
+
+
+def test_sync_enrols_in_no_name_that_nobody_asked_for(tmp_path, publisher, clock):
+    from support.sources import Source
+
+    source = Source({f"campaigns/{name}.hsc": publisher.campaign(name=name) for name in ("mushrooms", "a", "b")})
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        sync(device, source, campaigns=["mushrooms"])
+        sync(device, source)
+        assert [campaign.header.name for campaign in device.campaigns()] == ["mushrooms"]
+
+
+def test_an_hourly_campaign_answers_four_hours_of_a_day_unless_its_owner_allows_more(tmp_path, publisher, clock):
+    assert Policy().day_micro == Policy.of().day_micro == 4_000_000
+    assert Policy.of(epsilon_per_period=16).day_micro == 16_000_000, (
+        "whoever allows more in a period allows it in a day"
+    )
+    assert Policy.of(epsilon_per_period=16, epsilon_per_day=5).day_micro == 5_000_000
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        campaign = device.enrol(publisher.campaign(time_precision=HOUR))
+        text = device.explain(publisher.campaign(time_precision=HOUR))
+        assert "4 of the 24 periods of a day" in text
+        for hour in range(48):
+            if hour % 24 < 4:
+                device.report(campaign.id, RECORD)
+            else:
+                assert reason(device.report, campaign.id, RECORD) == "budget_paused"
+            clock.now += HOUR
