@@ -1,4 +1,4 @@
-"""What an owner allows who says nothing, and how long that lasts. Devices keep to it, makers of campaigns plan by it."""
+"""What an owner allows who says nothing, and how long that lasts. Devices keep to it, campaigns are planned by it."""
 
 from __future__ import annotations
 
