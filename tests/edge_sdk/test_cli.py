@@ -41,7 +41,9 @@ def test_the_whole_life_of_a_device(files):
     first = json.loads(edge(files, "report", "--campaign", enrolled["id"][:6], "--json", text=record).stdout)
     (files / "record.json").write_text('{"odor": null}')
     again = json.loads(edge(files, "report", "--campaign", "mushrooms", "--json", "record.json").stdout)
+    assert (first.pop("answered_before"), again.pop("answered_before")) == (False, True)
     assert first == again
+    assert "answered before  yes" in edge(files, "report", "--campaign", "mushrooms", "record.json").stdout
     assert len(bytes.fromhex(first["report"])) == 18
     assert json.loads(edge(files, "status", "--json").stdout)["unsent_reports"] == 1
     assert json.loads(edge(files, "drain", "out.hsr", "--json").stdout)["reports"] == 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from support.failures import failure, reason
 from support.publisher import CAMPAIGN_KEY, DAY, NOW, Publisher
@@ -156,6 +159,22 @@ def test_the_end_of_an_evaluation_needs_no_model(generous, publisher):
     raw = publisher.sign("campaign", canonical.pack(end))
     assert "asks nothing" in generous.explain(raw)
     assert generous.enrol(raw).ended
+
+
+def test_the_command_line_explains_with_a_model_that_is_not_installed(tmp_path, publisher):
+    publisher.now = 1
+    model = publisher.model(lifetime=1 << 33)
+    body = canonical.unpack(outcome_payload(publisher, model))
+    (tmp_path / "c.hsc").write_bytes(publisher.sign("campaign", canonical.pack({**body, "expires": 1 << 33})))
+    (tmp_path / "m.hsm").write_bytes(model)
+    Device.open(tmp_path / "state", trust=publisher.root(lifetime=1 << 33)).close()
+    command = [sys.executable, "-m", "edge_sdk.cli", "--state", "state", "explain", "c.hsc"]
+    refused, told = (
+        subprocess.run([*command, *more], cwd=tmp_path, capture_output=True, text=True, check=False)
+        for more in ([], ["--model", "m.hsm"])
+    )
+    assert refused.stderr.startswith("model_unknown: ")
+    assert "predicts from 'odor', 'width'" in told.stdout
 
 
 def test_sync_fetches_models_before_the_campaigns_that_evaluate_them(tmp_path, device, publisher):
