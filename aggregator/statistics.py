@@ -16,6 +16,7 @@ import numpy as np
 from aggregator.debias import debias, marginal
 from aggregator.intake.counting import EVERYTHING, Scope
 from aggregator.intervals import Interval, count_interval, normal_interval
+from aggregator.notebooks import facts, table
 from protocol.errors import InputError, PolicyError
 from protocol.questions import CELL, MOMENT, MOMENTS, OUTCOME, SQUARE
 
@@ -152,6 +153,14 @@ class Statistics:
             for found in self.questions
         ]
         return pd.concat(tables, ignore_index=True)
+
+    def _repr_html_(self) -> str:
+        about: dict[str, object] = {"campaign": self.campaign.header.name, "reports": self.reports}
+        about |= {f"set aside: {reason}": count for reason, count in self.rejected.items()}
+        if self.reports < self.campaign.min_batch_size:
+            return facts("Estimates", {**about, "smallest batch": f"{self.campaign.min_batch_size}, not reached"})
+        frame = self.frame()
+        return facts("Estimates", about) + table(list(frame.columns), frame.itertuples(index=False, name=None))
 
     def to_json(self) -> dict[str, Any]:
         """What ``hearsay estimate --json`` prints. Variances are null for a question without answers."""

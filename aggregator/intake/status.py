@@ -22,6 +22,7 @@ from aggregator.intake.manifest import read_manifest
 from aggregator.intake.store import report_of
 from aggregator.intake.tally import Tally
 from aggregator.intervals import Z95
+from aggregator.notebooks import facts, table
 from aggregator.periods import begins
 from aggregator.statistics import estimate, question_name
 from protocol.document import DAY_SECONDS
@@ -129,6 +130,13 @@ class Status(NamedTuple):
     def enough(self) -> bool:
         """Whether estimates may be shown and models published."""
         return self.reports >= self.min_batch_size
+
+    def _repr_html_(self) -> str:
+        about: dict[str, object] = {"campaign": self.name, "reports": self.reports}
+        about["smallest batch"] = f"{self.min_batch_size}, {'reached' if self.enough else 'not reached'}"
+        about |= {f"set aside: {reason}": count for reason, count in self.rejected.items()}
+        reached = [(reach.question, reach.n, reach.half_width, reach.devices_needed) for reach in self.questions]
+        return facts("Status", about) + table(("question", "reports", "± (95 %)", "devices needed"), reached)
 
     def to_json(self) -> dict[str, Any]:
         """What ``hearsay status --json`` prints."""

@@ -39,6 +39,7 @@ from aggregator.intake.manifest import (
 )
 from aggregator.intake.remote import check_folder, expand
 from aggregator.intake.tally import Tally, TallyReport
+from aggregator.notebooks import facts
 from aggregator.periods import shown
 from aggregator.statistics import Statistics, estimate
 from protocol.campaign import UNDERSTOOD, Campaign, parse_campaign
@@ -192,6 +193,12 @@ class Store:
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r}, campaign {self.campaign.header.name!r})"
+
+    def _repr_html_(self) -> str:
+        header, manifest = self.campaign.header, read_manifest(self.path)
+        about: dict[str, object] = {"campaign": header.name, "version": header.version, "folder": str(self.path)}
+        about |= {"records": manifest.records, "closed fleet": "yes" if manifest.closed else "no"}
+        return facts("Store", about)
 
     @contextmanager
     def changing(self) -> Iterator[Manifest]:

@@ -1,7 +1,10 @@
 """A model that scores whole frames: the same sums as the device's classifier, in arrays.
 
     model = Model.load("mushrooms.hsm", "workspace/root.hst")
-    model.predict(frame); model.predict_proba(frame); model.accuracy(frame)
+    model.predict(frame); model.predict_proba(frame); model.score(frame, labels); model.accuracy(frame)
+
+``classes_``, ``predict``, ``predict_proba`` and ``score`` follow scikit-learn's conventions: arrays, one row per
+record, columns in the order of ``classes_``, which are sorted; ``scores`` has them by code, as the schema does.
 
 Source: docs/math.md, section 4: log P(c) + Σ log P(x_i | c), missing features left out, largest wins.
 """
@@ -17,6 +20,7 @@ import pandas as pd
 
 from aggregator.files import read_file
 from aggregator.models.encoding import MISSING, label_codes, recognise
+from aggregator.notebooks import facts, table
 from protocol import SCALE
 from protocol.envelope import SIZE_LIMITS
 from protocol.errors import InputError
@@ -84,8 +88,16 @@ class Model:
         _check_type(path, (str, PathLike), "the model is given as the path of a file")
         _check_type(trust, (str, PathLike, bytes), "trust is given as the path of the trust root or as its bytes")
         root = trust if isinstance(trust, bytes) else read_file(trust, SIZE_LIMITS["root"])
+        return cls.verified(read_file(path, SIZE_LIMITS["model"]), root, clock=clock)
+
+    @classmethod
+    def verified(cls, raw: bytes, root: bytes, *, clock: Callable[[], float] = time.time) -> Model:
+        """The model in a signed file's bytes, if a trust root's keys have signed it.
+
+        Raises:
+            DocumentError: as :meth:`load`.
+        """
         now = int(clock())
-        raw = read_file(path, SIZE_LIMITS["model"])
         verdict = verify(pin(root, now), raw, "model", now, UNDERSTOOD)
         return cls.of(parse_model(verdict.payload))
 
@@ -103,6 +115,27 @@ class Model:
     def classes(self) -> tuple[str, ...]:
         """The classes, by code."""
         return self.schema.label.classes
+
+    @property
+    def classes_(self) -> NDArray[np.object_]:
+        """Shape (k,): the classes, sorted as text, as scikit-learn's metrics take the columns to be."""
+        return np.array(sorted(self.classes), dtype=object)
+
+    @property
+    def feature_names_in_(self) -> NDArray[np.object_]:
+        """Shape (features,): the columns that a frame may have; one that it lacks is missing in every row."""
+        return np.array([feature.name for feature in self.schema.features], dtype=object)
+
+    def _repr_html_(self) -> str:
+        label = self.schema.label
+        about: dict[str, object] = {"label": label.name, "classes": ", ".join(label.classes)}
+        about["features"] = len(self.schema.observed)
+        if self.document is not None:
+            header, card = self.document.header, self.document.card
+            about |= {"name": header.name, "version": header.version}
+            about |= {name: card[name] for name in ("reports", "epsilon_total", "postprocess") if name in card}
+        prior = zip(label.classes, np.exp(self.log_prior).tolist(), strict=True)
+        return facts("Model", about) + table(("class", "prior probability"), prior)
 
     def scores(self, frame: pd.DataFrame) -> Floats:
         """Shape (rows, k): log P(c) + Σ log P(x_i | c) over the features that are not missing.
@@ -126,24 +159,46 @@ class Model:
                 total[present] += term[sight.codes[present, index]]
         return total
 
-    def predict(self, frame: pd.DataFrame) -> pd.Series:
-        """The likeliest class of every row, with the frame's index; of equals the first.
+    def predict(self, frame: pd.DataFrame) -> NDArray[np.object_]:
+        """Shape (rows,): the likeliest class of every record; of equals the first.
 
         Raises:
             InputError: ``columns_missing``, ``argument_invalid``.
         """
-        codes = self.scores(frame).argmax(axis=1)
-        return pd.Series(np.array(self.classes, dtype=object)[codes], index=frame.index, name=self.schema.label.name)
+        names = np.array(self.classes, dtype=object)
+        return np.asarray(names[self.scores(frame).argmax(axis=1)], dtype=object)
 
-    def predict_proba(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """P(class | record), one column per class, rows sum to 1.
+    def predict_proba(self, frame: pd.DataFrame) -> Floats:
+        """Shape (rows, k): P(class | record), columns in the order of ``classes_``; rows sum to 1.
 
         Raises:
             InputError: ``columns_missing``, ``argument_invalid``.
         """
         scores = self.scores(frame)
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return pd.DataFrame(weights / weights.sum(axis=1, keepdims=True), index=frame.index, columns=list(self.classes))
+        shares = weights / weights.sum(axis=1, keepdims=True)
+        return np.asarray(shares[:, [self.classes.index(name) for name in self.classes_]])
+
+    def score(self, frame: pd.DataFrame, labels: Sequence[object] | pd.Series | None = None) -> float:
+        """Share of right predictions, as scikit-learn's classifiers score.
+
+        Args:
+            frame: the records.
+            labels: shape (rows,), their true classes; by default the frame's own column of the label.
+                A record without one of the model's classes is not counted.
+
+        Raises:
+            InputError: ``argument_invalid``, not one label for each record; ``label_missing``, ``no_labels``,
+                ``columns_missing``.
+        """
+        if labels is None:
+            return self.accuracy(frame)
+        _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
+        listed = list(labels)
+        if len(listed) != len(frame):
+            raise InputError("argument_invalid", f"{len(listed)} labels are given for {len(frame)} records")
+        named = pd.Series(listed, index=frame.index, dtype=object)
+        return self.accuracy(frame.assign(**{self.schema.label.name: named}))
 
     def accuracy(self, frame: pd.DataFrame) -> float:
         """Share of right predictions among the rows whose label is one of the classes.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.intervals import wilson
+from aggregator.notebooks import facts, table
 from protocol.campaign import EVALUATION
 from protocol.errors import InputError, PolicyError
 from protocol.mechanisms.direct import Direct
@@ -40,6 +41,11 @@ class Evaluation(NamedTuple):
     reports: int
     accuracy: Accuracy
     confusion: tuple[Confusion, ...]
+
+    def _repr_html_(self) -> str:
+        about = {"answers": self.reports, "accuracy": f"{self.accuracy.estimate:.1%}"}
+        about["95 % interval"] = f"{self.accuracy.low:.1%} to {self.accuracy.high:.1%}"
+        return facts("Evaluation", about) + table(Confusion._fields, self.confusion)
 
 
 def evaluate(statistics: Statistics) -> Evaluation:

@@ -148,13 +148,38 @@ def test_an_absent_column_is_missing_and_none_at_all_is_a_mistake():
     assert refused.value.reason == "columns_missing"
 
 
-def test_probabilities_sum_to_one_and_keep_the_index():
-    frame = pd.DataFrame({"odor": ["n", "a", None]}, index=[7, 3, 5])
-    proba = model_of(SCHEMA).predict_proba(frame)
-    assert list(proba.columns) == ["e", "p", "1"]
-    assert proba.index.tolist() == [7, 3, 5]
+def test_shapes_and_order_are_scikit_learns():
+    frame = pd.DataFrame({"odor": ["n", "a", None, "1"]}, index=[7, 3, 5, 5])
+    model = model_of(SCHEMA)
+    proba, predicted = model.predict_proba(frame), model.predict(frame)
+    assert model.classes_.tolist() == ["1", "e", "p"]
+    assert model.feature_names_in_.tolist() == ["odor", "cap", "width"]
+    assert (type(proba), proba.shape, predicted.shape) == (np.ndarray, (4, 3), (4,))
     np.testing.assert_allclose(proba.sum(axis=1), 1)
-    assert model_of(SCHEMA).predict(frame).index.tolist() == [7, 3, 5]
+    assert predicted.tolist() == model.classes_[proba.argmax(axis=1)].tolist()
+    by_code = proba[:, [model.classes_.tolist().index(name) for name in model.classes]]
+    offsets = np.log(by_code) - model.scores(frame)
+    np.testing.assert_allclose(offsets - offsets[:, :1], 0, atol=1e-9)
+
+
+def test_scores_with_labels_of_any_kind_are_the_share_of_right_ones():
+    metrics = pytest.importorskip("sklearn.metrics")
+    frame = pd.DataFrame({"odor": ["n", "a", "n", "1"] * 5, "width": range(20)}, index=[4] * 20)
+    model = model_of(SCHEMA)
+    truth = np.array((["e", "p", "1"] * 7)[:20], dtype=object)
+    expected = metrics.accuracy_score(truth, model.predict(frame))
+    mixed = [int(one) if one == "1" else one for one in truth]
+    for labels in (truth, truth.tolist(), pd.Series(truth, index=range(20)), mixed):
+        assert model.score(frame, labels) == expected
+    assert model.score(frame.assign(label=truth)) == expected
+    assert frame.columns.tolist() == ["odor", "width"]
+    chances = model.predict_proba(frame)
+    right = [row[model.classes_.tolist().index(one)] for row, one in zip(chances, truth, strict=True)]
+    assert metrics.log_loss(truth, chances, labels=model.classes_.tolist()) == pytest.approx(-np.log(right).mean())
+    for labels, reason in ((truth[1:], "argument_invalid"), ([None] * 20, "no_labels"), (None, "label_missing")):
+        with pytest.raises(InputError) as refused:
+            model.score(frame, labels)
+        assert refused.value.reason == reason
 
 
 def test_accuracy_leaves_out_rows_without_a_known_label():

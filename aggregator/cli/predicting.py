@@ -1,0 +1,115 @@
+"""The command ``predict``: a model's classes for the records of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from aggregator.cli.making import force_option, json_option
+from aggregator.cli.output import note, print_facts, print_json, working
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from aggregator.models.predicting import Predictions
+    from aggregator.models.scoring import Model
+
+
+@click.command()
+@click.argument("model_file", type=click.Path(path_type=Path), metavar="MODEL")
+@click.argument("data", type=click.Path(path_type=Path), metavar="DATA.csv")
+@click.option("--trust", type=click.Path(path_type=Path), help="Trust root that must have signed the model.")
+@click.option("--workspace", type=click.Path(path_type=Path), help="Workspace whose trust root that is.")
+@click.option("--proba", is_flag=True, help="Give the probability of every class too.")
+@click.option("--missing", multiple=True, help="Cell that means missing; repeatable; default: empty and ?.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="CSV file to write; default: print it.")
+@force_option
+@json_option
+def predict(
+    model_file: Path,
+    data: Path,
+    trust: Path | None,
+    workspace: Path | None,
+    missing: tuple[str, ...],
+    output: Path | None,
+    *,
+    proba: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Classify the records of a CSV file (plain or .gz) with a model, and say how often it is right.
+
+    MODEL is its file or, with --workspace, its name, NAME@VERSION or id there. DATA.csv needs a header line; columns
+    are found by their names, and one that the model does not know is not looked at. Where a record has one of
+    the classes as its label, it counts for the accuracy. In CSV a class that a spreadsheet would run has
+    an apostrophe before it.
+
+    \b
+    Example:
+      hearsay predict m.hsm new.csv --trust work/root.hst -o classes.csv
+      hearsay predict mushrooms new.csv --workspace work --proba
+    """  # noqa: D301
+    from aggregator.files import check_output, write_output
+    from aggregator.models.predicting import predict_file
+    from aggregator.spreadsheets import csv_text
+    from aggregator.tables import MISSING_TOKENS
+
+    if output is not None:
+        check_output(output, force=force)
+    model = _model(model_file, trust, workspace)
+    with working("classifying"):
+        found = predict_file(model, data, proba=proba, missing=missing or MISSING_TOKENS)
+    if output is not None:
+        write_output(output, csv_text(found.frame).encode(), force=force)
+    if as_json:
+        print_json(_as_object(found, model, output, proba=proba))
+    elif output is not None:
+        print_facts({"records": len(found.frame), "written": str(output), **_accuracy(found)})
+    else:
+        click.echo(csv_text(found.frame), nl=False)
+        for name, value in _accuracy(found).items():
+            note(f"{name} {value}")
+    if trust is None and workspace is None:
+        note("the model's signature was not checked; --trust or --workspace does")
+
+
+def _model(given: Path, trust: Path | None, workspace: Path | None) -> Model:
+    """The model, verified if somebody to trust is named.
+
+    Raises:
+        InputError: ``trust_ambiguous``; and as :meth:`Model.load` and :func:`document_bytes`.
+    """
+    from aggregator.files import read_file
+    from aggregator.models.scoring import Model
+    from aggregator.publishing.naming import document_bytes
+    from aggregator.publishing.workspace import open_workspace
+    from protocol.envelope import SIZE_LIMITS, read_envelope
+    from protocol.model import parse_model
+
+    if trust is not None and workspace is not None:
+        raise InputError("trust_ambiguous", "give --trust or --workspace, not both")
+    signer = None if workspace is None else open_workspace(workspace)
+    raw = document_bytes("model", given, signer)
+    if signer is not None:
+        return Model.verified(raw, signer.root_bytes)
+    if trust is not None:
+        return Model.verified(raw, read_file(trust, SIZE_LIMITS["root"]))
+    return Model.of(parse_model(read_envelope(raw, "model").payload))
+
+
+def _accuracy(found: Predictions) -> dict[str, object]:
+    if found.accuracy is None:
+        return {"accuracy": "not known: no record has one of the classes as its label"}
+    return {"accuracy": f"{found.accuracy:.1%} of {found.labelled} records with a label"}
+
+
+def _as_object(found: Predictions, model: Model, output: Path | None, *, proba: bool) -> dict[str, object]:
+    """The predictions as programs read them; none of them where they went into a file."""
+    about: dict[str, object] = {"records": len(found.frame), "labelled": found.labelled, "accuracy": found.accuracy}
+    if output is not None:
+        return {**about, "output": str(output)}
+    about |= {"classes": list(model.classes_), "predicted": found.frame["predicted"].tolist()}
+    if proba:
+        about["probabilities"] = found.frame.iloc[:, 2:].to_numpy().tolist()
+    return {**about, "lines": found.frame["line"].tolist()}

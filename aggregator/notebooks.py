@@ -1,0 +1,41 @@
+"""How results look in a notebook: small tables of HTML in which a name is text, whatever it holds.
+
+Names of campaigns, features and classes come from files that others wrote. Every one of them goes through
+:func:`text`: markup is escaped, and characters that do not print or turn the direction of writing are replaced.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from protocol.document import is_printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+MOST_ROWS = 60
+"""So many rows are shown, and how many more there are."""
+
+
+def text(value: object) -> str:
+    """A value as it may stand in HTML, also within an attribute; floats with six digits, None as nothing."""
+    if value is None:
+        return ""
+    shown = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return escape("".join(character if is_printable(character) else "\ufffd" for character in shown), quote=True)
+
+
+def facts(title: str, pairs: Mapping[str, object]) -> str:
+    """A heading, and a table of names and values."""
+    rows = "".join(f"<tr><th>{text(name)}</th><td>{text(value)}</td></tr>" for name, value in pairs.items())
+    return f"<div><strong>{text(title)}</strong><table>{rows}</table></div>"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table with one row of headings, cut after :data:`MOST_ROWS` rows."""
+    listed = [list(row) for row in rows]
+    head = "".join(f"<th>{text(name)}</th>" for name in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{text(cell)}</td>' for cell in row)}</tr>" for row in listed[:MOST_ROWS])
+    more = f"<p>and {len(listed) - MOST_ROWS} more</p>" if len(listed) > MOST_ROWS else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"

@@ -1,0 +1,94 @@
+"""What a notebook shows holds no markup but ours, whatever names a campaign has."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import stores
+from support.publisher import NOW, Publisher
+from support.reports import batch, opened, report
+
+from aggregator import notebooks
+from aggregator.intake.status import status
+from aggregator.models.predicting import predict_file
+from aggregator.models.scoring import Model
+from protocol.features import Categorical
+from protocol.schema import Label, build_schema
+
+OURS = {"div", "strong", "table", "thead", "tbody", "tr", "th", "td", "p"}
+PANDAS = {"style"}
+HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</td></table><b>", "&lt;i&gt;", "'x"]
+
+
+class Seen(HTMLParser):
+    """Tags, attributes and text of a document."""
+
+    def __init__(self, html):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.attributes, self.texts = set(), set(), []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attributes}
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+@given(st.one_of(st.text(), st.sampled_from(HOSTILE)))
+def test_a_text_is_a_text(name):
+    shown = notebooks.facts(name, {name: name}) + notebooks.table([name], [[name]])
+    found = Seen(shown)
+    assert found.tags <= OURS
+    assert not found.attributes
+    if name.isprintable() and name:
+        assert found.texts.count(name) == 5
+    assert not any(ord(character) < 0x20 for text in found.texts for character in text)
+
+
+def test_turned_and_invisible_text_is_replaced():
+    assert notebooks.text("a\u202eb\u200bc\x1b[31m") == "a\ufffdb\ufffdc\ufffd[31m"
+
+
+def test_a_long_table_says_how_much_more_there_is():
+    shown = notebooks.table(["n"], [[number] for number in range(100)])
+    assert shown.count("<tr>") == notebooks.MOST_ROWS + 1
+    assert "and 40 more" in shown
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """A store and a model of a campaign whose every name is markup."""
+    schema = build_schema(Label(HOSTILE[0], HOSTILE[1:3]), [Categorical(HOSTILE[3], [HOSTILE[4], HOSTILE[1]])])
+    publisher = Publisher(schema=schema)
+    raw = publisher.campaign(name=HOSTILE[0])
+    campaign = opened(raw)
+    store = stores.stored(tmp_path, raw, batch(campaign, [report(campaign, n, 0) for n in range(40)]), now=NOW)
+    (tmp_path / "m.hsm").write_bytes(publisher.model(name=HOSTILE[0]))
+    return store, Model.load(tmp_path / "m.hsm", publisher.root(), clock=lambda: NOW)
+
+
+def test_everything_that_is_shown_escapes_names(hostile, tmp_path):
+    store, model = hostile
+    data = tmp_path / "d.csv"
+    data.write_text(f"{HOSTILE[3]},{HOSTILE[0]}\n'x,\n", "utf-8")
+    statistics = store.statistics()
+    for result in (model, status(store, target=0.02), statistics, store, predict_file(model, data, proba=True)):
+        found = Seen(result._repr_html_())
+        assert found.tags <= OURS | PANDAS, type(result)
+        assert found.attributes <= {"border", "class", "style", "scoped"}, type(result)
+    assert HOSTILE[0] in " ".join(Seen(model._repr_html_()).texts)
+
+
+def test_no_estimate_is_shown_before_the_smallest_batch(tmp_path):
+    raw = Publisher().campaign(min_batch_size=41)
+    campaign = opened(raw)
+    store = stores.stored(tmp_path, raw, batch(campaign, [report(campaign, n, 0) for n in range(40)]), now=NOW)
+    shown = store.statistics()._repr_html_()
+    assert "41, not reached" in shown
+    assert "odor" not in shown
