@@ -4,7 +4,7 @@
 >>> device = Device.open("/var/lib/hearsay", trust=root_bytes)           # doctest: +SKIP
 >>> campaign = device.enrol(campaign_bytes)                              # doctest: +SKIP
 >>> device.report(campaign.id, {"odor": "n", "cap": None, "label": "e"}) # doctest: +SKIP
->>> device.drain("outbox/today.hsr")                                     # doctest: +SKIP
+>>> device.drain("today.hsr")                                            # doctest: +SKIP
 
 Needs nothing besides the standard library, msgpack and PyNaCl; a test asserts that importing it
 loads no numpy, pandas or click.

@@ -27,8 +27,8 @@ EXAMPLES = """examples:
   hearsay-edge --state /var/lib/hearsay enrol mushrooms.hsc
   echo '{"odor": "n", "label": "e"}' | hearsay-edge --state /var/lib/hearsay report --campaign mushrooms
   echo '{"odor": "?"}' | hearsay-edge --state /var/lib/hearsay report --campaign mushrooms --check
-  hearsay-edge --state /var/lib/hearsay drain outbox/today.hsr
-  hearsay-edge --state /var/lib/hearsay ack outbox/today.hsr
+  hearsay-edge --state /var/lib/hearsay drain today.hsr
+  hearsay-edge --state /var/lib/hearsay ack today.hsr
   hearsay-edge --state /var/lib/hearsay install mushrooms.hsm
   echo '{"odor": "f"}' | hearsay-edge --state /var/lib/hearsay predict
   hearsay-edge --state /var/lib/hearsay rotate 3.hst 2.hst

@@ -44,5 +44,7 @@ def write_outbox(path: str, content: bytes) -> None:
     if problem == errno.EEXIST:
         raise StorageError("file_exists", "there is already a file of that name; send it, or choose another name")
     if problem:
+        if problem == errno.ENOENT:
+            raise StorageError("io_failed", "the folder that the batch file is to be in is not there; make it first")
         reason = "disk_full" if problem in (errno.ENOSPC, errno.EDQUOT) else "io_failed"
         raise StorageError(reason, f"the batch file can not be written: {os.strerror(problem)}")

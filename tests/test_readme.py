@@ -41,11 +41,10 @@ def test_the_policy_is_read_and_the_defaults_are_as_told(tmp_path):
     assert Policy() == Policy.of(epsilon_per_period=4, epsilon_lifetime=100, shortest_period="60s", smallest_batch=1)
 
 
-def test_the_python_lines_run(tmp_path):
+def test_the_python_lines_run_in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     code, synchronised = (
-        block.replace("/var/lib/hearsay", str(tmp_path / "state"))
-        .replace("outbox/", f"{tmp_path}/")
-        .replace("https://example.org/hearsay", str(tmp_path))
+        block.replace("/var/lib/hearsay", str(tmp_path / "state")).replace("https://example.org/hearsay", str(tmp_path))
         for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     )
     publisher = Publisher(now=1)

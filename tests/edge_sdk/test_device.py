@@ -101,6 +101,8 @@ def test_drain_never_overwrites_and_keeps_the_spool_when_it_can_not_write(device
     assert reason_of(device.drain, tmp_path / "x.hsr") == "file_exists"
     assert (tmp_path / "x.hsr").read_bytes() == b"not sent yet"
     assert reason_of(device.drain, tmp_path / "absent" / "x.hsr") == "io_failed"
+    with pytest.raises(StorageError, match="make it first"):
+        device.drain(tmp_path / "absent" / "x.hsr")
     assert device.status().spooled == 1
     assert device.drain(tmp_path / "y.hsr") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state", "x.hsr", "y.hsr"]
