@@ -1,0 +1,159 @@
+"""What a device does again and again: measure, answer its campaigns once a period, sync now and then.
+
+`Loop.step` does what is due and says how long nothing will be. `in_thread.py` and `in_asyncio.py` call it; it knows
+neither. Whoever calls it may be killed at any moment: what was said is on disk before `report` returns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edge_sdk import Device, HearsayError
+from edge_sdk.carriers import open_transport, read_token
+from edge_sdk.sync import sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from edge_sdk.transport import Transport
+
+LOG = logging.getLogger("loop")
+REPORT_SECONDS, SYNC_SECONDS = 15 * 60.0, 3600.0
+JITTER = 0.1  # of a pause, so that a fleet that was switched on at once does not come at once for ever
+
+
+class Loop:
+    """A device, where it syncs, and when it does what.
+
+    Args:
+        device: provisioned; the application may use it meanwhile, from any thread.
+        transport: how to reach the source.
+        measure: returns the record, its label included if it is known. It may fail.
+        campaigns: names to enrol in, besides those that the owner's policy names.
+        report_seconds: how often to look whether a period has begun that was not answered yet; looking is free.
+        sync_seconds: how often to sync.
+        monotonic: a clock in seconds that does not jump.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        transport: Transport,
+        measure: Callable[[], dict[str, Any]],
+        *,
+        campaigns: Iterable[str] = (),
+        report_seconds: float = REPORT_SECONDS,
+        sync_seconds: float = SYNC_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.device = device
+        self._transport = transport
+        self._measure = measure
+        self._names = tuple(campaigns)
+        self._every = {"report": report_seconds, "sync": sync_seconds}
+        self._due = dict.fromkeys(self._every, monotonic())
+        self._monotonic = monotonic
+        self._said: dict[bytes, bytes] = {}
+        self._told: dict[str, str] = {}
+
+    def step(self) -> float:
+        """Do what is due, and return the seconds until something is. Never raises what tomorrow may mend."""
+        if self._is_due("sync"):  # first, so that a new device has its campaigns when it reports
+            self._guarded("sync", self._sync)
+        if self._is_due("report"):
+            self._guarded("report", self._report)
+        return max(0.0, min(self._due.values()) - self._monotonic())
+
+    def _is_due(self, what: str) -> bool:
+        now = self._monotonic()
+        if now < self._due[what]:
+            return False
+        self._due[what] = now + self._every[what] * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - no secret
+        return True
+
+    def _guarded(self, what: str, work: Callable[[], None]) -> None:
+        """Reasons and sentences of Hearsay hold no value of a record; of other errors only the type is logged."""
+        try:
+            work()
+        except HearsayError as error:
+            self._tell(what, str(error))
+        except Exception as error:  # noqa: BLE001 - the loop goes on
+            self._tell(what, f"failed: {type(error).__name__}")
+        else:
+            self._told.pop(what, None)
+
+    def _tell(self, what: str, text: str) -> None:
+        """A warning when something begins to go wrong, and again when it goes wrong otherwise."""
+        LOG.log(logging.WARNING if self._told.get(what) != text else logging.DEBUG, "%s: %s", what, text)
+        self._told[what] = text
+
+    def _report(self) -> None:
+        record = self._record()
+        for campaign in self.device.campaigns():
+            if campaign.ended:
+                continue
+            name = campaign.header.name
+            try:
+                said = self.device.report(campaign.id, record, label=record.get(campaign.schema.label.name))
+            except HearsayError as error:
+                self._tell(f"report {name}", str(error))
+                continue
+            self._told.pop(f"report {name}", None)
+            if self._said.get(campaign.id) != said:  # else this period was answered before: the same bytes again
+                self._said[campaign.id] = said
+                LOG.info("%s: answered for this period", name)
+
+    def _record(self) -> dict[str, Any]:
+        """What was measured; nothing at all if that failed. A device must not fall silent when something is wrong."""
+        try:
+            record = dict(self._measure())
+        except Exception as error:  # noqa: BLE001 - the application's own; its text may hold a value
+            self._tell("measure", f"failed, so the record is empty: {type(error).__name__}")
+            return {}
+        self._told.pop("measure", None)
+        return record
+
+    def _sync(self) -> None:
+        done = sync(self.device, self._transport, campaigns=self._names)
+        for taken in (*done.campaigns, *done.models):
+            LOG.info("took %s, version %d", taken.name, taken.version)
+        if done.released:
+            LOG.info("%d reports have arrived", done.released)
+        refused = {f"sync {refusal.step}": f"{refusal.reason}: {refusal.detail}" for refusal in done.refusals}
+        for step, text in refused.items():
+            self._tell(step, text)
+        for step in [step for step in self._told if step.startswith("sync ") and step not in refused]:
+            del self._told[step]
+
+
+def pump() -> dict[str, Any]:
+    """Stands for your own measuring: how a pump sounds, and whether it failed since."""
+    broken = random.random() < 0.3  # noqa: S311 - a made-up pump
+    return {"sound": "rattling" if broken else "calm", "failed": "yes" if broken else "no"}
+
+
+def from_command_line(description: str) -> Loop:
+    """The loop that the arguments name, with logging set up."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--state", required=True, type=Path, help="this device's own folder, provisioned")
+    parser.add_argument("--source", required=True, metavar="URL|DIR", help="where documents come from and reports go")
+    parser.add_argument("--campaign", action="append", default=[], metavar="NAME", help="enrol in it; may be repeated")
+    parser.add_argument("--token", type=Path, metavar="FILE", help="holds what to show the server as bearer of")
+    parser.add_argument("--report-seconds", type=float, default=REPORT_SECONDS)
+    parser.add_argument("--sync-seconds", type=float, default=SYNC_SECONDS)
+    given = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    token = None if given.token is None else read_token(given.token.read_bytes())
+    return Loop(
+        Device.open(given.state),
+        open_transport(given.source, token=token),
+        pump,
+        campaigns=given.campaign,
+        report_seconds=given.report_seconds,
+        sync_seconds=given.sync_seconds,
+    )
