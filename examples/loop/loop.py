@@ -2,11 +2,13 @@
 
 `Loop.step` does what is due and says how long nothing will be. `in_thread.py` and `in_asyncio.py` call it; it knows
 neither. Whoever calls it may be killed at any moment: what was said is on disk before `report` returns.
+What happens is logged by the logger `edge_sdk`; what fails here, by `loop`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import random
 import time
@@ -58,15 +60,13 @@ class Loop:
         self._every = {"report": report_seconds, "sync": sync_seconds}
         self._due = dict.fromkeys(self._every, monotonic())
         self._monotonic = monotonic
-        self._said: dict[bytes, bytes] = {}
-        self._told: dict[str, str] = {}
 
     def step(self) -> float:
         """Do what is due, and return the seconds until something is. Never raises what tomorrow may mend."""
         if self._is_due("sync"):  # first, so that a new device has its campaigns when it reports
-            self._guarded("sync", self._sync)
+            self._guarded(self._sync)
         if self._is_due("report"):
-            self._guarded("report", self._report)
+            self._guarded(self._report)
         return max(0.0, min(self._due.values()) - self._monotonic())
 
     def _is_due(self, what: str) -> bool:
@@ -76,59 +76,32 @@ class Loop:
         self._due[what] = now + self._every[what] * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - no secret
         return True
 
-    def _guarded(self, what: str, work: Callable[[], None]) -> None:
-        """Reasons and sentences of Hearsay hold no value of a record; of other errors only the type is logged."""
+    def _guarded(self, work: Callable[[], object]) -> None:
+        """What Hearsay refuses holds no value of a record. Of any other error only the type is logged."""
         try:
             work()
         except HearsayError as error:
-            self._tell(what, str(error))
+            LOG.warning("%s", error)
         except Exception as error:  # noqa: BLE001 - the loop goes on
-            self._tell(what, f"failed: {type(error).__name__}")
-        else:
-            self._told.pop(what, None)
+            LOG.error("failed: %s", type(error).__name__)  # noqa: TRY400 - a traceback could show a record
 
-    def _tell(self, what: str, text: str) -> None:
-        """A warning when something begins to go wrong, and again when it goes wrong otherwise."""
-        LOG.log(logging.WARNING if self._told.get(what) != text else logging.DEBUG, "%s: %s", what, text)
-        self._told[what] = text
+    def _sync(self) -> None:
+        sync(self.device, self._transport, campaigns=self._names)  # what was refused is in the log already
 
     def _report(self) -> None:
         record = self._record()
         for campaign in self.device.campaigns():
-            if campaign.ended:
-                continue
-            name = campaign.header.name
-            try:
-                said = self.device.report(campaign.id, record, label=record.get(campaign.schema.label.name))
-            except HearsayError as error:
-                self._tell(f"report {name}", str(error))
-                continue
-            self._told.pop(f"report {name}", None)
-            if self._said.get(campaign.id) != said:  # else this period was answered before: the same bytes again
-                self._said[campaign.id] = said
-                LOG.info("%s: answered for this period", name)
+            if not campaign.ended:
+                with contextlib.suppress(HearsayError):  # likewise; the next campaign may be answered all the same
+                    self.device.report(campaign.id, record)
 
     def _record(self) -> dict[str, Any]:
         """What was measured; nothing at all if that failed. A device must not fall silent when something is wrong."""
         try:
-            record = dict(self._measure())
+            return dict(self._measure())
         except Exception as error:  # noqa: BLE001 - the application's own; its text may hold a value
-            self._tell("measure", f"failed, so the record is empty: {type(error).__name__}")
+            LOG.warning("measuring failed, so the record is empty: %s", type(error).__name__)
             return {}
-        self._told.pop("measure", None)
-        return record
-
-    def _sync(self) -> None:
-        done = sync(self.device, self._transport, campaigns=self._names)
-        for taken in (*done.campaigns, *done.models):
-            LOG.info("took %s, version %d", taken.name, taken.version)
-        if done.released:
-            LOG.info("%d reports have arrived", done.released)
-        refused = {f"sync {refusal.step}": f"{refusal.reason}: {refusal.detail}" for refusal in done.refusals}
-        for step, text in refused.items():
-            self._tell(step, text)
-        for step in [step for step in self._told if step.startswith("sync ") and step not in refused]:
-            del self._told[step]
 
 
 def pump() -> dict[str, Any]:
