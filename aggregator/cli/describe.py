@@ -129,6 +129,8 @@ def _campaign(found: campaign.Campaign) -> dict[str, object]:
     if found.ended:
         return {**about, "ended": "it asks nothing: devices that accept it report to no version before it"}
     lived = periods(found)
+    if found.model is not None:
+        about["evaluates"] = f"model {found.model.hex()}, which decides what is read"
     return {
         **about,
         "questions": f"{len(found.questions)}, of which a device answers {found.answers} in a period",

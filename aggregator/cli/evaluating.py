@@ -74,7 +74,7 @@ def ask(
     from aggregator.publishing.campaigns import parse_duration
     from aggregator.publishing.evaluations import EvaluationTerms, publish_evaluation
     from aggregator.publishing.naming import document_bytes
-    from aggregator.publishing.privacy import epsilon_warning
+    from aggregator.publishing.privacy import epsilon_warning, pace_warning
     from aggregator.publishing.workspace import open_workspace
     from protocol.campaign import parse_campaign
     from protocol.envelope import read_envelope
@@ -86,7 +86,9 @@ def ask(
     raw = publish_evaluation(signer, document_bytes("model", model_file, signer), terms, int(time.time()))
     write_output(output, raw, force=force)
     made = parse_campaign(read_envelope(raw, "campaign").payload)
-    if warning := epsilon_warning(micro):
+    for warning in filter(
+        None, (epsilon_warning(micro), pace_warning(micro, terms.period_seconds, terms.lifetime_seconds))
+    ):
         warn(warning)
     say(
         {

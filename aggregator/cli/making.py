@@ -208,7 +208,7 @@ def campaign(
         parse_duration,
         publish_campaign,
     )
-    from aggregator.publishing.privacy import refusal_warning
+    from aggregator.publishing.privacy import pace_warning, refusal_warning
     from aggregator.publishing.projection_file import load_projection
     from aggregator.publishing.workspace import open_workspace
     from aggregator.schema_file import load_schema
@@ -259,7 +259,8 @@ def campaign(
     say(facts, as_json=as_json)
     if why and not as_json:
         _print_why(why, devices)
-    for warning in filter(None, (terms.warning, refusal_warning(loaded.schema))):
+    pace = pace_warning(micro, terms.period_seconds, terms.lifetime_seconds)
+    for warning in filter(None, (terms.warning, pace, refusal_warning(loaded.schema))):
         warn(warning)
     warn_of_draft(signer.standing("campaign", raw), output)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol import mechanisms
+from protocol import allowance, mechanisms
 from protocol.campaign import privacy_loss
+from protocol.document import DAY_SECONDS
 from protocol.epsilon import MICRO, PrivacyLoss, format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.questions import Question, Subject
@@ -35,6 +36,8 @@ class PrivacySheet(NamedTuple):
         losses: exact worst loss of one answer to each.
         total: of one device in one period: the largest of every stratum, added up.
         declared_micro: what the campaign says of the total, in millionths.
+        model: digest of the model that an evaluation names, else None. What is read of a record, that model
+            decides, so the file alone does not say it.
     """
 
     questions: tuple[Question, ...]
@@ -43,6 +46,7 @@ class PrivacySheet(NamedTuple):
     total: PrivacyLoss
     declared_micro: int
     answers: int
+    model: bytes | None = None
 
     @property
     def declared_per_answer_micro(self) -> int:
@@ -76,6 +80,7 @@ class PrivacySheet(NamedTuple):
                 "epsilon_per_answer": per_answer,
             },
             "holds": self.holds,
+            "model": None if self.model is None else self.model.hex(),
         }
 
 
@@ -103,6 +108,7 @@ def privacy_sheet(body: dict[str, Any]) -> PrivacySheet:
         total=privacy_loss(questions),
         declared_micro=declared,
         answers=answers,
+        model=model if isinstance(model := body.get("model"), bytes) else None,
     )
 
 
@@ -160,9 +166,45 @@ def refusal_warning(schema: Schema) -> str:
     )
 
 
+def model_warning(model: bytes | None) -> str:
+    """A sentence about an evaluation, whose questions the model decides; empty for any other campaign."""
+    if model is None:
+        return ""
+    return (
+        f"what is read of a record is not in this file: the model {model.hex()} decides it; hearsay show MODEL.hsm "
+        "lists its features under that id, and devices refuse the campaign without that model"
+    )
+
+
+def pace_warning(epsilon_micro: int, time_precision: int, lifetime_seconds: int) -> str:
+    """A sentence about a campaign that devices of owners who set no limits would not answer to its end; or nothing.
+
+    Args:
+        epsilon_micro: what one period costs, in millionths.
+        time_precision: seconds in a period.
+        lifetime_seconds: from the campaign's first day to its last.
+    """
+    usual = "a device whose owner set no limits"
+    if epsilon_micro > allowance.PERIOD_MICRO:
+        return f"{usual} refuses it: it allows ε = {format_micro(allowance.PERIOD_MICRO)} per period"
+    there = allowance.answers_in_a_day(epsilon_micro, time_precision, None)
+    answered = allowance.answers_in_a_day(epsilon_micro, time_precision, allowance.DAY_MICRO)
+    days = allowance.days_paid(allowance.LIFETIME_MICRO // epsilon_micro, time_precision, answered)
+    parts = []
+    if answered < there:
+        most = format_micro(allowance.DAY_MICRO)
+        parts.append(f"answers {answered} of the {there} periods of a day (ε = {most} in 24 hours)")
+    if days * DAY_SECONDS < lifetime_seconds:
+        most = format_micro(allowance.LIFETIME_MICRO)
+        parts.append(f"stops after {days} of {lifetime_seconds // DAY_SECONDS} days (ε = {most} in its life)")
+    return f"{usual} {' and '.join(parts)}" if parts else ""
+
+
 def campaign_warning(found: Campaign) -> str:
     """What whoever shows or verifies a campaign should know before taking part; empty for most."""
-    return "; ".join(filter(None, (epsilon_warning(found.epsilon_micro), refusal_warning(found.schema))))
+    return "; ".join(
+        filter(None, (epsilon_warning(found.epsilon_micro), refusal_warning(found.schema), model_warning(found.model)))
+    )
 
 
 def periods(found: Campaign) -> int:

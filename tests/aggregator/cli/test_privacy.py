@@ -11,13 +11,17 @@ import termios
 import time
 from contextlib import suppress
 from fractions import Fraction
+from hashlib import sha256
 
 import pytest
 from click.testing import CliRunner
-from support.publisher import Publisher
+from support.failures import reason
+from support.publisher import NOW, Publisher
 
 from aggregator.cli.app import hearsay
 from aggregator.cli.documents import up
+from aggregator.publishing.privacy import pace_warning
+from edge_sdk import Device
 from protocol import canonical, mechanisms
 from protocol.envelope import read_envelope
 from protocol.epsilon import PrivacyLoss, format_micro
@@ -182,3 +186,68 @@ def test_an_older_root_is_not_called_verified(tmp_path):
 def test_epsilon_is_rounded_up_in_its_last_digit():
     assert up(0.1234567890001) == "0.123456790"
     assert up(0.5) == "0.500000000"
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "period", "days", "said"),
+    [
+        ("1", "1h", 30, "answers 4 of the 24 periods of a day (ε = 4 in 24 hours) and stops after 25 of 30 days"),
+        ("1", "1h", 25, "answers 4 of the 24 periods of a day (ε = 4 in 24 hours)\n"),
+        ("1", "1d", 30, ""),
+        ("1", "1d", 101, "stops after 100 of 101 days (ε = 100 in its life)"),
+        ("0.1", "1h", 43, "stops after 42 of 43 days"),
+        ("0.1", "1h", 42, ""),
+        ("0.01", "1h", 30, ""),
+        ("4", "1w", 300, "stops after 175 of 300 days"),
+        ("5", "1d", 30, "refuses it: it allows ε = 4 per period"),
+    ],
+)
+def test_who_makes_a_campaign_hears_how_far_a_device_without_limits_follows(tmp_path, epsilon, period, days, said):
+    (tmp_path / "s.toml").write_text(
+        'name = "hours"\n[label]\nname = "class"\nclasses = ["e", "p"]\n'
+        '[[features]]\nname = "odor"\nkind = "categorical"\nvalues = ["a", "n"]\n',
+        "utf-8",
+    )
+    run = CliRunner().invoke
+    assert run(hearsay, ["init", str(tmp_path / "w"), "--no-passphrase"]).exit_code == 0
+    options = f"--epsilon {epsilon} --mechanism direct --period {period} --days {days}".split()
+    files = [str(tmp_path / "s.toml"), "--workspace", str(tmp_path / "w"), "-o", str(tmp_path / "c.hsc")]
+    made = run(hearsay, ["campaign", *files, *options])
+    assert made.exit_code == 0
+    assert said in made.stderr
+    assert ("a device whose owner set no limits" in made.stderr) == bool(said)
+
+
+def test_the_warning_is_what_a_device_without_limits_does(tmp_path):
+    """Hours at ε = 1, answered by a real device until it says that its life's ε is spent."""
+    publisher, now = Publisher(), [NOW]
+    with Device.open(None, trust=publisher.root(), clock=lambda: now[0]) as device:
+        campaign = device.enrol(publisher.campaign(time_precision=3600))
+        said = []
+        while not said or said[-1] != "budget_exhausted":
+            said.append(reason(device.report, campaign.id, {}))
+            now[0] += 3600
+    assert (said.count(None), said[:24].count(None)) == (100, 4)
+    assert -(-len(said) // 24) == 25
+    assert "4 of the 24 periods of a day" in pace_warning(1_000_000, 3600, 30 * 86_400)
+    assert "after 25 of 30 days" in pace_warning(1_000_000, 3600, 30 * 86_400)
+
+
+def test_the_sheet_of_an_evaluation_names_the_model_that_decides_what_is_read(tmp_path):
+    publisher = Publisher(now=int(time.time()))
+    model = publisher.model()
+    digest = sha256(read_envelope(model, "model").payload).hexdigest()
+    body = canonical.unpack(publisher.campaign_payload())
+    question = {**body["questions"][0], "kind": "outcome", "size": 4, "bound": 1 << 32}
+    question["mechanism"] = mechanisms.from_micro("direct", 1_000_000, 4).to_dict()
+    changes = {"questions": [question], "fit": {"family": "outcome", "postprocess": "none"}}
+    raw = publisher.campaign({**changes, "model": bytes.fromhex(digest)})
+    (tmp_path / "c.hsc").write_bytes(raw)
+    (tmp_path / "root.hst").write_bytes(publisher.root())
+    command = ["verify", str(tmp_path / "c.hsc"), "--trust", str(tmp_path / "root.hst"), "--privacy"]
+    said = CliRunner().invoke(hearsay, command)
+    assert said.exit_code == 0
+    assert f"what this model reads and predicts: {digest}" in said.stdout
+    assert "what is read of a record is not in this file" in said.stderr
+    assert json.loads(CliRunner().invoke(hearsay, [*command, "--json"]).stdout)["privacy"]["model"] == digest
+    assert f"model {digest}" in " ".join(CliRunner().invoke(hearsay, ["show", str(tmp_path / "c.hsc")]).stdout.split())
