@@ -29,7 +29,7 @@ from aggregator.publishing.campaigns import Terms, parse_answers
 from protocol.campaign import GAUSSIAN
 from protocol.epsilon import micro_epsilon
 from simulation.design import Design
-from simulation.simulate import run_simulation, summarise
+from simulation.running import run_simulation, summarise
 from simulation.splits import Division
 
 if TYPE_CHECKING:

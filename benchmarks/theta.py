@@ -25,7 +25,7 @@ from protocol import mechanisms
 from protocol.epsilon import MICRO
 from protocol.mechanisms.base import FrequencyMechanism
 from simulation.design import Design
-from simulation.simulate import run_simulation, summarise
+from simulation.running import run_simulation, summarise
 from simulation.splits import Division
 
 PLOT = Path(__file__).parents[1] / "docs" / "plots" / "theta.svg"

@@ -47,6 +47,13 @@ if TYPE_CHECKING:
 ENGINES = ("device", "vector")
 
 
+class Signed(NamedTuple):
+    """A model as a device verified it, and the root of the simulation's keys, which are gone."""
+
+    model: bytes
+    root: bytes
+
+
 class Trial(NamedTuple):
     """What one split came to. Accuracies are shares of the test records with a known label.
 
@@ -60,6 +67,7 @@ class Trial(NamedTuple):
     reports: int
     rejected: Mapping[str, int]
     accuracy_private: Accuracy | None = None
+    signed: Signed | None = None
 
 
 class Laboratory(NamedTuple):
@@ -122,6 +130,7 @@ def run_trial(lab: Laboratory, task: Task, split: Split, fleet: pd.DataFrame) ->
         reports=statistics.reports,
         rejected=dict(statistics.rejected),
         accuracy_private=None if lab.evaluation_micro is None else _evaluate(lab, model_bytes, split.test),
+        signed=Signed(model_bytes, lab.workspace.root_bytes),
     )
 
 

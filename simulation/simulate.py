@@ -2,49 +2,37 @@
 
 from __future__ import annotations
 
-import tempfile
-import time
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
+from click.core import ParameterSource
 
-from aggregator.cli.output import note, print_facts, print_json, progress, warn
+from aggregator.cli.output import note, print_facts, print_json, print_table, progress, warn
+from aggregator.files import check_output, write_output
 from aggregator.models.postprocess import POSTPROCESSES
-from aggregator.planning.expected import choose
-from aggregator.publishing.campaigns import Terms, campaign_subjects, parse_answers
-from aggregator.publishing.workspace import create_workspace
-from aggregator.schema_draft import draft_schema
-from aggregator.schema_file import load_schema, parse_schema_text
-from aggregator.tables import check_label, read_table, typed
-from edge_sdk.entropy import system_entropy
-from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, micro_epsilon
-from protocol.errors import InputError
-from simulation.design import Design, parse_reduction
-from simulation.experiment import ENGINES, Laboratory, make_task, run_trial, seeded_entropy
-from simulation.splits import Division, resample
+from aggregator.schema_file import load_schema
+from aggregator.tables import check_label, read_table
+from simulation.experiment import ENGINES
+from simulation.settings import DEFAULT_TEST_SHARE, Settings, prepare
+from simulation.sweep import SWEPT, check_plot, plot, points, run_sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping, Sequence
 
-    import pandas as pd
-
-    from protocol.schema import Schema
     from simulation.experiment import Trial
-
-SIMULATED_NOW = 1_900_000_000
-"""The time of seeded simulations: everything that is signed says it, so it must not move."""
+    from simulation.settings import Prepared
+    from simulation.sweep import Point
 
 file_option = click.Path(path_type=Path)
-DEFAULT_TEST_SHARE = 0.2
+_PARAMETERS = {"rho": "ridge", "reduce": "reduction"}
+"""Options whose parameter has another name."""
 
 
 @click.command()
 @click.argument("data", type=file_option)
 @click.option("--label", required=True, help="Column to predict.")
-@click.option("--epsilon", required=True, help="Total that each device spends, summed over its answers.")
+@click.option("--epsilon", help="Total that each device spends, summed over its answers.")
 @click.option("--mechanism", default="direct", show_default=True, help="A mechanism for values or numbers, or auto.")
 @click.option("--answers", default="one", show_default=True, help="Answers per device: one, all, auto, a number.")
 @click.option("--schema", "schema_file", type=file_option, help="Schema; default: drafted from the data.")
@@ -54,8 +42,15 @@ DEFAULT_TEST_SHARE = 0.2
 @click.option("--family", default="discrete", show_default=True, help="discrete, gaussian, or auto.")
 @click.option("--approach", type=int, help="How laplace asks for moments: 1 all at once, 3 one.")
 @click.option("--reduce", "reduction", default="none", show_default=True, help="none, pca:K or dca:K.")
-@click.option("--reduce-fit", type=click.Choice(["pilot", "train"]), default="pilot", show_default=True)
-@click.option("--rho", type=click.FloatRange(0), default=1e-3, show_default=True, help="Ridge of DCA.")
+@click.option(
+    "--reduce-fit",
+    type=click.Choice(["pilot", "train"]),
+    default="pilot",
+    show_default=True,
+    help="Whose records fit the bounds of a drafted schema and the projection: pilot, those of a tenth of the people, "
+    "whose devices then do not answer; or train, of all who answer, as in papers, which is outside the guarantee.",
+)
+@click.option("--rho", "ridge", type=click.FloatRange(0), default=1e-3, show_default=True, help="Ridge of DCA.")
 @click.option("--postprocess", default="simplex", show_default=True, help=f"One of {', '.join(POSTPROCESSES)}.")
 @click.option("--theta", help="Threshold of 'the'; default 0.25.")
 @click.option("--test", "test_file", type=file_option, help="File of test records; default: a part of the data.")
@@ -63,37 +58,44 @@ DEFAULT_TEST_SHARE = 0.2
 @click.option("--folds", type=click.IntRange(2), help="Cross-validation with so many parts.")
 @click.option("--devices", type=click.IntRange(1), help="Fleet drawn with replacement; default: everybody once.")
 @click.option("--engine", type=click.Choice(ENGINES), default="device", show_default=True)
-@click.option("--repeats", type=click.IntRange(1), default=1, show_default=True)
+@click.option(
+    "--repeats",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="With new splits and new noise each; from 2 on there is a 95 % interval of the mean.",
+)
 @click.option("--evaluate", is_flag=True, help="Let the test people's devices evaluate the model privately, at ε.")
 @click.option("--seed", type=click.IntRange(0), help="Fixes splits and, in the simulation only, all noise.")
+@click.option(
+    "--sweep",
+    "sweeps",
+    multiple=True,
+    metavar="OPTION=V1,V2…",
+    help=f"Try several values of an option, in all combinations; repeatable. One of {', '.join(SWEPT)}.",
+)
+@click.option("--plot", "plot_file", type=file_option, help="SVG file to draw a sweep into.")
+@click.option(
+    "--out", type=file_option, metavar="MODEL", help="Keep the first repetition's model, and its root beside."
+)
+@click.option("--force", is_flag=True, help="Replace the files of --plot and --out if they exist.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
 def simulate(
+    context: click.Context,
+    /,
     data: Path,
     label: str,
-    epsilon: str,
-    mechanism: str,
-    answers: str,
     schema_file: Path | None,
-    bins: int,
-    max_values: int,
-    drop: tuple[str, ...],
-    family: str,
-    approach: int | None,
     reduction: str,
-    reduce_fit: str,
-    rho: float,
-    postprocess: str,
-    theta: str | None,
     test_file: Path | None,
-    test_share: float | None,
-    folds: int | None,
-    devices: int | None,
-    engine: str,
-    repeats: int,
-    seed: int | None,
+    sweeps: tuple[str, ...],
+    plot_file: Path | None,
+    out: Path | None,
     *,
-    evaluate: bool,
+    force: bool,
     as_json: bool,
+    **told: Any,
 ) -> None:
     """Try a campaign on records you have: people, devices, reports, counts, a signed model, its accuracy.
 
@@ -103,159 +105,144 @@ def simulate(
     \b
     Example:
       hearsay simulate mushroom.csv --label class --epsilon 1 --mechanism oue --repeats 5
+      hearsay simulate mushroom.csv --label class --repeats 5 \\
+          --sweep epsilon=0.5,1,2 --sweep mechanism=direct,oue --plot sweep.svg
     """  # noqa: D301
-    frame = read_table(data)
-    check_label(frame, label)
-    schema = load_schema(schema_file).schema if schema_file else _draft(frame, label, data, bins, max_values, drop)
-    method, components = parse_reduction(reduction)
-    if schema.label.name != label:
-        raise InputError("label_missing", f"the schema predicts '{schema.label.name}', not '{label}'")
-    if (folds is not None) + (test_file is not None) + (test_share is not None) > 1:
-        raise click.UsageError("give one of --folds, --test and --test-share", click.get_current_context())
-    design = Design(schema, bins, schema_file is None, method, components, rho, reduce_fit)
-    test = None if test_file is None else _test_part(test_file, schema)
-    options = {} if theta is None else {"theta": theta}
-    terms = Terms("simulation", micro_epsilon(epsilon), mechanism, options=options, family=family, approach=approach)
-    stand_in = design.stand_in()
-    chosen = choose(stand_in, family, mechanism, approach, terms.epsilon_micro)
-    if chosen is not None:
-        terms = terms._replace(family=chosen.family, mechanism=chosen.mechanism, approach=chosen.approach)
-        note(f"{chosen.family} by {chosen.mechanism}: the smallest variance that theory gives for this schema and ε")
-    questions = len(campaign_subjects(stand_in, terms.family, terms.mechanism, terms.approach))
-    terms = terms._replace(answers=parse_answers(answers, questions, terms.epsilon_micro))
-    if design.needs_pilot and reduce_fit == "train":
-        warn("bounds and projection are fitted on the very people who take part: that is outside the guarantee")
-    if terms.warning:
-        warn(terms.warning)
-    with progress("repetitions", repeats) as callback:
-        trials = run_simulation(
-            typed(frame, schema),
-            design,
-            terms,
-            Division(test, folds, DEFAULT_TEST_SHARE if test_share is None else test_share),
-            postprocess=postprocess,
-            devices=devices,
-            engine=engine,
-            repeats=repeats,
-            seed=seed,
-            evaluation_micro=min(terms.epsilon_micro, MAX_ANSWER_MICRO) if evaluate else None,
-            progress=callback,
+    _check_usage(context, sweeps, plot_file, out, {**told, "test": test_file})
+    for place in _outputs(plot_file, out):
+        check_output(place, force=force)
+    settings = Settings(**{**told, "epsilon": told["epsilon"] or ""}, reduce=reduction)
+    chosen = points(settings, sweeps)
+    if plot_file is not None:
+        check_plot([setting for setting, _ in chosen])
+    table = read_table(data)
+    check_label(table, label)
+    schema = None if schema_file is None else load_schema(schema_file).schema
+    test = None if test_file is None else read_table(test_file)
+    if test is not None:
+        check_label(test, label)
+    prepared = [(setting, prepare(each, table, label, schema=schema, test=test)) for setting, each in chosen]
+    _say_before([simulation for _, simulation in prepared])
+    if sweeps:
+        with progress("simulations", len(prepared)) as callback:
+            found = run_sweep(prepared, progress=callback)
+        if plot_file is not None:
+            write_output(plot_file, plot(found, label).encode(), force=force)
+        _print_sweep(found, as_json=as_json)
+        return
+    with progress("repetitions", settings.repeats) as callback:
+        result, trials = prepared[0][1].run(progress=callback)
+    if out is not None:
+        _keep(out, trials, force=force)
+    _print(result, as_json=as_json)
+
+
+def _check_usage(
+    context: click.Context, sweeps: Sequence[str], plot_file: Path | None, out: Path | None, told: Mapping[str, Any]
+) -> None:
+    swept = {text.partition("=")[0] for text in sweeps}
+    for name in sorted(swept & set(SWEPT)):
+        parameter = _PARAMETERS.get(name, name.replace("-", "_"))
+        if context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} is given and swept; give one of them", context)
+    if told["epsilon"] is None and "epsilon" not in swept:
+        raise click.UsageError("give --epsilon, or --sweep epsilon=V1,V2…", context)
+    if sum(told[name] is not None for name in ("folds", "test", "test_share")) > 1:
+        raise click.UsageError("give one of --folds, --test and --test-share", context)
+    if plot_file is not None and not sweeps:
+        raise click.UsageError("--plot draws a --sweep", context)
+    if out is not None and sweeps:
+        raise click.UsageError("--out keeps the model of one simulation, not of a --sweep", context)
+
+
+def _root_of(out: Path) -> Path:
+    """Where the root goes that verifies a kept model."""
+    return out.with_suffix(".hst")
+
+
+def _outputs(plot_file: Path | None, out: Path | None) -> list[Path]:
+    places = [] if plot_file is None else [plot_file]
+    if out is not None:
+        if out.suffix == ".hst":
+            raise click.UsageError("--out names a model, for example m.hsm; the root goes beside it as .hst")
+        places += [out, _root_of(out)]
+    return places
+
+
+def _say_before(prepared: Sequence[Prepared]) -> None:
+    """Notes and warnings of all points, each once."""
+    for text in dict.fromkeys(text for simulation in prepared for text in simulation.notes):
+        note(text)
+    for text in dict.fromkeys(text for simulation in prepared for text in simulation.warnings):
+        warn(text)
+
+
+def _keep(out: Path, trials: Sequence[Trial], *, force: bool) -> None:
+    """The first trial's model and the root beside it, which nobody should pin."""
+    signed = trials[0].signed
+    if signed is not None:
+        write_output(_root_of(out), signed.root, force=force)
+        write_output(out, signed.model, force=force)
+        note(
+            f"the model of the first trial is in '{out}'; '{_root_of(out)}' verifies it and is of keys that this "
+            "simulation made up: give it to no device"
         )
-    result = summarise(trials, terms, engine, repeats)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
+
+
+def _print(result: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(result)
     else:
-        _print(result)
+        print_facts(_facts(result))
+    if result["below_majority"]:
+        warn(
+            f"the model is right less often ({result['accuracy']:.1%}) than who always says the largest class "
+            f"({result['accuracy_majority']:.1%}): try more devices, a larger ε, fewer features or bins"
+        )
 
 
-def _test_part(path: Path, schema: Schema) -> pd.DataFrame:
-    frame = read_table(path)
-    check_label(frame, schema.label.name)
-    return typed(frame, schema)
-
-
-def _draft(frame: pd.DataFrame, label: str, data: Path, bins: int, max_values: int, drop: tuple[str, ...]) -> Schema:
-    name = data.name.split(".")[0]
-    return parse_schema_text(draft_schema(frame, label, name=name, bins=bins, max_values=max_values, drop=drop)).schema
-
-
-def run_simulation(
-    frame: pd.DataFrame,
-    design: Design,
-    terms: Terms,
-    division: Division,
-    *,
-    postprocess: str,
-    devices: int | None = None,
-    engine: str = "device",
-    repeats: int = 1,
-    seed: int | None = None,
-    evaluation_micro: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> list[Trial]:
-    """All trials: one per repetition and split.
-
-    Args:
-        frame: typed records with their label.
-        design: how their schema is made.
-        terms: of the campaign.
-        division: how people are kept for the test.
-        postprocess: how estimates become probabilities.
-        devices: size of a fleet drawn with replacement; None is everybody once.
-        engine: one of :data:`simulation.experiment.ENGINES`.
-        repeats: how often, with new splits and new noise.
-        evaluation_micro: ε of a private evaluation on every test part; None makes none.
-        seed: fixes everything; None takes the operating system's entropy.
-        progress: called with (repetitions done, repetitions).
-    """
-    now = int(time.time()) if seed is None else SIMULATED_NOW
-    splitting, rng = np.random.default_rng(seed).spawn(2)  # splits must not depend on the noise
-    entropy = system_entropy if seed is None else seeded_entropy(b"hearsay simulate %d" % seed)
-    trials: list[Trial] = []
-    with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
-        workspace = create_workspace(Path(folder) / "workspace", name="simulation", now=now, entropy=entropy)
-        lab = Laboratory(workspace, terms, engine, postprocess, now, rng, entropy, evaluation_micro)
-        task = None if design.needs_pilot else make_task(lab, design.schema)
-        for repeat in range(repeats):
-            for split in division.splits(frame, splitting):
-                schema, people = design.for_people(split.people, splitting)
-                current = task or make_task(lab, schema)
-                trials.append(run_trial(lab, current, split, resample(people, devices, splitting)))
-            if progress is not None:
-                progress(repeat + 1, repeats)
-    return trials
-
-
-def summarise(trials: list[Trial], terms: Terms, engine: str, repeats: int) -> dict[str, Any]:
-    """Means over all trials, and what one device paid for them."""
-    accuracies = [trial.accuracy for trial in trials]
-    rejected: dict[str, int] = {}
-    for trial in trials:
-        for reason, count in trial.rejected.items():
-            rejected[reason] = rejected.get(reason, 0) + count
-    private = [trial.accuracy_private for trial in trials if trial.accuracy_private is not None]
-    evaluation = (
-        {
-            "accuracy_private": fmean(found.estimate for found in private),
-            "accuracy_private_low": fmean(found.low for found in private),
-            "accuracy_private_high": fmean(found.high for found in private),
-        }
-        if private
-        else {}
-    )
-    return {
-        **evaluation,
-        "accuracy": fmean(accuracies),
-        "accuracy_sd": stdev(accuracies) if len(accuracies) > 1 else None,
-        "accuracy_nonprivate": fmean(trial.accuracy_nonprivate for trial in trials),
-        "accuracy_majority": fmean(trial.accuracy_majority for trial in trials),
-        "epsilon_total": terms.epsilon_micro / MICRO,
-        "epsilon_per_answer": (terms.epsilon_micro // terms.answers) / MICRO,
-        "devices": trials[0].devices,
-        "answers_per_device": terms.answers,
-        "mechanism": terms.mechanism,
-        "engine": engine,
-        "repeats": repeats,
-        "trials": len(trials),
-        "reports": sum(trial.reports for trial in trials),
-        "rejected": rejected,
-    }
-
-
-def _print(result: dict[str, Any]) -> None:
+def _facts(result: dict[str, Any]) -> dict[str, str]:
     spread = "" if result["accuracy_sd"] is None else f" (sd of one trial {result['accuracy_sd']:.1%})"
+    interval = {}
+    if result["accuracy_low"] is not None:
+        ends = f"{result['accuracy_low']:.1%} to {result['accuracy_high']:.1%}"
+        interval["95 % interval"] = f"{ends}, of the mean of endless repetitions on these records"
     private = {}
     if "accuracy_private" in result:
         low, high = result["accuracy_private_low"], result["accuracy_private_high"]
         private["as devices told it"] = f"{result['accuracy_private']:.1%} (mean interval {low:.1%} to {high:.1%})"
-    print_facts(
-        {
-            "accuracy": f"{result['accuracy']:.1%}{spread}",
-            **private,
-            "not private": f"{result['accuracy_nonprivate']:.1%}",
-            "largest class": f"{result['accuracy_majority']:.1%}",
-            "ε": f"{result['epsilon_total']:g} per device, {result['epsilon_per_answer']:g} per answer",
-            "devices": f"{result['devices']}, {result['answers_per_device']} answers each by '{result['mechanism']}'",
-            "trials": f"{result['trials']}, {result['reports']} reports in all",
-        }
-    )
+    return {
+        "accuracy": f"{result['accuracy']:.1%}{spread}",
+        **interval,
+        **private,
+        "not private": f"{result['accuracy_nonprivate']:.1%}",
+        "largest class": f"{result['accuracy_majority']:.1%}",
+        "ε": f"{result['epsilon_total']:g} per device, {result['epsilon_per_answer']:g} per answer",
+        "devices": f"{result['devices']}, {result['answers_per_device']} answers each by '{result['mechanism']}'",
+        "trials": f"{result['trials']}, {result['reports']} reports in all",
+    }
+
+
+def _print_sweep(found: Sequence[Point], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"points": [{"setting": point.setting, **point.result} for point in found]})
+    else:
+        numeric = ["accuracy", "low", "high", "not private", "largest class"]
+        rows = [
+            [*point.setting.values(), *map(_percent, _accuracies(point.result)), "below the largest class" * worse]
+            for point in found
+            for worse in [point.result["below_majority"]]
+        ]
+        print_table([*found[0].setting, *numeric, ""], rows, numeric=numeric)
+    worse = sum(point.result["below_majority"] for point in found)
+    if worse:
+        warn(f"{worse} of {len(found)} models are right less often than who always says the largest class")
+
+
+def _accuracies(result: Mapping[str, Any]) -> list[float | None]:
+    keys = ("accuracy", "accuracy_low", "accuracy_high", "accuracy_nonprivate", "accuracy_majority")
+    return [result[key] for key in keys]

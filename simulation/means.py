@@ -1,0 +1,51 @@
+"""The interval of a mean of few repetitions: Student's t, exactly."""
+
+from __future__ import annotations
+
+from math import atan, cos, pi, sin, sqrt, tan
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CONFIDENCE = 0.95
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """A 95 % interval of the mean that independent values of one law have: x̄ ∓ t·s/√n; None for fewer than two.
+
+    Exact for normal values; t is the quantile of Student's law with n − 1 degrees of freedom.
+    """
+    if len(values) < 2:
+        return None
+    half = two_sided_quantile(len(values) - 1) * stdev(values) / sqrt(len(values))
+    return fmean(values) - half, fmean(values) + half
+
+
+def within(t: float, freedom: int) -> float:
+    """P(|T| ≤ t) for Student's T with so many degrees of freedom.
+
+    With θ = atan(t/√ν): 2/π·(θ + sin θ·Σ) for odd ν and sin θ·Σ for even ν, where Σ runs over
+    cos θ, cos³θ·2/3, cos⁵θ·2·4/(3·5) … (odd) or 1, cos²θ·1/2, cos⁴θ·1·3/(2·4) … (even), up to the power ν − 2.
+    Source: Abramowitz and Stegun, 26.7.3 and 26.7.4.
+    """
+    angle = atan(t / sqrt(freedom))
+    odd = freedom % 2
+    term, total = cos(angle) if odd else 1.0, 0.0
+    for power in range(odd, freedom - 1, 2):
+        total += term
+        term *= cos(angle) ** 2 * (power + 1) / (power + 2)
+    return 2 / pi * (angle + sin(angle) * total) if odd else sin(angle) * total
+
+
+def two_sided_quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
+    """The t with P(|T| ≤ t) = confidence, by halving the angle atan(t/√ν)."""
+    low, high = 0.0, pi / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        if within(tan(middle) * sqrt(freedom), freedom) < confidence:
+            low = middle
+        else:
+            high = middle
+    return tan(low) * sqrt(freedom)

@@ -1,0 +1,176 @@
+"""Several simulations that differ in a few settings: one table, one plot, one object.
+
+All points see the same divisions and the same people, so what differs is the setting and the noise.
+"""
+
+from __future__ import annotations
+
+import secrets
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aggregator.plots import Bars, Line, bar_chart, line_chart
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from simulation.settings import Prepared, Settings
+
+MOST_POINTS = 200
+MOST_LINES = 6
+"""Of a plot, besides those of the largest class and of what is not private: colours that can be told apart."""
+
+SWEPT: Mapping[str, Callable[[str], Any]] = {
+    "epsilon": str,
+    "mechanism": str,
+    "answers": str,
+    "family": str,
+    "approach": int,
+    "theta": str,
+    "bins": int,
+    "max-values": int,
+    "reduce": str,
+    "reduce-fit": str,
+    "rho": float,
+    "postprocess": str,
+    "devices": int,
+}
+"""Settings that may be swept, by the names of their options."""
+
+_FIELDS = {"rho": "ridge"}
+_REDUCE_FITS = ("pilot", "train")
+
+
+class Point(NamedTuple):
+    """One simulation of a sweep.
+
+    Attributes:
+        setting: option → the text it was given.
+        result: what :func:`simulation.running.summarise` says.
+    """
+
+    setting: dict[str, str]
+    result: dict[str, Any]
+
+
+def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
+    """``epsilon=0.5,1,2`` as an option and its values.
+
+    Raises:
+        InputError: ``sweep_invalid``.
+    """
+    name, _, listed = text.partition("=")
+    values = tuple(value.strip() for value in listed.split(","))
+    if name not in SWEPT or not all(values):
+        raise InputError("sweep_invalid", f"a sweep is OPTION=VALUE,VALUE… of one of {', '.join(SWEPT)}")
+    if len({value if (number := _number(value)) is None else number for value in values}) != len(values):
+        raise InputError("sweep_invalid", f"the sweep of {name} names a value twice")
+    return name, values
+
+
+def points(settings: Settings, sweeps: Sequence[str]) -> list[tuple[dict[str, str], Settings]]:
+    """All combinations of the swept values, the first option slowest.
+
+    Raises:
+        InputError: ``sweep_invalid``: an option twice, a value that it can not have, too many combinations.
+    """
+    parsed = [parse_sweep(text) for text in sweeps]
+    names = [name for name, _ in parsed]
+    if len(set(names)) != len(names):
+        raise InputError("sweep_invalid", "an option is swept once; list all its values there")
+    count = 1
+    for _, values in parsed:
+        count *= len(values)
+    if count > MOST_POINTS:
+        raise InputError("sweep_invalid", f"a sweep has {MOST_POINTS} combinations at most; these are {count}")
+    combinations = [dict(zip(names, chosen, strict=True)) for chosen in product(*(values for _, values in parsed))]
+    return [(setting, _with(settings, setting)) for setting in combinations]
+
+
+def _with(settings: Settings, setting: Mapping[str, str]) -> Settings:
+    changes = {}
+    for name, text in setting.items():
+        value: Any = None
+        try:
+            value = SWEPT[name](text)
+        except ValueError:
+            value = None
+        if value is None or (name == "devices" and value < 1) or (name == "rho" and not value >= 0):
+            raise InputError("sweep_invalid", f"{name} can not have one of the values that the sweep lists")
+        if name == "reduce-fit" and value not in _REDUCE_FITS:
+            raise InputError("sweep_invalid", f"reduce-fit is one of {', '.join(_REDUCE_FITS)}")
+        changes[_FIELDS.get(name, name.replace("-", "_"))] = value
+    return settings._replace(**changes)
+
+
+def run_sweep(
+    prepared: Sequence[tuple[dict[str, str], Prepared]], *, progress: Callable[[int, int], None] | None = None
+) -> list[Point]:
+    """Run every point, all with the same divisions. ``progress`` is called with (points done, points)."""
+    split_seed = secrets.randbits(64)
+    found = []
+    for setting, simulation in prepared:
+        result, _ = simulation.run(split_seed=split_seed)
+        found.append(Point(setting, result))
+        if progress is not None:
+            progress(len(found), len(prepared))
+    return found
+
+
+def check_plot(settings: Sequence[Mapping[str, str]]) -> None:
+    """Refuse, before anything runs, a plot that nobody could read.
+
+    Raises:
+        InputError: ``plot_invalid``.
+    """
+    axis = _axis(settings)
+    lines = {_name(setting, axis) for setting in settings}
+    if axis is not None and len(lines) > MOST_LINES:
+        raise InputError("plot_invalid", f"a plot holds {MOST_LINES} lines at most; this sweep would draw {len(lines)}")
+
+
+def plot(found: Sequence[Point], label: str) -> str:
+    """Accuracy as SVG: lines over the first swept option that is a number, or bars over the combinations."""
+    axis = _axis([point.setting for point in found])
+    title = f"accuracy of '{label}' on unseen records"
+    if axis is None:
+        names = [_name(point.setting, None) for point in found]
+        series = [Bars(name, [point.result[key] for point in found]) for name, key in _SHOWN]
+        return bar_chart(title, names, series, y_label="accuracy")
+    lines: dict[str, dict[float, float]] = {}
+    rest: dict[str, dict[float, list[float]]] = {name: {} for name, _ in _SHOWN[1:]}
+    for point in found:
+        x = float(point.setting[axis])
+        lines.setdefault(_name(point.setting, axis), {})[x] = point.result["accuracy"]
+        for name, key in _SHOWN[1:]:
+            rest[name].setdefault(x, []).append(point.result[key])
+    drawn = [Line(name or "accuracy", sorted(ys), [ys[x] for x in sorted(ys)]) for name, ys in lines.items()]
+    drawn += [Line(name, sorted(ys), [sum(ys[x]) / len(ys[x]) for x in sorted(ys)]) for name, ys in rest.items()]
+    return line_chart(title, drawn, x_label="ε" if axis == "epsilon" else axis, y_label="accuracy")
+
+
+_SHOWN = (("accuracy", "accuracy"), ("not private", "accuracy_nonprivate"), ("largest class", "accuracy_majority"))
+
+
+def _axis(settings: Sequence[Mapping[str, str]]) -> str | None:
+    """The first option whose values are two different numbers or more."""
+    for name in settings[0] if settings else ():
+        numbers = [_number(setting[name]) for setting in settings]
+        if None not in numbers and len(set(numbers)) > 1:
+            return name
+    return None
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if abs(number) < float("inf") else None
+
+
+def _name(setting: Mapping[str, str], axis: str | None) -> str:
+    return " ".join(
+        text if name in ("mechanism", "family") else f"{name} {text}" for name, text in setting.items() if name != axis
+    )

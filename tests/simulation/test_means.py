@@ -1,0 +1,45 @@
+"""The interval of a mean: Student's law against its table and against its own promise."""
+
+from __future__ import annotations
+
+from math import erf, sqrt
+
+import numpy as np
+import pytest
+
+from simulation.means import mean_interval, two_sided_quantile, within
+
+TABLE = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 29: 2.045, 30: 2.042, 120: 1.980}
+"""Quantiles of 0.975, as every printed table has them."""
+
+
+@pytest.mark.parametrize("freedom", TABLE)
+def test_the_quantiles_are_those_of_the_tables(freedom):
+    assert two_sided_quantile(freedom) == pytest.approx(TABLE[freedom], abs=6e-4)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 7, 8, 50])
+def test_the_law_is_a_law(freedom):
+    at = [within(t, freedom) for t in (0, 0.1, 1, 3, 100, 1e9)]
+    assert at[0] == 0
+    assert at == sorted(at)
+    assert at[-1] == pytest.approx(1)
+    assert within(1.3, 100_000) == pytest.approx(erf(1.3 / sqrt(2)), abs=1e-5)
+
+
+def covered(width, repeats=3, trials=4000):
+    rng = np.random.default_rng(5)
+    draws = rng.normal(0.8, 0.02, (trials, repeats)).tolist()
+    ends = [mean_interval(values) for values in draws]
+    return sum(low - (high - low) * width / 2 <= 0.8 <= high + (high - low) * width / 2 for low, high in ends)
+
+
+def test_it_covers_the_mean_in_95_of_100_and_a_narrower_one_does_not():
+    """Binomial(4000, 0.95) leaves 3800 ∓ 75 with probability 6e-8; an interval that is a third narrower fails."""
+    assert abs(covered(0.0) - 3800) <= 75
+    assert covered(-1 / 3) < 3725
+
+
+def test_one_repetition_has_no_interval():
+    assert mean_interval([0.5]) is None
+    assert mean_interval([0.5, 0.5]) == (0.5, 0.5)

@@ -1,0 +1,174 @@
+"""``hearsay simulate``: several settings at once, intervals, warnings, and the model that is kept."""
+
+from __future__ import annotations
+
+import json
+from statistics import fmean
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner
+
+from aggregator.cli.app import hearsay
+from protocol.errors import InputError
+from simulation.settings import Settings
+from simulation.sweep import MOST_POINTS, check_plot, points
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    """300 mushrooms whose smell and width give them away; most are edible."""
+    rows = [f"{'nnna'[i % 4]},{i % 10},e\n" if i % 3 else f"{'fffa'[i // 3 % 4]},{i % 9 + 5},p\n" for i in range(300)]
+    path = tmp_path_factory.mktemp("data") / "mushrooms.csv"
+    path.write_text("odor,width,label\n" + "".join(rows))
+    return path
+
+
+def simulate(data, *arguments):
+    return CliRunner().invoke(
+        hearsay, ["simulate", str(data), "--label", "label", "--engine", "vector", *map(str, arguments)]
+    )
+
+
+def result_of(data, *arguments):
+    result = simulate(data, *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_mean_has_an_interval_over_repetitions_and_not_over_folds(records):
+    one = result_of(records, "--epsilon", "4", "--folds", 3, "--seed", 1)
+    assert (one["accuracy_low"], one["accuracy_high"]) == (None, None)
+    assert one["accuracy_sd"] > 0
+    several = result_of(records, "--epsilon", "4", "--folds", 3, "--repeats", 4, "--seed", 1)
+    assert 0 <= several["accuracy_low"] < several["accuracy"] < several["accuracy_high"] <= 1
+    shown = simulate(records, "--epsilon", "4", "--repeats", 3, "--seed", 1).stdout
+    assert "95 % interval" in shown
+    assert "on these records" in shown
+
+
+def test_a_model_worse_than_the_largest_class_is_warned_of(records):
+    arguments = ("--epsilon", "0.01", "--devices", 50, "--seed", 3, "--repeats", 3)
+    found = simulate(records, *arguments)
+    assert found.exit_code == 0
+    assert result_of(records, *arguments)["below_majority"]
+    assert "warning: the model is right less often" in found.stderr
+    good = simulate(records, "--epsilon", "8", "--devices", 5000, "--seed", 1)
+    assert "warning" not in good.stderr
+
+
+def test_a_sweep_is_one_table_one_plot_and_one_object(records, tmp_path):
+    plot = tmp_path / "s.svg"
+    sweep = ("--sweep", "epsilon=0.5, 8", "--sweep", "mechanism=direct,oue", "--repeats", 2, "--devices", 3000)
+    shown = simulate(records, *sweep, "--plot", plot)
+    assert shown.exit_code == 0, shown.output
+    header, *rows = [line.split() for line in shown.stdout.splitlines()]
+    assert header[:3] == ["epsilon", "mechanism", "accuracy"]
+    assert [row[:2] for row in rows] == [["0.5", "direct"], ["0.5", "oue"], ["8", "direct"], ["8", "oue"]]
+    texts = [node.text for node in ET.fromstring(plot.read_text("utf-8")).iter() if node.text and node.text.strip()]
+    assert {"direct", "oue", "not private", "largest class", "ε"} <= set(texts)
+    found = result_of(records, *sweep, "--seed", 1)["points"]
+    assert [each["setting"] for each in found] == [
+        {"epsilon": epsilon, "mechanism": mechanism} for epsilon in ("0.5", "8") for mechanism in ("direct", "oue")
+    ]
+    assert [each["epsilon_total"] for each in found] == [0.5, 0.5, 8, 8]
+    assert fmean(each["accuracy"] for each in found[2:]) > 0.7
+    assert found[0] | {"setting": 0} == result_of(
+        records, "--epsilon", 0.5, "--repeats", 2, "--devices", 3000, "--seed", 1
+    ) | {"setting": 0}
+
+
+def test_the_points_of_a_sweep_see_the_same_divisions(records):
+    found = result_of(records, "--sweep", "mechanism=direct,oue,she", "--epsilon", 1, "--repeats", 2)["points"]
+    assert len({(each["accuracy_nonprivate"], each["accuracy_majority"]) for each in found}) == 1
+    others = [result_of(records, "--sweep", "mechanism=oue,she", "--epsilon", 1)["points"][0] for _ in range(4)]
+    assert len({each["accuracy_majority"] for each in others} | {each["accuracy_nonprivate"] for each in others}) > 2
+
+
+def test_a_sweep_over_names_is_drawn_as_bars(records, tmp_path):
+    found = simulate(records, "--sweep", "mechanism=direct,oue", "--epsilon", 1, "--plot", tmp_path / "s.svg")
+    assert found.exit_code == 0, found.output
+    assert (tmp_path / "s.svg").read_text("utf-8").count("<rect") > 6
+    again = simulate(records, "--sweep", "mechanism=direct,oue", "--epsilon", 1, "--plot", tmp_path / "s.svg")
+    assert again.stderr.startswith("output_exists: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--sweep", "epsilon"], "sweep_invalid"),
+        (["--sweep", "epsilon=1,,2"], "sweep_invalid"),
+        (["--sweep", "epsilon=1,1.0"], "sweep_invalid"),
+        (["--sweep", "seed=1,2", "--epsilon", 1], "sweep_invalid"),
+        (["--sweep", "bins=4,x", "--epsilon", 1], "sweep_invalid"),
+        (["--sweep", "devices=0,5", "--epsilon", 1], "sweep_invalid"),
+        (["--sweep", "rho=-1,5", "--epsilon", 1], "sweep_invalid"),
+        (["--sweep", "rho=nan,5", "--epsilon", 1], "sweep_invalid"),
+        (["--sweep", "reduce-fit=pilot,all", "--epsilon", 1], "sweep_invalid"),
+        (["--sweep", "epsilon=1", "--sweep", "epsilon=2"], "sweep_invalid"),
+        (["--sweep", "epsilon=1,magic"], "epsilon_invalid"),
+        (["--sweep", "mechanism=oue,magic", "--epsilon", 1], "mechanism_unknown"),
+        (["--sweep", "answers=one,9", "--epsilon", 1], "answers_invalid"),
+        (["--sweep", "postprocess=simplex,magic", "--epsilon", 1], "postprocess_unknown"),
+        (["--sweep", "epsilon=1,2", "--sweep", "devices=1,2,3,4,5,6,7", "--plot", "{}/s.svg"], "plot_invalid"),
+    ],
+)
+def test_a_wrong_sweep_is_refused_before_anything_runs(records, tmp_path, monkeypatch, arguments, reason):
+    monkeypatch.setattr("simulation.settings.run_simulation", None)
+    refused = simulate(records, *(str(each).format(tmp_path) for each in arguments))
+    assert refused.exit_code == 1, refused.output
+    assert refused.stderr.startswith(f"{reason}: ")
+    assert refused.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--epsilon", 1, "--sweep", "epsilon=1,2"],
+        ["--epsilon", 1, "--rho", 1, "--sweep", "rho=1,2"],
+        ["--epsilon", 1, "--plot", "s.svg"],
+        ["--out", "m.hsm", "--sweep", "epsilon=1,2"],
+        ["--epsilon", 1, "--out", "m.hst"],
+    ],
+)
+def test_options_that_contradict_each_other_are_a_wrong_usage(records, arguments):
+    assert simulate(records, *arguments).exit_code == 2
+
+
+def test_a_sweep_is_bounded():
+    with pytest.raises(InputError, match=r"^sweep_invalid.*these are 10000"):
+        points(Settings("1"), [f"{name}={','.join(map(str, range(1, 101)))}" for name in ("bins", "devices")])
+    values = ",".join(map(str, range(1, MOST_POINTS + 1)))
+    found = points(Settings("1"), [f"devices={values}"])
+    assert [each.devices for _, each in found] == list(range(1, MOST_POINTS + 1))
+    check_plot([setting for setting, _ in found])
+
+
+def test_the_model_that_is_kept_is_verified_by_the_root_beside_it(records, tmp_path):
+    model, root = tmp_path / "m.hsm", tmp_path / "m.hst"
+    found = simulate(records, "--epsilon", 4, "--repeats", 2, "--out", model)
+    assert found.exit_code == 0, found.output
+    assert "give it to no device" in found.stderr
+    verified = CliRunner().invoke(hearsay, ["verify", str(model), "--trust", str(root)])
+    assert (verified.exit_code, "verified: model 'simulation'" in verified.stdout) == (0, True)
+    assert simulate(records, "--epsilon", 4, "--out", model).stderr.startswith("output_exists: ")
+    model.unlink()
+    assert simulate(records, "--epsilon", 4, "--out", model).stderr.startswith("output_exists: ")
+    assert simulate(records, "--epsilon", 4, "--out", model, "--force").exit_code == 0
+
+
+def test_cells_that_a_given_schema_does_not_know_are_warned_of(records, tmp_path):
+    schema = tmp_path / "s.toml"
+    made = CliRunner().invoke(hearsay, ["schema", str(records), "--label", "label", "-o", str(schema)])
+    assert made.exit_code == 0
+    strange = tmp_path / "strange.csv"
+    strange.write_text(records.read_text() + "Zq7secret,Zq7secret,e\n,,p\n")
+    found = simulate(strange, "--epsilon", 4, "--schema", schema)
+    assert found.exit_code == 0, found.output
+    warned = [line for line in found.stderr.splitlines() if line.startswith("warning: column")]
+    assert [line.split(" cells")[0] for line in warned] == [
+        "warning: column 'odor': 1 of 302",
+        "warning: column 'width': 1 of 302",
+    ]
+    assert "secret" not in found.stderr
