@@ -42,6 +42,10 @@ def block(text, heading, language=""):
     return "\n".join(line[4:] for line in re.search(r"(?:^ {4}.*\n)+", after, re.MULTILINE)[0].splitlines())
 
 
+GATHERING = block(SERVING.replace("\nWhat is new goes out", "\n## Gathering\n\n"), "Gathering")
+"""The operator's daily lines; the first of them publishes."""
+
+
 class Site:
     """The machine, with an operator who publishes and ingests, and a device that runs its units."""
 
@@ -50,7 +54,8 @@ class Site:
         self.said = []
 
     def operator(self, text):
-        return self.machine.shell(text, user="ann", folder=OPERATOR)
+        """Lines of an operator who keeps files to herself unless told otherwise."""
+        return self.machine.shell(f"umask 077\n{text}", user="ann", folder=OPERATOR)
 
     def unit(self, name, instance="", status=0):
         """Run a unit's command as systemd would: its user, its variables, its words."""
@@ -98,7 +103,7 @@ def site(machine, tmp_path_factory):
     made.operator("hearsay init work --no-passphrase")
     terms = "--epsilon 1 --mechanism direct --min-batch-size 100"
     made.operator(f"hearsay campaign schema.toml --workspace work {terms} -o c.hsc")
-    made.operator("hearsay publish --to /srv/www/hearsay --workspace work")
+    made.operator(GATHERING.splitlines()[0])
     install(machine, tmp_path_factory.mktemp("wheel"))
     machine.put(UNITS, f"{DEVICE}/systemd")
     machine.run("cp", f"{OPERATOR}/work/root.hst", f"{OPERATOR}/token", DEVICE)
@@ -165,8 +170,7 @@ def test_a_report_goes_from_the_units_to_an_operator_who_is_not_root(site):
     (arrived,) = machine.run("find", "/srv/hearsay/reports", "-type", "f", user="ann").split()
     assert machine.run("stat", "--format=%U %G %a", arrived) == "www-data hearsay-reports 640\n"
     machine.run("cat", arrived, user="nobody", status=1)
-    lines = re.search(r"^ {4}hearsay publish --to .*\n(?: {4}.*\n)+", SERVING, re.MULTILINE)[0]
-    said = site.operator("\n".join(line[4:] for line in lines.splitlines()))
+    said = site.operator(GATHERING)
     assert "note" not in said
     assert json.loads(site.operator("hearsay status --store store --json"))["reports"] == 1
     assert machine.run("find", "/srv/hearsay", "-type", "f") == ""
