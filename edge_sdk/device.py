@@ -389,7 +389,7 @@ class Device:
             self._state.remove_meta("secret")
             self._reporting.spool.clear("disabled")
             self._reporting.meanings.clear()
-            self._state.run("UPDATE newest SET reports = x''")
+            self._reporting.ledger.forget_answers()
 
     @logged("enable", lambda _: "the device answers again")
     def enable(self, enrolment: bytes | None = None) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from edge_sdk.state import checked, damaged
-from protocol.digest import sha256
+from edge_sdk.rows import DOCUMENTS, EVIDENCE, FLOORS, Rows, damaged
 from protocol.document import read_payload
 from protocol.envelope import read_envelope, verified_by
 from protocol.errors import HearsayError
@@ -36,6 +35,9 @@ class Documents:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._floors = Rows(state, FLOORS)
+        self._documents = Rows(state, DOCUMENTS)
+        self._evidence = Rows(state, EVIDENCE)
 
     def trust(self) -> TrustState | None:
         """The trust state; None in a new state.
@@ -44,17 +46,15 @@ class Documents:
             StorageError: ``state_damaged``: the stored root is not one that could have been accepted, or
                 some of what provisioning wrote is gone.
         """
-        meta = dict(self._state.run("SELECT key, value FROM meta"))
+        meta = self._state.all_meta()
         if not meta:
             return None
         if not meta.keys() >= _PROVISIONED or not meta.keys() & _SECRETS:
             raise damaged()
-        if "secret" in meta and len(checked(meta["secret"], bytes)) != SEED_BYTES:
+        if "secret" in meta and len(meta["secret"]) != SEED_BYTES:
             raise damaged()
-        root = checked(meta["root"], bytes)
-        floors = {}
-        for role, name, version, digest in self._state.run("SELECT role, name, version, digest FROM floors"):
-            floors[checked(role, str), checked(name, str)] = checked(version, int), checked(digest, bytes)
+        root = meta["root"]
+        floors = {(role, name): (version, digest) for _, role, name, version, digest in self._floors.all()}
         floor = _floor(meta["time_floor"])
         restored = None
         with suppress(HearsayError):
@@ -72,9 +72,7 @@ class Documents:
         """Replace the trust state."""
         self._state.write_meta("root", trust.root_bytes)
         self._state.write_meta("time_floor", b"%d" % trust.time_floor)
-        self._state.run("DELETE FROM floors")
-        rows = [(role, name, version, digest) for (role, name), (version, digest) in trust.floors.items()]
-        self._state.run_many("INSERT INTO floors VALUES (?, ?, ?, ?)", rows)
+        self._floors.rewrite([(*name, *floor) for name, floor in sorted(trust.floors.items())])
 
     def all(self, role: str) -> list[tuple[str, bytes, bytes]]:
         """Name, digest and payload of the accepted documents of a role, by name.
@@ -82,8 +80,14 @@ class Documents:
         Raises:
             StorageError: ``state_damaged``: a payload is not the one that was accepted.
         """
-        rows = self._state.run("SELECT name, digest, envelope FROM documents WHERE role = ? ORDER BY name", (role,))
-        return [(checked(name, str), digest, _whole(role, envelope, digest)) for name, digest, envelope in rows]
+        return sorted((name, digest, self._payload(number, role)) for number, name, digest in self._of(role))
+
+    def _of(self, role: str) -> list[tuple[int, str, bytes]]:
+        """Number, name and digest of the documents of a role."""
+        return [(number, name, digest) for number, of, name, digest in self._documents.all() if of == role]
+
+    def _payload(self, number: int, role: str) -> bytes:
+        return read_envelope(self._documents.body(number), role).payload
 
     def payload(self, role: str, digest: bytes) -> bytes | None:
         """The payload of one accepted document, by its digest.
@@ -91,14 +95,19 @@ class Documents:
         Raises:
             StorageError: ``state_damaged``: it is not the one that was accepted.
         """
-        statement = "SELECT envelope FROM documents WHERE role = ? AND digest = ?"
-        for (envelope,) in self._state.run(statement, (role, digest)):
-            return _whole(role, envelope, digest)
+        for number, _, known in self._of(role):
+            if known == digest:
+                return self._payload(number, role)
         return None
 
     def write(self, role: str, name: str, digest: bytes, envelope: bytes) -> None:
         """Store an accepted document; it replaces the one of the same name."""
-        self._state.run("INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?)", (role, name, digest, envelope))
+        for number, known, _ in self._of(role):
+            if known == name:
+                self._documents.replace((number, role, name, digest), envelope)
+                break
+        else:
+            self._documents.add((None, role, name, digest), envelope)
         self._state.remove_meta(_ended_key(role, name))
 
     def end_unsigned(self, role: str, now_trusted: Role) -> list[str]:
@@ -108,19 +117,20 @@ class Documents:
             the names of those that ended.
         """
         ended = []
-        for name, envelope in self._state.run("SELECT name, envelope FROM documents WHERE role = ?", (role,)):
-            signers = verified_by(read_envelope(checked(envelope, bytes), role), now_trusted.keys)
+        for number, name, _ in self._of(role):
+            signers = verified_by(read_envelope(self._documents.body(number), role), now_trusted.keys)
             if len(signers) < now_trusted.threshold:
-                self._state.run("DELETE FROM documents WHERE role = ? AND name = ?", (role, checked(name, str)))
-                self._state.write_meta(_ended_key(role, name), b"1")
-                ended.append(name)
-        return ended
+                ended.append((number, name))
+        gone = {number for number, _ in ended}
+        self._documents.remove(lambda row: row[0] in gone)
+        for _, name in ended:
+            self._state.write_meta(_ended_key(role, name), b"1")
+        return [name for _, name in ended]
 
     def ended_unsigned(self, role: str) -> list[str]:
         """Names of the documents that :meth:`end_unsigned` forgot and that have not come back since."""
         prefix = _ended_key(role, "")
-        keys = [checked(key, str) for (key,) in self._state.run("SELECT key FROM meta ORDER BY key")]
-        return [key[len(prefix) :] for key in keys if key.startswith(prefix)]
+        return [key.removeprefix(prefix) for key in self._state.all_meta() if key.startswith(prefix)]
 
     def keep_contradictions(self, role: str, refused: Iterable[bytes]) -> None:
         """Keep signed documents beside those that they contradict: an accepted one, or another next root."""
@@ -151,42 +161,27 @@ class Documents:
     def _accepted_beside(self, role: str, raw: bytes) -> bytes | None:
         """The accepted document of the same name as a signed one."""
         _, header = read_payload(read_envelope(raw, role).payload)
-        for (envelope,) in self._state.run(
-            "SELECT envelope FROM documents WHERE role = ? AND name = ?", (role, header.name)
-        ):
-            return checked(envelope, bytes)
+        for number, name, _ in self._of(role):
+            if name == header.name:
+                return self._documents.body(number)
         return None
 
     def _keep_pair(self, role: str, accepted: bytes, refused: bytes) -> None:
         """Each pair once, eight pairs at most: whoever has the keys must not fill the disk."""
-        statement = "SELECT count(*), coalesce(max(refused = ?), 0) FROM evidence"
-        ((count, known),) = self._state.run(statement, (refused,))
-        if count < _MAX_EVIDENCE and not known:
-            values = (role, accepted, refused)
-            self._state.run("INSERT INTO evidence (role, accepted, refused) VALUES (?, ?, ?)", values)
+        known = self.evidence()
+        if len(known) < _MAX_EVIDENCE and all(refused != kept for _, _, kept in known):
+            self._evidence.add((None, role, accepted, refused))
 
     def evidence(self) -> list[tuple[str, bytes, bytes]]:
         """Pairs of signed documents that contradict each other: role, the accepted, the refused envelope."""
-        rows = self._state.run("SELECT role, accepted, refused FROM evidence ORDER BY sequence")
-        return [(checked(role, str), checked(first, bytes), checked(second, bytes)) for role, first, second in rows]
+        return [(role, accepted, refused) for _, role, accepted, refused in self._evidence.all()]
 
 
 def _ended_key(role: str, name: str) -> str:
     return f"{_ENDED}{role}:{name}"
 
 
-def _floor(stored: object) -> int:
-    text = checked(stored, bytes)
+def _floor(text: bytes) -> int:
     if not text.isdigit() or len(text) > _MAX_DIGITS:
         raise damaged()
     return int(text)
-
-
-def _whole(role: str, envelope: object, digest: object) -> bytes:
-    """The payload of a stored document, if it still is the one that was accepted."""
-    payload = None
-    with suppress(HearsayError):
-        payload = read_envelope(checked(envelope, bytes), role).payload
-    if payload is None or sha256(payload).digest() != digest:
-        raise damaged()
-    return payload

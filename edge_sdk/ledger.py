@@ -1,14 +1,15 @@
 """The ledger: what every answered period cost, in whole millionths of ε, for the life of the device.
 
-A line is never changed or removed. Besides the lines there is, per campaign, the newest answered period
-with the bytes that were said then: every later call for that period, or for an earlier one, gets those.
+A line is never changed or removed, and its digest depends on all lines before it. Besides the lines there is, per
+campaign, the newest answered period with the bytes that were said then: every later call for that period, or for an
+earlier one, gets those. Each is checked against the other: neither can be missing, or be older, unseen.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge_sdk.state import checked, damaged
+from edge_sdk.rows import CAMPAIGNS, LEDGER, Rows, damaged, seal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 BEFORE_RESET = 0
 """Campaign number of the line that stands for a state that was lost: all that it might have spent."""
+_LAST = (1 << 63) - 1
+_RESET = "reset"
+"""Kept where the ledger begins with such a line: then it is never empty."""
 
 
 class Newest(NamedTuple):
@@ -49,19 +53,74 @@ class Answered(NamedTuple):
     epsilon_micro: int
 
 
+class Line(NamedTuple):
+    """A line as it is kept.
+
+    Attributes:
+        number: from 1, without gaps.
+        campaign: its number in this state; ``BEFORE_RESET``.
+        period: index of time.
+        epsilon_micro: what it cost.
+        answered_at: when the device believed to be.
+        latest: the largest ``answered_at`` up to this line.
+        total_micro: what all lines up to this one cost.
+        seal: digest of the line and of the seal of the line before.
+    """
+
+    number: int
+    campaign: int
+    period: int
+    epsilon_micro: int
+    answered_at: int
+    latest: int
+    total_micro: int
+    seal: bytes
+
+
+class Known(NamedTuple):
+    """A campaign that this state has answered: its row, and the newest of the lines that paid for it."""
+
+    number: int
+    id: bytes
+    name: str
+    version: int
+    time_precision: int
+    line: int
+    period: int
+
+
+_NOTHING = Line(0, BEFORE_RESET, 0, 0, 0, 0, 0, b"")
+_AT_ONCE = 64
+_LINES = f"SELECT {', '.join(LEDGER.columns)}, seal FROM ledger"  # noqa: S608  # names of ours
+
+
 class Ledger:
-    """Reads and writes of the ledger. Methods that write are called inside a transaction."""
+    """Reads and writes of the ledger. Methods that write are called inside a transaction.
+
+    All that read raise ``state_damaged`` (a :class:`protocol.errors.StorageError`) where a line or a row is not as
+    it was written, or one is missing.
+    """
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._campaigns = Rows(state, CAMPAIGNS)
+
+    def known(self) -> list[Known]:
+        """Every campaign that was ever answered, by number.
+
+        The newest line of all must be there: a state whose last lines are hidden would answer again.
+        """
+        found = [Known(*row) for row in self._campaigns.all()]
+        newest = self._newest()
+        if newest.number != max((each.line for each in found), default=0) and newest.campaign != BEFORE_RESET:
+            raise damaged()
+        return found
 
     def newest(self, campaign_id: bytes) -> Newest | None:
         """The newest period that was answered for a campaign."""
-        rows = self._state.run(
-            "SELECT period, reports FROM newest JOIN campaigns ON number = campaign WHERE id = ?", (campaign_id,)
-        )
-        for period, reports in rows:
-            return Newest(checked(period, int), checked(reports, bytes))
+        for each in self.known():
+            if each.id == campaign_id:
+                return Newest(each.period, self._campaigns.body(each.number))
         return None
 
     def paid_until(self, name: str) -> int:
@@ -69,37 +128,68 @@ class Ledger:
 
         All versions of the name count, whatever the length of their periods, and for ever.
         """
-        ((until,),) = self._state.run(
-            "SELECT coalesce(max((period + 1) * time_precision), 0) FROM newest JOIN campaigns ON number = campaign"
-            " WHERE name = ?",
-            (name,),
-        )
-        return checked(until, int)
+        ends = ((each.period + 1) * each.time_precision for each in self.known() if each.name == name)
+        return max(ends, default=0)
+
+    def forget_answers(self) -> None:
+        """Forget what was said; that it was stays. Run when the owner opts out."""
+        for each in self.known():
+            self._campaigns.replace(each, b"")
 
     def check(self) -> None:
-        """Look whether all lines are there and add up: a line less would be ε that is forgotten.
+        """Look at every line: that all are there and add up, and that each campaign's newest is the one it names.
 
         Raises:
             StorageError: ``state_damaged``.
         """
-        ((lines, last, least, total, stated),) = self._state.run(
-            "SELECT count(*), coalesce(max(sequence), 0), coalesce(min(epsilon_micro), 1),"
-            " coalesce(sum(epsilon_micro), 0), coalesce(max(total_micro), 0) FROM ledger"
-        )
-        ((unpaid,),) = self._state.run(  # one walk over the ledger, however many campaigns there were
-            "SELECT (SELECT count(*) FROM newest) - (SELECT count(DISTINCT newest.campaign)"
-            " FROM ledger CROSS JOIN newest ON newest.campaign = ledger.campaign AND newest.period = ledger.period"
-            " WHERE typeof(newest.period) = 'integer')"
-        )
-        whole = type(total) is int and type(stated) is int and type(least) is int
-        if not whole or lines != last or least < 1 or total != stated or unpaid:
+        newest = {}
+        for line in self._forward():
+            if line.campaign == BEFORE_RESET and line.number != 1:
+                raise damaged()
+            newest[line.campaign] = line.number, line.period
+        newest.pop(BEFORE_RESET, None)
+        if newest != {each.number: (each.line, each.period) for each in self.known()}:
             raise damaged()
+
+    def _forward(self) -> Iterator[Line]:
+        """Every line, oldest first."""
+        before = _NOTHING
+        for row in self._state.run(f"{_LINES} ORDER BY number"):
+            line = Line(*row)
+            _check_line(before, line)
+            yield line
+            before = line
+
+    def _backward(self) -> Iterator[Line]:
+        """Every line, newest first; each is looked at together with the one before it."""
+        after: Line | None = None
+        while after is None or after.number > 1:
+            bound = _LAST if after is None else after.number
+            rows = self._state.run(f"{_LINES} WHERE number < ? ORDER BY number DESC LIMIT ?", (bound, _AT_ONCE))
+            if not rows:
+                break
+            for row in rows:
+                line = Line(*row)
+                if after is not None:
+                    _check_line(line, after)
+                    yield after
+                after = line
+        if after is not None:
+            _check_line(_NOTHING, after)
+            yield after
+
+    def _newest(self) -> Line:
+        rows = [Line(*row) for row in self._state.run(f"{_LINES} ORDER BY number DESC LIMIT 2")]
+        newest, before = (*rows, _NOTHING, _NOTHING)[:2]
+        if rows:
+            _check_line(before, newest)
+        elif self._state.meta(_RESET) is not None:
+            raise damaged()
+        return newest
 
     def spent_micro(self) -> int:
         """Everything this device ever spent, in millionths of ε."""
-        for (total,) in self._state.run("SELECT total_micro FROM ledger ORDER BY sequence DESC LIMIT 1"):
-            return checked(total, int)
-        return 0
+        return self._newest().total_micro
 
     def spent_around(self, time: int, seconds: int) -> int:
         """What was spent less than some seconds before a time, or after it, in millionths of ε.
@@ -107,12 +197,13 @@ class Ledger:
         Lines after it are those of a clock that was corrected. What a leap spent years ahead does not count
         against every day until then.
         """
-        statement = (
-            "SELECT coalesce(sum(epsilon_micro), 0) FROM ledger"
-            " WHERE answered_at > ? AND answered_at < ? AND campaign <> ?"
-        )
-        ((total,),) = self._state.run(statement, (time - seconds, time + seconds, BEFORE_RESET))
-        return checked(total, int)
+        total = 0
+        for line in self._backward():
+            if line.latest <= time - seconds:
+                break
+            if time - seconds < line.answered_at < time + seconds and line.campaign != BEFORE_RESET:
+                total += line.epsilon_micro
+        return total
 
     def spend(self, campaign: Campaign, period: int, answered_at: int, reports: bytes) -> tuple[int, int]:
         """Write a line and the period's bytes. Earlier periods keep their cost and lose their bytes.
@@ -120,45 +211,40 @@ class Ledger:
         Returns:
             the line's number, which rises by one, and the campaign's number in this state.
         """
-        number = self._number(campaign)
+        known = self.known()
+        number = next((each.number for each in known if each.id == campaign.id), 0)
+        new = not number
+        number = number or len(known) + 1
         line = self._line(number, period, campaign.epsilon_micro, answered_at)
-        self._state.run("INSERT OR REPLACE INTO newest VALUES (?, ?, ?)", (number, period, reports))
+        header = campaign.header
+        row = Known(number, campaign.id, header.name, header.version, campaign.time_precision, line, period)
+        (self._campaigns.add if new else self._campaigns.replace)(row, reports)
         return line, number
 
-    def count_as_spent(self, micro: int, now: int) -> None:
-        """The first line after a reset: what the lost state may have spent."""
-        self._line(BEFORE_RESET, 0, micro, now)
+    def count_as_spent(self, micro: int, now: int) -> int:
+        """The first line after a reset: what the lost state may have spent. Returns its number."""
+        line = self._line(BEFORE_RESET, 0, micro, now)
+        self._state.write_meta(_RESET, b"1")
+        return line
 
-    def _line(self, number: int, period: int, micro: int, answered_at: int) -> int:
-        line, total = 0, 0
-        for last, spent in self._state.run("SELECT sequence, total_micro FROM ledger ORDER BY sequence DESC LIMIT 1"):
-            line, total = checked(last, int), checked(spent, int)
-        if total < 0 or micro < 1:
-            raise damaged()
-        values = (line + 1, number, period, micro, answered_at, total + micro)
-        self._state.run("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?)", values)
-        return line + 1
-
-    def _number(self, campaign: Campaign) -> int:
-        """The short number that this state knows a campaign by, from 1."""
-        for (number,) in self._state.run("SELECT number FROM campaigns WHERE id = ?", (campaign.id,)):
-            return checked(number, int)
-        header = campaign.header
-        ((number,),) = self._state.run(
-            "INSERT INTO campaigns (id, name, version, time_precision) VALUES (?, ?, ?, ?) RETURNING number",
-            (campaign.id, header.name, header.version, campaign.time_precision),
-        )
-        return checked(number, int)
+    def _line(self, campaign: int, period: int, micro: int, answered_at: int) -> int:
+        before = self._newest()
+        latest, total = max(before.latest, answered_at), before.total_micro + micro
+        row = (before.number + 1, campaign, period, micro, answered_at, latest, total)
+        values = (*row, seal(LEDGER.name, (before.seal, *row)))
+        self._state.run("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+        return before.number + 1
 
     def history(self) -> Iterator[Answered]:
         """Every line, oldest first."""
-        rows = self._state.run(
-            "SELECT coalesce(name, ''), coalesce(version, 0), coalesce(id, x''), period,"
-            " period * coalesce(time_precision, 0), answered_at, epsilon_micro"
-            " FROM ledger LEFT JOIN campaigns ON number = campaign ORDER BY sequence"
-        )
-        kinds = (str, int, bytes, int, int, int, int)
-        for row in rows:
-            if tuple(map(type, row)) != kinds:
-                raise damaged()
-            yield Answered(*row)
+        known = {each.number: each for each in self.known()}
+        for line in self._forward():
+            each = known.get(line.campaign, Known(BEFORE_RESET, b"", "", 0, 0, 0, 0))
+            start = line.period * each.time_precision
+            yield Answered(each.name, each.version, each.id, line.period, start, line.answered_at, line.epsilon_micro)
+
+
+def _check_line(before: Line, line: Line) -> None:
+    """See that a line is as it was written, and follows another one."""
+    if line.seal != seal(LEDGER.name, (before.seal, *line[:-1])) or line.number != before.number + 1:
+        raise damaged()

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 from edge_sdk.arguments import check_bytes, path_of
 from edge_sdk.documents import Documents
 from edge_sdk.durable import flush_folder, make_folder, remove
+from edge_sdk.highest import HIGHEST_FILE
 from edge_sdk.installation import MARKER_FILE, Marker, read_marker, state_lost, used_mark, write_marker
 from edge_sdk.ledger import Ledger
 from edge_sdk.policy import POLICY_FILE, Policy, load_policy
+from edge_sdk.spool import Spool
 from edge_sdk.state import STATE_FILE, State
 from protocol import trust
 from protocol.errors import InputError, StorageError
@@ -54,6 +56,7 @@ def open_state(
         state = State(place)
         try:
             Ledger(state).check()
+            state.recall()
             if state.read_only:
                 _look(state, machine())
             else:
@@ -101,6 +104,8 @@ def _check_ground(folder: str, place: str, marker: Marker | None, root: bytes | 
             raise _not_provisioned()
     if marker is None:
         _make_folder(folder)
+        if not os.path.lexists(place):
+            remove(os.path.join(folder, HIGHEST_FILE))  # of a device that its owner removed, marker and all
 
 
 def _mark(folder: str, known: Marker | None, lifetime_micro: int, secret: bytes | None) -> None:
@@ -227,10 +232,12 @@ def reset_state(
         try:
             with state.transaction():
                 _begin(state, root, secret, now, machine(), enrolled=enrolment is not None)
-                Ledger(state).count_as_spent(micro, now)
+                line = Ledger(state).count_as_spent(micro, now)
+                Spool(state).begin_after(line)
         finally:
             state.close()
         _discard(place)
+        remove(os.path.join(folder, HIGHEST_FILE))
         flush_folder(folder)  # no power cut may bring the old journal back beside the new file
         os.rename(fresh, place)
         remove(fresh + _JOURNAL)

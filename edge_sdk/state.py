@@ -1,8 +1,8 @@
 """The device's memory: one SQLite file with trust, documents, ledger, spool and secret.
 
 Every change is one transaction with full synchronisation, so after a power cut the state is the one
-before or the one after, never between. What is read is checked for its type, and for its digest where
-it has one; damage is an error of ours. ``documents``, ``ledger`` and ``spool`` say what their tables mean.
+before or the one after, never between. Every row that is read is checked by its digest (``rows``); damage is an
+error of ours. ``documents``, ``ledger`` and ``spool`` say what their tables mean.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import sqlite3
 from _thread import RLock  # threading.RLock itself; importing threading would cost a millisecond
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from edge_sdk.durable import write_new
 from edge_sdk.forks import quiet_at_fork
+from edge_sdk.highest import HIGHEST_FILE, Highest, read_highest, write_highest
+from edge_sdk.rows import COUNTED, COUNTS, META, TABLES, Rows, damaged, seal
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
@@ -23,10 +25,9 @@ if TYPE_CHECKING:
     from typing import IO
 
 STATE_FILE = "state.db"
-STATE_VERSION = 2
+STATE_VERSION = 3
 _APPLICATION_ID = 0x48737931  # "Hsy1"
 _BUSY_SECONDS = 30.0
-_Stored = TypeVar("_Stored", bytes, int, str)
 _DAMAGE = (
     "SQLITE_CORRUPT",
     "SQLITE_NOTADB",
@@ -38,24 +39,6 @@ _DAMAGE = (
     "OperationalError",
 )
 """Errors, by the beginning of their names, that a whole state of this software never causes."""
-
-_TABLES = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE floors (role TEXT, name TEXT, version INTEGER NOT NULL, digest BLOB NOT NULL,
-    PRIMARY KEY (role, name)) WITHOUT ROWID;
-CREATE TABLE documents (role TEXT, name TEXT, digest BLOB NOT NULL, envelope BLOB NOT NULL, PRIMARY KEY (role, name));
-CREATE TABLE evidence (sequence INTEGER PRIMARY KEY, role TEXT NOT NULL, accepted BLOB NOT NULL, refused BLOB NOT NULL);
-CREATE TABLE campaigns (number INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, name TEXT NOT NULL,
-    version INTEGER NOT NULL, time_precision INTEGER NOT NULL);
-CREATE TABLE ledger (sequence INTEGER PRIMARY KEY, campaign INTEGER NOT NULL, period INTEGER NOT NULL,
-    epsilon_micro INTEGER NOT NULL, answered_at INTEGER NOT NULL, total_micro INTEGER NOT NULL);
-CREATE TABLE newest (campaign INTEGER PRIMARY KEY, period INTEGER NOT NULL, reports BLOB NOT NULL);
-CREATE TABLE spool (sequence INTEGER PRIMARY KEY, campaign INTEGER NOT NULL, answers INTEGER NOT NULL,
-    reports BLOB NOT NULL, made_at INTEGER NOT NULL);
-CREATE TABLE sealed (path TEXT, digest BLOB, through INTEGER NOT NULL, sealed_at INTEGER NOT NULL,
-    open INTEGER NOT NULL, PRIMARY KEY (path, digest));
-CREATE TABLE drops (reason TEXT PRIMARY KEY, reports INTEGER NOT NULL) WITHOUT ROWID;
-"""
 
 
 class State:
@@ -75,6 +58,9 @@ class State:
         # A card that fails becomes read-only: the device then still classifies and tells what it knows.
         self.read_only = path is not None and os.path.isfile(path) and not os.access(path, os.W_OK)
         self._unsure = False
+        self._inside = False
+        self._highest: Highest | None = None
+        self._highest_path = ""
         self._connection = self._connect()
         quiet_at_fork(self, self._lock)
 
@@ -138,17 +124,23 @@ class State:
             connection = self._live()
             with _storage_errors():
                 _execute(connection, "BEGIN IMMEDIATE")
+                self._inside = True
                 try:
                     self._check_place()
+                    self._check_age(connection)
                     before = connection.total_changes
                     yield
+                    self._check_process()
                     if connection.total_changes == before:
                         self._settle(connection)
                     self._commit(connection)
                 except BaseException:
-                    if connection.in_transaction:
+                    if self._owner == os.getpid() and connection.in_transaction:
                         _execute(connection, "ROLLBACK")
                     raise
+                finally:
+                    self._inside = False
+                self._see_newest(connection)
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         """Commit. One that fails may stand all the same, for all that can be read, and not be on the disk."""
@@ -180,12 +172,57 @@ class State:
         if self._path is not None and _place_of(self._path) != self._place:
             raise StorageError("state_lost", "the state file was removed or replaced while in use; open it again")
 
+    def recall(self) -> None:
+        """Take note of the newest line of the ledger that earlier runs have seen.
+
+        Raises:
+            StorageError: ``state_lost``: the state does not have it, so it is an older copy.
+        """
+        if self._path is not None:
+            self._highest_path = os.path.join(os.path.dirname(self._path), HIGHEST_FILE)
+            self._highest = read_highest(self._highest_path)
+            with self._lock, _storage_errors():
+                self._check_age(self._live())
+
+    def _check_age(self, connection: sqlite3.Connection) -> None:
+        """Refuse a state that an older copy was written over: what was spent since is not in it."""
+        if self._highest is not None:
+            statement = "SELECT number, seal FROM ledger WHERE number = ?"
+            if _execute(connection, statement, self._highest[:1]) != [self._highest]:
+                raise StorageError(
+                    "state_lost",
+                    "an older copy was put in the place of the state; what was spent since is not known. "
+                    "Nothing is answered until its owner resets it, which counts its whole budget as spent",
+                )
+
+    def _see_newest(self, connection: sqlite3.Connection) -> None:
+        """Remember the newest line of the ledger, also for later runs."""
+        if not self._highest_path:
+            return
+        for row in _execute(connection, "SELECT number, seal FROM ledger ORDER BY number DESC LIMIT 1"):
+            if row != self._highest:
+                self._highest = Highest(*row)
+                write_highest(self._highest_path, self._highest)
+
+    def _check_process(self) -> None:
+        """Refuse to go on in a child of the process that began: it would answer a second time.
+
+        A state in memory is the parent's alone, and so is a transaction that the fork cut through.
+        """
+        if self._owner != os.getpid() and (self._path is None or self._inside):
+            raise StorageError(
+                "state_forked",
+                "this state is in the memory of the process that made it, or was in use while that forked; "
+                "a child opens a device of its own",
+            )
+
     def _live(self) -> sqlite3.Connection:
         """The connection of this process: one must not cross a fork, nor be closed by the child.
 
         Called with the lock held.
         """
-        if self._owner != os.getpid() and self._path is not None:
+        self._check_process()
+        if self._owner != os.getpid():
             self._inherited.append(self._connection)
             self._connection = self._connect()
             self._owner = os.getpid()
@@ -201,19 +238,29 @@ class State:
         for row in rows:
             self.run(statement, row)
 
+    @property
+    def _meta(self) -> Rows:
+        return Rows(self, META)  # not kept: a state that nobody uses any more is to be closed at once
+
     def meta(self, key: str) -> bytes | None:
         """A single value kept under a name."""
-        for (value,) in self.run("SELECT value FROM meta WHERE key = ?", (key,)):
-            return checked(value, bytes)
-        return None
+        row = self._meta.one(key)
+        return None if row is None else row[1]
+
+    def all_meta(self) -> dict[str, bytes]:
+        """All single values by name."""
+        return dict(self._meta.all())
 
     def write_meta(self, key: str, value: bytes) -> None:
         """Replace a single value."""
-        self.run("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+        if self._meta.one(key) is None:
+            self._meta.add((key, value))
+        else:
+            self._meta.replace((key, value))
 
     def remove_meta(self, key: str) -> None:
         """Forget a single value; its bytes are overwritten in the file."""
-        self.run("DELETE FROM meta WHERE key = ?", (key,))
+        self._meta.remove(lambda row: row[0] == key)
 
 
 def _execute(connection: sqlite3.Connection, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
@@ -246,8 +293,10 @@ def _write_tables(file: IO[bytes]) -> None:
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-    for statement in _TABLES.split(";")[:-1]:
-        connection.execute(statement)
+    for table in TABLES:
+        connection.execute(table.create())
+    for table in COUNTED:
+        connection.execute("INSERT INTO counts VALUES (?, 0, ?)", (table.name, seal(COUNTS.name, (table.name, 0))))
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {STATE_VERSION}")
 
@@ -275,18 +324,6 @@ def _place_of(path: str) -> tuple[int, int]:
         found = os.stat(path)
         return found.st_dev, found.st_ino
     return 0, 0
-
-
-def damaged() -> StorageError:
-    """The error for a state whose contents are not what this software writes."""
-    return StorageError("state_damaged", "the state file is damaged or not one of this software")
-
-
-def checked(value: object, kind: type[_Stored]) -> _Stored:
-    """A stored value, if it still is of the type that was written."""
-    if type(value) is not kind:
-        raise damaged()
-    return value
 
 
 @contextmanager

@@ -184,7 +184,7 @@ def test_a_file_that_can_not_be_noted_is_said_and_nothing_is_lost(reporting, tmp
             return getattr(plain, name)
 
         def execute(self, statement, values=()):
-            if statement.startswith("INSERT OR REPLACE INTO sealed" if fault == "insert" else "COMMIT"):
+            if statement.startswith("INSERT INTO sealed" if fault == "insert" else "COMMIT"):
                 error = sqlite3.OperationalError("database or disk is full")
                 error.sqlite_errorname = "SQLITE_FULL"
                 raise error

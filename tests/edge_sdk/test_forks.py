@@ -1,8 +1,6 @@
-"""Two processes forked from one parent never repeat noise; ids are the device's and do repeat.
+"""Processes that were forked from one parent answer a period once: from one ledger, or not at all.
 
-The children are forked from a fresh interpreter, not from the test runner: that may have threads. What
-differs by chance alone is stated: two honest answers of 64 bits at ε = 1 agree with probability
-below 2·10⁻¹⁴.
+The children are forked from a fresh interpreter, not from the test runner: that may have threads.
 """
 
 from __future__ import annotations
@@ -11,12 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from support.publisher import NOW, Publisher
 
-from protocol.campaign import parse_campaign
-from protocol.envelope import read_envelope
 from protocol.features import Categorical
-from protocol.report import decode_report
 from protocol.schema import Label, build_schema
 
 ROOT = Path(__file__).parents[2]
@@ -25,8 +21,8 @@ WIDE = Publisher(schema=build_schema(Label("label", ["e", "p"]), [Categorical("o
 """The odor and class question has (31 + missing)·2 = 64 values, so its answer has 64 bits."""
 
 FORKING = """
-import os, random, sys
-from edge_sdk import Device
+import os
+from edge_sdk import Device, HearsayError
 from edge_sdk.entropy import system_entropy
 
 def in_children(work):
@@ -43,12 +39,16 @@ def in_children(work):
 {work}
 """
 DEVICE = """
-inherited = random.Random(1)
-entropy = {{"system": system_entropy, "inherited": inherited.randbytes}}[{entropy!r}]
-device = Device.open(None, trust=bytes.fromhex({root!r}), clock=lambda: {now}, entropy=entropy)
+device = Device.open({place!r}, trust=bytes.fromhex({root!r}), clock=lambda: {now})
 campaign = device.enrol(bytes.fromhex({campaign!r}))
-in_children(lambda: device.report(campaign.id, {{"odor": "7"}}, label="e"))
-print(device.report(campaign.id, {{"odor": "7"}}, label="e").hex())
+
+def answer(act=lambda: device.report(campaign.id, {{"odor": "7"}}, label="e")):
+    try:
+        return act()
+    except HearsayError as error:
+        return error.reason.encode()
+
+{work}
 """
 
 
@@ -60,11 +60,10 @@ def printed(work):
     return [bytes.fromhex(line) for line in run.stdout.split()]
 
 
-def reports_of(entropy):
-    """Campaign, and the reports of one in-memory device as each child and then the parent makes them."""
+def of_a_device(place, work):
+    """What is printed by children, then by the parent, that share a device."""
     raw = WIDE.campaign(mechanism="oue", answers=2, epsilon_micro=2_000_000)
-    work = DEVICE.format(entropy=entropy, root=WIDE.root().hex(), now=NOW, campaign=raw.hex())
-    return parse_campaign(read_envelope(raw, "campaign").payload), printed(work)
+    return printed(DEVICE.format(place=place, root=WIDE.root().hex(), now=NOW, campaign=raw.hex(), work=work))
 
 
 def test_the_system_s_entropy_differs_in_every_process():
@@ -73,28 +72,48 @@ def test_the_system_s_entropy_differs_in_every_process():
     assert len(set(drawn)) == CHILDREN + 1
 
 
-def split(campaign, reports):
-    """(ids and questions, the answer to the question of 64 values) of the two reports of a period."""
-    length = campaign.layout.record_length
-    parts = [decode_report(campaign.layout, reports[start : start + length]) for start in (0, length)]
-    assert [campaign.questions[number].size for _, _, number, _ in parts] == [2, 64]
-    return [part[:3] for part in parts], parts[1][3]
+@pytest.mark.parametrize(
+    "act",
+    ["answer()", "answer(lambda: device.campaigns() and b'')", "answer(lambda: device.status() and b'')"],
+)
+def test_a_state_in_memory_is_its_makers_alone(act):
+    """A child would answer under the same ids with other noise, and nobody would count it."""
+    *children, parent = of_a_device(None, f"in_children(lambda: {act})\nprint(answer().hex())")
+    assert children == [b"state_forked"] * CHILDREN
+    assert len(parent) > 18
 
 
-def test_a_forked_device_has_its_ids_and_other_noise():
-    campaign, found = reports_of("system")
-    same, answers = zip(*(split(campaign, reports) for reports in found), strict=True)
-    assert all(ids == same[0] for ids in same)
-    assert len(set(answers)) == CHILDREN + 1
+def test_a_state_on_disk_answers_once_for_parent_and_children(tmp_path):
+    found = of_a_device(str(tmp_path / "state"), "in_children(answer)\nprint(answer().hex())")
+    assert len(found) == CHILDREN + 1
+    assert len(set(found)) == 1
 
 
-def test_noise_from_a_generator_that_the_children_inherit_would_be_seen():
-    campaign, found = reports_of("inherited")
-    answers = {split(campaign, reports)[1] for reports in found}
-    assert len(answers) == 1
+IN_THE_MIDDLE = """
+forked = []
+
+def entropy(count):
+    if not forked:
+        forked.append(os.fork())
+    return os.urandom(count)
+
+device._reporting.entropy = entropy
+said = answer()
+if forked == [0]:
+    with open({told!r}, "wb") as file:
+        file.write(said)
+    os._exit(0)
+assert os.waitpid(forked[0], 0)[1] == 0
+print(said.hex())
+print(answer().hex())
+"""
 
 
-def test_the_chance_that_two_honest_answers_agree_is_as_stated():
-    campaign = parse_campaign(WIDE.campaign_payload(mechanism="oue", answers=2, epsilon_micro=2_000_000))
-    p, q = (float(chance) for chance in (campaign.questions[1].mechanism.p, campaign.questions[1].mechanism.q))
-    assert (p * p + (1 - p) ** 2) * (q * q + (1 - q) ** 2) ** 63 < 2e-14
+@pytest.mark.parametrize("memory", [True, False])
+def test_a_fork_in_the_middle_of_a_report_ends_the_childs(tmp_path, memory):
+    """Whatever the application passes in may fork: its clock, its entropy, a record that computes its values."""
+    told = tmp_path / "told"
+    place = None if memory else str(tmp_path / "state")
+    first, second = of_a_device(place, IN_THE_MIDDLE.format(told=str(told)))
+    assert told.read_bytes() == b"state_forked"
+    assert first == second

@@ -277,8 +277,9 @@ def contents(device: Device) -> dict[str, list[tuple[Any, ...]]]:
     """All that the state holds, besides evidence against publishers."""
     tables = [name for (name,) in device._state.run("SELECT name FROM sqlite_master WHERE type = 'table'")]
     return {
-        name: device._state.run(f"SELECT * FROM {name}")
+        name: device._state.run(f"SELECT * FROM {name}{' WHERE name <> ?' if name == 'counts' else ''}", values)
         for name in tables
+        for values in [("evidence",) if name == "counts" else ()]
         if name != "evidence" and not name.startswith("sqlite_")
     }
 

@@ -43,7 +43,7 @@ def lose(folder, how):
     elif how == "fewer lines":
         connection = sqlite3.connect(folder / "state.db")
         with connection:
-            connection.execute("DELETE FROM ledger WHERE sequence = 2")
+            connection.execute("DELETE FROM ledger WHERE number = 2")
         connection.close()
 
 
@@ -76,7 +76,13 @@ def test_a_reset_makes_a_new_secret_and_counts_the_whole_budget(lived, publisher
         new = device.report(campaign.id, RECORD)
         assert new[2:10] != old[2:10]
         assert device.status().left_micro == 0
-    assert sorted(path.name for path in lived.iterdir()) == ["installed", "policy.toml", "state.db", "state.db-journal"]
+    assert sorted(path.name for path in lived.iterdir()) == [
+        "highest",
+        "installed",
+        "policy.toml",
+        "state.db",
+        "state.db-journal",
+    ]
 
 
 def test_a_reset_counts_the_largest_budget_that_ever_was_allowed(lived, publisher, clock):

@@ -7,17 +7,16 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from support.failures import failure
-from support.publisher import NOW, Publisher
+from support.failures import failing, failure
+from support.publisher import DAY, NOW, Publisher
 
-import edge_sdk.state
 from edge_sdk import Device, HearsayError
-from edge_sdk.ledger import Ledger
+from edge_sdk.ledger import Ledger, Line
+from edge_sdk.rows import CAMPAIGNS, LEDGER, SPOOL, Rows, seal
 from edge_sdk.state import State
 
 RECORD = {"odor": "n", "width": 3.2}
@@ -40,9 +39,9 @@ def state_dir(lived, tmp_path):
     return shutil.copytree(lived, tmp_path / "state")
 
 
-def reason(action, *arguments):
+def reason(action, *arguments, **options):
     """The stable reason of a refusal. SQLite's error may hang on to it: its text names no value of a record."""
-    error = failure(action, *arguments)
+    error = failure(action, *arguments, **options)
     return None if error is None else error.reason
 
 
@@ -77,26 +76,6 @@ def whole_life(folder, out):
             failing(device.install, publisher.model(version=2))
             failing(device.drain, out)
             assert "Device" in repr(device)
-
-
-def failing(action, *arguments, **options):
-    """The result, or our error; any other is the test's failure."""
-    try:
-        return action(*arguments, **options)
-    except HearsayError as error:
-        return error
-
-
-@pytest.fixture
-def unflushed(monkeypatch):
-    """No waiting for the disk, which takes nine tenths of the time and finds nothing here."""
-    plain = edge_sdk.state._execute
-
-    def execute(connection, statement, values=()):
-        return plain(connection, statement.replace("= EXTRA", "= OFF"), values)
-
-    monkeypatch.setattr(edge_sdk.state, "_execute", execute)
-    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
 
 
 def test_no_flipped_bit_of_the_state_raises_anything_but_our_errors(lived, tmp_path, unflushed):
@@ -159,13 +138,14 @@ def test_damaged_trust_is_found_when_the_state_is_opened(state_dir, statement):
 @pytest.mark.parametrize(
     ("statement", "step"),
     [
-        ("UPDATE newest SET reports = 5", "report"),
+        ("UPDATE campaigns SET reports = 5", "report"),
         ("UPDATE spool SET reports = x''", "drain"),
         ("UPDATE spool SET reports = 3", "drain"),
         ("UPDATE spool SET answers = 7", "drain"),
         ("UPDATE spool SET campaign = x'00'", "drain"),
-        ("INSERT INTO spool SELECT sequence + 1, campaign, answers, reports || x'00', made_at FROM spool", "drain"),
-        ("UPDATE campaigns SET id = x'00'", "drain"),
+        ("INSERT INTO spool SELECT number + 1, campaign, answers, made_at, reports || x'00', seal FROM spool", "drain"),
+        ("UPDATE spool SET number = number + 1", "drain"),
+        ("DELETE FROM spool", "drain"),
         ("UPDATE documents SET name = CAST(x'ff' AS TEXT)", "status"),
     ],
 )
@@ -190,10 +170,22 @@ def test_a_stored_value_of_another_kind_is_damage(state_dir, tmp_path, statement
         "UPDATE ledger SET epsilon_micro = 0.5",
         "UPDATE ledger SET period = 'now'",
         "UPDATE ledger SET total_micro = 0",
-        "UPDATE ledger SET sequence = 2",
-        "UPDATE newest SET period = period + 1",
+        "UPDATE ledger SET number = 2",
+        "UPDATE ledger SET answered_at = answered_at - 1",
         "DELETE FROM ledger",
         "DROP TABLE ledger",
+        "UPDATE campaigns SET id = x'00'",
+        "UPDATE campaigns SET number = 2",
+        "UPDATE campaigns SET period = period + 1",
+        "UPDATE campaigns SET time_precision = 1",
+        "DELETE FROM campaigns",
+        (
+            "INSERT INTO campaigns SELECT number + 1, id, name, version, time_precision, line, period, body_digest,"
+            " seal, reports FROM campaigns"
+        ),
+        "UPDATE counts SET rows = 0 WHERE name = 'campaigns'",
+        "UPDATE counts SET rows = rows - 1 WHERE name = 'floors'",
+        "DELETE FROM counts WHERE name = 'meta'",
     ],
 )
 def test_a_ledger_that_does_not_add_up_is_a_lost_state(state_dir, statement):
@@ -203,16 +195,16 @@ def test_a_ledger_that_does_not_add_up_is_a_lost_state(state_dir, statement):
 
 def test_damage_that_shows_while_rows_are_fetched_is_ours(state_dir):
     """A page in the middle of a long table is overwritten: the query begins well and fails on the way."""
-    with opened(state_dir) as device:
-        rows = [(number, 1, 1, bytes(18), NOW) for number in range(10, 2010)]
-        with device._state.transaction():
-            device._state.run_many("INSERT INTO spool VALUES (?, ?, ?, ?, ?)", rows)
+    with opened(state_dir) as device, device._state.transaction():
+        for number in range(10, 2010):
+            Rows(device._state, SPOOL).add((number, 1, 1, NOW, bytes(18)))
     raw = bytearray((state_dir / "state.db").read_bytes())
     page = 4096
     for start in range(len(raw) - 8 * page, len(raw), page):
         raw[start : start + page] = b"\xff" * page
     (state_dir / "state.db").write_bytes(raw)
     with opened(state_dir) as device:
+        assert reason(device._state.run, "SELECT reports FROM spool") == "state_damaged"
         assert reason(device._reporting.spool.reports) == "state_damaged"
 
 
@@ -284,7 +276,7 @@ FORKS = """
 import os, sys, threading, time
 sys.path.insert(0, "tests")
 from edge_sdk import Device
-from support.publisher import NOW, Publisher
+from support.publisher import DAY, NOW, Publisher
 
 inside = threading.Event()
 
@@ -348,18 +340,105 @@ def test_a_ledger_of_many_campaigns_opens_in_one_walk(state_dir):
         nonlocal work
         work += 1
 
-    with closing(sqlite3.connect(state_dir / "state.db")) as file:
-        ((line, total),) = file.execute("SELECT max(sequence), max(total_micro) FROM ledger")
-        for step in range(1, 5001):
-            values = (line + step, 2 + step // 10, step, 1, 0, total + step)
-            file.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?)", values)
-            if step % 10 == 9:
-                file.execute("INSERT INTO newest VALUES (?, ?, x'00')", (2 + step // 10, step))
-        file.commit()
     state = State(str(state_dir / "state.db"))
+    ledger = Ledger(state)
+    last = ledger._newest()
+    campaigns = Rows(state, CAMPAIGNS)
+    for step in range(1, 5001):
+        before = last
+        row = (before.number + 1, 2 + step // 10, step, 1, 0, before.latest, before.total_micro + 1)
+        last = Line(*row, seal(LEDGER.name, (before.seal, *row)))
+        state.run("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?)", last)
+        if step % 10 == 9 or step == 5000:
+            number = 2 + step // 10
+            campaigns.add((number, b"%32d" % number, "many", number, 1, last.number, step), b"x" * 18)
     state._connection.set_progress_handler(count, 1000)
-    Ledger(state).check()
-    state.run("UPDATE newest SET period = 7 WHERE campaign = 100")
-    assert reason(Ledger(state).check) == "state_damaged"
+    ledger.check()
+    state.run("UPDATE campaigns SET period = 7 WHERE number = 100")
+    assert reason(ledger.check) == "state_damaged"
     state.close()
     assert work < 500
+
+
+# An older copy in the place of the state ------------------------------------------------------------------
+
+
+def in_place(path, content):
+    """Write other content into the very same file, as restoring a backup by `cp` does."""
+    with path.open("r+b") as file:
+        file.write(content)
+        file.truncate()
+
+
+@pytest.mark.parametrize("act", ["report", "drain", "enrol"])
+def test_an_older_copy_written_over_the_open_state_is_noticed(tmp_path, publisher, clock, act):
+    folder = tmp_path / "state"
+    with Device.open(folder, trust=publisher.root(), clock=clock) as device:
+        campaign = device.enrol(publisher.campaign())
+        device.report(campaign.id, RECORD)
+        older = (folder / "state.db").read_bytes()
+        clock.now += DAY
+        device.report(campaign.id, RECORD)
+        in_place(folder / "state.db", older)
+        acts = {
+            "report": lambda: device.report(campaign.id, RECORD),
+            "drain": lambda: device.drain(tmp_path / "x.hsr"),
+            "enrol": lambda: device.enrol(publisher.campaign(version=2)),
+        }
+        assert reason(acts[act]) == "state_lost"
+    assert reason(Device.open, folder, clock=clock) == "state_lost"
+    assert Device.reset(folder, publisher.root(), clock=clock) > 0
+    with Device.open(folder, clock=clock) as device:
+        assert device.enrol(publisher.campaign(version=2)).id
+
+
+def test_an_older_copy_is_noticed_when_it_is_opened_though_its_line_was_written_again(tmp_path, publisher, clock):
+    folder, other = tmp_path / "state", tmp_path / "other"
+    with Device.open(folder, trust=publisher.root(), clock=clock) as device:
+        campaign = device.enrol(publisher.campaign(time_precision=60))
+        older = (folder / "state.db").read_bytes()
+        device.report(campaign.id, RECORD)
+    shutil.copytree(folder, other)
+    (other / "state.db").write_bytes(older)
+    (other / "highest").unlink()
+    clock.now += 60
+    with Device.open(other, clock=clock) as device:
+        device.report(campaign.id, RECORD)
+    in_place(folder / "state.db", (other / "state.db").read_bytes())
+    assert reason(Device.open, folder, clock=clock) == "state_lost"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\0" * 24, b"x" * 24, b"x" * 4096])
+def test_a_lost_note_of_the_highest_line_says_nothing(state_dir, content):
+    place = state_dir / "highest"
+    assert place.stat().st_size == 24
+    assert place.stat().st_mode & 0o777 == 0o600
+    place.unlink()
+    if content is not None:
+        place.write_bytes(content)
+    opened(state_dir).close()
+
+
+def test_a_device_may_begin_where_only_the_note_of_another_is_left(state_dir):
+    for name in ("state.db", "installed"):
+        (state_dir / name).unlink()
+    with Device.open(state_dir, Publisher().root(), clock=lambda: NOW) as device:
+        assert device.status().spent_micro == 0
+
+
+def test_who_shares_a_state_sees_the_lines_of_others(tmp_path, publisher, clock):
+    folder = tmp_path / "state"
+    with Device.open(folder, trust=publisher.root(), clock=clock) as one, Device.open(folder, clock=clock) as two:
+        campaign = one.enrol(publisher.campaign())
+        for device in (one, two, two, one):
+            device.report(campaign.id, RECORD)
+            clock.now += DAY
+        assert len(one.history()) == len(two.history()) == 4
+
+
+def test_a_path_that_is_no_text_can_be_sealed_and_acknowledged(state_dir, tmp_path):
+    place = os.fsencode(tmp_path) + b"/\xff.hsr"
+    with opened(state_dir) as device:
+        assert device.drain(os.fsdecode(place)) == 1
+        Path(os.fsdecode(place)).unlink()
+        assert device.ack(os.fsdecode(place)) == 1

@@ -46,3 +46,11 @@ def everything_said(error: BaseException) -> str:
         parts += [str(each), repr(each), repr(each.args), repr(vars(each))]
         pending += [each.__cause__, each.__context__]
     return "\n".join([*parts, *traceback.format_exception(error)])
+
+
+def failing(action, *arguments, **options):
+    """The result, or our error; any other is the test's failure."""
+    try:
+        return action(*arguments, **options)
+    except HearsayError as error:
+        return error

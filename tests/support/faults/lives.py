@@ -190,7 +190,7 @@ class Life:
             for statement in ("PRAGMA journal_mode = TRUNCATE", "PRAGMA cache_size = 5", "BEGIN", "DELETE FROM meta"):
                 connection.execute(statement).fetchall()
             for _ in range(20):
-                connection.execute("INSERT INTO evidence VALUES (NULL, 'root', zeroblob(8000), zeroblob(8000))")
+                connection.execute("INSERT INTO evidence VALUES (NULL, 'root', zeroblob(8000), zeroblob(8000), x'')")
             os.kill(os.getpid(), signal.SIGKILL)
         os.waitpid(child, 0)
         assert (self.state / "state.db-journal").stat().st_size > 0
