@@ -236,8 +236,9 @@ def reset_state(
                 Spool(state).begin_after(line)
         finally:
             state.close()
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, HIGHEST_FILE))  # the new ledger has none of the old one's lines
         _discard(place)
-        remove(os.path.join(folder, HIGHEST_FILE))
         flush_folder(folder)  # no power cut may bring the old journal back beside the new file
         os.rename(fresh, place)
         remove(fresh + _JOURNAL)
