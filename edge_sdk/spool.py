@@ -130,19 +130,17 @@ class Spool:
         return through
 
     def _drop(self, reason: str, through: int) -> None:
-        """Forget the oldest rows, counted."""
-        lost = self._release(through)
+        """Forget the oldest rows, up to one that is there, counted."""
+        lost = self._release(self._kept(through))
         if lost:
             key = _DROPPED + reason
             self._state.write_meta(key, b"%d" % (_number(self._state.meta(key)) + lost))
 
-    def _release(self, through: int) -> int:
-        """Delete the rows up to a line; how many reports they held."""
-        rows = self._kept(through)
-        if not rows:
-            return 0
-        self._state.run("DELETE FROM spool WHERE number <= ?", (rows[-1].line,))
-        self.begin_after(rows[-1].line)
+    def _release(self, rows: Sequence[Kept]) -> int:
+        """Delete the oldest rows; how many reports they held."""
+        if rows:
+            self._state.run("DELETE FROM spool WHERE number <= ?", (rows[-1].line,))
+            self.begin_after(rows[-1].line)
         return sum(row.answers for row in rows)
 
     def reports(self) -> dict[bytes, list[bytes]]:
@@ -189,7 +187,7 @@ class Spool:
 
     def forget_through(self, through: int) -> int:
         """Release what has arrived; returns the number of reports that were still kept."""
-        return self._release(through)
+        return self._release([row for row in self._kept() if row.line <= through])
 
     def clear(self, reason: str) -> None:
         """Drop everything, counted."""

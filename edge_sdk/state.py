@@ -97,6 +97,9 @@ class State:
             raise StorageError("state_newer", "the state was written by newer software; update this one")
         if version < STATE_VERSION:
             raise StorageError("state_older", "the state was written before the first release; reset this device")
+        tables = _execute(connection, "SELECT sql FROM sqlite_master ORDER BY name")
+        if tables != [(table.create(),) for table in sorted(TABLES)]:
+            raise damaged()
         _execute(connection, "PRAGMA secure_delete = ON")  # what is deleted, a secret among it, leaves no bytes
         self._place = _place_of(self._path)
 
