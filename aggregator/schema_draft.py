@@ -11,6 +11,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from math import isfinite
 from typing import TYPE_CHECKING, NoReturn
 
+from aggregator.schema_doubts import doubt
 from aggregator.schema_file import MISSING_HAS_CODE, parse_schema_text
 from aggregator.tables import MISSING_TOKENS, check_label, shorten
 from protocol.document import is_text
@@ -55,7 +56,8 @@ def draft_schema(
     Numbers become a numeric feature if they have more than ``max_values`` different values, or are not
     whole (a device's 0.5 is a number and never the text "0.5"); everything else is categorical. A
     categorical feature that is never missing takes its most common value as substitute, which saves a
-    code; one that is missing somewhere gets a code for it.
+    code; one that is missing somewhere gets a code for it. Above a column that looks like times or serial
+    numbers stands a comment; see :func:`aggregator.schema_doubts.doubts`.
 
     A column of numbers with a few cells that are none, or none that a computer can hold, is refused by
     line: most likely they mean "missing", and as a category they would teach devices nothing.
@@ -118,13 +120,19 @@ def _feature_table(column: pd.Series, how: tuple[int, bool], max_values: int, mi
         _check_others(column[~column.isin(missing)], set(numbers), numeric=numeric)
     elif numeric:
         present = sorted(numbers[cell] for cell in column if cell in numbers)
-        return _numeric_table(name, present, *how, has_missing=has_missing)
+        return _warning(column, missing) + _numeric_table(name, present, *how, has_missing=has_missing)
     if len(values) > MAX_LISTED_VALUES:
         raise InputError(
             "too_many_values", f"column '{name}' has {len(values)} different texts; leave it out: --drop {name}"
         )
     _check_printable(values, name)
-    return _categorical_table(column, values, missing, has_missing=has_missing)
+    return _warning(column, missing) + _categorical_table(column, values, missing, has_missing=has_missing)
+
+
+def _warning(column: pd.Series, missing: set[str]) -> str:
+    """A comment above a table that its author should look at again; mostly none."""
+    why = doubt(column, missing)
+    return "" if why is None else f"# Leave it out? {why}\n"
 
 
 def _categorical_table(column: pd.Series, values: list[str], missing: set[str], *, has_missing: bool) -> str:

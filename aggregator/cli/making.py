@@ -88,6 +88,7 @@ def schema(
     Example:
       hearsay schema pilot.csv --label class --drop id -o schema.toml
     """  # noqa: D301
+    from aggregator.schema_doubts import doubts
     from aggregator.schema_draft import draft_schema
     from aggregator.schema_file import parse_schema_text
     from aggregator.tables import MISSING_TOKENS, read_table, unlabelled
@@ -116,7 +117,10 @@ def schema(
         "categorical": kinds.count("categorical"),
         "numeric": kinds.count("numeric"),
     }
-    say(facts, as_json=as_json)
+    doubtful = doubts(pilot, label, missing or MISSING_TOKENS, drop)
+    say({**facts, "doubts": doubtful} if as_json else facts, as_json=as_json)
+    for line in doubtful:
+        warn(line)
     without = unlabelled(pilot, label, missing or MISSING_TOKENS)
     if without:
         note(f"{counted(without, 'record')} {'has' if without == 1 else 'have'} no label")

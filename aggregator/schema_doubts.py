@@ -1,0 +1,114 @@
+"""Columns of a pilot that are most likely no features: times, serial numbers, names; and spellings that mislead.
+
+A time goes on, so what devices will hold lies outside what the pilot shows. A serial number tells one device from
+another and nothing about its class, and what a schema lists of it becomes public. Nothing is refused for a doubt:
+the draft and the command say it, and its author decides. No text here holds a cell.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from protocol.errors import InputError
+from protocol.values import as_text, parse_bound
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    import pandas as pd
+
+FEWEST_RECORDS = 20
+"""Among fewer records different numbers say little."""
+MOST_COMMON_SHARE = 0.9
+"""Of the cells that must look like times before the column does."""
+CERTAIN_RECORDS = 200
+"""Among so many, whole numbers that never repeat are taken for serial numbers in whatever order they stand."""
+
+_CLOCK = r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?"
+_ZONE = r" ?(Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2})?"
+_DAY = r"[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.]([0-9]{4}|[0-9]{2})"
+_TIME = re.compile(rf"(({_DAY})([T ]{_CLOCK}{_ZONE})?|{_CLOCK}{_ZONE})", re.IGNORECASE)
+_YEARS = (date(2000, 1, 1), date(2100, 1, 1))
+_EPOCH = tuple((year - date(1970, 1, 1)).days * 86_400 for year in _YEARS)
+_UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+_COMPACT = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")
+_WHOLE = re.compile(r"-?[0-9]{1,30}")
+
+
+def doubt(column: pd.Series, missing: Collection[str]) -> str | None:
+    """Why a column should perhaps be left out; None if nothing speaks against it.
+
+    Args:
+        column: cells as text, in the order of the file.
+        missing: cells that stand for a missing value.
+    """
+    absent = set(missing)
+    cells = [str(cell) for cell in column if cell not in absent]
+    if _look_like_times(cells):
+        return "it looks like times: they go on, so devices will hold what the pilot does not show"
+    if len(cells) < FEWEST_RECORDS or len(set(cells)) < len(cells):
+        return None
+    if not all(map(_WHOLE.fullmatch, cells)):
+        return (
+            None if any(map(_is_number, cells)) else "no text of it occurs twice: it looks like names or serial numbers"
+        )
+    numbers = [int(cell) for cell in cells]
+    if _is_ordered(numbers) or max(numbers) - min(numbers) < 2 * len(numbers) or len(numbers) >= CERTAIN_RECORDS:
+        return "it is another whole number in every record: it looks like a serial number"
+    return None
+
+
+def _look_like_times(cells: Sequence[str]) -> bool:
+    """Dates and times of day in the usual spellings, or counts from 1970 that all lie in 2000 … 2100."""
+    if len(set(cells)) < 2:
+        return False
+    if sum(_TIME.fullmatch(cell) is not None for cell in cells) >= MOST_COMMON_SHARE * len(cells):
+        return True
+    if not all(map(_WHOLE.fullmatch, cells)):
+        return False
+    if all(map(_COMPACT.fullmatch, cells)):
+        return True
+    low, high = min(map(int, cells)), max(map(int, cells))
+    start, end = _EPOCH
+    return any(start * unit <= low and high < end * unit for unit in _UNITS.values())
+
+
+def _is_ordered(numbers: Sequence[int]) -> bool:
+    steps = [after - before for before, after in pairwise(numbers)]
+    return all(step > 0 for step in steps) or all(step < 0 for step in steps)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        parse_bound(cell)
+    except InputError:
+        return False
+    return True
+
+
+def misleading(listed: Sequence[str]) -> str | None:
+    """Why listed texts may not match what devices hold: they spell whole numbers as devices do not write them."""
+    if any(_is_number(text) and as_text(parse_bound(text)) not in (None, text) for text in listed):
+        return (
+            "it lists whole numbers with a point, zeros or an exponent: a listed 1.0 matches that text alone, and a "
+            "device that holds the number 1 or 1.0 means 1"
+        )
+    return None
+
+
+def doubts(frame: pd.DataFrame, label: str, missing: Collection[str], drop: Collection[str]) -> list[str]:
+    """One line for every column of a pilot that its analyst should look at again."""
+    said = []
+    for column in frame.columns:
+        if column in drop:
+            continue
+        why = (
+            misleading(sorted(set(frame[column]) - set(missing))) if column == label else doubt(frame[column], missing)
+        )
+        if why is not None:
+            cure = "write them as devices do" if column == label else f"leave it out: --drop {column}"
+            said.append(f"column '{column}': {why}; {cure}")
+    return said

@@ -1,0 +1,116 @@
+"""A draft says which columns are most likely no features, and is silent about the others."""
+
+from __future__ import annotations
+
+import json
+import random
+import tomllib
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aggregator.cli.app import hearsay
+from aggregator.schema_doubts import doubt, misleading
+from aggregator.schema_draft import draft_schema
+
+DRAW = random.Random(7)
+
+
+def said(cells):
+    return doubt(pd.Series(list(cells), dtype=object, name="x"), ("", "?"))
+
+
+TIMES = [
+    [f"2026-11-{day:02d}" for day in range(1, 29)],
+    [f"2026-11-22T10:{minute:02d}:00Z" for minute in range(30)],
+    [f"2026-11-22 10:{minute:02d}:07.25 +01:00" for minute in range(5)],
+    [f"{day}.11.2026" for day in range(1, 20)],
+    [f"11/{day}/26 7:05" for day in range(1, 20)],
+    [f"{hour}:05" for hour in range(24)],
+    [str(1_790_000_000 + DRAW.randrange(10**7)) for _ in range(50)],
+    [str(1_790_000_000_000 + DRAW.randrange(10**10)) for _ in range(5)],
+    [str(1_790_000_000_000_000_000 + DRAW.randrange(10**15)) for _ in range(5)],
+    [f"202611{day:02d}" for day in range(1, 29)],
+    [*(f"2026-11-{day:02d}" for day in range(1, 29)), "", "?", "unknown"],
+]
+SERIALS = [
+    map(str, range(1, 41)),
+    map(str, range(4000, 3000, -7)),
+    map(str, DRAW.sample(range(30), 30)),
+    map(str, DRAW.sample(range(10**8, 10**9), 300)),
+]
+NAMES = [[f"SN-{number:04x}" for number in DRAW.sample(range(1 << 16), 40)]]
+FEATURES = [
+    [str(DRAW.randrange(18, 90)) for _ in range(300)],
+    [f"{DRAW.gauss(20, 3):.4f}" for _ in range(300)],
+    [str(DRAW.randrange(1000, 90_000)) for _ in range(60)],
+    ["n", "f", "a"] * 30,
+    ["2024", "2025", "2026"] * 20,
+    ["1.2.3", "1.2.4"] * 30,
+    ["2026-11-22"] * 30,
+    ["10:1", "20:1"] * 20,
+    [str(number) for number in range(10)],
+    ["192.168.0.1", "10.0.0.1"] * 15,
+    [],
+]
+
+
+@pytest.mark.parametrize(
+    ("columns", "word"), [(TIMES, "times"), (SERIALS, "a serial number"), (NAMES, "names or serial numbers")]
+)
+def test_what_is_no_feature_is_doubted(columns, word):
+    for cells in columns:
+        assert word in (said(cells) or ""), cells
+
+
+@pytest.mark.parametrize("cells", FEATURES, ids=range(len(FEATURES)))
+def test_a_feature_is_not(cells):
+    assert said(cells) is None
+
+
+@given(st.lists(st.text(max_size=8) | st.text("0123456789-:T. ", max_size=20), max_size=40))
+def test_no_cell_breaks_it_or_is_quoted(cells):
+    why = said(cells)
+    assert why is None or why.startswith(("it ", "no text"))
+
+
+@pytest.mark.parametrize("texts", [["0.0", "1.0"], ["1", "02"], ["1e2", "a"], ["-0", "1"]])
+def test_spellings_that_no_number_has_are_doubted(texts):
+    assert "matches that text alone" in misleading(texts)
+
+
+@pytest.mark.parametrize("texts", [["0", "1"], ["-1", "1"], ["a", "b"], ["0.5", "1"], ["1.2.3", "x"]])
+def test_spellings_that_devices_write_are_not(texts):
+    assert misleading(texts) is None
+
+
+@pytest.fixture
+def pilot(tmp_path):
+    path = tmp_path / "pilot.csv"
+    rows = [f"{i},2026-11-{i % 28 + 1:02d},{'nfa'[i % 3]},{i % 2}.0" for i in range(60)]
+    path.write_text("\n".join(["serial,when,odor,label", *rows]) + "\n")
+    return path
+
+
+def test_the_draft_and_the_command_say_it_where_the_author_looks(pilot, tmp_path):
+    run = CliRunner().invoke(hearsay, ["schema", str(pilot), "--label", "label", "-o", str(tmp_path / "s.toml")])
+    assert run.exit_code == 0, run.output
+    warned = [line.split(";")[0] for line in run.stderr.splitlines() if line.startswith("warning: ")]
+    assert [line.split("'")[1] for line in warned] == ["serial", "when", "label"]
+    text = (tmp_path / "s.toml").read_text("utf-8")
+    doubted = [each.split("name = ")[1].split("\n")[0] for each in text.split("# Leave it out? ")[1:]]
+    assert doubted == ['"serial"', '"when"']
+    assert [each["name"] for each in tomllib.loads(text)["features"]] == ["serial", "when", "odor"]
+    asked = ["--drop", "serial", "--drop", "when", "--json", "--force"]
+    again = CliRunner().invoke(
+        hearsay, ["schema", str(pilot), "--label", "label", "-o", str(tmp_path / "s.toml"), *asked]
+    )
+    assert [line.split("'")[1] for line in json.loads(again.stdout)["doubts"]] == ["label"]
+
+
+def test_a_draft_of_plain_features_holds_no_comment():
+    frame = pd.DataFrame({"odor": ["n", "f"] * 20, "age": FEATURES[0][:40], "y": ["e", "p"] * 20})
+    assert "Leave it out" not in draft_schema(frame, "y", name="s")
