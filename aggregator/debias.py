@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache, singledispatch
+from math import lcm
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from protocol import SCALE
 from protocol.epsilon import exp_below
 from protocol.errors import InputError
 from protocol.mechanisms import BITS, FrequencyMechanism, Mechanism
+from protocol.mechanisms.bit import Bit
 from protocol.mechanisms.bits import Bits
 from protocol.mechanisms.duchi import Duchi
 from protocol.mechanisms.laplace import Laplace
@@ -42,7 +44,8 @@ class Debiased(NamedTuple):
     Attributes:
         estimate: shape (K,), unbiased, in reports; may be negative or exceed the number asked.
         noise_variance: shape (K,), of the mechanism's noise alone, given who was asked.
-        holds_sampling: the variance is that of noise and sampling together (numeric mechanisms).
+        holds_sampling: the variance is that of noise and sampling together, as the answers themselves show
+            it if every one came of another device.
     """
 
     estimate: Floats
@@ -89,13 +92,48 @@ def _supports(p: Fraction, q: Fraction, n: int, counts: Sequence[int]) -> Debias
     gain = p.numerator * q.denominator - per_other
     # Integers divided once: the nearest float to the exact rational estimate.
     estimate = np.array([(count * scale - n * per_other) / gain for count in counts])
-    return Debiased(estimate, _noise(p, q, n, np.clip(estimate / n, 0, 1)))
+    return Debiased(estimate, n * Law.pure(p, q).at(np.clip(estimate / n, 0, 1)))
 
 
-def _noise(p: Fraction, q: Fraction, n: int, share: Floats) -> Floats:
-    """The noise variance of values with these true shares."""
-    other, own = float(q * (1 - q)), float(p * (1 - p))
-    return np.asarray(n * (other + share * (own - other)) / float(p - q) ** 2, np.float64)
+class Law(NamedTuple):
+    """The noise variance of one answer, as the estimate of a value's share has it: a line in the true share.
+
+    Attributes:
+        at_zero: if nobody holds the value.
+        at_one: if everybody does.
+    """
+
+    at_zero: float
+    at_one: float
+
+    @classmethod
+    def pure(cls, p: Fraction | float, q: Fraction | float) -> Law:
+        """Of a pure protocol: q(1 − q)/(p − q)² and p(1 − p)/(p − q)²."""
+        return cls(float(q * (1 - q) / (p - q) ** 2), float(p * (1 - p) / (p - q) ** 2))
+
+    def at(self, share: Floats) -> Floats:
+        """If so many hold it; of the same shape."""
+        return np.asarray(self.at_zero + share * (self.at_one - self.at_zero), np.float64)
+
+
+@singledispatch
+def noise_law(mechanism: Mechanism) -> Law | None:
+    """The law of one answer's noise about a value's share; None where values have no shares (numbers)."""
+    del mechanism
+    return None
+
+
+@noise_law.register(FrequencyMechanism)
+def noise_law_pure(mechanism: FrequencyMechanism) -> Law:
+    """As :meth:`Law.pure`."""
+    return Law.pure(mechanism.p, mechanism.q)
+
+
+@noise_law.register(SummedHistogram)
+def noise_law_histogram(mechanism: SummedHistogram) -> Law:
+    """The same for every share."""
+    variance = noise_variance(mechanism)
+    return Law(variance, variance)
 
 
 @debias.register(SummedHistogram)
@@ -150,15 +188,27 @@ class Marginal(NamedTuple):
     """Estimates of how many of those asked hold a value of each group.
 
     Attributes:
+        n: answers.
         estimate: shape (groups,), unbiased, in reports.
-        noise_variance: shape (groups,), of the noise alone, given who was asked.
-        planned_variance: what the noise variance would be if all values had the same share: known
-            before any answer, so weights made of it add no bias.
+        law: of one answer about a group's share.
     """
 
+    n: int
     estimate: Floats
-    noise_variance: Floats
-    planned_variance: float
+    law: Law
+
+    @property
+    def noise_variance(self) -> Floats:
+        """Shape (groups,): of the noise alone, given who was asked, at the estimated shares."""
+        return self.n * self.law.at(np.clip(self.estimate / self.n, 0, 1))
+
+    @property
+    def planned_variance(self) -> float:
+        """What the noise variance would be if all groups had the same share.
+
+        It is known before any answer, so weights made of it add no bias.
+        """
+        return self.n * float(self.law.at(np.array(1 / len(self.estimate))))
 
 
 @singledispatch
@@ -180,21 +230,18 @@ def marginal_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int], 
     it, else q' = s q: a pure protocol again, with p' − q' = p − q. (The sum of the cells' variances
     would be wrong: one answer names one cell, so cells are correlated.)
 
-    Unary: the bits are independent given the values, so estimates and noise variances add up.
+    Unary: the bits are independent given the values, so estimates and noise variances add up, and the
+    variances of s cells depend on their shares by their sum alone.
     """
     members = len(counts) // groups
     p, q = mechanism.p, mechanism.q
     if mechanism.layout == BITS:
-        cells = debias_pure(mechanism, n, counts)
-        planned = members * _noise(p, q, n, np.array([1 / len(counts)]))
-        shape = (members, groups)
-        return Marginal(
-            cells.estimate.reshape(shape).sum(axis=0), cells.noise_variance.reshape(shape).sum(axis=0), planned.item()
-        )
+        cells = debias_pure(mechanism, n, counts).estimate.reshape(members, groups)
+        at_zero, at_one = Law.pure(p, q)
+        return Marginal(n, cells.sum(axis=0), Law(members * at_zero, members * at_zero + at_one - at_zero))
     totals = [sum(counts[group::groups]) for group in range(groups)]
     p, q = p + (members - 1) * q, members * q
-    found = _supports(p, q, n, totals)
-    return Marginal(found.estimate, found.noise_variance, _noise(p, q, n, np.array([1 / groups])).item())
+    return Marginal(n, _supports(p, q, n, totals).estimate, Law.pure(p, q))
 
 
 @marginal.register(SummedHistogram)
@@ -202,8 +249,8 @@ def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]
     """``she``: components are independent, so estimates and noise variances of a group add up."""
     members = len(counts) // groups
     totals = _held(mechanism, n, [sum(counts[group::groups]) for group in range(groups)], members)
-    variance = n * members * noise_variance(mechanism)
-    return Marginal(np.array(totals), np.full(groups, variance), variance)
+    variance = members * noise_variance(mechanism)
+    return Marginal(n, np.array(totals), Law(variance, variance))
 
 
 @debias.register(NumericMechanism)
@@ -217,10 +264,33 @@ def debias_single_number(mechanism: NumericMechanism, n: int, counts: Sequence[i
     """
     if n == 0:
         return Debiased(np.zeros(1), np.full(1, np.inf), holds_sampling=True)
+    weights, unit = _integer_estimates(mechanism)
+    total = sum(count * weight for count, weight in zip(counts, weights, strict=True))
+    squares = sum(count * weight * weight for count, weight in zip(counts, weights, strict=True))
+    # Integers divided once: the nearest floats to the exact rational numbers.
+    variance = (squares * n - total * total) / (unit * unit * n)
+    return Debiased(np.array([total / unit]), np.array([variance]), holds_sampling=True)
+
+
+@lru_cache(maxsize=64)
+def _integer_estimates(mechanism: NumericMechanism) -> tuple[tuple[int, ...], int]:
+    """x̂_i/S of every answer i as integers w_i over one denominator: w_i/``unit``.
+
+    Kept: thousands of cells' fractions take long, and the questions of a campaign share few mechanisms.
+    """
     values = [mechanism.estimate(answer) / SCALE for answer in range(mechanism.answers)]
-    total = sum((count * value for count, value in zip(counts, values, strict=True)), Fraction(0))
-    squares = sum((count * value**2 for count, value in zip(counts, values, strict=True)), Fraction(0))
-    return Debiased(np.array([float(total)]), np.array([float(squares - total**2 / n)]), holds_sampling=True)
+    unit = lcm(*(value.denominator for value in values))
+    return tuple(int(value * unit) for value in values), unit
+
+
+def sign_size(mechanism: Bit | Bits | Duchi) -> float:
+    """B: one answer of a single bit stands for ±B, in units of S."""
+    return float(_exact_size(mechanism))
+
+
+def _exact_size(mechanism: Bit | Bits | Duchi) -> Fraction:
+    one = mechanism.estimate(1) if isinstance(mechanism, Bit) else mechanism.estimate((1,))[0]
+    return Fraction(one) / SCALE
 
 
 @debias.register(Bits)
@@ -234,7 +304,7 @@ def debias_signs(mechanism: Bits | Duchi, n: int, counts: Sequence[int]) -> Debi
     """
     if n == 0:
         return Debiased(np.zeros(len(counts)), np.full(len(counts), np.inf), holds_sampling=True)
-    size = mechanism.estimate((1,))[0] / SCALE
+    size = _exact_size(mechanism)
     totals = [size * (2 * count - n) for count in counts]
     variances = [n * size**2 - total**2 / n for total in totals]
     return Debiased(np.array(list(map(float, totals))), np.array(list(map(float, variances))), holds_sampling=True)
@@ -244,14 +314,14 @@ def debias_signs(mechanism: Bits | Duchi, n: int, counts: Sequence[int]) -> Debi
 def debias_laplace(mechanism: Laplace, n: int, counts: Sequence[int]) -> Debiased:
     """``laplace``: count i is the sum of coordinate i over all answers; the estimate is Σ/M.
 
-        Var ≤ n·[2q/((1 − q)²M²) + 1/(4M²)] + n(1 − x̄²)
+        Var = n·[2q/((1 − q)²M²) + 1/(4M²)]
 
-    noise, rounding, and at most so much sampling, since the answers' squares are not counted and a
-    number in [−1, 1] with mean x̄ has at most that variance.
+    noise, and rounding at its most. The answers' squares are not counted, so how much the numbers
+    themselves differ is not known from this question (``aggregator.spread``).
     """
     if n == 0:
-        return Debiased(np.zeros(len(counts)), np.full(len(counts), np.inf), holds_sampling=True)
+        return Debiased(np.zeros(len(counts)), np.full(len(counts), np.inf))
     totals = np.array([count / GRID for count in counts])
     leave = -np.expm1(-mechanism.s / mechanism.t)
     noise = 2 * (1 - leave) / (leave * GRID) ** 2 + 0.25 / GRID**2
-    return Debiased(totals, n * (noise + 1 - np.clip(totals / n, -1, 1) ** 2), holds_sampling=True)
+    return Debiased(totals, np.full(len(counts), n * noise))

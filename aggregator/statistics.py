@@ -13,32 +13,41 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aggregator.debias import debias, marginal
+from aggregator.cells import cell_names, cells_of
+from aggregator.class_shares import combined
+from aggregator.debias import debias
 from aggregator.intake.counting import EVERYTHING, Scope
 from aggregator.intervals import Interval, count_interval, normal_interval
 from aggregator.notebooks import facts, table
+from aggregator.recurrence import Recurrence, once
+from aggregator.showing import COLUMNS, rows
+from aggregator.spread import Estimated, spreads
 from protocol.errors import InputError, PolicyError
-from protocol.questions import CELL, MOMENT, MOMENTS, OUTCOME, SQUARE
+from protocol.questions import MOMENT, MOMENTS, SQUARE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import pandas as pd
     from numpy.typing import NDArray
 
+    from aggregator.debias import Debiased
     from aggregator.intake.tally import Tally
+    from aggregator.spread import Spreads
     from protocol.campaign import Campaign
     from protocol.questions import Question
     from protocol.schema import Schema
 
     Floats = NDArray[np.float64]
 
-_POWERS = {1: "", 2: "²"}
-
 
 @dataclass(frozen=True, eq=False)
 class QuestionEstimate:
     """What is known about one question. Estimates are in reports: how many of the ``n`` asked.
+
+    Of each number there are two variances and intervals (``aggregator.recurrence``): of n times the shares
+    among these devices, each weighted by its answers (``devices_…``), and of n times those in the population
+    that they are drawn from, which holds the other's uncertainty and more.
 
     Attributes:
         question: what was asked.
@@ -46,8 +55,10 @@ class QuestionEstimate:
         counts: the integer sums they came from.
         estimate: shape (K,), unbiased; may be negative or exceed ``n``. Zeros if n = 0.
         noise_variance: shape (K,), of the noise, given who was asked. Infinite if n = 0.
-        sampling_variance: shape (K,), n f(1 − f): from whom it happened to be that was asked, so that
-            ``estimate / n`` speaks for the whole fleet. f is the estimated share, brought into [0, 1].
+        spread: shape (K,), s², the variance of the true value between those asked: f(1 − f) of a share f, with
+            the estimated share brought into [0, 1].
+        chosen: π, the part of its stratum's answers that this question got.
+        concentration: c = ΣT²/(ΣT)² of its stratum: 1/N if N devices answered once.
     """
 
     question: Question
@@ -55,37 +66,87 @@ class QuestionEstimate:
     counts: tuple[int, ...]
     estimate: Floats
     noise_variance: Floats
-    sampling_variance: Floats
+    spread: Floats
+    chosen: float
+    concentration: float
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the numbers are shares of those asked, and not means."""
+        return self.question.kind not in (MOMENT, MOMENTS)
+
+    @property
+    def sampling_variance(self) -> Floats:
+        """Shape (K,): from whom it happened to be that was asked, of the population."""
+        return np.asarray(self.n * self.spread * self._dependence(drawn=True))
 
     @property
     def variance(self) -> Floats:
-        """Shape (K,): noise and sampling together."""
+        """Shape (K,), of the population: noise and sampling together."""
         return self.noise_variance + self.sampling_variance
 
     @property
+    def devices_variance(self) -> Floats:
+        """Shape (K,), of these devices: noise, and which of their answers this question got."""
+        return np.asarray(self.noise_variance + self.n * self.spread * self._dependence(drawn=False))
+
+    @property
     def sd(self) -> Floats:
-        """Shape (K,): standard deviation."""
+        """Shape (K,): standard deviation, of the population."""
         return np.sqrt(self.variance)
+
+    @property
+    def devices_sd(self) -> Floats:
+        """Shape (K,): standard deviation, of these devices."""
+        return np.sqrt(self.devices_variance)
 
     @cached_property
     def interval(self) -> Interval:
-        """95 % intervals for n times the fleet's shares; without ends if n = 0.
+        """95 % intervals for n times the population's shares; without ends if n = 0.
 
         From the law of the counts where that is known (``aggregator.intervals``), so they reach further
         towards the middle than away from it; else the estimate and 1.96 standard deviations either side.
         """
-        exact = count_interval(self.question.mechanism, self.n, self.counts) if self.n else None
-        return normal_interval(self.estimate, self.sd) if exact is None else exact
+        return self._interval(self.sd, drawn=True)
+
+    @cached_property
+    def devices_interval(self) -> Interval:
+        """The same for n times the shares among these devices, each weighted by its answers."""
+        return self._interval(self.devices_sd, drawn=False)
 
     @property
     def low(self) -> Floats:
-        """Shape (K,): lower ends of the intervals."""
+        """Shape (K,): lower ends of :attr:`interval`."""
         return self.interval.low
 
     @property
     def high(self) -> Floats:
         """Shape (K,): upper ends of the same intervals."""
         return self.interval.high
+
+    def _dependence(self, *, drawn: bool) -> float:
+        """How many times as much as n different people would have it the true values scatter."""
+        return 1 - self.chosen + (self.n * self.concentration if drawn else 0.0)
+
+    def _interval(self, sd: Floats, *, drawn: bool) -> Interval:
+        if not self.n:
+            return normal_interval(self.estimate, sd)
+        squares = _is_stretched(self.question)
+        dependence = 1 + (self._dependence(drawn=drawn) - 1) * self._relative_spread()
+        stretched = 2 * self.estimate - self.n if squares else self.estimate
+        found = count_interval(self.question.mechanism, self.n, stretched, dependence)
+        if found is None:
+            return normal_interval(self.estimate, sd)
+        return Interval((found.low + self.n) / 2, (found.high + self.n) / 2) if squares else found
+
+    def _relative_spread(self) -> Floats:
+        """Shape (K,): the spread as a part of the largest that this mean allows; 1 of shares."""
+        if self.is_share:
+            return np.ones(len(self.estimate))
+        mean = self.estimate / self.n
+        least = 0 if _is_stretched(self.question) else -1
+        room = np.maximum((mean - least) * (1 - mean), np.finfo(float).tiny)
+        return np.clip(self.spread / room, 0, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +160,7 @@ class Statistics:
         unproven: records counted although their batch was damaged.
         questions: one estimate per question, in the campaign's order.
         superseded: records of damaged batches not counted because a whole batch has the same ids.
+        recurrence: how often the same devices answered, as far as it is known.
         scope: of which periods and which standing the counted reports are. What is not counted is told of all.
     """
 
@@ -107,7 +169,8 @@ class Statistics:
     rejected: Mapping[str, int]
     unproven: int
     questions: tuple[QuestionEstimate, ...]
-    superseded: int = 0
+    superseded: int
+    recurrence: Recurrence
     scope: Scope = EVERYTHING
 
     @cached_property
@@ -134,24 +197,33 @@ class Statistics:
             )
 
     def frame(self) -> pd.DataFrame:
-        """One row per question and cell: question, cell, n, estimate, sd, low, high."""
+        """One row per question and cell, in reports asked.
+
+        ``question`` and ``cell`` say in words what ``kind``, ``feature``, ``power``, ``value`` and ``class`` say in
+        columns; ``value`` is the predicted class of an outcome. ``estimate`` has ``sd``, ``low`` and ``high`` of the
+        population, and ``devices_sd`` … of these devices (:class:`QuestionEstimate`); missing where n = 0.
+        """
         import pandas as pd
 
         schema = self.campaign.schema
-        tables = [
-            pd.DataFrame(
-                {
-                    "question": question_name(found.question, schema),
-                    "cell": cell_names(found.question, schema),
-                    "n": found.n,
-                    "estimate": found.estimate,
-                    "sd": found.sd,
-                    "low": found.low,
-                    "high": found.high,
-                }
-            )
-            for found in self.questions
-        ]
+        tables = []
+        for found in self.questions:
+            of_devices = found.devices_interval
+            numbers = {"sd": found.sd, "low": found.low, "high": found.high}
+            numbers |= {"devices_sd": found.devices_sd, "devices_low": of_devices.low, "devices_high": of_devices.high}
+            cells = cells_of(found.question, schema)
+            columns = {
+                "question": question_name(found.question, schema),
+                "cell": cell_names(found.question, schema),
+                "kind": found.question.kind,
+                "feature": [cell.feature for cell in cells],
+                "power": pd.array([found.question.subject.power] * len(cells), dtype="Int64"),
+                "value": [cell.value for cell in cells],
+                "class": [cell.of_class for cell in cells],
+                "n": found.n,
+                "estimate": found.estimate,
+            }
+            tables.append(pd.DataFrame(columns | {name: _known(column) for name, column in numbers.items()}))
         return pd.concat(tables, ignore_index=True)
 
     def _repr_html_(self) -> str:
@@ -159,11 +231,11 @@ class Statistics:
         about |= {f"set aside: {reason}": count for reason, count in self.rejected.items()}
         if self.reports < self.campaign.min_batch_size:
             return facts("Estimates", {**about, "smallest batch": f"{self.campaign.min_batch_size}, not reached"})
-        frame = self.frame()
-        return facts("Estimates", about) + table(list(frame.columns), frame.itertuples(index=False, name=None))
+        about |= {"assumed": self.recurrence.assumption}
+        return facts("Estimates", about) + table(COLUMNS, rows(self))
 
     def to_json(self) -> dict[str, Any]:
-        """What ``hearsay estimate --json`` prints. Variances are null for a question without answers."""
+        """What ``hearsay estimate --json`` prints. Variances and ends are null for a question without answers."""
         return {
             "campaign": self.campaign.id.hex(),
             "reports": self.reports,
@@ -173,22 +245,35 @@ class Statistics:
             "periods": self.scope.periods,
             "proven_only": self.scope.proven_only,
             "statistics_id": self.statistics_id.hex(),
+            "populations": self.recurrence.to_json(),
             "questions": [self._question_json(found) for found in self.questions],
         }
 
     def _question_json(self, found: QuestionEstimate) -> dict[str, Any]:
         schema = self.campaign.schema
         feature = found.question.feature
+        of_class = found.question.subject.of_class
         return {
             "kind": found.question.kind,
             "feature": None if feature is None else schema.observed[feature].name,
             "power": found.question.subject.power,
+            "class": None if of_class is None else schema.label.classes[of_class],
             "cells": cell_names(found.question, schema),
             "n": found.n,
             "counts": list(found.counts),
             "estimates": _finite(found.estimate),
             "variances": _finite(found.variance),
+            "low": _finite(found.low),
+            "high": _finite(found.high),
+            "devices_variances": _finite(found.devices_variance),
+            "devices_low": _finite(found.devices_interval.low),
+            "devices_high": _finite(found.devices_interval.high),
         }
+
+
+def _known(values: Floats) -> Floats:
+    """What is not finite as missing: tables show nothing there."""
+    return np.where(np.isfinite(values), values, np.nan)
 
 
 def _finite(values: Floats) -> list[float | None]:
@@ -205,32 +290,11 @@ def question_name(question: Question, schema: Schema) -> str:
     return f"{kind}{name}" if power is None else f"{kind} {power}"
 
 
-def cell_names(question: Question, schema: Schema) -> list[str]:
-    """A name for every number of an estimate: ``label=e``, ``odor=n, label=e``, ``width, label=e``."""
-    label = schema.label
-    kind, feature, _, power, of_class = question.subject
-    classes = [f"{label.name}={name}" for name in label.classes]
-    if kind == OUTCOME:
-        return [f"{true}, predicted {name}" for true in classes for name in label.classes]
-    if kind == MOMENTS:
-        names = [schema.observed[index].name for index in schema.numeric]
-        return [f"{name}{_POWERS[power or 1]}, {one}" for name in names for one in classes]
-    if feature is None:
-        return classes
-    observed = schema.observed[feature]
-    if kind == MOMENT:
-        asked = classes if of_class is None else [classes[of_class]]
-        return [f"{observed.name}{_POWERS[power or 1]}, {one}" for one in asked]
-    values = [f"no {observed.name}", f"{observed.name} is there"]
-    if kind == CELL:
-        values = [f"{observed.name}={value}" for value in observed.labels()]
-    return [f"{value}, {one}" for value in values for one in classes]
-
-
 def estimate(
     campaign: Campaign,
     tally: Tally,
     *,
+    recurrence: Recurrence | None = None,
     rejected: Mapping[str, int] | None = None,
     unproven: int = 0,
     superseded: int = 0,
@@ -241,6 +305,8 @@ def estimate(
     Args:
         campaign: what was asked, with the integers that the devices used.
         tally: the counts.
+        recurrence: how often the same devices answered; without it every answer to a stratum is taken for
+            another device's, which is right for one period and no more.
         rejected: passed on, for whoever reads the statistics.
         unproven, superseded, scope: likewise.
 
@@ -250,97 +316,53 @@ def estimate(
     """
     if tally.campaign != campaign.id:
         raise InputError("other_campaign", "the tally counts answers to another campaign")
-    found = tuple(
-        _estimate_question(question, n, counts)
+    recurrence = recurrence or once(campaign, tally)
+    parts = [
+        _Part(question, n, counts, debias(question.mechanism, n, counts))
         for question, n, counts in zip(campaign.questions, tally.n, tally.counts, strict=True)
-    )
-    return Statistics(campaign, tally, dict(rejected or {}), unproven, found, superseded, scope)
+    ]
+    table = None
+    if any(part.question.kind in (MOMENT, MOMENTS) for part in parts):
+        shares = combined(campaign, tally.n, tally.counts, recurrence).share
+        table = spreads([part.estimated() for part in parts], campaign.schema, shares)
+    found = tuple(_completed(part, recurrence, table, campaign.schema) for part in parts)
+    return Statistics(campaign, tally, dict(rejected or {}), unproven, found, superseded, recurrence, scope)
 
 
-def _estimate_question(question: Question, n: int, counts: tuple[int, ...]) -> QuestionEstimate:
-    result = debias(question.mechanism, n, counts)
-    estimates, noise = result.estimate, result.noise_variance
-    if question.subject.of_class is not None and question.subject.power == SQUARE:
-        estimates, noise = (estimates + n) / 2, noise / 4  # the answer was about 2v − S
-    sampling = np.zeros_like(noise) if result.holds_sampling else _sampling_variance(estimates, n)
-    return QuestionEstimate(question, n, counts, estimates, noise, sampling)
+class _Part(NamedTuple):
+    """One question before its true values' spread is known."""
+
+    question: Question
+    n: int
+    counts: tuple[int, ...]
+    result: Debiased
+
+    def estimated(self) -> Estimated:
+        estimates = self.result.estimate
+        if _is_stretched(self.question):
+            estimates = (estimates + self.n) / 2
+        return Estimated(self.question, self.n, estimates)
 
 
-def _sampling_variance(estimates: Floats, n: int) -> Floats:
-    """Shape (K,): n f(1 − f) with f the estimated share, brought into [0, 1]; zeros if n = 0."""
-    share = np.clip(estimates / max(n, 1), 0, 1)
-    return np.asarray(n * share * (1 - share), np.float64)
+def _is_stretched(question: Question) -> bool:
+    """Whether the answers are about 2v − S, v the number asked for: single squares."""
+    return question.subject.of_class is not None and question.subject.power == SQUARE
 
 
-class ClassShares(NamedTuple):
-    """Shares of the classes in the fleet.
-
-    Attributes:
-        share: shape (k,), unbiased; may be negative. Zeros if nobody was asked.
-        variance: shape (k,), noise and sampling. Infinite if nobody was asked.
-    """
-
-    share: Floats
-    variance: Floats
-
-
-def class_shares(statistics: Statistics) -> ClassShares:
-    """The classes' shares from the class question and every cell question, by inverse variance.
-
-        share_c = Σ_j w_j s_jc      w_j ∝ 1 / Var s_jc at equal shares 1/k, Σ_j w_j = 1
-
-    where s_jc is question j's estimate of the share of class c: for a cell question the sum over its
-    values. The weights depend on the mechanisms and the numbers asked, never on the answers, so the
-    sum is as unbiased as its parts.
-
-    Noise is independent between questions. So is sampling within a stratum, where every question has
-    its own devices; between strata it is the same devices that answer, so there the variance returned
-    is the largest that any correlation allows.
-
-    Source: docs/math.md, section 4 ("combine by inverse variance").
-    """
-    classes = len(statistics.campaign.schema.label.classes)
-    votes = [vote for found in statistics.questions if (vote := _class_vote(found, classes)) is not None]
-    if not votes:
-        return ClassShares(np.zeros(classes), np.full(classes, np.inf))
-    weights = np.array([1 / vote.planned_variance for vote in votes])
-    weights /= weights.sum()
-    share = sum((w * vote.share for w, vote in zip(weights, votes, strict=True)), np.zeros(classes))
-    noise = sum((w * w * vote.noise for w, vote in zip(weights, votes, strict=True)), np.zeros(classes))
-    return ClassShares(share, noise + _sampling_over_strata(weights.tolist(), votes, classes))
-
-
-class _Vote(NamedTuple):
-    """What one question says about the classes, as shares."""
-
-    stratum: int
-    share: Floats
-    noise: Floats
-    sampling: Floats
-    planned_variance: float
-
-
-def _class_vote(found: QuestionEstimate, classes: int) -> _Vote | None:
-    """One question's estimate of the classes' shares; None if it was not asked or says nothing of them."""
-    question, n = found.question, found.n
-    result = marginal(question.mechanism, n, found.counts, classes) if n else None
-    if result is None:
-        return None
-    equal = 1 / classes
-    return _Vote(
-        question.stratum,
-        result.estimate / n,
-        result.noise_variance / n**2,
-        _sampling_variance(result.estimate, n) / n**2,
-        result.planned_variance / n**2 + equal * (1 - equal) / n,
-    )
-
-
-def _sampling_over_strata(weights: Sequence[float], votes: Sequence[_Vote], classes: int) -> Floats:
-    """(Σ_s √(Σ_{j in stratum s} w_j² sampling_j))²: independent within strata, any correlation between."""
-    by_stratum: dict[int, Floats] = {}
-    for weight, vote in zip(weights, votes, strict=True):
-        total = by_stratum.get(vote.stratum, np.zeros(classes))
-        by_stratum[vote.stratum] = total + weight**2 * vote.sampling
-    deviation = sum((np.sqrt(total) for total in by_stratum.values()), np.zeros(classes))
-    return np.asarray(deviation**2, np.float64)
+def _completed(part: _Part, recurrence: Recurrence, table: Spreads | None, schema: Schema) -> QuestionEstimate:
+    question, n, counts, result = part
+    estimates, noise = part.estimated().estimate, result.noise_variance
+    if table is not None and question.kind in (MOMENT, MOMENTS):
+        spread = table.of_question(question, schema)
+    else:
+        share = np.clip(estimates / max(n, 1), 0, 1)
+        spread = np.asarray(share * (1 - share), np.float64)
+    if _is_stretched(question):
+        noise = noise / 4
+    if result.holds_sampling and n:
+        spread = np.minimum(spread, noise / n)
+        noise = noise - n * spread
+    answers = recurrence.answers[question.stratum]
+    chosen = n / answers if answers else 1.0
+    concentration = recurrence.concentration[question.stratum]
+    return QuestionEstimate(question, n, counts, estimates, noise, spread, chosen, concentration)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.planning.expected import choose
+from aggregator.planning.expected import AUTO_FAMILY, choose, settle_family
 from aggregator.publishing.campaigns import Terms, build_campaign, campaign_subjects, parse_answers
 from aggregator.schema_draft import DEFAULT_BINS, DEFAULT_MAX_VALUES, draft_schema
 from aggregator.schema_file import parse_schema_text
@@ -156,10 +156,12 @@ def _terms(settings: Settings, schema: Schema) -> tuple[Terms, list[str]]:
         micro_epsilon(settings.epsilon),
         settings.mechanism,
         options={} if settings.theta is None else {"theta": settings.theta},
-        family=settings.family,
+        family=settle_family(settings.family, settings.mechanism),
         approach=settings.approach,
     )
-    chosen = choose(schema, settings.family, settings.mechanism, settings.approach, terms.epsilon_micro)
+    if terms.family != settings.family:
+        notes.append(AUTO_FAMILY)
+    chosen = choose(schema, terms.family, settings.mechanism, settings.approach, terms.epsilon_micro)
     if chosen is not None:
         terms = terms._replace(family=chosen.family, mechanism=chosen.mechanism, approach=chosen.approach)
         notes.append(

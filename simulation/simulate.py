@@ -39,7 +39,7 @@ _PARAMETERS = {"rho": "ridge", "reduce": "reduction"}
 @click.option("--bins", type=int, default=4, show_default=True, help="Bins of a numeric feature in a drafted schema.")
 @click.option("--max-values", type=int, default=12, show_default=True, help="Whole numbers with more become numeric.")
 @click.option("--drop", multiple=True, help="Column to leave out of a drafted schema; repeatable.")
-@click.option("--family", default="discrete", show_default=True, help="discrete, gaussian, or auto.")
+@click.option("--family", default="discrete", show_default=True, help="discrete or gaussian; auto means discrete.")
 @click.option("--approach", type=int, help="How laplace asks for moments: 1 all at once, 3 one.")
 @click.option("--reduce", "reduction", default="none", show_default=True, help="none, pca:K or dca:K.")
 @click.option(

@@ -14,6 +14,7 @@ from support.publisher import NOW, Publisher
 
 from aggregator.intake.tally import Tally
 from aggregator.models.discrete import fit
+from aggregator.recurrence import once
 from aggregator.statistics import QuestionEstimate, Statistics
 from edge_sdk import Device
 from protocol import model
@@ -53,8 +54,9 @@ def exact_statistics(campaign):
             seen = campaign.schema.observe(dict(zip(names, values, strict=True)))
             counts[question.input_of(seen, campaign.schema.label.code(payment), 2)] += 1
         nothing = np.zeros(question.size)
-        found.append(QuestionEstimate(question, 10, tuple(counts), np.array(counts, float), nothing, nothing))
-    return Statistics(campaign, Tally.zero(campaign), {}, 0, tuple(found))
+        found.append(QuestionEstimate(question, 10, tuple(counts), np.array(counts, float), nothing, nothing, 1.0, 0.1))
+    tally = Tally.zero(campaign)
+    return Statistics(campaign, tally, {}, 0, tuple(found), 0, once(campaign, tally))
 
 
 def test_the_young_woman_of_medium_income_is_predicted_to_miss_a_payment(tmp_path):

@@ -12,9 +12,10 @@ from aggregator.cli.periods import chosen_periods, periods_option
 from aggregator.cli.sizes import memory_option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from aggregator.fleet.roster import Roster
     from aggregator.periods import Span
     from aggregator.statistics import Statistics
 
@@ -28,7 +29,13 @@ def counted_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def count_store(
-    store: Path, periods: Span | None, memory: int | None, cluster: str | None, *, proven_only: bool
+    store: Path,
+    periods: Span | None,
+    memory: int | None,
+    cluster: str | None,
+    *,
+    proven_only: bool,
+    rosters: Sequence[Roster] = (),
 ) -> tuple[Statistics, bytes]:
     """The statistics of some of a store's reports, and its campaign's file.
 
@@ -38,6 +45,7 @@ def count_store(
         memory: bytes for the records; None for the store's own choice.
         cluster: the address of one, or None.
         proven_only: leave out reports from damaged files.
+        rosters: fleet lists, so that it is known how often each device answered.
 
     Raises:
         InputError, StorageError: as the store's own methods.
@@ -50,4 +58,4 @@ def count_store(
         opened.memory_bytes = memory
     with working_on(opened, cluster), working("counting reports"):
         scope = scope_of(chosen_periods(periods, opened.campaign), proven_only=proven_only)
-        return opened.statistics(scope), opened.campaign_bytes
+        return opened.statistics(scope, rosters=rosters), opened.campaign_bytes

@@ -12,6 +12,7 @@ from aggregator.cli.counting import count_store, counted_options
 from aggregator.cli.making import force_option, json_option, output_option, say, warn_of_draft, workspace_option
 from aggregator.cli.output import counted, print_facts, print_json, print_table, warn
 from aggregator.cli.passphrase import asked, passphrase_option
+from aggregator.cli.populations import fleet_option, print_populations, rosters_of
 from protocol.document import DAY_SECONDS
 from protocol.epsilon import format_micro, micro_epsilon
 from protocol.words import to_words
@@ -108,36 +109,60 @@ def ask(
 @evaluate.command()
 @click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder made by hearsay ingest.")
 @counted_options
+@fleet_option
 @json_option
 def show(
-    store: Path, periods: Span | None, memory: int | None, cluster: str | None, *, proven_only: bool, as_json: bool
+    store: Path,
+    periods: Span | None,
+    memory: int | None,
+    cluster: str | None,
+    lists: tuple[Path, ...],
+    passphrase_file: Path | None,
+    *,
+    proven_only: bool,
+    as_json: bool,
 ) -> None:
     """Show accuracy and confusion matrix with 95 % intervals.
+
+    Each number has two: of these devices, each weighted by its answers, and of the population that they
+    are drawn from.
 
     \b
     Example:
       hearsay evaluate show --store outcomes
     """  # noqa: D301
     from aggregator.planning.evaluation import evaluate as evaluate_statistics
+    from aggregator.showing import as_range
 
-    statistics, _ = count_store(store, periods, memory, cluster, proven_only=proven_only)
+    rosters = rosters_of(lists, passphrase_file)
+    statistics, _ = count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters)
     found = evaluate_statistics(statistics)
     if as_json:
         print_json(as_object(found))
         return
     accuracy = found.accuracy
+    print_facts({"answers": counted(found.reports, "report"), "accuracy": f"{accuracy.estimate:.1%}"})
+    click.echo()
     print_facts(
         {
-            "answers": counted(found.reports, "report"),
-            "accuracy": f"{accuracy.estimate:.1%}, 95 % interval {accuracy.low:.1%} to {accuracy.high:.1%}",
+            "95 % interval, these devices": as_range(accuracy.devices_low, accuracy.devices_high),
+            "95 % interval, population": as_range(accuracy.low, accuracy.high),
         }
     )
     click.echo()
     rows = [
-        (cell.true, cell.predicted, f"{cell.share:.1%}", f"{cell.low:.1%}", f"{cell.high:.1%}")
+        (
+            cell.true,
+            cell.predicted,
+            f"{cell.share:.1%}",
+            as_range(cell.devices_low, cell.devices_high),
+            as_range(cell.low, cell.high),
+        )
         for cell in found.confusion
     ]
-    print_table(["true", "predicted", "share", "low", "high"], rows, numeric=["share", "low", "high"])
+    columns = ["true", "predicted", "share", "these devices", "population"]
+    print_table(columns, rows, numeric=columns[2:])
+    print_populations(found.recurrence)
 
 
 def as_object(found: Evaluation) -> dict[str, Any]:
@@ -146,4 +171,5 @@ def as_object(found: Evaluation) -> dict[str, Any]:
         "reports": found.reports,
         "accuracy": found.accuracy._asdict(),
         "confusion": [cell._asdict() for cell in found.confusion],
+        "populations": found.recurrence.to_json(),
     }

@@ -34,6 +34,11 @@ workspace_option = click.option(
 )
 
 
+AUTO_FAMILY = (
+    "family auto means discrete: which family is right more often, variances do not tell; hearsay simulate does"
+)
+
+
 def say(facts: dict[str, Any], *, as_json: bool) -> None:
     """Print facts as JSON, or aligned for people with their names in words."""
     if as_json:
@@ -134,7 +139,9 @@ def schema(
 @click.option("--epsilon", help="Total privacy cost of a device in one period, for example 1.0.")
 @click.option("--mechanism", help="How answers are perturbed; see above.")
 @click.option("--end", "ending", metavar="NAME", help="End the campaign of that name or id; takes no SCHEMA.toml.")
-@click.option("--family", default="discrete", show_default=True, help="Model: discrete, gaussian, or auto.")
+@click.option(
+    "--family", default="discrete", show_default=True, help="Model: discrete or gaussian; auto means discrete."
+)
 @click.option("--devices", type=click.IntRange(1), help="Fleet size, for the table that auto prints.")
 @click.option("--approach", type=int, help="How laplace asks for moments: 1 all at once, 3 one number (default).")
 @click.option("--variance-floor", help="Gaussian: smallest variance of a number in [-1, 1]; default 0.01.")
@@ -203,7 +210,7 @@ def campaign(
         --projection p.json -o c.hsc
       hearsay campaign --end mushrooms --workspace work -o end.hsc
     """  # noqa: D301
-    from aggregator.planning.expected import candidates, choose
+    from aggregator.planning.expected import AUTO_FAMILY, candidates, choose, settle_family
     from aggregator.publishing.campaigns import (
         Terms,
         campaign_subjects,
@@ -231,6 +238,7 @@ def campaign(
     loaded = load_schema(schema_file)
     schema_asked = loaded.schema if projection is None else load_projection(projection, loaded.schema)
     micro = micro_epsilon(epsilon)
+    given, family = family, settle_family(family, mechanism)
     chosen = choose(schema_asked, family, mechanism, approach, micro)
     if devices is not None and chosen is None:
         raise InputError("devices_unused", "--devices is for the table of auto, and nothing is left to auto here")
@@ -263,6 +271,8 @@ def campaign(
     say(facts, as_json=as_json)
     if why and not as_json:
         _print_why(why, devices)
+    if given != family:
+        note(AUTO_FAMILY)
     pace = pace_warning(micro, terms.period_seconds, terms.lifetime_seconds)
     for warning in filter(None, (terms.warning, pace, refusal_warning(loaded.schema))):
         warn(warning)

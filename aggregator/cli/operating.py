@@ -40,7 +40,8 @@ def status(
 
     What a question reaches is the half width of its widest 95 % interval, as a share of those asked; it is
     not told before the campaign's smallest batch is reached. With --interval or --target-sd it is followed
-    by how many more devices must answer.
+    by how many more devices must answer. The devices of one period are counted; of several only bounds are
+    known, because no id tells that a device answered again.
 
     \b
     Example:
@@ -71,6 +72,7 @@ def _print_status(found: Status) -> None:
         {
             "campaign": found.name,
             "reports": found.reports,
+            "devices": _between(found.devices_at_least, found.devices_at_most),
             "smallest batch": f"{found.min_batch_size}, {reached}",
             "of damaged files": found.unproven,
         }
@@ -103,17 +105,26 @@ def _print_days(days: tuple[DayCount, ...]) -> None:
     rows = []
     if len(days) > len(shown):
         earlier = days[: -len(shown)]
-        rows.append(("earlier", f"{earlier[0].first}..{earlier[-1].last}", sum(day.reports for day in earlier), ""))
+        least = max(day.devices_at_least for day in earlier)
+        devices = _between(least, sum(day.devices_at_most for day in earlier))
+        reports = sum(day.reports for day in earlier)
+        rows.append(("earlier", f"{earlier[0].first}..{earlier[-1].last}", reports, devices, ""))
     rows += [
         (
             date_of(day.day),
             str(day.first) if day.first == day.last else f"{day.first}..{day.last}",
             day.reports,
+            _between(day.devices_at_least, day.devices_at_most),
             "█" * max(1, round(_BAR * day.reports / most)),
         )
         for day in shown
     ]
-    print_table(["day", "periods", "reports", ""], rows, ["reports"])
+    print_table(["day", "periods", "reports", "devices", ""], rows, ["reports", "devices"])
+
+
+def _between(least: int, most: int) -> str:
+    """Bounds of a number of devices: who answered in two periods, ids do not tell."""
+    return str(most) if least == most else f"{least} to {most}"
 
 
 @click.command()

@@ -13,6 +13,7 @@ from aggregator.cli.counting import count_store, counted_options
 from aggregator.cli.enrolling import enrolled_ids, enrolment_options, note_missing_ids
 from aggregator.cli.making import json_option
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, progress
+from aggregator.cli.populations import fleet_option, print_populations, rosters_of
 from protocol.envelope import SIZE_LIMITS
 from protocol.errors import InputError
 
@@ -124,6 +125,7 @@ def _print_summary(summary: IngestSummary, *, as_json: bool) -> None:
 @click.command()
 @click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder made by hearsay ingest.")
 @counted_options
+@fleet_option
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 def estimate(
@@ -131,6 +133,8 @@ def estimate(
     periods: Span | None,
     memory: int | None,
     cluster: str | None,
+    lists: tuple[Path, ...],
+    passphrase_file: Path | None,
     *,
     proven_only: bool,
     as_json: bool,
@@ -138,34 +142,36 @@ def estimate(
 ) -> None:
     """Show unbiased counts with standard deviations and 95 % intervals, in reports asked.
 
-    They may be negative: they are what the reports say before anything is made pretty. What was set aside
-    is told of the whole store, whatever the periods. In CSV a text that a spreadsheet would run (=1+1) has
-    an apostrophe before it.
+    Estimates may be negative: they are what the reports say before anything is made pretty. Each has two
+    intervals: of these devices, each weighted by its answers, and of the population that they are drawn from.
+    In the table the intervals of shares end where shares do; --json and --csv have them as they are.
+    What was set aside is told of the whole store, whatever the periods. In CSV a text that a spreadsheet
+    would run (=1+1) has an apostrophe before it.
 
     \b
     Example:
       hearsay estimate --store store --csv > estimates.csv
       hearsay estimate --store store --periods 2026-11-01..2026-11-30 --proven-only
     """  # noqa: D301
+    from aggregator.showing import COLUMNS, rows
     from aggregator.spreadsheets import csv_text
 
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both", click.get_current_context())
-    statistics, _ = count_store(store, periods, memory, cluster, proven_only=proven_only)
+    rosters = rosters_of(lists, passphrase_file)
+    statistics, _ = count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters)
     if statistics.reports:  # of none at all there is nothing to protect, and what was set aside is worth seeing
         statistics.check_publishable()
     if as_json:
         print_json(statistics.to_json())
         return
-    frame = statistics.frame()
     if as_csv:
-        click.echo(csv_text(frame), nl=False)
+        click.echo(csv_text(statistics.frame()), nl=False)
         return
     print_facts(
         {"reports": statistics.reports, "of them from damaged files": statistics.unproven}
         | {f"set aside: {reason}": count for reason, count in statistics.rejected.items()}
         | ({"superseded by whole files": statistics.superseded} if statistics.superseded else {})
     )
-    numeric = ["n", "estimate", "sd", "low", "high"]
-    rows = ([*row[:3], *(f"{number:.1f}" for number in row[3:])] for row in frame.itertuples(index=False, name=None))
-    print_table(list(frame.columns), rows, numeric)
+    print_table(COLUMNS, rows(statistics), COLUMNS[2:])
+    print_populations(statistics.recurrence)

@@ -16,6 +16,7 @@ from aggregator.intake.manifest import damaged
 from aggregator.intake.parts import Stored, read_part, without
 from aggregator.intake.repeats import IdSet, Members, repeated_rows
 from aggregator.intake.tally import Counter, Tally, settle
+from aggregator.intake.turnout import Turnout, TurnoutCounter
 from aggregator.intake.writing import PART_BYTES, bucket_of
 from aggregator.periods import LAST_PERIOD
 from protocol.errors import InputError
@@ -97,6 +98,7 @@ class Counted(NamedTuple):
     """The counts of some slices. Attributes as in ``TallyReport``, besides ``replayed`` and ``conflicting``."""
 
     tally: Tally
+    turnout: Turnout
     unproven: int = 0
     superseded: int = 0
     replayed: int = 0
@@ -104,7 +106,19 @@ class Counted(NamedTuple):
 
     def merge(self, other: Counted) -> Counted:
         """The counts of both. Associative and commutative."""
-        return Counted(self.tally.merge(other.tally), *(a + b for a, b in zip(self[1:], other[1:], strict=True)))
+        return Counted(
+            self.tally.merge(other.tally),
+            self.turnout.merge(other.turnout),
+            self.unproven + other.unproven,
+            self.superseded + other.superseded,
+            self.replayed + other.replayed,
+            self.conflicting + other.conflicting,
+        )
+
+    @classmethod
+    def zero(cls, campaign: Campaign) -> Counted:
+        """Of no slices: the neutral element of :meth:`merge`."""
+        return cls(Tally.zero(campaign), Turnout.none(campaign))
 
 
 class Settling(NamedTuple):
@@ -222,7 +236,7 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Sli
     repeated = None if ids.has_many() else ids.repeated()
     del ids
     if repeated is not None and not len(repeated):
-        return Counted(whole.tally(), whole.unproven, superseded)
+        return Counted(whole.tally(), whole.turnout(), whole.unproven, superseded)
     less, more = _Count(campaign, scope), _Count(campaign, scope)
     replayed = conflicting = 0
     if repeated is None:
@@ -238,6 +252,7 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Sli
         conflicting += settled.conflicting
     return Counted(
         whole.tally().less(less.tally()).merge(more.tally()),
+        whole.turnout().less(less.turnout()).merge(more.turnout()),
         whole.unproven - less.unproven + more.unproven,
         superseded,
         replayed,
@@ -282,6 +297,7 @@ class _Count:
         self._campaign = campaign
         self._scope = scope
         self._counter = Counter(campaign)
+        self._turnout = TurnoutCounter(campaign)
         self.unproven = 0
 
     def add(self, records: Columns) -> None:
@@ -291,10 +307,14 @@ class _Count:
             self._counter.add(counted)
         except InputError as error:
             raise damaged(error.detail) from None
+        self._turnout.add(counted)
         self.unproven += counted.size - int(np.count_nonzero(counted.proven))
 
     def tally(self) -> Tally:
         return self._counter.tally()
+
+    def turnout(self) -> Turnout:
+        return self._turnout.turnout()
 
 
 def checked_count(campaign: Campaign, records: Columns) -> Tally:

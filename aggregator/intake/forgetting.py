@@ -26,13 +26,12 @@ from aggregator.intake.manifest import FORGOTTEN, Forgotten, SideFile
 from aggregator.intake.parts import Stored
 from aggregator.intake.period_sums import ANSWERS, SCHEMA, PeriodSums
 from aggregator.intake.tally import Tally, row_bytes
+from aggregator.intake.turnout import Turnout, turnout_of
 from aggregator.intake.writing import PartWriter
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
     from aggregator.intake.counting import Settling
     from aggregator.intake.manifest import Manifest
@@ -61,7 +60,7 @@ def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, me
     """
     generation = manifest.generation + 1
     counts, scope = PeriodSums(campaign), Scope(manifest.first_period, before - 1)
-    gone = Counted(Tally.zero(campaign))
+    gone = Counted.zero(campaign)
     with PartWriter(folder, campaign.layout, manifest.buckets, f"{generation:08d}-kept") as writer:
         for which in slices(manifest, campaign.layout.answer_bytes, memory_bytes, 1):
             everything = load(folder, campaign, manifest, which)
@@ -121,6 +120,7 @@ def _redacted(records: Columns) -> Columns:
 def _difference(campaign: Campaign, before: Settling, after: Settling) -> Counted:
     return Counted(
         Tally.zero(campaign),
+        Turnout.none(campaign),
         superseded=before.superseded - after.superseded,
         replayed=before.replayed - after.replayed,
         conflicting=before.conflicting - after.conflicting,
@@ -135,7 +135,7 @@ def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope
     """
     zero = Tally.zero(campaign)
     if manifest.forgotten is None:
-        return Counted(zero)
+        return Counted.zero(campaign)
     _check_way(campaign, manifest.forgotten, scope)
     table = _read(folder, manifest.forgotten.counts)
     period, proven, question, cell, number = (table[name].to_numpy() for name in SCHEMA.names)
@@ -145,10 +145,13 @@ def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope
     sums = np.zeros(sum(sizes), np.int64)
     np.add.at(sums, starts[question[chosen]] + cell[chosen] - ANSWERS, number[chosen])
     own = [sums[start : start + size].tolist() for start, size in zip(starts, sizes, strict=True)]
-    unproven = int(number[chosen & ~proven & (cell == ANSWERS)].sum())
+    answers = chosen & (cell == ANSWERS)
+    stratum = np.array([one.stratum for one in campaign.questions])[question[answers]]
+    turnout = turnout_of(campaign.answers, period[answers], stratum, number[answers])
+    unproven = int(number[answers & ~proven].sum())
     rest = manifest.forgotten
     tally = Tally(campaign.id, tuple(n for n, *_ in own), tuple(tuple(cells) for _, *cells in own))
-    return Counted(tally, unproven, rest.superseded, rest.replayed, rest.conflicting)
+    return Counted(tally, turnout, unproven, rest.superseded, rest.replayed, rest.conflicting)
 
 
 def _check_way(campaign: Campaign, forgotten: Forgotten, scope: Scope) -> None:
@@ -161,22 +164,6 @@ def _check_way(campaign: Campaign, forgotten: Forgotten, scope: Scope) -> None:
             f"periods before {forgotten.before} were forgotten by older software, which added histograms up unclamped; "
             f"leave these periods out: --periods {forgotten.before}..",
         )
-
-
-def forgotten_by_period(folder: Path, manifest: Manifest) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The forgotten periods that had reports, rising, and how many were counted in each.
-
-    Raises:
-        StorageError: ``store_damaged``.
-    """
-    if manifest.forgotten is None:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    table = _read(folder, manifest.forgotten.counts)
-    answers = table["cell"].to_numpy() == ANSWERS
-    period, place = np.unique(table["period"].to_numpy()[answers], return_inverse=True)
-    reports = np.zeros(len(period), np.int64)
-    np.add.at(reports, place, table["count"].to_numpy()[answers])
-    return period.astype(np.int64), reports
 
 
 def _write(folder: Path, name: str, table: pa.Table) -> SideFile:

@@ -5,7 +5,9 @@ width reached is the largest over its cells. Variance falls as 1/n, so a half wi
 
     n' = ⌈n·(h/t)²⌉ answers,   (n' − n)/w more devices,   w = the share of devices that are asked j
 
-of which a stratum's questions have 1 in all. A device that answers again in another period counts again.
+of which a stratum's questions have 1 in all. The interval is that of the population that the devices are
+drawn from (``aggregator.recurrence``). A device answers once in a period, so the devices of one period
+are known; over several periods only that they are at least those of the largest and at most all of them.
 Nothing that follows from answers is told before the campaign's ``min_batch_size`` is reached.
 """
 
@@ -16,49 +18,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aggregator.intake.counting import EVERYTHING, Counted, checked_count, load, settle_slice
-from aggregator.intake.forgetting import forgotten_by_period, forgotten_counts
+from aggregator.intake.counting import EVERYTHING, count_slice
+from aggregator.intake.forgetting import forgotten_counts
 from aggregator.intake.manifest import read_manifest
 from aggregator.intake.store import report_of
-from aggregator.intake.tally import Tally
 from aggregator.intervals import Z95
 from aggregator.notebooks import facts, table
 from aggregator.periods import begins
+from aggregator.recurrence import at_most
 from aggregator.statistics import estimate, question_name
 from protocol.document import DAY_SECONDS
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from aggregator.intake.counting import Slice
     from aggregator.intake.manifest import Manifest
     from aggregator.intake.store import Store
+    from aggregator.intake.turnout import ByPeriod
     from aggregator.statistics import QuestionEstimate
     from protocol.campaign import Campaign
 
 _WORD = 1 << 32
-
-
-class PeriodCounts(NamedTuple):
-    """Reports by period.
-
-    Attributes:
-        period: shape (P,), rising.
-        reports: shape (P,), counted in each.
-    """
-
-    period: NDArray[np.int64]
-    reports: NDArray[np.int64]
-
-    def merge(self, other: PeriodCounts) -> PeriodCounts:
-        """Both together."""
-        period, place = np.unique(np.concatenate([self.period, other.period]), return_inverse=True)
-        reports = np.zeros(len(period), np.int64)
-        np.add.at(reports, place, np.concatenate([self.reports, other.reports]))
-        return PeriodCounts(period, reports)
 
 
 class DayCount(NamedTuple):
@@ -68,12 +47,15 @@ class DayCount(NamedTuple):
         day: days since 1970, UTC.
         first, last: its periods that have reports.
         reports: counted.
+        devices_at_least, devices_at_most: bounds of how many devices these came of; equal for one period.
     """
 
     day: int
     first: int
     last: int
     reports: int
+    devices_at_least: int
+    devices_at_most: int
 
 
 class Reach(NamedTuple):
@@ -103,8 +85,9 @@ class Status(NamedTuple):
         min_batch_size: how many the campaign promises to wait for.
         unproven, superseded, rejected: as in ``TallyReport``.
         forgotten_before: reports of earlier periods were removed; their counts are here.
-        periods: reports by period.
+        periods: reports and devices by period.
         days: the same by day.
+        devices_at_least, devices_at_most: over all periods; equal for one period.
         questions: in the campaign's order.
         target: the half width asked for.
         devices_needed: for every question to reach it; None if that is not known.
@@ -119,8 +102,10 @@ class Status(NamedTuple):
     superseded: int
     rejected: dict[str, int]
     forgotten_before: int
-    periods: PeriodCounts
+    periods: ByPeriod
     days: tuple[DayCount, ...]
+    devices_at_least: int
+    devices_at_most: int
     questions: tuple[Reach, ...]
     target: float | None
     devices_needed: int | None
@@ -140,13 +125,13 @@ class Status(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """What ``hearsay status --json`` prints."""
-        pairs = zip(self.periods.period.tolist(), self.periods.reports.tolist(), strict=True)
+        names = self.periods._fields
+        rows = zip(*(column.tolist() for column in self.periods), strict=True)
         return {
             **self._asdict(),
             "min_batch_size_reached": self.enough,
             "periods": [
-                {"period": period, "begins": begins(period, self.time_precision), "reports": reports}
-                for period, reports in pairs
+                dict(zip(names, row, strict=True)) | {"begins": begins(row[0], self.time_precision)} for row in rows
             ],
             "days": [{**day._asdict(), "day": date_of(day.day)} for day in self.days],
             "questions": [reach._asdict() for reach in self.questions],
@@ -182,15 +167,17 @@ def status(store: Store, *, target: float | None = None) -> Status:
 def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
     campaign = store.campaign
     counted = forgotten_counts(store.path, campaign, manifest, EVERYTHING)
-    periods = PeriodCounts(*forgotten_by_period(store.path, manifest))
-    for some, by_period in store.over_slices(_of_slice, manifest):
-        counted, periods = counted.merge(some), periods.merge(by_period)
+    kept = EVERYTHING._replace(first=manifest.first_period)
+    for some in store.over_slices(count_slice, manifest, kept, ids_only=True):
+        counted = counted.merge(some)
+    periods = counted.turnout.by_period()
+    recurrence = at_most(campaign, counted.tally, counted.turnout)
     found = report_of(manifest, counted)
     enough = found.reports >= campaign.min_batch_size
     shares = _asked_shares(campaign)
     reaches = tuple(
         _reach(question_name(one.question, campaign.schema), one, share, target if enough else None, enough=enough)
-        for one, share in zip(estimate(campaign, found.tally).questions, shares, strict=True)
+        for one, share in zip(estimate(campaign, found.tally, recurrence=recurrence).questions, shares, strict=True)
     )
     needed = [reach.devices_needed for reach in reaches]
     known = [number for number in needed if number is not None]
@@ -205,6 +192,8 @@ def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
         manifest.first_period,
         periods,
         _days(periods, campaign.time_precision),
+        int(periods.devices.max(initial=0)),
+        int(periods.devices.sum()),
         reaches,
         target,
         max(known) if known and len(known) == len(needed) else None,
@@ -212,26 +201,18 @@ def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
     )
 
 
-def _of_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Slice) -> tuple[Counted, PeriodCounts]:
-    settling = settle_slice(load(folder, campaign, manifest, which), manifest, which)
-    tally, unproven = Tally.zero(campaign), 0
-    periods = PeriodCounts(np.empty(0, np.int64), np.empty(0, np.int64))
-    for records in settling.kept():
-        counted = records.take(records.period >= manifest.first_period)
-        tally = tally.merge(checked_count(campaign, counted))
-        unproven += counted.size - int(np.count_nonzero(counted.proven))
-        period, reports = np.unique(counted.period, return_counts=True)
-        periods = periods.merge(PeriodCounts(period.astype(np.int64), reports.astype(np.int64)))
-    return Counted(tally, unproven, settling.superseded, settling.replayed, settling.conflicting), periods
-
-
-def _days(periods: PeriodCounts, time_precision: int) -> tuple[DayCount, ...]:
+def _days(periods: ByPeriod, time_precision: int) -> tuple[DayCount, ...]:
     day = periods.period * time_precision // DAY_SECONDS
     found, start = np.unique(day, return_index=True)
     ends = np.append(start, len(day))[1:]
     return tuple(
         DayCount(
-            int(number), int(periods.period[first]), int(periods.period[end - 1]), int(periods.reports[first:end].sum())
+            int(number),
+            int(periods.period[first]),
+            int(periods.period[end - 1]),
+            int(periods.reports[first:end].sum()),
+            int(periods.devices[first:end].max()),
+            int(periods.devices[first:end].sum()),
         )
         for number, first, end in zip(found.tolist(), start.tolist(), ends.tolist(), strict=True)
     )

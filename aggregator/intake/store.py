@@ -41,6 +41,7 @@ from aggregator.intake.remote import check_folder, expand
 from aggregator.intake.tally import Tally, TallyReport
 from aggregator.notebooks import facts
 from aggregator.periods import shown
+from aggregator.recurrence import at_most, known
 from aggregator.statistics import Statistics, estimate
 from protocol.campaign import UNDERSTOOD, Campaign, parse_campaign
 from protocol.document import check_understood
@@ -48,10 +49,11 @@ from protocol.envelope import read_envelope
 from protocol.errors import DocumentError, InputError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pandas as pd
 
+    from aggregator.fleet.roster import Roster
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.sources import Unreadable
     from aggregator.intake.workers import Workers
@@ -307,15 +309,19 @@ class Store:
             StorageError: ``store_damaged``, ``store_newer``, ``store_older``, ``not_a_store``, ``io_failed``, and
                 those of a cluster.
         """
+        return self._at_rest(lambda manifest: self._tally_report(manifest, scope))
+
+    def _at_rest(self, read: Callable[[Manifest], Result]) -> Result:
+        """What is read from the parts of one manifest; again, if an ingest replaced them meanwhile."""
         manifest = read_manifest(self.path)
         while True:
             try:
-                return self._tally_report(manifest, scope)
+                return read(manifest)
             except StorageError:
                 newer = read_manifest(self.path)
                 if newer.generation == manifest.generation:
                     raise
-                manifest = newer  # an ingest replaced parts meanwhile
+                manifest = newer
 
     def _tally_report(self, manifest: Manifest, scope: Scope) -> TallyReport:
         kept = scope._replace(first=max(scope.first, manifest.first_period))
@@ -347,12 +353,36 @@ class Store:
         with ThreadPoolExecutor(self.workers) as pool:
             yield from pool.map(lambda which: function(self.path, self.campaign, manifest, which, *more), work)
 
-    def statistics(self, scope: Scope = EVERYTHING) -> Statistics:
-        """Unbiased estimates with variances, however few the reports; see ``check_publishable``."""
-        found = self.tally_report(scope)
+    def statistics(self, scope: Scope = EVERYTHING, *, rosters: Sequence[Roster] = ()) -> Statistics:
+        """Unbiased estimates with variances, however few the reports; see ``check_publishable``.
+
+        Args:
+            scope: which reports.
+            rosters: fleet lists of a closed fleet, all of it: how often each device answered is then known,
+                where else it is bounded (``aggregator.recurrence``).
+
+        Raises:
+            InputError: ``fleet_incomplete``: a report is of none of these devices; ``reports_forgotten``: some
+                are no longer there, so whose they were is not known.
+            StorageError: as :meth:`tally_report`.
+        """
+        if rosters:
+            from aggregator.intake.returning import squares_of_answers
+
+            found, squares = self._at_rest(
+                lambda manifest: (
+                    self._tally_report(manifest, scope),
+                    squares_of_answers(self, manifest, scope, rosters),
+                )
+            )
+            recurrence = known(self.campaign, found.tally, squares)
+        else:
+            found = self.tally_report(scope)
+            recurrence = at_most(self.campaign, found.tally, found.turnout)
         return estimate(
             self.campaign,
             found.tally,
+            recurrence=recurrence,
             rejected=found.rejected,
             unproven=found.unproven,
             superseded=found.superseded,
@@ -360,7 +390,7 @@ class Store:
         )
 
     def estimates(self) -> pd.DataFrame:
-        """The estimates as a table: question, cell, n, estimate, sd, low, high.
+        """The estimates as a table; :meth:`aggregator.statistics.Statistics.frame` names its columns.
 
         Raises:
             PolicyError: ``batch_too_small``: fewer reports than the campaign promises to wait for.
@@ -376,4 +406,6 @@ def report_of(manifest: Manifest, counted: Counted) -> TallyReport:
     rejected["report_replayed"] += counted.replayed
     rejected["report_conflict"] += counted.conflicting
     found = {reason: number for reason, number in sorted(rejected.items()) if number}
-    return TallyReport(counted.tally, sum(counted.tally.n), found, counted.unproven, counted.superseded)
+    return TallyReport(
+        counted.tally, sum(counted.tally.n), found, counted.unproven, counted.superseded, counted.turnout
+    )

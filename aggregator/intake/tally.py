@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from aggregator.intake.turnout import Turnout
     from protocol.campaign import Campaign
 
 
@@ -92,6 +93,7 @@ class TallyReport(NamedTuple):
             are counted) and ``report_conflict`` (different records with one id, and their copies) among them.
         unproven: records counted although their batch was damaged.
         superseded: unproven records not counted because a proven one has their id.
+        turnout: the answers of each stratum and period.
     """
 
     tally: Tally
@@ -99,6 +101,7 @@ class TallyReport(NamedTuple):
     rejected: Mapping[str, int]
     unproven: int
     superseded: int
+    turnout: Turnout
 
 
 class Settled(NamedTuple):

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.models.postprocess import POSTPROCESSES, check_postprocess, table_of
+from aggregator.spread import Estimated, moments
 from protocol.epsilon import MICRO
-from protocol.questions import MOMENT, MOMENTS, PRESENT
+from protocol.questions import PRESENT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,7 +63,8 @@ def fit(statistics: Statistics, postprocess: str) -> GaussianParameters:
     prior = named.prior(statistics)
     schema = statistics.campaign.schema
     floor = statistics.campaign.fit.variance_floor_micro / MICRO
-    first, second = (_moments(statistics, power) for power in (1, 2))
+    found = [Estimated(one.question, one.n, one.estimate) for one in statistics.questions]
+    first, second = (moments(found, schema, power) for power in (1, 2))
     terms: list[NormalParameters | Floats] = []
     for index in range(len(schema.observed)):
         if index in schema.numeric:
@@ -72,28 +74,6 @@ def fit(statistics: Statistics, postprocess: str) -> GaussianParameters:
         else:
             terms.append(np.log(table_of(named, statistics, index)))
     return GaussianParameters(np.log(prior), tuple(terms))
-
-
-def _moments(statistics: Statistics, power: int) -> Floats:
-    """Shape (numbers, k): the estimated moment x^power·[y = c] of the fleet; NaN where nobody was asked."""
-    schema = statistics.campaign.schema
-    classes = len(schema.label.classes)
-    totals = np.zeros((len(schema.numeric), classes))
-    asked = np.zeros((len(schema.numeric), classes))
-    for found in statistics.questions:
-        kind, feature, _, of_power, of_class = found.question.subject
-        if of_power != power or found.n == 0:
-            continue
-        if kind == MOMENTS:
-            totals += found.estimate.reshape(-1, classes)
-            asked += found.n
-        elif kind == MOMENT and feature is not None:
-            place = schema.numeric.index(feature)
-            columns = slice(None) if of_class is None else of_class
-            totals[place, columns] += found.estimate if of_class is None else found.estimate[0]
-            asked[place, columns] += found.n
-    with np.errstate(invalid="ignore"):
-        return totals / asked
 
 
 def _share(statistics: Statistics, feature: int, prior: Floats) -> Floats:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.statistics import class_shares
+from aggregator.class_shares import class_shares
 from protocol.errors import InputError
 from protocol.questions import CELL, CLASS
 
@@ -71,7 +71,7 @@ def paper_table(joint: Floats, _asked: int) -> Floats:
 
 
 def simplex_prior(statistics: Statistics) -> Floats:
-    """The classes by all questions that tell of them (:func:`aggregator.statistics.class_shares`).
+    """The classes by all questions that tell of them (:func:`aggregator.class_shares.class_shares`).
 
     Made possible by the nearest point of the simplex, then every class gets half a report.
     """

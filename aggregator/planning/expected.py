@@ -1,14 +1,12 @@
-"""Which family and which numeric mechanism: by the variances that theory gives, before any data is seen.
+"""Which numeric mechanism: by the variances that theory gives, before any data is seen; and which family.
 
 For N devices and Q questions asked alike, a question gets about N/Q answers, so what one answer leaves
-of variance v becomes v·Q/N. Candidates are compared by v·Q, the variance per device of the fleet:
+of variance v becomes v·Q/N. Candidates are compared by v·Q, the variance per device of the fleet, where v is
+the worst variance of one answer about a number x in [−1, 1] (over inputs −1, 0 and 1), in units of half its
+range. All are then about the same moments of the same numbers.
 
-- Gaussian: v is the worst variance of one answer about a number x in [−1, 1] (over inputs −1, 0 and 1),
-  halved twice because the range of a number is 2 and that of a share is 1;
-- discrete: v is the variance of a cell's share that nobody holds, q(1 − q)/(p − q)², of the worst feature.
-
-Both are then variances of a quantity of range 1. It is a rule of thumb for what can be known beforehand:
-it knows nothing of how well normal distributions or bins would fit the data.
+The discrete family is not compared with them: the variance of a cell and that of a moment say nothing of
+which model is right more often. ``auto`` for a family therefore means discrete.
 Source: docs/math.md, sections 1 to 3; docs/decisions/0014.
 """
 
@@ -18,17 +16,19 @@ from contextlib import suppress
 from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.planning.choice import AUTO, FORMS, form_of, mechanism_for, moment_mechanism
+from aggregator.planning.choice import AUTO, FORMS, form_of, moment_mechanism
 from protocol import SCALE
 from protocol.campaign import DISCRETE, GAUSSIAN
 from protocol.errors import InputError
-from protocol.mechanisms import FrequencyMechanism
 from protocol.mechanisms.numeric import NumericMechanism
-from protocol.questions import discrete_subjects, gaussian_subjects
+from protocol.questions import gaussian_subjects
 
 if TYPE_CHECKING:
     from protocol.schema import Schema
 
+AUTO_FAMILY = (
+    "family auto means discrete: which family is right more often, variances do not tell; hearsay simulate does"
+)
 _RANGE_SQUARED = 4
 APPROACHES = {"laplace": (1, 3)}
 
@@ -54,33 +54,21 @@ class Candidate(NamedTuple):
 
 
 def candidates(schema: Schema, epsilon_micro: int) -> list[Candidate]:
-    """All ways to ask this schema's questions at one answer of ε, the smallest variance first.
+    """All ways to ask for this schema's numbers at one answer of ε, the smallest variance first.
 
     Raises:
-        InputError: ``epsilon_invalid``.
+        InputError: ``epsilon_invalid``; ``no_numbers``: the schema has no number to ask about.
     """
-    found = [_discrete(schema, epsilon_micro)]
-    if schema.numeric:
-        for name in FORMS:
-            for approach in APPROACHES.get(name, (None,)):
-                with suppress(_TooWideError):
-                    found.append(_gaussian(schema, epsilon_micro, name, approach))
+    found = []
+    for name in FORMS:
+        for approach in APPROACHES.get(name, (None,)):
+            with suppress(_TooWideError):
+                found.append(_gaussian(schema, epsilon_micro, name, approach))
     return sorted(found, key=lambda candidate: candidate.variance)
 
 
 class _TooWideError(Exception):
     """With so many numbers and so small an ε the noise of ``laplace`` does not fit into a report."""
-
-
-def _discrete(schema: Schema, epsilon_micro: int) -> Candidate:
-    subjects = discrete_subjects(schema)
-    worst = 0.0
-    for subject in subjects:
-        mechanism = mechanism_for(AUTO, epsilon_micro, subject.size)
-        assert isinstance(mechanism, FrequencyMechanism)
-        p, q = mechanism.p, mechanism.q
-        worst = max(worst, float(q * (1 - q) / (p - q) ** 2))
-    return Candidate(DISCRETE, AUTO, None, len(subjects), worst * len(subjects))
 
 
 def _gaussian(schema: Schema, epsilon_micro: int, name: str, approach: int | None) -> Candidate:
@@ -96,12 +84,27 @@ def _gaussian(schema: Schema, epsilon_micro: int, name: str, approach: int | Non
     return Candidate(GAUSSIAN, name, approach, len(subjects), worst * len(subjects))
 
 
+def settle_family(family: str, mechanism: str) -> str:
+    """The family that a user's words mean: ``auto`` is discrete.
+
+    Raises:
+        InputError: ``family_unknown``: ``auto`` with a mechanism of the gaussian family.
+    """
+    if family != AUTO:
+        return family
+    if mechanism in FORMS:
+        raise InputError(
+            "family_unknown", f"auto means discrete, which takes no mechanism {mechanism}; say --family gaussian"
+        )
+    return DISCRETE
+
+
 def choose(schema: Schema, family: str, mechanism: str, approach: int | None, epsilon_micro: int) -> Candidate | None:
-    """The candidate with the smallest variance among those that the analyst leaves open.
+    """The candidate with the smallest variance, where the analyst leaves the numeric mechanism open.
 
     Args:
         schema: of the campaign, with its projection.
-        family: ``discrete``, ``gaussian`` or ``auto``.
+        family: ``discrete`` or ``gaussian``.
         mechanism: a mechanism or ``auto``.
         approach: of laplace, or None.
         epsilon_micro: ε of one answer, in millionths.
@@ -110,19 +113,10 @@ def choose(schema: Schema, family: str, mechanism: str, approach: int | None, ep
         None where nothing is left open, or only which of ``direct`` and ``oue`` answers a question.
 
     Raises:
-        InputError: ``approach_invalid``; ``family_unknown``: no candidate is of this family and mechanism.
+        InputError: ``approach_invalid``; ``no_numbers``: the schema has no number to ask about.
     """
     if approach not in (None, 1, 3):
         raise InputError("approach_invalid", "an approach is 1 or 3, and of laplace alone")
-    if family != AUTO and not (family == GAUSSIAN and mechanism == AUTO):
+    if (family, mechanism) != (GAUSSIAN, AUTO):
         return None
-    fitting = [
-        candidate
-        for candidate in candidates(schema, epsilon_micro)
-        if family in (AUTO, candidate.family)
-        and mechanism in (AUTO, candidate.mechanism)
-        and approach in (None, candidate.approach)
-    ]
-    if not fitting:
-        raise InputError("family_unknown", "no family takes that mechanism; name both, or leave both to auto")
-    return fitting[0]
+    return next(found for found in candidates(schema, epsilon_micro) if approach in (None, found.approach))

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from support.reports import Row, made
 
+from aggregator.class_shares import class_shares
 from aggregator.debias import debias, marginal
 from aggregator.intake.tally import Tally
 from aggregator.intervals import Z95
-from aggregator.statistics import class_shares, estimate
+from aggregator.statistics import estimate
 from protocol import mechanisms
 from protocol.errors import InputError, PolicyError
 
@@ -131,8 +132,7 @@ def test_a_question_that_nobody_was_asked_has_zeros_and_no_finite_variance():
         assert not found.estimate.any()
         assert np.isposinf(found.variance).all()
     frame = statistics.frame()
-    assert set(frame["low"]) == {-inf}
-    assert set(frame["high"]) == {inf}
+    assert frame[["sd", "low", "high", "devices_sd", "devices_low", "devices_high"]].isna().all(axis=None)
     body = json.loads(json.dumps(statistics.to_json(), allow_nan=False))
     assert body["questions"][0]["variances"] == [None, None]
     assert body["questions"][0]["estimates"] == [0, 0]
@@ -143,7 +143,19 @@ def test_a_question_that_nobody_was_asked_has_zeros_and_no_finite_variance():
 
 def test_the_table_names_every_cell():
     frame = estimate(CAMPAIGN, Tally.zero(CAMPAIGN)).frame()
-    assert list(frame.columns) == ["question", "cell", "n", "estimate", "sd", "low", "high"]
+    assert list(frame.columns) == [
+        *("question", "cell", "kind", "feature", "power", "value", "class"),
+        *("n", "estimate", "sd", "low", "high", "devices_sd", "devices_low", "devices_high"),
+    ]
+    named = frame[["kind", "feature", "value", "class"]].astype(object).where(frame.notna(), None)
+    rows = list(named.itertuples(index=False, name=None))
+    assert rows[:4] == [
+        ("class", None, None, "e"),
+        ("class", None, None, "p"),
+        ("cell", "odor", "a", "e"),
+        ("cell", "odor", "a", "p"),
+    ]
+    assert rows[9:11] == [("cell", "odor", "(missing)", "p"), ("cell", "width", "[0, 5)", "e")]
     assert list(zip(frame["question"], frame["cell"], strict=True)) == [
         ("class", "label=e"),
         ("class", "label=p"),

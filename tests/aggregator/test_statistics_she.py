@@ -16,10 +16,11 @@ import pytest
 from support.binomial import window
 from support.reports import made
 
+from aggregator.class_shares import class_shares
 from aggregator.debias import debias, lower_mean, marginal, noise_variance
 from aggregator.intake.sums import Sums
 from aggregator.intake.tally import Tally
-from aggregator.statistics import class_shares, estimate
+from aggregator.statistics import estimate
 from protocol import mechanisms
 from protocol.mechanisms.noise import GRID
 

@@ -72,7 +72,7 @@ def test_status_says_what_is_there_and_what_is_needed(work):
     assert len({len(line) for line in questions}) == 1, "the columns align"
     found = json.loads(run("status", "--store", work / "s", "--interval", "0.02", "--json").stdout)
     assert (found["reports"], found["min_batch_size_reached"], found["target"]) == (40, True, 0.02)
-    assert found["periods"] == [{"period": PERIOD, "begins": begins(PERIOD, DAY), "reports": 40}]
+    assert found["periods"] == [{"period": PERIOD, "begins": begins(PERIOD, DAY), "reports": 40, "devices": 40}]
     assert found["devices_needed"] == max(question["devices_needed"] for question in found["questions"])
     other = json.loads(run("status", "--store", work / "s", "--target-sd", "0.02", "--json").stdout)
     assert other["target"] == pytest.approx(0.0392, abs=1e-4)

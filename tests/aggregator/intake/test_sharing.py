@@ -24,7 +24,6 @@ from aggregator.intake.manifest import Part, read_manifest
 from aggregator.intake.mapped import give_back, piecewise_digest
 from aggregator.intake.parts import Stored, read_part
 from aggregator.intake.sources import read_source
-from aggregator.intake.tally import Tally
 from aggregator.intake.team import Team
 from aggregator.intake.writing import by_bucket
 from protocol.scan import digest_of
@@ -236,7 +235,7 @@ def test_repeats_that_do_not_fit_into_memory_together_are_settled_in_lots(chosen
         made.ingest(paths, now=NOW)
         manifest = read_manifest(made.path)
         ids = slices(manifest, CAMPAIGN.layout.answer_bytes, memory, 1, ids_only=True)
-        counted = Counted(Tally.zero(CAMPAIGN))
+        counted = Counted.zero(CAMPAIGN)
         for which in ids:
             counted = counted.merge(count_slice(made.path, CAMPAIGN, manifest, which._replace(most=most), Scope()))
         whole = [settle_slice(load(made.path, CAMPAIGN, manifest, which), manifest, which) for which in ids]

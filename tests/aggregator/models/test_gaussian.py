@@ -15,6 +15,7 @@ from aggregator.models.reduction import fit_projection
 from aggregator.models.scoring import Model
 from aggregator.publishing.campaigns import Terms, build_campaign
 from aggregator.publishing.models import fitted_model
+from aggregator.recurrence import once
 from aggregator.statistics import QuestionEstimate, estimate
 from edge_sdk.device import Device
 from protocol import SCALE, model
@@ -67,11 +68,11 @@ def exact_statistics(campaign, frame):
                 total[value] += 1
     empty = estimate(campaign, Tally.zero(campaign))
     found = tuple(
-        QuestionEstimate(question, len(frame), (), total, np.zeros_like(total), np.zeros_like(total))
+        QuestionEstimate(question, len(frame), (), total, np.zeros_like(total), np.zeros_like(total), 1.0, 1.0)
         for question, total in zip(campaign.questions, sums, strict=True)
     )
     tally = replace(empty.tally, n=(len(frame),) * len(sums))
-    return replace(empty, questions=found, tally=tally)
+    return replace(empty, questions=found, tally=tally, recurrence=once(campaign, tally))
 
 
 @pytest.mark.parametrize(("mechanism", "approach"), FORMS)

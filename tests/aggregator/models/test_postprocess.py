@@ -10,6 +10,7 @@ from support.reports import made
 from aggregator.intake.tally import Tally
 from aggregator.models.discrete import fit
 from aggregator.models.postprocess import HALF, POSTPROCESSES, paper, project_to_simplex, simplex
+from aggregator.recurrence import once
 from aggregator.statistics import QuestionEstimate, Statistics, estimate
 from protocol.campaign import parse_campaign
 from protocol.canonical import pack, unpack
@@ -61,10 +62,13 @@ def test_tables_are_probabilities_whatever_the_noise(found, name):
 def exact(estimates, campaign=CAMPAIGNS["direct"], n=100):
     """Statistics with given estimates."""
     found = [
-        QuestionEstimate(question, n, (0,) * question.size, np.array(e, float), np.ones(len(e)), np.zeros(len(e)))
+        QuestionEstimate(
+            question, n, (0,) * question.size, np.array(e, float), np.ones(len(e)), np.zeros(len(e)), 1.0, 1.0
+        )
         for question, e in zip(campaign.questions, estimates, strict=True)
     ]
-    return Statistics(campaign, Tally(campaign.id, (n,) * 3, ((),) * 3), {}, 0, tuple(found))
+    tally = Tally(campaign.id, (n,) * 3, ((),) * 3)
+    return Statistics(campaign, tally, {}, 0, tuple(found), 0, once(campaign, tally))
 
 
 def test_paper_turns_what_is_not_positive_into_one():
@@ -108,10 +112,13 @@ def test_questions_about_one_feature_are_added_up():
     n = 100
     parts = [[60, 40], [20, 10, 20, 10, 20, 10, 5, 5], [40, 10, 20, 30], [10, 40, 30, 20]]
     found = [
-        QuestionEstimate(question, n, (0,) * question.size, np.array(e, float), np.ones(len(e)), np.zeros(len(e)))
+        QuestionEstimate(
+            question, n, (0,) * question.size, np.array(e, float), np.ones(len(e)), np.zeros(len(e)), 1.0, 1.0
+        )
         for question, e in zip(campaign.questions, parts, strict=True)
     ]
-    both = Statistics(campaign, Tally(campaign.id, (n,) * 4, ((),) * 4), {}, 0, tuple(found))
+    tally = Tally(campaign.id, (n,) * 4, ((),) * 4)
+    both = Statistics(campaign, tally, {}, 0, tuple(found), 0, once(campaign, tally))
     np.testing.assert_allclose(paper(both).likelihood[1], 0.5)
     np.testing.assert_allclose(simplex(both).likelihood[1], 0.5)
 
@@ -121,7 +128,7 @@ def test_what_a_campaign_does_not_ask_can_not_be_fitted():
     for gone in range(3):
         left = [item for index, item in enumerate(found.questions) if index != gone]
         with pytest.raises(InputError) as refused:
-            paper(Statistics(found.campaign, found.tally, {}, 0, tuple(left)))
+            paper(Statistics(found.campaign, found.tally, {}, 0, tuple(left), 0, found.recurrence))
         assert refused.value.reason == "not_fittable"
 
 

@@ -1,0 +1,113 @@
+"""How much the true numbers of those asked differ: s², which moments' own answers do not tell.
+
+A question about a number has in its answers the noise and the numbers' own scatter together, or (``laplace``)
+the noise alone. What the other questions say tells the two apart. With p the share of devices that are in
+the class and have the number, m₁ and m₂ the estimated means of x·[y = c] and x²·[y = c]:
+
+    s² of x·[y = c]    m₂ − m₁²                   m₂ within [m₁²/p, p], its range for numbers in [−1, 1]
+    s² of x²·[y = c]   p·E z⁴ − m₂²,              p·E z⁴ within [m₂²/p, m₂]
+
+where z has the beta distribution on [−1, 1] with the class's mean m₁/p and variance m₂/p − (m₁/p)². The fourth
+moment is the only thing not estimated; for z normal, uniform or of two values at the ends it is right.
+
+Source: docs/math.md, section 2; docs/decisions/0041.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from protocol.questions import MOMENT, MOMENTS, PRESENT, SQUARE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from protocol.questions import Question
+    from protocol.schema import Schema
+
+    Floats = NDArray[np.float64]
+
+_LEAST = 1e-9
+
+
+class Estimated(NamedTuple):
+    """One question's unbiased estimate, in reports, of the n asked."""
+
+    question: Question
+    n: int
+    estimate: Floats
+
+
+def moments(found: Iterable[Estimated], schema: Schema, power: int) -> Floats:
+    """Shape (numbers, k): the estimated mean of x^power·[y = c]; NaN where nobody was asked."""
+    classes = len(schema.label.classes)
+    totals = np.zeros((len(schema.numeric), classes))
+    asked = np.zeros((len(schema.numeric), classes))
+    for question, n, estimate in found:
+        kind, feature, _, of_power, of_class = question.subject
+        if of_power != power or n == 0:
+            continue
+        if kind == MOMENTS:
+            totals += estimate.reshape(-1, classes)
+            asked += n
+        elif kind == MOMENT and feature is not None:
+            place = schema.numeric.index(feature)
+            columns = slice(None) if of_class is None else of_class
+            totals[place, columns] += estimate if of_class is None else estimate[0]
+            asked[place, columns] += n
+    with np.errstate(invalid="ignore"):
+        return np.asarray(totals / asked, np.float64)
+
+
+class Spreads(NamedTuple):
+    """s² of every moment, shape (numbers, k) each."""
+
+    of_number: Floats
+    of_square: Floats
+
+    def of_question(self, question: Question, schema: Schema) -> Floats:
+        """Shape (K,): those that a question of moments asks for."""
+        table: Floats = self.of_square if question.subject.power == SQUARE else self.of_number
+        if question.kind == MOMENTS:
+            return table.ravel()
+        assert question.feature is not None
+        of_class = question.subject.of_class
+        row = table[schema.numeric.index(question.feature)]
+        return np.asarray(row if of_class is None else row[of_class : of_class + 1])
+
+
+def spreads(found: Iterable[Estimated], schema: Schema, class_share: Floats) -> Spreads:
+    """s² of all moments of a campaign, from all its estimates.
+
+    Args:
+        found: every question's estimate; shares count too, where a number may be missing.
+        schema: whose numbers.
+        class_share: shape (k,), the classes' estimated shares.
+    """
+    found = tuple(found)
+    there = np.tile(np.clip(class_share, _LEAST, 1), (len(schema.numeric), 1))
+    for question, n, estimate in found:
+        if question.kind == PRESENT and question.feature is not None and n:
+            row = schema.numeric.index(question.feature)
+            there[row] = np.clip(estimate[len(class_share) :] / n, _LEAST, there[row])
+    first, second = (moments(found, schema, power) for power in (1, SQUARE))
+    first = np.clip(np.nan_to_num(first), -there, there)
+    second = np.clip(np.where(np.isnan(second), there, second), first**2 / there, there)
+    fourth = np.clip(there * _fourth_moment(first / there, second / there), second**2 / there, second)
+    return Spreads(second - first**2, fourth - second**2)
+
+
+def _fourth_moment(mean: Floats, square: Floats) -> Floats:
+    """E z⁴ of the beta distribution on [−1, 1] with these E z and E z²: by u = (1 + z)/2 in [0, 1].
+
+    E u^j = Π_{i<j} (a c + i)/(c + i), a = E u, c = a(1 − a)/Var u − 1.
+    """
+    a = np.clip((1 + mean) / 2, _LEAST, 1 - _LEAST)
+    variance = np.maximum((square - mean**2) / 4, _LEAST)
+    c = np.maximum(a * (1 - a) / variance - 1, _LEAST)
+    one, two, three, four = np.cumprod([(a * c + i) / (c + i) for i in range(4)], axis=0)
+    return np.asarray(16 * four - 32 * three + 24 * two - 8 * one + 1)
