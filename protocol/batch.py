@@ -47,12 +47,14 @@ __all__ = (
     "write_batch",
 )
 
+MAX_PIECES = 1 << 14
+"""So many runs and stretches of a damaged batch are given at once: it may have as many as the file has bytes."""
 _UNKNOWN: Mapping[bytes, Layout] = MappingProxyType({})
 _DIGEST_BYTES = 32
 
 
 class Batch(NamedTuple):
-    """One batch as found in a file.
+    """One batch as found in a file, or a piece of one that is damaged in very many places.
 
     Attributes:
         header: what it says of itself; if one bit of it is wrong, what it must have said.
@@ -60,6 +62,7 @@ class Batch(NamedTuple):
         proven: its digest and number of records are right.
         truncated: it has no trailer.
         digest: what its trailer states, right or wrong; empty without a trailer.
+        goes_on: what came before was a piece of the same batch.
     """
 
     header: Header
@@ -67,6 +70,7 @@ class Batch(NamedTuple):
     proven: bool
     truncated: bool
     digest: bytes
+    goes_on: bool = False
 
 
 class Damage(NamedTuple):
@@ -91,8 +95,9 @@ def read_batches(
 ) -> Iterator[Batch | Damage]:
     """Everything in a file of concatenated batches, in order. Never raises, whatever the bytes.
 
-    The spans and stretches cover all bytes besides headers and trailers, each byte once. Time and memory
-    are proportional to the file, also where its author means harm.
+    The spans and stretches cover all bytes besides headers and trailers, each byte once. Time is proportional
+    to the file, also where its author means harm; of one batch no more than :data:`MAX_PIECES` runs and
+    stretches are held at a time.
 
     Args:
         data: the whole file.
@@ -120,9 +125,9 @@ def read_batches(
             reason = "truncated" if is_cut_header(data[start : start + 64]) else "invalid_message"
             yield Damage(reason, start, position - start)
             continue
-        batch, damage, position = _Salvage(scan, *found, layouts).read()
-        yield batch
-        yield from damage
+        salvage = _Salvage(scan, *found, layouts)
+        yield from salvage.read()
+        position = salvage.position
 
 
 def _prefix(header: Header, known: Layout | None, first: bytes) -> bytes:
@@ -171,34 +176,66 @@ class _Salvage:
         self._header = header
         self._length = header.record_length
         self._prefix = _prefix(header, layouts.get(header.campaign), scan.data[records : records + 4])
-        self._position = self._grid = records
+        self.position = self._grid = records
         self._held = self._looked = -1  # the next record that is held; up to where one was looked for
         self._lost_from = -1  # start of the current undecodable stretch
         self._spans: list[tuple[int, int]] = []
         self._damage: list[Damage] = []
+        self._digest = b""
 
-    def read(self) -> tuple[Batch, list[Damage], int]:
-        """The batch, the damage in it, and where it ends."""
-        scan, digest = self._scan, b""
-        while self._position < scan.size:
-            position = self._position
-            header = scan.next_header(position)
-            if self._prefix and scan.stands(self._prefix, position) and self._is_kept(position, header):
+    def read(self) -> Iterator[Batch | Damage]:
+        """The batch and the damage in it, in one piece or several; then ``position`` is where it ends."""
+        ended, goes_on = self._advance(), False
+        if not ended and self._scan.next_end(self.position) < self._scan.size:  # else no trailer can be its own
+            digest = self._look_ahead()
+        else:
+            digest = self._digest
+        while True:
+            spans, damage = tuple(self._spans), self._damage
+            self._spans, self._damage = [], []
+            yield Batch(self._header, spans, proven=False, truncated=not digest, digest=digest, goes_on=goes_on)
+            yield from damage
+            if ended:
+                return
+            ended, goes_on = self._advance(), True
+
+    def _look_ahead(self) -> bytes:
+        """What the trailer states of a batch that is read in pieces: its records are to be had with it."""
+        here = dict(vars(self))
+        self._scan = self._scan.fork()
+        ended = False
+        while not ended:
+            self._spans, self._damage = [], []
+            ended = self._advance()
+        digest = self._digest
+        vars(self).update(here)
+        return digest
+
+    def _advance(self) -> bool:
+        """Read on until the batch ends, or there is enough for a piece; whether it ended."""
+        scan, prefix, width = self._scan, self._prefix, len(self._prefix)
+        header = -1
+        while self.position < scan.size:
+            if len(self._spans) + len(self._damage) >= MAX_PIECES:
+                return False
+            position = self.position
+            if header < position:
+                header = scan.next_header(position)
+            if width and scan.data[position : position + width] == prefix and self._is_kept(position, header):
                 self._keep(position, header)
             elif position in (header, scan.next_mark(position)):
                 break  # also where the header is not understood: what follows belongs to another campaign
             elif position == scan.next_end(position) and position + TRAILER_BYTES <= header:
                 self._close(position, cut=False)
-                self._position += TRAILER_BYTES
-                digest = scan.data[self._position - _DIGEST_BYTES : self._position]
+                self.position += TRAILER_BYTES
+                self._digest = scan.data[self.position - _DIGEST_BYTES : self.position]
                 break
             else:
                 if self._lost_from < 0:
                     self._lost_from = position
-                self._position = self._next_sign(position + 1)
-        self._close(self._position, cut=True)
-        batch = Batch(self._header, tuple(self._spans), proven=False, truncated=not digest, digest=digest)
-        return batch, self._damage, self._position
+                self.position = self._next_sign(position + 1)
+        self._close(self.position, cut=True)
+        return True
 
     def _is_kept(self, position: int, header: int) -> bool:
         """Whether the bytes here, which begin like a record, are one; ``header`` is where the next header begins."""
@@ -212,8 +249,11 @@ class _Salvage:
 
     def _is_held(self, position: int, header: int) -> bool:
         """Whether a sign, the next header or the file's end stands one or two lengths further on."""
-        ends = (position + self._length, position + 2 * self._length)
-        return any(end == header or (end < header and self._scan.is_sign(end, self._prefix)) for end in ends)
+        end, scan = position + self._length, self._scan
+        if end == header or (end < header and scan.is_sign(end, self._prefix)):
+            return True
+        end += self._length
+        return end == header or (end < header and scan.is_sign(end, self._prefix))
 
     def _is_cut_short(self, position: int, end: int, header: int) -> bool:
         """Whether a trailer, or a record that is held, begins inside the record here."""
@@ -241,13 +281,15 @@ class _Salvage:
     def _keep(self, position: int, header: int) -> None:
         """The record here, and those after it that stand on its grid and are held by a neighbour."""
         self._close(position, cut=False)
-        run = (self._scan.run_end(position, self._length, self._prefix) - position) // self._length
-        count = max(1, min(run - 1, (header - position) // self._length))
+        count, after = 1, position + self._length
+        if self._scan.data[after : after + len(self._prefix)] == self._prefix:
+            run = (self._scan.run_end(position, self._length, self._prefix) - position) // self._length
+            count = max(1, min(run - 1, (header - position) // self._length))
         if self._spans and self._spans[-1][0] + self._spans[-1][1] * self._length == position:
             self._spans[-1] = (self._spans[-1][0], self._spans[-1][1] + count)
         else:
             self._spans.append((position, count))
-        self._position = self._grid = position + count * self._length
+        self.position = self._grid = position + count * self._length
 
     def _close(self, stop: int, *, cut: bool) -> None:
         """End the current undecodable stretch, if there is one."""

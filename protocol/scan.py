@@ -7,6 +7,7 @@ memory each would be the reason to read the rest of the file once more.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 from protocol.digest import bulk_sha256 as sha256
@@ -85,6 +86,13 @@ class Scan:
         self._near: dict[bytes, int] = {}
         self._runs: dict[tuple[bytes, int], int] = {}
         self._wasted = 0
+
+    def fork(self) -> Scan:
+        """The same, for a reader that looks ahead and whose questions do not rise with those of this one."""
+        other = copy(self)
+        for name in ("_near", "_runs"):
+            setattr(other, name, dict(getattr(self, name)))
+        return other
 
     def stands(self, what: bytes, position: int) -> bool:
         """Whether these bytes stand here."""

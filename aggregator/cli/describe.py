@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from protocol.schema import Schema
 
 
+MAX_DAMAGE = 100
+"""Of one report file, how many stretches of damage are listed; all are counted."""
+
+
 class Shown(NamedTuple):
     """A file taken apart.
 
@@ -79,23 +83,44 @@ def batches(raw: bytes) -> Shown | None:
     """A report file: its batches and damage. None if it holds no batch at all."""
     rows: list[list[object]] = []
     entries: list[dict[str, Any]] = []
-    records = damaged = 0
+    records = damaged = stretches = 0
     for piece in batch.read_batches(raw):
         if isinstance(piece, batch.Damage):
             damaged += piece.length
-            rows.append(["damage", piece.reason, f"{counted(piece.length, 'byte')} at {piece.position}"])
-            entries.append({"damage": piece.reason, "position": piece.position, "length": piece.length})
+            stretches += 1
+            if stretches <= MAX_DAMAGE:
+                rows.append(["damage", piece.reason, f"{counted(piece.length, 'byte')} at {piece.position}"])
+                entries.append({"damage": piece.reason, "position": piece.position, "length": piece.length})
             continue
         count = sum(number for _, number in piece.spans)
         records += count
+        if piece.goes_on:
+            entry, row = _last_batch(entries, rows)
+            entry["reports"] += count
+            row[2] = counted(entry["reports"], "report")
+            continue
         standing = "proven" if piece.proven else "cut" if piece.truncated else "wrong digest or count"
         rows.append([piece.header.campaign.hex(), standing, counted(count, "report")])
         entries.append({**piece.header._asdict(), "proven": piece.proven, "reports": count})
     if not any("proven" in entry for entry in entries):
         return None
+    if stretches > MAX_DAMAGE:
+        rows.append(["damage", "more", f"{counted(stretches - MAX_DAMAGE, 'stretch', 'es')} of bytes"])
     facts: dict[str, object] = {"reports": records, "bytes": len(raw), "damaged bytes": damaged}
-    content = {"reports": records, "bytes": len(raw), "damaged_bytes": damaged, "batches": entries}
+    content = {
+        "reports": records,
+        "bytes": len(raw),
+        "damaged_bytes": damaged,
+        "damaged_stretches": stretches,
+        "batches": entries,
+    }
     return Shown("reports", facts, ("campaign", "standing", "holds"), rows, content)
+
+
+def _last_batch(entries: list[dict[str, Any]], rows: list[list[object]]) -> tuple[dict[str, Any], list[object]]:
+    """The batch that was shown last, and its row."""
+    place = next(place for place in reversed(range(len(entries))) if "proven" in entries[place])
+    return entries[place], rows[place]
 
 
 def _header(header: Header) -> dict[str, object]:

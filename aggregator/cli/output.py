@@ -137,9 +137,9 @@ def working(what: str) -> Iterator[None]:
         yield
 
 
-def counted(number: int, what: str) -> str:
+def counted(number: int, what: str, ending: str = "s") -> str:
     """A number of things: ``1 report``, ``2 reports``."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return f"{number} {what}" if number == 1 else f"{number} {what}{ending}"
 
 
 def lasting(seconds: int) -> str:

@@ -167,19 +167,31 @@ class _Merge:
         else:
             claim = batch.digest[:_CLAIM_BYTES]
             tag = self._claims.setdefault(claim, len(self._claims) + 2) if claim else _NO_CLAIM
+        if not batch.spans:
+            return
         length = batch.header.record_length
-        for start, count in batch.spans:
-            kind = _kind(batch.header, data[start : start + 4])
-            sorter = self.sorters.get(kind)
-            if sorter is None:
-                place = self._folder / str(len(self.sorters))
-                sorter = self.sorters[kind] = Sorter(place, length, len(kind.prefix))
-            step = self._step(length)
-            for first in range(start, start + count * length, step * length):
-                some = min(step * length, start + count * length - first)
-                rows = np.frombuffer(data[first : first + some], np.uint8).reshape(-1, length)
-                sorter.add(rows, tag)
-                self._bound_memory()
+        kind = _kind(batch.header, data[batch.spans[0][0] : batch.spans[0][0] + 4])  # all begin alike
+        sorter = self.sorters.get(kind)
+        if sorter is None:
+            place = self._folder / str(len(self.sorters))
+            sorter = self.sorters[kind] = Sorter(place, length, len(kind.prefix))
+        for joined in self._joined(data, batch.spans, length):
+            sorter.add(np.frombuffer(joined, np.uint8).reshape(-1, length), tag)
+            self._bound_memory()
+
+    def _joined(self, data: bytes | mmap.mmap, spans: Sequence[tuple[int, int]], length: int) -> Iterator[bytes]:
+        """The records of some runs, so many at a time as are to be moved: short runs together, long ones in parts."""
+        step, held = self._step(length) * length, 0
+        waiting: list[bytes] = []
+        for start, count in spans:
+            for first in range(start, start + count * length, step):
+                piece = data[first : min(first + step, start + count * length)]
+                if held + len(piece) > step:
+                    yield b"".join(waiting)
+                    waiting, held = [], 0
+                waiting.append(piece)
+                held += len(piece)
+        yield b"".join(waiting)
 
     def _step(self, length: int) -> int:
         """How many records to move at a time."""

@@ -11,7 +11,7 @@ import json
 from hashlib import sha256
 from typing import Any
 
-from vectors import made_campaigns, made_envelopes, made_mixtures, made_models, made_roots
+from vectors import made_campaigns, made_envelopes, made_mixtures, made_models, made_roots, made_signatures
 from vectors.makers import Collection
 from vectors.runner import FOLDER
 
@@ -21,6 +21,7 @@ MAKERS = {
     "mixtures": made_mixtures.make,
     "models": made_models.make,
     "roots": made_roots.make,
+    "signatures": made_signatures.make,
 }
 
 

@@ -1,0 +1,55 @@
+"""Which vectors a verifier breaks that leaves a check out: every check of docs/formats.md, section 5, has one.
+
+Without these vectors a second implementation of Ed25519 could leave any of them out and notice nothing.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.ed25519 import verifies
+from vectors import runner
+
+from protocol import envelope
+
+CASES = {name: case for name, case in runner.load_all() if name.startswith("signatures/")}
+
+
+def broken(monkeypatch, **options):
+    """The cases that fail with another verifier."""
+    monkeypatch.setattr(envelope, "_verifies", lambda *signed: verifies(*signed, **options))
+    found = set()
+    for name, case in CASES.items():
+        try:
+            runner.run(case)
+        except AssertionError:
+            found.add(name.removeprefix("signatures/"))
+    return found
+
+
+def test_the_rules_of_the_document_decide_every_case_as_libsodium_does(monkeypatch):
+    assert len(CASES) >= 20
+    assert not broken(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("without", "expected"),
+    [
+        ("scalar", {f"s_plus_{number}_times_the_order" for number in (1, 2, 8, 14)}),
+        ("key order", {f"key_of_order_{order}" for order in (1, 2, 4, 8)}),
+        ("point order", {"point_of_order_1"}),
+    ],
+)
+def test_a_check_that_is_left_out_breaks_a_vector(without, expected, monkeypatch):
+    assert broken(monkeypatch, without=(without,)) >= expected
+
+
+def test_an_equation_times_the_cofactor_breaks_vectors(monkeypatch):
+    expected = {"point_with_a_part_of_small_order", "key_whose_part_of_small_order_is_left_over"}
+    assert broken(monkeypatch, cofactored=True) == expected
+
+
+def test_spellings_that_are_not_the_shortest_are_refused_even_where_orders_are_not_looked_at(monkeypatch):
+    """No secret is known of a point that has two spellings but those of small order: so much can be shown."""
+    plain = broken(monkeypatch, without=("key order", "point order"))
+    lax = broken(monkeypatch, without=("key order", "point order", "key spelling", "point spelling"))
+    assert lax - plain >= {"key_of_order_1_spelled_with_p_added", "point_of_order_1_spelled_with_p_added"}
