@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import pytest
 from support.ed25519 import verifies
-from vectors import runner
+from vectors import kinds_files, runner
 
 from protocol import envelope
 
 CASES = {name: case for name, case in runner.load_all() if name.startswith("signatures/")}
+assert kinds_files  # importing it registers its kinds
 
 
 def broken(monkeypatch, **options):
