@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
-from aggregator.files import open_output
+from aggregator.files import PRIVATE, open_output
 from aggregator.publishing.tree import FOLDERS
 from protocol.digest import sha256
 from protocol.envelope import SIZE_LIMITS
@@ -164,7 +164,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
             return HTTPStatus.INSUFFICIENT_STORAGE
         status = HTTPStatus.INSUFFICIENT_STORAGE
         try:
-            with open_output(path, mode=0o600) as file:
+            with open_output(path, mode=PRIVATE) as file:
                 while block := body.read():
                     file.write(block)
             status = HTTPStatus.CREATED

@@ -237,6 +237,20 @@ def test_what_the_gateway_wrote_and_did_not_acknowledge_is_the_same_file_again(
     assert tally_of(folder / "store", publisher, [found])[1:] == (1, {})
 
 
+def test_what_the_gateway_keeps_is_for_its_user_alone(tmp_path):
+    """A report's id is what a device of a closed fleet votes with."""
+    sys.modules.pop("gateway", None)
+    from gateway import keep
+
+    umask = os.umask(0)
+    try:
+        keep(tmp_path, b"a batch")
+    finally:
+        os.umask(umask)
+    (kept_file,) = tmp_path.iterdir()
+    assert kept_file.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_batch_that_can_not_be_kept_stays_with_the_broker_and_the_device(folder, start_gateway, member):
     gateway = start_gateway()
     assert member.sync(seconds=10) == []

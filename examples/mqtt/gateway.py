@@ -19,7 +19,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from topics import INDEX, REPORTS, client, digest, host_and_port, kept, source
 
-from aggregator.files import sync_folder, write_output
+from aggregator.files import PRIVATE, sync_folder, write_output
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage
@@ -32,7 +32,7 @@ SUFFIXES = {".hst", ".hsc", ".hsm"}
 
 
 def keep(inbox: Path, content: bytes) -> None:
-    """Put a batch on disk, name and content flushed; nothing is left half-written.
+    """Put a batch on disk, name and content flushed; nothing is left half-written, and nobody else may read it.
 
     Raises:
         StorageError: disk full, no permission.
@@ -41,7 +41,7 @@ def keep(inbox: Path, content: bytes) -> None:
     if path.exists():
         sync_folder(inbox)  # its name may not have been, if power was cut since
     else:
-        write_output(path, content, force=True)
+        write_output(path, content, force=True, mode=PRIVATE)
 
 
 def offer(gateway: Client, folder: Path) -> None:
