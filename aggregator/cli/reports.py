@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
 
 WHY_NOT = {
     "file_not_found": "there is no such file",
-    "is_folder": "it is a folder; name the files in it",
+    "is_folder": "it is a folder that can not be listed",
     "empty_file": "it holds nothing: it was cut on its way, or never written",
     "permission_denied": "this user may not read it",
     "too_large": "it has more than 1 TiB, or more than fits into memory; batches can be sent in several files",
+    "expands_too_far": "it is compressed and holds more than 64 times its length: no reports do",
+    "compression_damaged": "it is compressed, and nothing can be had from it",
     "unreadable": "it is no file, or the disk failed",
 }
 """Why a report file was not read, in words."""
@@ -35,6 +38,8 @@ WHY_NOT = {
 @click.command()
 @click.argument("campaign_file", type=click.Path(path_type=Path), metavar="CAMPAIGN")
 @click.argument("files", nargs=-1, required=True)
+@click.option("--recursive", is_flag=True, help="Of a folder, its folders too.")
+@click.option("--strict", is_flag=True, help="Status 1 if any file could not be read.")
 @click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder to keep the reports in.")
 @click.option("--trust", type=click.Path(path_type=Path), help="Trust root that must have signed the campaign.")
 @click.option("--workspace", type=click.Path(path_type=Path), help="Workspace whose trust root that is.")
@@ -54,26 +59,35 @@ def ingest(
     passphrase_file: Path | None,
     cluster: str | None,
     *,
+    recursive: bool,
+    strict: bool,
     as_json: bool,
 ) -> None:
     """Add report files to a store: in any order, twice or damaged, with the same counts every time.
+
+    FILES are files, folders (their .hsr, .hsr.gz and .hsr.zst), patterns in quotes, URLs such as
+    s3://bucket/day1/*.hsr, or - for names on standard input, one a line or as find -print0 gives them.
+    What is compressed by gzip or zstd is read as it is.
 
     CAMPAIGN is its file or, with --workspace, its name, NAME@VERSION or id there.
 
     Bad reports are set aside by reason, in the store's quarantine. With --trust or --workspace the
     campaign's signature is checked first; a model is never published from a campaign of someone else.
-    If a file can not be read the others are added all the same, and the status is 1. A store whose first
-    ingest has --enrolled or --fleet is that of a closed fleet: it never takes a report without them. Files may
-    be URLs such as s3://bucket/day1/*.hsr.
+    If a file can not be read the others are added all the same, and it is said; with --strict the status is
+    then 1. If none can be read nothing is made, and the status is 1. A store whose first ingest has
+    --enrolled or --fleet is that of a closed fleet: it never takes a report without them.
 
     \b
     Example:
-      hearsay ingest c.hsc inbox/*.hsr --store store --trust work/root.hst
+      hearsay ingest c.hsc inbox --recursive --store store --trust work/root.hst
+      find inbox -name '*.hsr' -print0 | hearsay ingest c.hsc - --store store --trust work/root.hst
       hearsay ingest c.hsc 's3://inbox/*.hsr' --store store --trust work/root.hst --cluster tls://head:8786
     """  # noqa: D301
     from aggregator.files import read_file
-    from aggregator.intake.manifest import BUCKETS
-    from aggregator.intake.store import create_store
+    from aggregator.intake.finding import all_unreadable
+    from aggregator.intake.manifest import BUCKETS, FILE_NAME
+    from aggregator.intake.remote import expand
+    from aggregator.intake.store import IngestSummary, create_store
     from aggregator.publishing.naming import document_bytes
     from aggregator.publishing.workspace import open_workspace, signed_campaign
     from protocol.campaign import parse_campaign
@@ -91,15 +105,44 @@ def ingest(
     now = int(time.time())
     ids = enrolled_ids(campaign, enrolled, lists, passphrase_file)
     note_missing_ids(campaign, ids, now)
+    given = _given(files, recursive=recursive)
+    unread = all_unreadable(expand(given)) if cluster is None and not (store / FILE_NAME).exists() else ()
+    if unread or not given:
+        _print_summary(IngestSummary(len(given), 0, unread, 0, 0, {}), as_json=as_json)
+        raise InputError("unreadable", f"none of {counted(len(given), 'file')} can be read; no store was made")
     opened = create_store(store, raw, buckets=buckets or BUCKETS)
-    with working_on(opened, cluster), progress("reading reports", len(files)) as callback:
-        summary = opened.ingest(files, now=now, enrolled=ids, progress=callback)
+    with working_on(opened, cluster), progress("reading reports", len(given)) as callback:
+        summary = opened.ingest(given, now=now, enrolled=ids, progress=callback)
     _print_summary(summary, as_json=as_json)
     if trust is None and workspace is None:
         note("the campaign's signature was not checked; --trust or --workspace does")
-    if summary.unreadable:
-        given = counted(summary.files, "file")
-        raise InputError("unreadable", f"{len(summary.unreadable)} of {given} could not be read")
+    _say_unread(summary, strict=strict)
+
+
+def _given(files: tuple[str, ...], *, recursive: bool) -> list[str]:
+    """The files that the command line names."""
+    from aggregator.intake.finding import gather, read_names
+
+    listed = read_names(sys.stdin.buffer) if "-" in files else []
+    found = gather((name for name in files if name != "-"), recursive=recursive)
+    if found.left:
+        note(f"{counted(found.left, 'file')} in the folders {'is' if found.left == 1 else 'are'} no .hsr and left")
+    return [*found.files, *listed]
+
+
+def _say_unread(summary: IngestSummary, *, strict: bool) -> None:
+    """What was not read is an error where nothing else was, or where the operator asks for it.
+
+    Raises:
+        InputError: ``unreadable``.
+    """
+    missed = len(summary.unreadable)
+    if not missed:
+        return
+    words = f"{missed} of {counted(summary.files, 'file')} could not be read"
+    if strict or missed == summary.files:
+        raise InputError("unreadable", words)
+    note(f"{words}; --strict makes that an error")
 
 
 def _print_summary(summary: IngestSummary, *, as_json: bool) -> None:

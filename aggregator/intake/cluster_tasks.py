@@ -14,6 +14,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from aggregator.intake.compressed import has_suffix
 from aggregator.intake.inputs import TAIL_BYTES, Inputs, identity, tail
 from aggregator.intake.manifest import fingerprint, read_manifest
 from aggregator.intake.reader import Reader
@@ -90,6 +91,9 @@ def marks(files: Sequence[str]) -> list[Mark | None]:
 
 
 def _mark(file: str | os.PathLike[str]) -> Mark | None:
+    if has_suffix(os.fspath(file)):  # of what is in it, since the same may be there uncompressed
+        data = read_source(file)
+        return None if isinstance(data, Unreadable) else Mark(len(data), tail(data))
     try:
         if is_url(file):
             size, end = end_of(os.fspath(file), TAIL_BYTES)

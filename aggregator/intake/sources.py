@@ -8,6 +8,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
+from aggregator.intake.compressed import codec_of, decompress
 from aggregator.intake.inputs import tail
 from aggregator.intake.remote import ahead, is_url, read_url
 from aggregator.reading import read_regular
@@ -27,8 +28,8 @@ class Unreadable(NamedTuple):
     Attributes:
         file: as it was given.
         reason: ``file_not_found``, ``is_folder``, ``empty_file``, ``permission_denied``, ``too_large`` for more
-            than 1 TiB or than fits into memory, or ``unreadable`` for a pipe, a device, a name that can not
-            be one, and a disk that fails.
+            than 1 TiB or than fits into memory, ``expands_too_far`` and ``compression_damaged`` of a compressed
+            file, or ``unreadable`` for a pipe, a device, a name that can not be one, and a disk that fails.
     """
 
     file: str
@@ -85,10 +86,13 @@ def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
 
 
 def read_source(file: str | os.PathLike[str]) -> bytes | mmap.mmap | Unreadable:
-    """A file's content, or why there is none."""
+    """A file's content, decompressed, or why there is none."""
     reason = "unreadable"
     try:
         data = _content(file)
+        codec = codec_of(os.fspath(file), data)
+        if codec is not None:
+            return _decompressed(file, data, codec)
         if data:
             return data
         reason = "empty_file"
@@ -105,6 +109,14 @@ def read_source(file: str | os.PathLike[str]) -> bytes | mmap.mmap | Unreadable:
     except OSError as error:
         reason = "too_large" if error.errno == errno.EFBIG else "unreadable"
     return Unreadable(os.fspath(file), reason)
+
+
+def _decompressed(file: str | os.PathLike[str], data: bytes | mmap.mmap, codec: str) -> bytes | mmap.mmap | Unreadable:
+    try:
+        return decompress(data, codec, MAPPED_BYTES) or Unreadable(os.fspath(file), "empty_file")
+    except OSError as error:
+        reasons = {errno.EFBIG: "expands_too_far", errno.EILSEQ: "compression_damaged"}
+        return Unreadable(os.fspath(file), reasons.get(error.errno or 0, "unreadable"))
 
 
 def _content(file: str | os.PathLike[str]) -> bytes | mmap.mmap:

@@ -184,9 +184,9 @@ def pace_warning(epsilon_micro: int, time_precision: int, lifetime_seconds: int)
         time_precision: seconds in a period.
         lifetime_seconds: from the campaign's first day to its last.
     """
+    if epsilon_micro > allowance.PERIOD_MICRO:  # owners have to allow such an ε, and then say what they allow in a day
+        return ""
     usual = "a device whose owner set no limits"
-    if epsilon_micro > allowance.PERIOD_MICRO:
-        return f"{usual} refuses it: it allows ε = {format_micro(allowance.PERIOD_MICRO)} per period"
     there = allowance.answers_in_a_day(epsilon_micro, time_precision, None)
     answered = allowance.answers_in_a_day(epsilon_micro, time_precision, allowance.DAY_MICRO)
     days = allowance.days_paid(allowance.LIFETIME_MICRO // epsilon_micro, time_precision, answered)

@@ -105,22 +105,22 @@ def test_ingest_is_idempotent_and_says_what_it_did(round_trip):
 
 
 def test_files_that_can_not_be_read_are_named_and_the_others_are_added(round_trip, tmp_path):
-    (tmp_path / "folder").mkdir()
     (tmp_path / "empty.hsr").write_bytes(b"")
-    names = ["absent.hsr", "folder", "empty.hsr"]
+    names = ["absent.hsr", "gone/folder", "empty.hsr"]
     files = [tmp_path / name for name in names]
     trusted = ["--workspace", round_trip / "work"]
     store = ["--store", tmp_path / "store"]
-    result = run("ingest", round_trip / "c.hsc", *files, round_trip / "a.hsr", *store, *trusted, status=1)
-    assert result.stderr == "unreadable: 3 of 4 files could not be read\n"
+    result = run("ingest", round_trip / "c.hsc", *files, round_trip / "a.hsr", *store, *trusted)
+    assert result.stderr == "note: 3 of 4 files could not be read; --strict makes that an error\n"
     facts = dict(re.split(r"  +", line, maxsplit=1) for line in result.stdout.splitlines() if "  " in line)
     assert (facts["files"], facts["files not read"], facts["reports read"]) == ("4", "3", "500")
     assert facts["of them from damaged files"] == "0"
     words = {name: next(line for line in result.stdout.splitlines() if name in line) for name in names}
     assert "file_not_found  there is no such file" in words["absent.hsr"]
-    assert "is_folder" in words["folder"]
+    assert "file_not_found" in words["gone/folder"]
     assert "empty_file" in words["empty.hsr"]
-    again = run("ingest", round_trip / "c.hsc", files[0], round_trip / "b.hsr", *store, *trusted, "--json", status=1)
+    given = ["ingest", round_trip / "c.hsc", files[0], round_trip / "b.hsr", *store, *trusted]
+    again = run(*given, "--json", "--strict", status=1)
     assert again.stderr == "unreadable: 1 of 2 files could not be read\n"
     told = last_json(again)
     assert told["unreadable"] == [{"file": str(files[0]), "reason": "file_not_found"}]

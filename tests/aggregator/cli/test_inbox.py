@@ -1,0 +1,173 @@
+"""A messy inbox: folders, patterns, lists of names, compressed files, bombs, and what an ingest leaves behind."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import tracemalloc
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from support.fleets import honest, sealed
+from support.publisher import NOW, Publisher
+
+from aggregator.cli.app import hearsay
+from aggregator.intake.compressed import MOST_GROWTH, decompress
+from aggregator.intake.sources import Unreadable, read_source
+from protocol.campaign import parse_campaign
+from protocol.envelope import read_envelope
+
+DAY = 86_400
+RAW = Publisher(now=NOW - 40 * 365 * DAY).campaign(lifetime=60 * 365 * DAY)
+CAMPAIGN = parse_campaign(read_envelope(RAW, "campaign").payload)
+PERIOD = (NOW - 39 * 365 * DAY) // DAY
+
+
+def batch(number, count=20):
+    return sealed(CAMPAIGN, honest(CAMPAIGN, count, PERIOD, number))
+
+
+def zstd(raw):
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(raw)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.fixture
+def inbox(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "c.hsc").write_bytes(RAW)
+    deep = tmp_path / "in" / "deep"
+    deep.mkdir(parents=True)
+    for number, place in enumerate(["in/a.hsr", "in/b.hsr", "in/deep/c.hsr"]):
+        (tmp_path / place).write_bytes(batch(number))
+    (tmp_path / "in" / ".half.hsr").write_bytes(b"an upload under way")
+    (tmp_path / "in" / "notes.txt").write_text("no reports", "utf-8")
+    return tmp_path
+
+
+def ingest(*arguments, status=0, **options):
+    result = CliRunner().invoke(hearsay, ["ingest", "c.hsc", *arguments, "--store", "s", "--json"], **options)
+    assert result.exit_code == status, result.output
+    said = json.loads(result.stdout) if result.stdout else None
+    return said, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "files", "left"),
+    [
+        (["in"], 2, 2),
+        (["in", "--recursive"], 3, 2),
+        (["in/*.hsr"], 2, 0),
+        (["in/**/*.hsr"], 3, 0),
+        (["in/?.hsr", "in/deep"], 3, 0),
+        (["in/[ab].hsr"], 2, 0),
+        (["in/*", "--recursive"], 4, 0),
+    ],
+)
+def test_folders_and_patterns_name_the_files_in_them(inbox, arguments, files, left):
+    said, notes = ingest(*arguments)
+    assert said["files"] == files
+    assert said["accepted"] == 20 * min(files, 3)
+    assert (f"{left} files in the folders are no .hsr" in notes) == (left > 0)
+
+
+@pytest.mark.parametrize("end", ["\n", "\0"])
+def test_a_hundred_thousand_names_come_on_standard_input(inbox, end):
+    """That many do not fit on a command line; here a few do, one of them with a star in it."""
+    (inbox / "in" / "*.hsr").write_bytes(batch(9))
+    names = ["in/a.hsr", "in/*.hsr", "in/deep/c.hsr"]
+    said, _ = ingest("-", input=end.join([*names, ""]))
+    assert (said["files"], said["accepted"], said["unreadable"]) == (3, 60, [])
+
+
+def test_a_pattern_is_a_file_if_there_is_one_of_that_very_name(inbox):
+    (inbox / "in" / "[ab].hsr").write_bytes(batch(9))
+    assert ingest("in/[ab].hsr")[0]["files"] == 1
+
+
+def test_links_to_folders_are_not_followed(inbox):
+    (inbox / "in" / "deep" / "up").symlink_to("..")
+    assert ingest("in", "--recursive")[0]["files"] == 3
+
+
+def test_compressed_files_are_read_as_what_they_hold(inbox):
+    whole = batch(5, 300)
+    (inbox / "in" / "d.hsr").write_bytes(whole)
+    (inbox / "in" / "d.hsr.gz").write_bytes(gzip.compress(whole))
+    (inbox / "in" / "d.hsr.zst").write_bytes(zstd(whole))
+    (inbox / "in" / "e.hsr.gz").write_bytes(gzip.compress(batch(6)) + gzip.compress(batch(7)))
+    (inbox / "in" / "f.hsr.gz").write_bytes(batch(8))  # a server sent it as it is
+    said, _ = ingest("in")
+    assert (said["files"], said["files_repeated"], said["unproven"]) == (7, 2, 0)
+    assert said["accepted"] == 20 + 20 + 300 + 40 + 20
+
+
+def test_of_a_compressed_file_that_was_cut_the_beginning_is_read(inbox):
+    whole = batch(5, 300_000)
+    (inbox / "in" / "cut.hsr.gz").write_bytes(gzip.compress(whole, 1)[:-100_000])
+    (inbox / "in" / "nothing.hsr.zst").write_bytes(zstd(whole)[:9])
+    said, notes = ingest("in")
+    assert 100_000 < said["unproven"] < 300_000
+    assert [(each["file"], each["reason"]) for each in said["unreadable"]] == [
+        ("in/nothing.hsr.zst", "compression_damaged")
+    ]
+    assert "1 of 4 files could not be read" in notes
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_a_bomb_is_refused_and_fills_neither_memory_nor_disk(inbox, suffix):
+    zeros = bytes(64 << 20)
+    bomb = gzip.compress(zeros) if suffix == ".gz" else zstd(zeros)
+    assert len(bomb) * MOST_GROWTH < len(zeros)
+    del zeros
+    place = inbox / "in" / f"bomb.hsr{suffix}"
+    place.write_bytes(bomb)
+    tracemalloc.start()
+    assert read_source(str(place)) == Unreadable(str(place), "expands_too_far")
+    assert tracemalloc.get_traced_memory()[1] < 40 << 20
+    tracemalloc.stop()
+    said, _ = ingest("in")
+    assert (said["accepted"], said["unreadable"][0]["reason"]) == (40, "expands_too_far")
+
+
+def test_what_is_large_is_mapped_from_a_file_without_a_name():
+    whole = batch(3, 1000)
+    mapped = decompress(gzip.compress(whole), "gzip", 1000)
+    assert not isinstance(mapped, bytes)
+    assert mapped[:] == whole
+
+
+def test_an_ingest_without_one_readable_file_leaves_no_store(inbox):
+    (inbox / "empty.hsr").write_bytes(b"")
+    (inbox / "nothing").mkdir()
+    for given, files in ((["empty.hsr", "absent.hsr"], 2), (["nothing"], 0), (["no/*.hsr"], 1)):
+        said, notes = ingest(*given, status=1)
+        assert (said["files"], len(said["unreadable"])) == (files, files)
+        assert notes.splitlines()[-1].startswith("unreadable: none of ")
+        assert not (inbox / "s").exists()
+
+
+def test_a_run_that_did_its_work_ends_well_unless_it_is_to_be_strict(inbox):
+    (inbox / "in" / "empty.hsr").write_bytes(b"")
+    _, notes = ingest("in")
+    assert "note: 1 of 3 files could not be read; --strict makes that an error" in notes
+    _, notes = ingest("in", "--strict", status=1)
+    assert notes.splitlines()[-1] == "unreadable: 1 of 3 files could not be read"
+
+
+def test_an_open_store_says_that_nothing_could_be_read(inbox):
+    ingest("in")
+    _, notes = ingest("absent.hsr", status=1)
+    assert notes.splitlines()[-1] == "unreadable: 1 of 1 file could not be read"
+
+
+def test_names_from_a_real_pipe(inbox):
+    command = "find in -name '*.hsr' -print0 | python -m aggregator.entry ingest c.hsc - --store s --json"
+    command = command.replace("python", sys.executable)
+    result = subprocess.run(["sh", "-c", command], cwd=inbox, capture_output=True, text=True, check=False)
+    assert json.loads(result.stdout)["files"] == 4, result.stderr
