@@ -21,7 +21,7 @@ import pandas as pd
 from aggregator.reading import read_regular, too_large
 from protocol.document import is_text
 from protocol.errors import InputError
-from protocol.values import as_number
+from protocol.values import as_number, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -166,6 +166,20 @@ def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSIN
     absent = set(missing)
     columns = {name: _text_or_none(frame[name], absent) for name in names if name in frame.columns}
     return pd.DataFrame(columns, index=frame.index)
+
+
+def without_meaning(frame: pd.DataFrame, schema: Schema) -> list[str]:
+    """One line for every column of a typed frame in which cells are unlisted values: devices take them silently."""
+    found = []
+    for part in (schema.label, *schema.features):
+        if part.name in frame.columns:
+            column = frame[part.name]
+            strange = {cell for cell in set(column) if not is_missing(cell) and not part.knows(cell)}
+            if strange:
+                count = int(column.isin(strange).sum())
+                cells = f"{count} of {len(column)} cells"
+                found.append(f"column '{part.name}': {cells} are no value of its schema, so they mean nothing")
+    return found
 
 
 def numbers_of(column: pd.Series) -> pd.Series:

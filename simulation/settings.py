@@ -8,10 +8,9 @@ from aggregator.planning.expected import AUTO_FAMILY, choose, settle_family
 from aggregator.publishing.campaigns import Terms, build_campaign, campaign_subjects, parse_answers
 from aggregator.schema_draft import DEFAULT_BINS, DEFAULT_MAX_VALUES, draft_schema
 from aggregator.schema_file import parse_schema_text
-from aggregator.tables import typed
+from aggregator.tables import typed, without_meaning
 from protocol.epsilon import MAX_ANSWER_MICRO, micro_epsilon
 from protocol.errors import InputError
-from protocol.values import is_missing
 from simulation.design import Design, parse_reduction
 from simulation.running import SIMULATED_NOW, run_simulation, summarise
 from simulation.splits import Division
@@ -140,7 +139,7 @@ def prepare(
     frame = typed(table, schema)
     share = DEFAULT_TEST_SHARE if settings.test_share is None else settings.test_share
     division = Division(None if test is None else typed(test, schema), settings.folds, share)
-    warnings = [] if drafted else _without_meaning(frame, schema)
+    warnings = [] if drafted else without_meaning(frame, schema)
     if design.needs_pilot and settings.reduce_fit == "train":
         warnings.append("bounds and projection are fitted on the very people who take part: outside the guarantee")
     if terms.warning:
@@ -169,19 +168,3 @@ def _terms(settings: Settings, schema: Schema) -> tuple[Terms, list[str]]:
         )
     questions = len(campaign_subjects(schema, terms.family, terms.mechanism, terms.approach))
     return terms._replace(answers=parse_answers(settings.answers, questions, terms.epsilon_micro)), notes
-
-
-def _without_meaning(frame: pd.DataFrame, schema: Schema) -> list[str]:
-    """Columns in which cells are unlisted values: devices would count them so without a word."""
-    found = []
-    for part in (schema.label, *schema.features):
-        if part.name in frame.columns:
-            column = frame[part.name]
-            strange = {cell for cell in set(column) if not is_missing(cell) and not part.knows(cell)}
-            if strange:
-                count = int(column.isin(strange).sum())
-                found.append(
-                    f"column '{part.name}': {count} of {len(column)} cells are no value of the schema; devices count "
-                    "them as missing, or as it says of unlisted values"
-                )
-    return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aggregator.cli.making import force_option, json_option
-from aggregator.cli.output import note, print_facts, print_json, working
+from aggregator.cli.output import note, print_facts, print_json, warn, working
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ def predict(
         click.echo(csv_text(found.frame), nl=False)
         for name, value in _accuracy(found).items():
             note(f"{name} {value}")
+    for line in found.unread:
+        warn(line)
     if trust is None and workspace is None:
         note("the model's signature was not checked; --trust or --workspace does")
 

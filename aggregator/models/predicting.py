@@ -12,7 +12,7 @@ import pandas as pd
 
 from aggregator.models.encoding import MISSING, label_codes
 from aggregator.notebooks import facts
-from aggregator.tables import MISSING_TOKENS, read_table, typed
+from aggregator.tables import MISSING_TOKENS, read_table, typed, without_meaning
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -31,11 +31,13 @@ class Predictions(NamedTuple):
             probabilities were asked for.
         labelled: how many records have one of the model's classes as their label.
         accuracy: share of right predictions among these; None if there is none.
+        unread: a line for every column in which cells are no value of the model's schema.
     """
 
     frame: pd.DataFrame
     labelled: int
     accuracy: float | None
+    unread: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         about = {"records": len(self.frame), "with a label": self.labelled, "accuracy": self.accuracy}
@@ -64,4 +66,9 @@ def predict_file(
     labelled = 0
     if model.schema.label.name in records.columns:
         labelled = int((label_codes(records, model.schema.label) != MISSING).sum())
-    return Predictions(pd.DataFrame(columns), labelled, model.accuracy(records) if labelled else None)
+    return Predictions(
+        pd.DataFrame(columns),
+        labelled,
+        model.accuracy(records) if labelled else None,
+        tuple(without_meaning(records, model.schema)),
+    )
