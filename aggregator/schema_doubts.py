@@ -36,6 +36,7 @@ _EPOCH = tuple((year - date(1970, 1, 1)).days * 86_400 for year in _YEARS)
 _UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 _COMPACT = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")
 _WHOLE = re.compile(r"-?[0-9]{1,30}")
+_TRUTHS = ("false", "true")
 
 
 def doubt(column: pd.Series, missing: Collection[str]) -> str | None:
@@ -89,26 +90,37 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def misleading(listed: Sequence[str]) -> str | None:
-    """Why listed texts may not match what devices hold: they spell whole numbers as devices do not write them."""
-    if any(_is_number(text) and as_text(parse_bound(text)) not in (None, text) for text in listed):
+def misleading(listed: Sequence[str], *, numbers: bool = True) -> str | None:
+    """Why listed texts may not match what devices hold: whole numbers or truth values that devices write otherwise.
+
+    Args:
+        listed: the texts.
+        numbers: whether numbers among them are listed too, as a label's are; else they become a numeric feature.
+    """
+    if numbers and any(_is_number(text) and as_text(parse_bound(text)) not in (None, text) for text in listed):
         return (
             "it lists whole numbers with a point, zeros or an exponent: a listed 1.0 matches that text alone, and a "
             "device that holds the number 1 or 1.0 means 1"
+        )
+    if any(text.lower() in _TRUTHS and text not in _TRUTHS for text in listed):
+        return (
+            "it lists truth values in capitals: a listed True matches that text alone, and a device that holds a "
+            "truth value means true or false"
         )
     return None
 
 
 def doubts(frame: pd.DataFrame, label: str, missing: Collection[str], drop: Collection[str]) -> list[str]:
-    """One line for every column of a pilot that its analyst should look at again."""
+    """One line for every doubt about a column of a pilot: its analyst should look at it again."""
     said = []
     for column in frame.columns:
         if column in drop:
             continue
-        why = (
-            misleading(sorted(set(frame[column]) - set(missing))) if column == label else doubt(frame[column], missing)
-        )
+        why = None if column == label else doubt(frame[column], missing)
         if why is not None:
-            cure = "write them as devices do" if column == label else f"leave it out: --drop {column}"
-            said.append(f"column '{column}': {why}; {cure}")
+            said.append(f"column '{column}': {why}; leave it out: --drop {column}")
+            continue
+        why = misleading(sorted(set(frame[column]) - set(missing)), numbers=column == label)
+        if why is not None:
+            said.append(f"column '{column}': {why}; write them as devices do")
     return said

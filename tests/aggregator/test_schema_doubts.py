@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.cli.app import hearsay
-from aggregator.schema_doubts import doubt, misleading
+from aggregator.schema_doubts import doubt, doubts, misleading
 from aggregator.schema_draft import draft_schema
 
 DRAW = random.Random(7)
@@ -77,14 +77,23 @@ def test_no_cell_breaks_it_or_is_quoted(cells):
     assert why is None or why.startswith(("it ", "no text"))
 
 
-@pytest.mark.parametrize("texts", [["0.0", "1.0"], ["1", "02"], ["1e2", "a"], ["-0", "1"]])
-def test_spellings_that_no_number_has_are_doubted(texts):
+@pytest.mark.parametrize(
+    "texts", [["0.0", "1.0"], ["1", "02"], ["1e2", "a"], ["-0", "1"], ["False", "True"], ["TRUE", "x"]]
+)
+def test_spellings_that_no_number_and_no_truth_value_has_are_doubted(texts):
     assert "matches that text alone" in misleading(texts)
 
 
-@pytest.mark.parametrize("texts", [["0", "1"], ["-1", "1"], ["a", "b"], ["0.5", "1"], ["1.2.3", "x"]])
+@pytest.mark.parametrize(
+    "texts", [["0", "1"], ["-1", "1"], ["a", "b"], ["0.5", "1"], ["1.2.3", "x"], ["false", "true"]]
+)
 def test_spellings_that_devices_write_are_not(texts):
     assert misleading(texts) is None
+
+
+def test_truth_values_are_doubted_in_features_too_and_numbers_only_in_labels():
+    frame = pd.DataFrame({"flag": ["True", "False"] * 30, "size": ["1.0", "2.0"] * 30, "y": ["e", "p"] * 30})
+    assert [line.split("'")[1] for line in doubts(frame, "y", (), ())] == ["flag"]
 
 
 @pytest.fixture
