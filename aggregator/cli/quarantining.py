@@ -1,4 +1,4 @@
-"""Commands about what was set aside: ``hearsay quarantine ls``, ``show`` and ``retry``."""
+"""Commands about what was set aside: ``hearsay quarantine ls``, ``show``, ``rm`` and ``retry``."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _NAME_DIGITS = 8
 _ROW_BYTES = 16
+_MOST_SHOWN = 20
 
 store_option = click.option(
     "--store", type=click.Path(path_type=Path), required=True, help="Folder made by hearsay ingest."
@@ -52,7 +53,7 @@ def _all_kept(store: Path) -> list[Kept]:
 @quarantine.command()
 @store_option
 @reason_option
-@click.option("--pieces", is_flag=True, help="One line per piece, with the name that show takes.")
+@click.option("--pieces", is_flag=True, help="One line per piece, with its name.")
 @json_option
 def ls(store: Path, reason: str | None, *, pieces: bool, as_json: bool) -> None:
     """List what was set aside, by reason and file.
@@ -106,54 +107,118 @@ def _piece_json(file: Kept, piece: Rejected) -> dict[str, Any]:
 
 
 @quarantine.command()
-@click.argument("piece", metavar="PIECE")
+@click.argument("name", metavar="NAME")
 @store_option
 @json_option
-def show(piece: str, store: Path, *, as_json: bool) -> None:
-    """Show one piece: its bytes, what they say if they are a report, and why it was set aside.
+def show(name: str, store: Path, *, as_json: bool) -> None:
+    """Show what was set aside: its bytes, what they say if they are a report, and why.
 
-    PIECE is a name that hearsay quarantine ls --pieces prints.
+    NAME is what hearsay quarantine ls prints: a file, its identity, or with --pieces one piece.
 
     \b
     Example:
       hearsay quarantine show 3fa9c411:62 --store store
+      hearsay quarantine show today.hsr --store store
     """  # noqa: D301
     from aggregator.intake.store import open_store
 
     campaign = open_store(store).campaign
-    file, found = _find(_all_kept(store), piece)
-    fields = _fields(campaign, found)
-    why = _in_words(campaign, found)
+    found = [(file, piece) for file, pieces in _chosen(_all_kept(store), name) for piece in pieces]
     if as_json:
-        print_json({**_piece_json(file, found), **fields, "why": why})
+        shown = [_shown_json(campaign, *pair) for pair in found]
+        print_json(shown[0] if len(shown) == 1 else {"pieces": shown})
         return
-    facts = {"file": file.file, "offset": found.offset, "bytes": found.length, "reason": found.reason, "why": why}
-    print_facts(facts | {name.replace("_", " "): value for name, value in fields.items()})
-    click.echo()
-    for line in _hexdump(found.data, found.offset):
-        click.echo(line)
-    if len(found.data) < found.length:
-        note(f"the first {len(found.data)} of {found.length} bytes are kept")
+    for number, (file, piece) in enumerate(found[:_MOST_SHOWN]):
+        if number:
+            click.echo()
+        _print_piece(campaign, file, piece)
+    if len(found) > _MOST_SHOWN:
+        note(f"{len(found) - _MOST_SHOWN} more pieces have that name; ls --pieces lists them")
 
 
-def _find(kept: list[Kept], name: str) -> tuple[Kept, Rejected]:
-    """The piece of a name; more or fewer digits of the identity than ls prints will do as well.
+@quarantine.command()
+@click.argument("names", nargs=-1, metavar="NAME…")
+@store_option
+@reason_option
+@click.option("--all", "everything", is_flag=True, help="All that is kept.")
+@json_option
+def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: bool, as_json: bool) -> None:
+    """Forget what was set aside: it is not judged again. What was counted stays counted.
+
+    NAME is what hearsay quarantine ls prints: a file, its identity, or with --pieces one piece. A file that is
+    ingested again is not set aside again; of reports that were too early retry first.
+
+    \b
+    Example:
+      hearsay quarantine rm today.hsr --store store
+      hearsay quarantine rm --all --reason empty_file --store store
+    """  # noqa: D301
+    from aggregator.intake.ingest import QUARANTINE
+    from aggregator.intake.quarantine import Quarantine
+    from aggregator.intake.store import open_store
+
+    if bool(names) == everything:
+        raise click.UsageError("give names, or --all", click.get_current_context())
+    removed = 0
+    with open_store(store).changing():
+        kept = _all_kept(store)
+        folder = Quarantine(store / QUARANTINE)
+        chosen = [(file, file.pieces) for file in kept] if everything else _merged(kept, names)
+        for file, pieces in chosen:
+            gone = {id(piece) for piece in pieces if reason in (None, piece.reason)}
+            folder.remove(file, [piece for piece in file.pieces if id(piece) not in gone])
+            removed += len(gone)
+    if as_json:
+        print_json({"removed": removed})
+    else:
+        print_facts({"pieces removed": removed})
+
+
+def _merged(kept: list[Kept], names: tuple[str, ...]) -> list[tuple[Kept, tuple[Rejected, ...]]]:
+    """What several names choose, each file once."""
+    found: dict[str, tuple[Kept, tuple[Rejected, ...]]] = {}
+    for name in names:
+        for file, pieces in _chosen(kept, name):
+            before = found.get(file.identity, (file, ()))[1]
+            more = tuple(piece for piece in pieces if not any(piece is each for each in before))
+            found[file.identity] = (file, before + more)
+    return list(found.values())
+
+
+def _chosen(kept: list[Kept], name: str) -> list[tuple[Kept, tuple[Rejected, ...]]]:
+    """The pieces of a name: of a file, of an identity (four digits or more will do), or one piece of one.
 
     Raises:
-        InputError: ``piece_unknown``: no piece, or pieces of several files, have it.
+        InputError: ``piece_unknown``: nothing has the name, or several identities begin so.
     """
-    identity, _, offset = name.partition(":")
-    found = [
-        (file, piece)
-        for file in kept
-        if len(identity) >= 4 and file.identity.startswith(identity)
-        for piece in file.pieces
-        if str(piece.offset) == offset
+    found = [(file, file.pieces) for file in kept if file.file == name]
+    if found:
+        return found
+    identity, colon, offset = name.partition(":")
+    files = [file for file in kept if len(identity) >= 4 and file.identity.startswith(identity)]
+    chosen = [
+        (file, tuple(piece for piece in file.pieces if not colon or str(piece.offset) == offset)) for file in files
     ]
-    if len(found) != 1:
-        several = f"{len(found)} pieces have that name; give more digits" if found else "no piece has that name"
+    chosen = [pair for pair in chosen if pair[1]]
+    if len(chosen) != 1:
+        several = "several files begin so; give more digits" if chosen else "nothing that is kept has that name"
         raise InputError("piece_unknown", f"{several}; 'hearsay quarantine ls --pieces' lists them")
-    return found[0]
+    return chosen
+
+
+def _shown_json(campaign: Campaign, file: Kept, piece: Rejected) -> dict[str, Any]:
+    return {**_piece_json(file, piece), **_fields(campaign, piece), "why": _in_words(campaign, piece)}
+
+
+def _print_piece(campaign: Campaign, file: Kept, piece: Rejected) -> None:
+    facts = {"file": file.file, "offset": piece.offset, "bytes": piece.length, "reason": piece.reason}
+    told = {name.replace("_", " "): value for name, value in _fields(campaign, piece).items()}
+    print_facts({**facts, "why": _in_words(campaign, piece), **told})
+    click.echo()
+    for line in _hexdump(piece.data, piece.offset):
+        click.echo(line)
+    if len(piece.data) < piece.length:
+        note(f"the first {len(piece.data)} of {piece.length} bytes are kept")
 
 
 def _fields(campaign: Campaign, piece: Rejected) -> dict[str, Any]:
@@ -193,6 +258,7 @@ def _in_words(campaign: Campaign, piece: Rejected) -> str:
         "value_out_of_domain": "its question has no such answer, or unused bits are set",
         "report_too_late": f"its period begins at or after the campaign's end, {when(header.expires)}",
         "report_too_early": f"when it was read its period had not begun, or ended before {when(header.not_before)}",
+        "empty_file": "it holds nothing: it was cut on its way, or never written",
         "id_not_enrolled": "no enrolled device has this id in this period for a question of this stratum",
     }
     return words.get(piece.reason, "see docs/reasons.md")

@@ -16,7 +16,7 @@ import numpy as np
 from aggregator.intake.compaction import compact
 from aggregator.intake.inputs import Inputs, numbers
 from aggregator.intake.manifest import FORGOTTEN, INPUTS, REPORTS
-from aggregator.intake.quarantine import Quarantine
+from aggregator.intake.quarantine import EMPTY_FILE, Quarantine
 from aggregator.intake.reader import Read, Reader
 from aggregator.intake.sources import Source, Unreadable, read_source, shares
 from aggregator.intake.team import Team
@@ -154,6 +154,7 @@ class Ingest:
 
     def commit(self) -> Manifest | None:
         """The manifest to write, once everything it names is on the disk; None if nothing changed."""
+        self._quarantine.keep_empty(found.file for found in self.unreadable if found.reason == EMPTY_FILE)
         if not self._inputs.new:
             return None
         old, name = self._manifest, f"{self._manifest.generation + 1:08d}.parquet"

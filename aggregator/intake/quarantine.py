@@ -10,6 +10,8 @@ counted and not kept.
 from __future__ import annotations
 
 import json
+from hashlib import sha256
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.intake.decode import Rejected
@@ -17,11 +19,14 @@ from aggregator.intake.durable import TEMPORARY, make_folder, write_durably
 from aggregator.intake.manifest import damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 LIMIT_BYTES = 64 << 20
 _SUFFIX = ".jsonl"
+EMPTY_FILE = "empty_file"
+MAX_EMPTY = 1000
+_EMPTY_TAG = b"hearsay/1/empty file\0"
 
 
 class Kept(NamedTuple):
@@ -70,6 +75,24 @@ class Quarantine:
         write_durably(path, b"".join(lines))
         self._used = self._used_bytes() - before + sum(map(len, lines))
         return len(lines)
+
+    def keep_empty(self, names: Iterable[str]) -> None:
+        """Note files without a byte, each by its name: 1000 at most, since they may be very many.
+
+        They hold no report, so nothing is counted and no index names them. Given again one is noted once.
+        """
+        for name in islice(names, MAX_EMPTY):
+            identity = sha256(_EMPTY_TAG + name.encode(errors="surrogateescape")).hexdigest()
+            if not (self._folder / f"{identity}{_SUFFIX}").exists():
+                self.keep(identity, name, [Rejected(EMPTY_FILE, 0, 0, b"")])
+
+    def remove(self, kept: Kept, rest: Sequence[Rejected]) -> None:
+        """Forget what is kept of one file but for some pieces. What was counted stays counted."""
+        if rest:
+            self.keep(kept.identity, kept.file, rest)
+            return
+        (self._folder / f"{kept.identity}{_SUFFIX}").unlink(missing_ok=True)
+        self._used = None
 
     def files(self) -> Iterator[Kept]:
         """All that is kept, file by file.

@@ -171,3 +171,26 @@ def test_names_from_a_real_pipe(inbox):
     command = command.replace("python", sys.executable)
     result = subprocess.run(["sh", "-c", command], cwd=inbox, capture_output=True, text=True, check=False)
     assert json.loads(result.stdout)["files"] == 4, result.stderr
+
+
+def test_empty_files_are_in_the_quarantine_by_name_and_can_be_removed(inbox):
+    def quarantine(*arguments):
+        result = CliRunner().invoke(hearsay, ["quarantine", *arguments, "--store", "s", "--json"])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    for name in ("e1.hsr", "e2.hsr", "e3.hsr.gz"):
+        (inbox / "in" / name).write_bytes(gzip.compress(b"") if name.endswith("gz") else b"")
+    for _ in range(2):
+        ingest("in")
+        found = quarantine("ls")
+        assert sorted((each["file"], each["reason"], each["length"]) for each in found["kept"]) == [
+            (name, "empty_file", 0) for name in ("in/e1.hsr", "in/e2.hsr", "in/e3.hsr.gz")
+        ]
+        assert found["counted"] == {}
+    assert "holds nothing" in quarantine("show", "in/e1.hsr")["why"]
+    assert quarantine("retry")["left"]
+    assert len(quarantine("ls")["kept"]) == 3
+    assert quarantine("rm", "in/e1.hsr")["removed"] == 1
+    assert quarantine("rm", "--all", "--reason", "empty_file")["removed"] == 2
+    assert quarantine("ls")["kept"] == []

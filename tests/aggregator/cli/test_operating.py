@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 
 import pandas as pd
 import pytest
@@ -146,6 +147,41 @@ def test_one_piece_is_shown_with_what_it_says_and_why_it_was_set_aside(work):
     shown = run("quarantine", "show", words["question_not_assigned"], "--store", work / "s").stdout
     assert "is for ids from" in shown
     assert "3 questions" in run("quarantine", "show", words["question_unknown"], "--store", work / "s").stdout
+
+
+def test_show_takes_whatever_ls_prints(work):
+    store = ["--store", work / "s"]
+    rows = [line.split() for line in run("quarantine", "ls", *store).stdout.splitlines()[1:]]
+    for _, file, identity, *_ in rows:
+        by_file, by_identity = (run("quarantine", "show", name, *store, "--json").stdout for name in (file, identity))
+        assert by_file == by_identity
+        pieces = json.loads(by_file)["pieces"]
+        assert len(pieces) == sum(int(row[3]) for row in rows if row[2] == identity)
+        text = run("quarantine", "show", file, *store).stdout
+        assert all(piece["why"] in " ".join(text.split()) for piece in pieces)
+
+
+def test_what_is_removed_is_gone_and_stays_counted(work, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(work / "s", copy)
+    store = ["--store", copy]
+    before = json.loads(run("quarantine", "ls", *store, "--json").stdout)
+    name = next(piece["piece"] for piece in before["kept"] if piece["reason"] == "invalid_message")
+    for arguments, removed in (
+        ([name, name], 1),
+        (["b.hsr", "--reason", "question_unknown"], 1),
+        (["a.hsr", name.split(":")[0]], 5 + 6),
+        (["--all"], 0),
+    ):
+        told = json.loads(run("quarantine", "rm", *arguments, *store, "--json").stdout)
+        assert told == {"removed": removed}, arguments
+    after = json.loads(run("quarantine", "ls", *store, "--json").stdout)
+    assert (after["counted"], after["kept"]) == (before["counted"], [])
+    assert list((copy / "quarantine").iterdir()) == []
+    assert run("quarantine", "rm", name, *store, status=1).stderr.startswith("piece_unknown: ")
+    assert run("quarantine", "rm", *store, status=2).stderr.startswith("usage")
+    again = json.loads(run("quarantine", "retry", *store, "--json").stdout)
+    assert again["tried"] == 0
 
 
 @pytest.mark.parametrize("name", ["", ":", "62", "ab:62", "zzzzzzzz:62", "00000000:62"])
