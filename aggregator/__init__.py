@@ -3,12 +3,23 @@
 One report file's way through it: ``intake.decode`` (columns) → ``intake.store`` (Parquet) →
 ``intake.tally`` (integer counts) → ``statistics`` (unbiased estimates) → ``models`` → ``publishing``.
 
-The two names most programs need are here; they load numpy, pandas and pyarrow when first used, so
-that a command which needs none of them starts at once.
+The names that programs need are here; each loads what it needs (numpy, pandas, pyarrow) when it is first
+used, so that a command which needs none of them starts at once. What a command does, one of these does:
 
-    store = aggregator.open_store("mushrooms.store")
-    store.estimates()                                  # a DataFrame
-    aggregator.Model.load("mushrooms.hsm", "trust.hst").predict(frame)
+    init               create_workspace, open_workspace
+    schema             read_table, draft_schema, load_schema
+    campaign           make_campaign, end_campaign
+    ingest             ingest                    (or Store.ingest)
+    estimate           open_store(…).estimates(), count
+    status             status
+    publish            make_model, publish_tree
+    predict            Model.load, predict_file
+    evaluate           make_evaluation, evaluate
+    export, forget     export, Store.forget
+    merge              merge_files
+    simulate           simulation.simulate, in the package that needs both sides
+
+Notebooks show the results as tables.
 """
 
 from __future__ import annotations
@@ -17,19 +28,66 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from aggregator.asking import end_campaign, make_campaign, make_evaluation
+    from aggregator.gathering import count, evaluate, ingest, make_model
+    from aggregator.intake.export import export
+    from aggregator.intake.merge import merge_files
+    from aggregator.intake.status import status
     from aggregator.intake.store import open_store
+    from aggregator.models.predicting import predict_file
     from aggregator.models.scoring import Model
+    from aggregator.publishing.tree import write_tree as publish_tree
+    from aggregator.publishing.workspace import create_workspace, open_workspace
+    from aggregator.schema_draft import draft_schema
+    from aggregator.schema_file import load_schema
+    from aggregator.tables import read_table
 
-__all__ = ["Model", "open_store"]
+__all__ = [
+    "Model",
+    "count",
+    "create_workspace",
+    "draft_schema",
+    "end_campaign",
+    "evaluate",
+    "export",
+    "ingest",
+    "load_schema",
+    "make_campaign",
+    "make_evaluation",
+    "make_model",
+    "merge_files",
+    "open_store",
+    "open_workspace",
+    "predict_file",
+    "publish_tree",
+    "read_table",
+    "status",
+]
 
-_HOMES = {"open_store": "aggregator.intake.store", "Model": "aggregator.models.scoring"}
+_HOMES = {
+    **{name: ("aggregator.asking", name) for name in ("end_campaign", "make_campaign", "make_evaluation")},
+    **{name: ("aggregator.gathering", name) for name in ("count", "evaluate", "ingest", "make_model")},
+    "Model": ("aggregator.models.scoring", "Model"),
+    "create_workspace": ("aggregator.publishing.workspace", "create_workspace"),
+    "draft_schema": ("aggregator.schema_draft", "draft_schema"),
+    "export": ("aggregator.intake.export", "export"),
+    "load_schema": ("aggregator.schema_file", "load_schema"),
+    "merge_files": ("aggregator.intake.merge", "merge_files"),
+    "open_store": ("aggregator.intake.store", "open_store"),
+    "open_workspace": ("aggregator.publishing.workspace", "open_workspace"),
+    "predict_file": ("aggregator.models.predicting", "predict_file"),
+    "publish_tree": ("aggregator.publishing.tree", "write_tree"),
+    "read_table": ("aggregator.tables", "read_table"),
+    "status": ("aggregator.intake.status", "status"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Load ``open_store`` or ``Model`` when it is first asked for."""
+    """Load a public name when it is first asked for."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    home, called = _HOMES[name]
+    return getattr(import_module(home), called)
 
 
 def __dir__() -> list[str]:

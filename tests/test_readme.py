@@ -6,11 +6,15 @@ import re
 import subprocess
 import sys
 import textwrap
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pandas as pd
 from click.testing import CliRunner
 from support.publisher import NOW, Publisher
+from support.reports import batch, report
 
+import aggregator
 from aggregator import sealing
 from aggregator.cli.app import hearsay
 from aggregator.publishing import keys
@@ -95,3 +99,26 @@ def test_the_commands_of_who_may_sign_do_what_they_say(tmp_path, monkeypatch):
         said.append(result.stdout)
     assert (tmp_path / "www" / "campaigns" / "mushrooms.hsc").read_bytes() == (tmp_path / "end.hsc").read_bytes()
     assert sorted(path.name for path in (tmp_path / "www" / "roots").iterdir()) == ["1.hst", "2.hst", "3.hst"]
+
+
+def test_the_python_lines_of_the_aggregator_run(tmp_path, monkeypatch):
+    """In the month that they name, with reports of its first day."""
+    first = int(datetime(2026, 11, 1, 12, tzinfo=UTC).timestamp())
+    monkeypatch.setattr("time.time", lambda: first)
+    monkeypatch.chdir(tmp_path)
+    aggregator.create_workspace("work", name="work", now=first)
+    (tmp_path / "schema.toml").write_text(
+        'name = "mushrooms"\n[label]\nname = "class"\nclasses = ["e", "p"]\n'
+        '[[features]]\nname = "odor"\nkind = "categorical"\nvalues = ["a", "n"]\n',
+        "utf-8",
+    )
+    code = textwrap.dedent(README.split("<!-- python -->\n")[1].split("<!-- /python -->")[0])
+    making, rest = code.split("aggregator.ingest(", 1)
+    scope = {"frame": pd.DataFrame({"odor": ["a", "n"]}), "labels": ["e", "p"]}
+    exec(making, scope)
+    campaign = scope["made"].campaign
+    for name, devices in (("a", range(30)), ("b", range(20, 60))):
+        records = [report(campaign, device, period=campaign.period_at(first)) for device in devices]
+        (tmp_path / f"{name}.hsr").write_bytes(batch(campaign, records))
+    exec(f"aggregator.ingest({rest}", scope)
+    assert scope["model"].document.card["reports"] == 60

@@ -13,8 +13,7 @@ from aggregator.cli.making import force_option, json_option, output_option, say,
 from aggregator.cli.output import counted, print_facts, print_json, print_table, warn
 from aggregator.cli.passphrase import asked, passphrase_option
 from aggregator.cli.populations import fleet_option, print_populations, rosters_of
-from protocol.document import DAY_SECONDS
-from protocol.epsilon import format_micro, micro_epsilon
+from protocol.epsilon import format_micro
 from protocol.words import to_words
 
 if TYPE_CHECKING:
@@ -71,39 +70,39 @@ def ask(
     Example:
       hearsay evaluate ask m.hsm --workspace work --epsilon 1 -o outcome.hsc
     """  # noqa: D301
-    from aggregator.files import check_output, write_output
-    from aggregator.publishing.campaigns import parse_duration
-    from aggregator.publishing.evaluations import EvaluationTerms, publish_evaluation
-    from aggregator.publishing.naming import document_bytes
-    from aggregator.publishing.privacy import epsilon_warning, pace_warning
+    from aggregator.asking import make_evaluation
+    from aggregator.files import check_output
     from aggregator.publishing.workspace import open_workspace
-    from protocol.campaign import parse_campaign
-    from protocol.envelope import read_envelope
 
     check_output(output, force=force)
-    micro = micro_epsilon(epsilon)
-    terms = EvaluationTerms(micro, name, contact, parse_duration(period), days * DAY_SECONDS, min_batch_size)
-    signer = open_workspace(workspace, asked(passphrase_file))
-    raw = publish_evaluation(signer, document_bytes("model", model_file, signer), terms, int(time.time()))
-    write_output(output, raw, force=force)
-    made = parse_campaign(read_envelope(raw, "campaign").payload)
-    for warning in filter(
-        None, (epsilon_warning(micro), pace_warning(micro, terms.period_seconds, terms.lifetime_seconds))
-    ):
+    made = make_evaluation(
+        open_workspace(workspace, asked(passphrase_file)),
+        model_file,
+        epsilon=epsilon,
+        name=name,
+        contact=contact,
+        period=period,
+        days=days,
+        min_batch_size=min_batch_size,
+        now=int(time.time()),
+    )
+    made.save(output, force=force)
+    for warning in made.warnings:
         warn(warning)
+    found = made.campaign
     say(
         {
             "campaign": str(output),
-            "name": made.header.name,
-            "version": made.header.version,
-            "id": made.id.hex(),
-            "words": to_words(made.id),
-            "model": (made.model or b"").hex(),
-            "epsilon": format_micro(micro),
+            "name": found.header.name,
+            "version": found.header.version,
+            "id": found.id.hex(),
+            "words": to_words(found.id),
+            "model": (found.model or b"").hex(),
+            "epsilon": format_micro(found.epsilon_micro),
         },
         as_json=as_json,
     )
-    warn_of_draft(signer.standing("campaign", raw), output)
+    warn_of_draft(made.standing, output)
 
 
 @evaluate.command()

@@ -12,8 +12,7 @@ from click.core import ParameterSource
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, warn, when, working
 from aggregator.cli.passphrase import asked, passphrase_option
 from aggregator.files import check_output, write_output
-from protocol.document import DAY_SECONDS
-from protocol.epsilon import format_micro, micro_epsilon
+from protocol.epsilon import format_micro
 from protocol.errors import InputError
 from protocol.words import to_words
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from aggregator.planning.expected import Candidate
     from aggregator.publishing.signatures import Standing
     from aggregator.publishing.workspace import Workspace
+    from protocol.campaign import Campaign
 
 output_option = click.option(
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="File to write; must not exist."
@@ -210,19 +210,8 @@ def campaign(
         --projection p.json -o c.hsc
       hearsay campaign --end mushrooms --workspace work -o end.hsc
     """  # noqa: D301
-    from aggregator.planning.expected import AUTO_FAMILY, candidates, choose, settle_family
-    from aggregator.publishing.campaigns import (
-        Terms,
-        campaign_subjects,
-        gaussian_terms,
-        parse_answers,
-        parse_duration,
-        publish_campaign,
-    )
-    from aggregator.publishing.privacy import pace_warning, refusal_warning
-    from aggregator.publishing.projection_file import load_projection
+    from aggregator.asking import plan_campaign, sign_campaign
     from aggregator.publishing.workspace import open_workspace
-    from aggregator.schema_file import load_schema
 
     check_output(output, force=force)
     if ending is not None:
@@ -235,48 +224,40 @@ def campaign(
     assert schema_file is not None
     assert epsilon is not None
     assert mechanism is not None
-    loaded = load_schema(schema_file)
-    schema_asked = loaded.schema if projection is None else load_projection(projection, loaded.schema)
-    micro = micro_epsilon(epsilon)
-    given, family = family, settle_family(family, mechanism)
-    chosen = choose(schema_asked, family, mechanism, approach, micro)
-    if devices is not None and chosen is None:
-        raise InputError("devices_unused", "--devices is for the table of auto, and nothing is left to auto here")
-    why = [] if chosen is None else candidates(schema_asked, micro)
-    if chosen is not None:
-        family, mechanism, approach = chosen.family, chosen.mechanism, chosen.approach
-    questions = len(campaign_subjects(schema_asked, family, mechanism, approach))
-    terms = Terms(
-        name=name or loaded.name,
-        epsilon_micro=micro,
+    planned = plan_campaign(
+        schema_file,
+        epsilon=epsilon,
         mechanism=mechanism,
-        answers=parse_answers(answers, questions, micro),
-        purpose=purpose,
-        contact=contact,
-        period_seconds=parse_duration(period),
-        lifetime_seconds=days * DAY_SECONDS,
-        min_batch_size=min_batch_size,
-        postprocess=postprocess,
-        options={} if theta is None else {"theta": theta},
+        name=name,
+        answers=answers,
         family=family,
         approach=approach,
-        **gaussian_terms(family, variance_floor, split),
+        projection=projection,
+        theta=theta,
+        variance_floor=variance_floor,
+        split=split,
+        purpose=purpose,
+        contact=contact,
+        period=period,
+        days=days,
+        min_batch_size=min_batch_size,
+        postprocess=postprocess,
     )
-    signer = open_workspace(workspace, asked(passphrase_file))
-    raw = publish_campaign(signer, schema_asked, terms, int(time.time()))
-    write_output(output, raw, force=force)
-    facts = _campaign_facts(raw, output)
-    if why and as_json:
-        facts["why"] = [candidate._asdict() for candidate in why]
+    if devices is not None and not planned.why:
+        raise InputError("devices_unused", "--devices is for the table of auto, and nothing is left to auto here")
+    made = sign_campaign(open_workspace(workspace, asked(passphrase_file)), planned, now=int(time.time()))
+    made.save(output, force=force)
+    facts = _campaign_facts(made.campaign, output)
+    if made.why and as_json:
+        facts["why"] = [candidate._asdict() for candidate in made.why]
     say(facts, as_json=as_json)
-    if why and not as_json:
-        _print_why(why, devices)
-    if given != family:
-        note(AUTO_FAMILY)
-    pace = pace_warning(micro, terms.period_seconds, terms.lifetime_seconds)
-    for warning in filter(None, (terms.warning, pace, refusal_warning(loaded.schema))):
+    if made.why and not as_json:
+        _print_why(made.why, devices)
+    for text in planned.notes:
+        note(text)
+    for warning in made.warnings:
         warn(warning)
-    warn_of_draft(signer.standing("campaign", raw), output)
+    warn_of_draft(made.standing, output)
 
 
 _OF_ENDINGS = {"workspace", "ending", "output", "passphrase_file", "force", "as_json"}
@@ -294,18 +275,16 @@ def _check_only_ending(context: click.Context) -> None:
 
 
 def _end(signer: Workspace, name: str, output: Path, *, force: bool, as_json: bool) -> None:
-    from aggregator.publishing.endings import end_campaign
-    from protocol.campaign import parse_campaign
-    from protocol.envelope import read_envelope
+    from aggregator.asking import end_campaign
 
-    raw = end_campaign(signer, name, int(time.time()))
-    write_output(output, raw, force=force)
-    made = parse_campaign(read_envelope(raw, "campaign").payload)
-    facts: dict[str, Any] = {"campaign": str(output), "name": made.header.name, "version": made.header.version}
-    facts |= {"id": made.id.hex(), "ends": f"all versions below {made.header.version}"}
-    facts["expires"] = made.header.expires if as_json else when(made.header.expires)
+    made = end_campaign(signer, name, now=int(time.time()))
+    made.save(output, force=force)
+    header = made.campaign.header
+    facts: dict[str, Any] = {"campaign": str(output), "name": header.name, "version": header.version}
+    facts |= {"id": made.campaign.id.hex(), "ends": f"all versions below {header.version}"}
+    facts["expires"] = header.expires if as_json else when(header.expires)
     say(facts, as_json=as_json)
-    warn_of_draft(signer.standing("campaign", raw), output)
+    warn_of_draft(made.standing, output)
 
 
 def _print_why(why: Sequence[Candidate], devices: int | None) -> None:
@@ -319,12 +298,9 @@ def _print_why(why: Sequence[Candidate], devices: int | None) -> None:
     print_table(columns, rows, numeric=columns[2:])
 
 
-def _campaign_facts(raw: bytes, output: Path) -> dict[str, Any]:
+def _campaign_facts(made: Campaign, output: Path) -> dict[str, Any]:
     from aggregator.publishing.privacy import periods
-    from protocol.campaign import parse_campaign
-    from protocol.envelope import read_envelope
 
-    made = parse_campaign(read_envelope(raw, "campaign").payload)
     lived = periods(made)
     return {
         "campaign": str(output),

@@ -12,8 +12,7 @@ from aggregator.cli.counting import count_store, counted_options
 from aggregator.cli.making import force_option, json_option, say, warn_of_draft, workspace_option
 from aggregator.cli.output import warn, when
 from aggregator.cli.passphrase import asked, passphrase_option
-from aggregator.files import check_output, write_output
-from protocol.document import DAY_SECONDS
+from aggregator.files import check_output
 
 if TYPE_CHECKING:
     from aggregator.periods import Span
@@ -103,21 +102,13 @@ def _publish_model(
     as_json: bool,
 ) -> dict[str, Any]:
     """Fit, sign and write a model; what to say of it."""
-    from aggregator.publishing.models import publish_model
-    from protocol.envelope import read_envelope
-    from protocol.model import parse_model
+    from aggregator.gathering import sign_model
 
-    raw = publish_model(
-        signer,
-        statistics,
-        campaign_bytes,
-        int(time.time()),
-        postprocess=postprocess,
-        name=name,
-        lifetime_seconds=days * DAY_SECONDS,
+    signed = sign_model(
+        signer, statistics, campaign_bytes, postprocess=postprocess, name=name, days=days, now=int(time.time())
     )
-    write_output(output, raw, force=force)
-    made = parse_model(read_envelope(raw, "model").payload)
+    signed.save(output, force=force)
+    made = signed.document
     return {
         "model": str(output),
         "name": made.header.name,

@@ -15,7 +15,6 @@ from aggregator.cli.enrolling import enrolled_ids, enrolment_options, note_missi
 from aggregator.cli.making import json_option
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, progress
 from aggregator.cli.populations import fleet_option, print_populations, rosters_of
-from protocol.envelope import SIZE_LIMITS
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -83,24 +82,15 @@ def ingest(
       find inbox -name '*.hsr' -print0 | hearsay ingest c.hsc - --store store --trust work/root.hst
       hearsay ingest c.hsc 's3://inbox/*.hsr' --store store --trust work/root.hst --cluster tls://head:8786
     """  # noqa: D301
-    from aggregator.files import read_file
+    from aggregator.asking import check_campaign
     from aggregator.intake.finding import all_unreadable
     from aggregator.intake.manifest import BUCKETS, FILE_NAME
     from aggregator.intake.remote import expand
     from aggregator.intake.store import IngestSummary, create_store
-    from aggregator.publishing.naming import document_bytes
-    from aggregator.publishing.workspace import open_workspace, signed_campaign
     from protocol.campaign import parse_campaign
     from protocol.envelope import read_envelope
 
-    if trust is not None and workspace is not None:
-        raise InputError("trust_ambiguous", "give --trust or --workspace, not both")
-    signer = None if workspace is None else open_workspace(workspace)
-    raw = document_bytes("campaign", campaign_file, signer)
-    if signer is not None:
-        signer.check_signed(raw)
-    elif trust is not None:
-        signed_campaign(read_file(trust, SIZE_LIMITS["root"]), raw)
+    raw = check_campaign(campaign_file, workspace=workspace, trust=trust)
     campaign = parse_campaign(read_envelope(raw, "campaign").payload)
     now = int(time.time())
     ids = enrolled_ids(campaign, enrolled, lists, passphrase_file)

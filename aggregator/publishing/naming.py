@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aggregator.files import read_file
-from aggregator.tables import shorten
 from protocol.campaign import parse_campaign
 from protocol.envelope import SIZE_LIMITS, read_envelope
 from protocol.errors import InputError
@@ -59,6 +58,8 @@ def find_document(workspace: Workspace, role: str, given: str) -> Published:
     found = found or _by_id(signed, given)
     if found:
         return found[0]
+    from aggregator.tables import shorten  # with pandas, which only a refusal may wait for
+
     names = shorten(sorted({item.name for item in signed})) or "none"
     problem = f"there is no file of that name, and the workspace signed no such {role}; it signed: {names}"
     if role == "campaign":

@@ -9,8 +9,12 @@ import aggregator
 
 
 def test_the_package_shows_its_public_names_and_no_more():
-    assert dir(aggregator) == ["Model", "open_store"]
-    assert aggregator.open_store.__module__ == "aggregator.intake.store"
+    assert dir(aggregator) == sorted(aggregator.__all__)
+    assert set(aggregator._HOMES) == set(aggregator.__all__)
+    for name in aggregator.__all__:
+        found = getattr(aggregator, name)
+        assert found.__doc__, name
+        assert found.__module__.startswith("aggregator."), name
     with pytest.raises(AttributeError, match="'pandas'"):
         aggregator.pandas  # noqa: B018
 

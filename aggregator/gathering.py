@@ -1,0 +1,183 @@
+"""Gathering reports and making models of them, in Python: what the commands do between options and output.
+
+    aggregator.ingest("c.hsc", ["a.hsr", "b.hsr"], "store", workspace="work")
+    aggregator.count("store", "2026-11-01..2026-11-30").frame()
+    aggregator.make_model("work", "store").save("m.hsm")
+
+As in :mod:`aggregator.asking`: the commands call these functions, and arguments are of the same kinds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aggregator.asking import check_campaign, opened, present
+from aggregator.files import write_output
+from aggregator.intake.counting import scope_of
+from aggregator.intake.finding import all_unreadable, gather
+from aggregator.intake.manifest import BUCKETS, FILE_NAME
+from aggregator.intake.remote import expand
+from aggregator.intake.store import Store, create_store, open_store
+from aggregator.models.scoring import Model
+from aggregator.periods import parse_span
+from aggregator.planning.evaluation import Evaluation
+from aggregator.planning.evaluation import evaluate as evaluate_statistics
+from aggregator.publishing.models import publish_model
+from protocol.document import DAY_SECONDS
+from protocol.envelope import read_envelope
+from protocol.errors import InputError
+from protocol.model import Model as ModelDocument
+from protocol.model import parse_model
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Sequence
+
+    from aggregator.asking import Document
+    from aggregator.fleet.roster import Roster
+    from aggregator.intake.enrolment import Enrolled
+    from aggregator.intake.store import IngestSummary
+    from aggregator.publishing.signatures import Standing
+    from aggregator.publishing.workspace import Workspace
+    from aggregator.statistics import Statistics
+
+
+class SignedModel(NamedTuple):
+    """A model that was signed.
+
+    Attributes:
+        raw: the bytes of the ``.hsm`` file.
+        document: what it says.
+        standing: whose signatures it has; devices refuse one that lacks some.
+    """
+
+    raw: bytes
+    document: ModelDocument
+    standing: Standing
+
+    @property
+    def model(self) -> Model:
+        """The model, to score frames with."""
+        return Model.of(self.document)
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the file; as :func:`aggregator.files.write_output`."""
+        write_output(Path(path), self.raw, force=force)
+
+    def _repr_html_(self) -> str:
+        return self.model._repr_html_()
+
+
+def ingest(
+    campaign: Document,
+    files: Iterable[str | os.PathLike[str]],
+    store: str | os.PathLike[str],
+    *,
+    workspace: Workspace | str | Path | None = None,
+    trust: bytes | str | Path | None = None,
+    enrolled: Enrolled | None = None,
+    buckets: int = BUCKETS,
+    recursive: bool = False,
+    now: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> IngestSummary:
+    """``hearsay ingest``: add report files to a store, which is made if it is not there.
+
+    Args:
+        campaign: whose reports they are; checked as :func:`check_campaign` does.
+        files: files, folders and patterns, as :func:`aggregator.intake.finding.gather` takes them.
+        store: its folder.
+        enrolled: the ids of a closed fleet.
+        buckets: of a new store.
+        recursive: also the folders in a folder.
+
+    Raises:
+        InputError: ``unreadable``: there is no store yet, and not one of the files can be read.
+        InputError, DocumentError, PolicyError, StorageError: as :func:`check_campaign`,
+            :func:`aggregator.intake.store.create_store` and :meth:`aggregator.intake.store.Store.ingest`.
+    """
+    raw = check_campaign(campaign, workspace=workspace, trust=trust)
+    given = gather((str(file) for file in files), recursive=recursive).files
+    if not (Path(store) / FILE_NAME).exists() and (not given or all_unreadable(expand(given))):
+        raise InputError("unreadable", f"none of the {len(given)} files can be read; no store was made")
+    kept = create_store(store, raw, buckets=buckets)
+    return kept.ingest(given, now=present(now), enrolled=enrolled, progress=progress)
+
+
+def count(
+    store: Store | str | Path,
+    periods: str | range | None = None,
+    *,
+    proven_only: bool = False,
+    rosters: Sequence[Roster] = (),
+) -> Statistics:
+    """``hearsay estimate``: the statistics of a store's reports.
+
+    Args:
+        store: one that is open, with its own ``memory_bytes`` and ``cluster``, or its folder.
+        periods: which: ``2026-11-01..2026-11-30``, or numbers; None for all.
+        proven_only: leave out reports of damaged files.
+        rosters: fleet lists, so that it is known how often each device answered.
+
+    Raises:
+        InputError: ``periods_invalid``, ``periods_absent``; as :meth:`aggregator.intake.store.Store.statistics`.
+        StorageError: as :meth:`aggregator.intake.store.Store.tally_report`.
+    """
+    kept = store if isinstance(store, Store) else open_store(store)
+    chosen = parse_span(periods).of(kept.campaign.time_precision) if isinstance(periods, str) else periods
+    return kept.statistics(scope_of(chosen, proven_only=proven_only), rosters=rosters)
+
+
+def sign_model(
+    workspace: Workspace | str | Path,
+    statistics: Statistics,
+    campaign: bytes,
+    *,
+    postprocess: str | None = None,
+    name: str | None = None,
+    days: int = 365,
+    now: int | None = None,
+) -> SignedModel:
+    """Fit, sign and record a model of statistics; arguments as :func:`aggregator.publishing.models.publish_model`."""
+    signer = opened(workspace)
+    raw = publish_model(
+        signer,
+        statistics,
+        campaign,
+        present(now),
+        postprocess=postprocess,
+        name=name,
+        lifetime_seconds=days * DAY_SECONDS,
+    )
+    document = parse_model(read_envelope(raw, "model").payload)
+    return SignedModel(raw, document, signer.standing("model", raw))
+
+
+def make_model(
+    workspace: Workspace | str | Path,
+    store: Store | str | Path,
+    *,
+    periods: str | range | None = None,
+    proven_only: bool = False,
+    **options: Any,
+) -> SignedModel:
+    """``hearsay publish``: :func:`count` some of a store's reports, then :func:`sign_model` with these options."""
+    kept = store if isinstance(store, Store) else open_store(store)
+    statistics = count(kept, periods, proven_only=proven_only)
+    return sign_model(workspace, statistics, kept.campaign_bytes, **options)
+
+
+def evaluate(
+    store: Store | str | Path,
+    periods: str | range | None = None,
+    *,
+    proven_only: bool = False,
+    rosters: Sequence[Roster] = (),
+) -> Evaluation:
+    """``hearsay evaluate show``: how often a model is right, from the reports of its evaluation; see :func:`count`.
+
+    Raises:
+        InputError, PolicyError: as :func:`aggregator.planning.evaluation.evaluate`.
+    """
+    return evaluate_statistics(count(store, periods, proven_only=proven_only, rosters=rosters))

@@ -1,0 +1,162 @@
+"""What Python is given is what the commands write, byte for byte, from the schema to the model that is evaluated."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from click.testing import CliRunner
+from support.publisher import NOW, Publisher
+from support.reports import batch, report
+
+import aggregator
+from aggregator.cli.app import hearsay
+from aggregator.spreadsheets import csv_text
+from protocol.errors import DocumentError, InputError
+
+SCHEMA = Publisher().schema
+TEXT = """
+name = "mushrooms"
+[label]
+name = "label"
+classes = ["e", "p"]
+[[features]]
+name = "odor"
+kind = "categorical"
+values = ["a", "n", "f"]
+[[features]]
+name = "width"
+kind = "numeric"
+low = 0
+high = 10
+bins = 2
+"""
+
+
+def run(*arguments):
+    result = CliRunner().invoke(hearsay, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture
+def twins(tmp_path, monkeypatch):
+    """Two workspaces with the same keys and the same present: one for commands, one for Python."""
+    monkeypatch.setattr("time.time", lambda: NOW)
+    aggregator.create_workspace(tmp_path / "cli", name="w", now=NOW)
+    shutil.copytree(tmp_path / "cli", tmp_path / "api")
+    (tmp_path / "s.toml").write_text(TEXT)
+    return tmp_path
+
+
+CAMPAIGNS = [
+    (["--epsilon", "1", "--mechanism", "direct"], {"epsilon": 1, "mechanism": "direct"}),
+    (
+        ["--epsilon", "2.5", "--mechanism", "auto", "--answers", "2", "--name", "m", "--period", "12h", "--days", "7"],
+        {"epsilon": 2.5, "mechanism": "auto", "answers": 2, "name": "m", "period": "12h", "days": 7},
+    ),
+    (
+        ["--epsilon", "1", "--mechanism", "the", "--theta", "0.4", "--min-batch-size", "9", "--purpose", "why"],
+        {"epsilon": "1", "mechanism": "the", "theta": "0.4", "min_batch_size": 9, "purpose": "why"},
+    ),
+    (
+        ["--epsilon", "1", "--family", "gaussian", "--mechanism", "bits", "--split", "1:2:2"],
+        {"epsilon": 1.0, "family": "gaussian", "mechanism": "bits", "split": "1:2:2"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "terms"), CAMPAIGNS)
+def test_a_campaign_is_that_of_the_command(twins, options, terms):
+    run("campaign", twins / "s.toml", "--workspace", twins / "cli", *options, "-o", twins / "c.hsc")
+    made = aggregator.make_campaign(twins / "api", twins / "s.toml", **terms)
+    assert made.raw == (twins / "c.hsc").read_bytes()
+    made.save(twins / "d.hsc")
+    assert (twins / "d.hsc").read_bytes() == made.raw
+    assert made.standing.complete
+
+
+def test_a_whole_round_is_that_of_the_commands(twins):
+    made = aggregator.make_campaign(twins / "api", twins / "s.toml", epsilon=4, mechanism="direct", now=NOW)
+    run("campaign", twins / "s.toml", "--workspace", twins / "cli", "--epsilon", "4", "--mechanism", "direct",
+        "-o", twins / "c.hsc")  # fmt: skip
+    campaign = made.campaign
+    first = campaign.period_at(NOW)
+    (twins / "a.hsr").write_bytes(batch(campaign, [report(campaign, n, n % 4, period=first) for n in range(300)]))
+    (twins / "b.hsr").write_bytes(batch(campaign, [report(campaign, 7, 3, period=first)])[:-9])
+    files = [twins / "a.hsr", twins / "b.hsr"]
+
+    said = run("ingest", twins / "c.hsc", *files, "--store", twins / "s1", "--workspace", twins / "cli", "--json")
+    summary = aggregator.ingest("mushrooms", files, twins / "s2", workspace=twins / "api")
+    assert json.loads(said.stdout)["accepted"] == summary.accepted
+    for name in ("manifest.json", "campaign.hsc"):
+        assert (twins / "s1" / name).read_bytes() == (twins / "s2" / name).read_bytes()
+    shown = run("estimate", "--store", twins / "s1", "--periods", f"{first}", "--proven-only", "--json")
+    counted = aggregator.count(twins / "s2", f"{first}", proven_only=True)
+    assert json.loads(shown.stdout) == json.loads(json.dumps(counted.to_json()))
+    assert run("estimate", "--store", twins / "s1", "--csv").stdout == csv_text(aggregator.count(twins / "s2").frame())
+
+    run("publish", "--store", twins / "s1", "--workspace", twins / "cli", "-o", twins / "m.hsm", "--days", "9")
+    model = aggregator.make_model(twins / "api", twins / "s2", days=9)
+    assert model.raw == (twins / "m.hsm").read_bytes()
+    assert model.model.predict(aggregator.read_table(_data(twins))).tolist() == [
+        *json.loads(run("predict", twins / "m.hsm", _data(twins), "--json").stdout)["predicted"]
+    ]
+    run("evaluate", "ask", twins / "m.hsm", "--workspace", twins / "cli", "--epsilon", "2", "-o", twins / "e.hsc")
+    asked = aggregator.make_evaluation(twins / "api", "mushrooms", epsilon=2)
+    assert asked.raw == (twins / "e.hsc").read_bytes()
+    answers = [report(asked.campaign, n, n % 4, period=first) for n in range(50)]
+    (twins / "o.hsr").write_bytes(batch(asked.campaign, answers))
+    aggregator.ingest(asked.raw, [twins / "o.hsr"], twins / "s3", trust=twins / "api" / "root.hst")
+    shown = json.loads(run("evaluate", "show", "--store", twins / "s3", "--json").stdout)
+    found = aggregator.evaluate(twins / "s3")
+    assert (shown["reports"], shown["accuracy"]["estimate"]) == (found.reports, found.accuracy.estimate)
+
+    run("campaign", "--end", "mushrooms", "--workspace", twins / "cli", "-o", twins / "end.hsc")
+    assert aggregator.end_campaign(twins / "api", "mushrooms").raw == (twins / "end.hsc").read_bytes()
+    for workspace, folder in (("cli", "t1"), ("api", "t2")):
+        if workspace == "cli":
+            run("publish", "--to", twins / folder, "--workspace", twins / workspace)
+        else:
+            aggregator.publish_tree(aggregator.open_workspace(twins / workspace), twins / folder)
+    files = [path.relative_to(twins / "t1") for path in (twins / "t1").rglob("*.hs?")]
+    assert len(files) >= 4
+    assert all((twins / "t1" / name).read_bytes() == (twins / "t2" / name).read_bytes() for name in files)
+
+
+def _data(folder):
+    path = folder / "d.csv"
+    path.write_text("odor,width\nn,3\nf,9\n,?\n")
+    return path
+
+
+def test_refusals_are_those_of_the_commands(twins):
+    made = aggregator.make_campaign(twins / "api", twins / "s.toml", epsilon=1, mechanism="direct")
+    other = aggregator.create_workspace(twins / "other", name="o", now=NOW)
+    for wrong, reason in (
+        (lambda: aggregator.make_campaign(other, SCHEMA, epsilon=1, mechanism="direct"), "name_invalid"),
+        (lambda: aggregator.make_campaign(other, twins / "s.toml", epsilon=0, mechanism="direct"), "epsilon_invalid"),
+        (lambda: aggregator.ingest(made.raw, [], twins / "s", workspace=other, trust=b""), "trust_ambiguous"),
+        (lambda: aggregator.ingest("absent", [], twins / "s", workspace=other), "campaign_unknown"),
+        (lambda: aggregator.ingest(made.raw, [twins / "absent"], twins / "s"), "unreadable"),
+        (lambda: aggregator.count(aggregator.open_store(_store(twins, made)), "9..1"), "periods_invalid"),
+    ):
+        with pytest.raises(InputError) as refused:
+            wrong()
+        assert refused.value.reason == reason
+    with pytest.raises(DocumentError, match=r"^bad_signature"):
+        aggregator.ingest(made.raw, [], twins / "s", workspace=other)
+    assert not (twins / "s").exists()
+
+
+def _store(folder, made):
+    (folder / "r.hsr").write_bytes(batch(made.campaign, [report(made.campaign, 1)]))
+    aggregator.ingest(made.raw, [folder / "r.hsr"], folder / "store")
+    return folder / "store"
+
+
+def test_a_schema_without_a_file_takes_a_name(twins):
+    made = aggregator.make_campaign(twins / "api", SCHEMA, name="m", epsilon=1, mechanism="direct")
+    assert made.campaign.header.name == "m"
+    assert "Campaign" in made._repr_html_()
