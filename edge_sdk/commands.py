@@ -69,7 +69,7 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
         campaign = _find(device.campaigns(), options.campaign)
         record = _read_record(options.record)
         label = FROM_RECORD if options.label is None else options.label
-        found = campaign.check(record, label)
+        found = device.check(campaign.id, record, label=label)
         if options.check:
             return {
                 "campaign": campaign.header.name,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from edge_sdk.state import State
     from edge_sdk.status import Status
     from protocol.campaign import Campaign
+    from protocol.schema import Check
     from protocol.trust import TrustState, Verdict
 
 
@@ -333,6 +334,16 @@ class Device:
             them was caused by a value, except ``value_refused`` in campaigns that ask for it. No ε was spent.
         """
         return self.answer(campaign_id, record, label).reports
+
+    def check(self, campaign_id: bytes, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
+        """Which features of a record would count as missing or unlisted. Nothing is answered, spent or kept.
+
+        As ``Campaign.check``; where the campaign evaluates a model, of the features that the model reads.
+
+        Raises:
+            InputError: ``campaign_unknown``, ``model_unknown``, ``record_invalid``.
+        """
+        return self._reporting.check(campaign_id, record, label)
 
     @logged("report")
     def answer(self, campaign_id: bytes, record: Mapping[str, object], label: object = FROM_RECORD) -> Said:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from edge_sdk.state import State
     from protocol.campaign import Campaign
     from protocol.model import Model
+    from protocol.schema import Check, Schema
 
 MAX_PERIOD = (1 << 32) - 1
 _BLOCK_BYTES = 1 << 18
@@ -125,9 +126,14 @@ class Reporting:
             line, number = self.ledger.spend(campaign, period, time, reports)
             self.spool.add(line, number, records, time, min(time, moment.base), self.policy.spool)
             self._time.note_answer(reading, time, leapt=leapt)
-            self.meanings.add(campaign, campaign.check(record, label))
+            self.meanings.add(campaign, _read_by(campaign, model).check(record, label))
         note(INFO, "report: answered %s version %d", campaign.header.name, campaign.header.version)
         return Said(reports, period, repeated=False)
+
+    def check(self, campaign_id: bytes, record: Mapping[str, object], label: object) -> Check:
+        """See :meth:`edge_sdk.Device.check`."""
+        campaign = self._campaign(campaign_id)
+        return _read_by(campaign, self.evaluated(campaign)).check(record, label)
 
     def spent(self, now: int) -> Spent:
         """What counts against the owner's limits at a time; zero where there is no limit."""
@@ -203,6 +209,12 @@ def _digest_of(path: str) -> bytes | None:
                     digest.update(block)
                 return digest.digest()
     return None
+
+
+def _read_by(campaign: Campaign, model: Model | None) -> Schema:
+    """What is read of a record: the campaign's label and features, or in their place those of the evaluated model."""
+    schema = campaign.schema
+    return schema if model is None else schema._replace(features=model.schema.features)
 
 
 def _refuse_again() -> bytes:

@@ -213,8 +213,8 @@ def _check_listed(column: pd.Series, missing: NDArray[np.bool_], what: str) -> N
 
 def _by_value(column: pd.Series, rule: Callable[[object], int | None], nothing: int) -> Codes:
     """What the protocol's own rule says of every cell, each distinct one asked once; ``nothing`` where it is None."""
-    if _is_plain(column, "fiub"):
-        places, distinct = pd.factorize(column.to_numpy())  # NaN is −1, the last entry
+    if _is_plain(column, "fiub") or (column.dtype == object and pd.api.types.infer_dtype(column) == "string"):
+        places, distinct = pd.factorize(column.to_numpy())  # None and NaN are −1, the last entry
         said = [nothing if (one := rule(cell)) is None else one for cell in distinct.tolist()]
         return np.asarray(np.array([*said, nothing], dtype=np.int64)[places], np.int64)
     cells = column.astype(object).to_numpy()

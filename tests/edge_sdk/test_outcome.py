@@ -128,6 +128,18 @@ def test_explain_tells_what_the_model_reads_and_not_what_the_campaign_lists(devi
     assert "'odor'" not in text
 
 
+def test_a_check_and_the_counts_are_of_what_the_model_reads(generous, publisher):
+    model = other_model()
+    generous.install(model)
+    found = generous.enrol(publisher.sign("campaign", outcome_payload(publisher, model)))
+    record = {"odor": "zzz", "hiv": "perhaps", "label": "e"}
+    assert generous.check(found.id, record)[:2] == ((), ("hiv",))
+    assert generous.check(found.id, {"hiv": "no"}, label=None)[:2] == (("label",), ())
+    generous.report(found.id, record)
+    assert [each[1:] for each in generous.status().unread] == [(1, {}, {"hiv": 1})]
+    assert failure(generous.check, bytes(32), record).reason == "campaign_unknown"
+
+
 def test_a_model_that_is_not_there_yet_is_asked_for(device, publisher):
     raw = publisher.sign("campaign", outcome_payload(publisher, publisher.model(), micro=1_000_000))
     for refused in (device.explain, device.enrol):
