@@ -223,9 +223,15 @@ class _Salvage:
                 header = scan.next_header(position)
             if width and scan.data[position : position + width] == prefix and self._is_kept(position, header):
                 self._keep(position, header)
-            elif position in (header, scan.next_mark(position)):
-                break  # also where the header is not understood: what follows belongs to another campaign
-            elif position == scan.next_end(position) and position + TRAILER_BYTES <= header:
+            elif position == header:
+                break
+            elif position == scan.next_mark(position) and not self._is_in_record(position, header):
+                break  # a header that is not understood: what follows belongs to another campaign
+            elif (
+                position == scan.next_end(position)
+                and position + TRAILER_BYTES <= header
+                and not self._is_in_record(position, header)
+            ):
                 self._close(position, cut=False)
                 self.position += TRAILER_BYTES
                 self._digest = scan.data[self.position - _DIGEST_BYTES : self.position]
@@ -246,6 +252,12 @@ class _Salvage:
         if off_grid and self._scan.is_sign(end - off_grid, self._prefix):
             return False
         return self._is_held(position, header) or not self._is_cut_short(position, end, header)
+
+    def _is_in_record(self, position: int, header: int) -> bool:
+        """Whether what stands here is inside a damaged record: off the grid, and the grid goes on after it."""
+        off_grid = (position - self._grid) % self._length
+        after = position - off_grid + self._length
+        return off_grid > 0 and after < header and self._scan.is_sign(after, self._prefix)
 
     def _is_held(self, position: int, header: int) -> bool:
         """Whether a sign, the next header or the file's end stands one or two lengths further on."""

@@ -181,14 +181,15 @@ def plain_salvage(data, start, length, prefix, h):
     while position < len(data):
         on_grid = next(q for q in range(position, position + length) if (q - grid) % length == 0)
         kept = fits(position) and (is_held(position) or not is_cut_short(position))
+        in_record = on_grid != position and on_grid < h and data.startswith(signs, on_grid)
         if on_grid != position and data.startswith(signs, on_grid):
             kept = False
         if kept:
             records.append(data[position : position + length])
             position = grid = position + length
-        elif position == h or data.startswith(MARK, position):
+        elif position == h or (data.startswith(MARK, position) and not in_record):
             break
-        elif data.startswith(END, position) and position + TRAILER_BYTES <= h:
+        elif data.startswith(END, position) and position + TRAILER_BYTES <= h and not in_record:
             return records, True, position + TRAILER_BYTES
         else:
             position += 1
@@ -365,6 +366,24 @@ def test_a_changed_bit_anywhere_costs_at_most_the_record_that_it_is_in(shape):
             others = [each for number, each in enumerate(records) if number != hit]
             assert [each for each in batch.records if each in others] == others
             assert len(batch.records) - len(others) in ((0, 1) if 0 <= hit < 5 else (0,))
+
+
+@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("begin", [END, MARK, b"\x01" + END, END + MARK[:3], b"\xd8\x01" * 4, MARK[:2] + MARK])
+def test_what_a_sender_writes_into_an_id_costs_nobody_else_a_record(begin, place):
+    """A trailer's marker in an id ended the batch once a bit of its record changed: all records after it were lost."""
+    records = [record(DIRECT, sha256(bytes([number])).digest()) for number in range(5)]
+    records[place] = record(DIRECT, begin[:8].ljust(8, b"\0") + bytes(range(8)))
+    whole, clean = write_batch(DIRECT, records), write_batch(DIRECT, RECORDS[:2])
+    start = len(DIRECT.to_bytes())
+    for position in range(len(whole)):
+        hit = (position - start) // 18
+        for data in flips(whole, position):
+            batches = read(clean + data + clean, [DIRECT])
+            assert [batch.proven for batch in batches] == [True, False, True]
+            lost = {hit} if hit < 5 else {4} & {place}  # its own, if the trailer's marker is damaged
+            others = [each for number, each in enumerate(records) if number not in lost]
+            assert [each for each in batches[1].records if each in others] == others
 
 
 @settings(max_examples=200)

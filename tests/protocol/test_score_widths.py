@@ -1,0 +1,119 @@
+"""Scores summed in 32 bits and in 64: how far they may lie apart, and whom a tie goes to (docs/formats.md, section 5).
+
+A device without 64-bit floats sums in 32. Its answer may be another one only where two classes are as good as equal.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+from support.publisher import NOW, Publisher
+
+from edge_sdk.classifier import Classifier
+from protocol import SCALE
+from protocol.features import Categorical, Numeric
+from protocol.model import DiscreteModel, GaussianModel, Normal
+from protocol.schema import Label, build_schema
+
+CLASSES = ["a", "b", "c"]
+SINGLE = np.float32
+
+
+def single(value):
+    """The nearest number of 32 bits, as a model's parameters are."""
+    return float(SINGLE(value))
+
+
+def distance(terms):
+    """How far two scores of n such terms may lie apart: (n + 8)·2⁻²³·(n + Σ|terms|)."""
+    return (len(terms) + 8) * 2.0**-23 * (len(terms) + sum(map(abs, terms)))
+
+
+def in_32_bits(terms):
+    total = SINGLE(0)
+    for term in terms:
+        total = SINGLE(total + SINGLE(term))
+    return float(total)
+
+
+def discrete(rows, prior):
+    """A model of binary features: rows of two codes' terms per class."""
+    schema = build_schema(
+        Label("y", CLASSES), [Categorical(f"f{i}", ["0", "1"], substitute=0) for i in range(len(rows))]
+    )
+    tables = tuple(tuple(tuple(map(single, code)) for code in row) for row in rows)
+    return DiscreteModel(
+        Publisher().header("m"), bytes(32), schema, tuple(map(single, prior)), tables, bytes(32), None, {}
+    )
+
+
+def test_sums_in_32_bits_lie_within_the_distance_stated():
+    rng = random.Random(1)
+    other = 0
+    for _ in range(100):
+        count = rng.choice((1, 10, 300))
+        rows = [[[math.log(rng.uniform(1e-9, 1)) for _ in CLASSES] for _ in range(2)] for _ in range(count)]
+        model = discrete(rows, [math.log(1 / 3)] * 3)
+        codes = [rng.randrange(2) for _ in range(count)]
+        scores = Classifier(model, lambda: NOW).scores({f"f{i}": str(code) for i, code in enumerate(codes)})
+        terms = [
+            [model.log_prior[c], *(table[code][c] for table, code in zip(model.log_likelihood, codes, strict=True))]
+            for c in range(3)
+        ]
+        narrow = [in_32_bits(each) for each in terms]
+        for wide, short, each in zip(scores, narrow, terms, strict=True):
+            assert abs(wide - short) <= distance(each)
+            other += wide != short
+    assert other > 100, "the widths do differ"
+
+
+def test_another_class_wins_only_where_two_are_as_good_as_equal():
+    """Found by search: a record whose class depends on the width of the sum."""
+    rng = random.Random(2)
+    found = 0
+    for _ in range(3000):
+        terms = [[single(math.log(rng.uniform(0.1, 1))) for _ in range(20)] for _ in range(2)]
+        terms[1] = sorted(terms[0])  # the same numbers in another order: equal but for rounding
+        wide, narrow = [math.fsum(each) for each in terms], [in_32_bits(each) for each in terms]
+        if wide.index(max(wide)) != narrow.index(max(narrow)):
+            found += 1
+            assert abs(wide[0] - wide[1]) <= distance(terms[0]) + distance(terms[1])
+    assert found > 100
+
+
+@pytest.mark.parametrize("best", [[0, 1, 2], [1, 2], [0, 2]])
+def test_a_tie_goes_to_the_class_that_is_listed_first(best):
+    """Powers of two and their sums are exact in both widths, so a tie is one in both."""
+    prior = [-1.0 if c in best else -4.0 for c in range(3)]
+    model = discrete([[[-0.5] * 3, [-2.0] * 3]] * 7, prior)
+    classifier = Classifier(model, lambda: NOW)
+    record = {f"f{i}": str(i % 2) for i in range(7)}
+    scores = classifier.scores(record)
+    assert [c for c, score in enumerate(scores) if score == max(scores)] == best
+    terms = [[prior[c], *(row[i % 2][c] for i, row in enumerate(model.log_likelihood))] for c in range(3)]
+    assert [in_32_bits(each) for each in terms] == scores
+    assert classifier.predict(record) == CLASSES[best[0]]
+
+
+def test_numbers_scored_in_32_bits_lie_within_the_distance_stated():
+    rng = random.Random(3)
+    for _ in range(300):
+        low, high = rng.choice((("0", "1"), ("-3", "7")))
+        schema = build_schema(Label("y", CLASSES), [Numeric("x", low, high, [0], substitute=0)])
+        normal = Normal(
+            tuple(single(rng.uniform(-1, 1)) for _ in CLASSES), tuple(single(rng.uniform(0.01, 1)) for _ in CLASSES)
+        )
+        prior = tuple(single(math.log(rng.uniform(0.1, 1))) for _ in CLASSES)
+        model = GaussianModel(Publisher().header("m"), bytes(32), schema, prior, (normal,), bytes(32), None, {})
+        value = rng.uniform(float(low), float(high))
+        scores = Classifier(model, lambda: NOW).scores({"x": value})
+        x = SINGLE(schema.observed[0].scaled(value) / SCALE)
+        for c, wide in enumerate(scores):
+            mean, variance = SINGLE(normal.mean[c]), SINGLE(normal.variance[c])
+            a = SINGLE(-0.5) * np.log(SINGLE(2 * math.pi) * variance)
+            term = SINGLE(-0.5) / variance * (x - mean) * (x - mean)
+            narrow = float(SINGLE(SINGLE(prior[c]) + SINGLE(a)) + term)
+            assert abs(wide - narrow) <= distance([prior[c], float(a), float(term)])
