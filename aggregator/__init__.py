@@ -17,7 +17,7 @@ used, so that a command which needs none of them starts at once. What a command 
     evaluate           make_evaluation, evaluate
     export, forget     export, Store.forget
     merge              merge_files
-    simulate           simulation.simulate, in the package that needs both sides
+    simulate           simulation.simulate_campaign, in the package that needs both sides
 
 Notebooks show the results as tables.
 """

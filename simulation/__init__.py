@@ -2,3 +2,21 @@
 
 Depends on ``edge_sdk``, ``aggregator`` and ``protocol``; nothing depends on it.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simulation.trying import simulate_campaign
+
+__all__ = ["simulate_campaign"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load ``simulate_campaign`` when it is first asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from simulation.trying import simulate_campaign
+
+    return simulate_campaign
