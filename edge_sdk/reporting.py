@@ -224,10 +224,12 @@ def _refuse_again() -> bytes:
 def _check_unpaid(campaign: Campaign, period: int, paid_until: int) -> None:
     """Refuse a period that began before the last one that any version of the campaign's name was paid for ended."""
     if period * campaign.time_precision < paid_until:
+        from edge_sdk.dates import date
+
         raise PolicyError(
             "period_answered",
-            f"a period of this name that ends at {paid_until} was paid already, by another version of the campaign; "
-            "the first period that begins then is answered next. If the clock had leapt ahead, only a campaign of "
+            f"time until {date(paid_until, '%Y-%m-%d %H:%M UTC')} was paid for by another version of this campaign; "
+            "the first period that begins then or later is answered. If the clock had leapt ahead, only a campaign of "
             "another name is answered before",
         )
 
