@@ -27,3 +27,8 @@ def path_of(value: object, what: str) -> str:
     if not isinstance(path, str) or "\0" in path:
         raise InputError("argument_invalid", f"{what} is the path of a file or folder")
     return path
+
+
+def is_called(text: str, name: str, identifier: bytes) -> bool:
+    """Whether a text is a campaign's name, or the first hexadecimal digits of its id."""
+    return text == name or (bool(text) and identifier.hex().startswith(text.lower()))

@@ -7,11 +7,13 @@ import io
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from edge_sdk import commands, sync_command
 from protocol.errors import HearsayError
+from protocol.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result = options.run(options)
         _show(result, as_json=options.json)
         sys.stdout.flush()
-        refusal = "\n".join("{reason}: {step}: {detail}".format(**each) for each in result.get("refusals", ()))
+        refusal = "\n".join(shown("{reason}: {step}: {detail}".format(**each)) for each in result.get("refusals", ()))
     except HearsayError as error:
-        refusal = str(error)
+        refusal = shown(str(error))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -96,6 +98,23 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"usage: {detail}; see {self.prog} --help\n")
 
 
+class _Version(argparse.Action):
+    """Prints the version of whichever distribution brought this software; looked for only if it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        """Print and stop."""
+        from importlib.metadata import PackageNotFoundError, version
+
+        for name in ("hearsay-edge", "hearsay"):
+            with suppress(PackageNotFoundError):
+                print(f"hearsay-edge {version(name)}")  # noqa: T201
+                parser.exit()
+        parser.exit(1, "not_installed: this software runs from its source tree; install it\n")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="hearsay-edge",
@@ -103,6 +122,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action=_Version, help="print name and version of this software, and stop")
     parser.add_argument("--state", type=Path, required=True, metavar="DIR", help="this device's own folder")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -155,7 +175,8 @@ def _parser() -> argparse.ArgumentParser:
         command("sync", sync_command.run, "fetch roots, campaigns and models from a source, and send reports to it")
     )
     command("status", commands.status, "what was spent, what waits, what is installed, what the clocks say")
-    command("history", commands.history, "what was answered, when and at which ε; never what was said")
+    sub = command("history", commands.history, "what was answered, when and at which ε; never what was said")
+    sub.add_argument("--campaign", metavar="ID", help="of this campaign alone: its name, or first digits of an id")
     command(
         "evidence", commands.evidence, "write signed documents that contradict each other into a folder"
     ).add_argument("out", type=Path, metavar="DIR", help="a new or empty folder")
@@ -183,7 +204,7 @@ def _show(result: dict[str, Any], *, as_json: bool) -> None:
         if key == "explanation":
             print(value)  # noqa: T201
         else:
-            print(f"{key.replace('_', ' '):<{width}}  {_shown(key, value)}")  # noqa: T201
+            print(f"{key.replace('_', ' '):<{width}}  {shown(_shown(key, value))}")  # noqa: T201
 
 
 def _show_table(rows: list[dict[str, Any]]) -> None:
@@ -192,7 +213,7 @@ def _show_table(rows: list[dict[str, Any]]) -> None:
     cells = [tuple(name.replace("_", " ") for name in columns)]
     for row in rows:
         answered = _date(row["answered_at"])
-        cells.append((row["campaign"], str(row["version"]), str(row["period"]), answered, row["epsilon"]))
+        cells.append((shown(row["campaign"]), str(row["version"]), str(row["period"]), answered, row["epsilon"]))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())  # noqa: T201

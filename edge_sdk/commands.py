@@ -17,9 +17,7 @@ from protocol.words import to_words
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
-    from protocol.campaign import Campaign
 
 MAX_RECORD_BYTES = 16 << 20
 MAX_ENROLMENT_BYTES = 4096
@@ -66,7 +64,7 @@ def enrol(options: argparse.Namespace) -> dict[str, Any]:
 def report(options: argparse.Namespace) -> dict[str, Any]:
     """Answer about one record; what is told of a period that was answered before is that answer again."""
     with open_device(options) as device:
-        campaign = _find(device.campaigns(), options.campaign)
+        campaign = device.campaign(options.campaign)
         record = _read_record(options.record)
         label = FROM_RECORD if options.label is None else options.label
         found = device.check(campaign.id, record, label=label)
@@ -92,14 +90,6 @@ def _note_strangers(strangers: int) -> None:
     """Say that keys were ignored, without naming them: a typing error should not go unseen."""
     if strangers:
         print(f"note: {strangers} of the record's keys are no features here and were ignored", file=sys.stderr)  # noqa: T201
-
-
-def _find(campaigns: Sequence[Campaign], wanted: str) -> Campaign:
-    found = [c for c in campaigns if c.header.name == wanted or (wanted and c.id.hex().startswith(wanted.lower()))]
-    if len(found) != 1:
-        known = ", ".join(f"{c.header.name} ({c.id.hex()[:8]})" for c in campaigns) or "none; enrol in one first"
-        raise InputError("campaign_unknown", f"name one accepted campaign: {known}")
-    return found[0]
 
 
 def drain(options: argparse.Namespace) -> dict[str, Any]:
@@ -155,7 +145,7 @@ def status(options: argparse.Namespace) -> dict[str, Any]:
 def history(options: argparse.Namespace) -> dict[str, Any]:
     """What was answered, when and at which ε."""
     with open_device(options) as device:
-        lines = device.history()
+        lines = device.history(options.campaign)
         spent = device.status().spent_micro
     answers = [
         {

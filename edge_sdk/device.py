@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 from edge_sdk.anchoring import Timekeeper
-from edge_sdk.arguments import check_bytes
+from edge_sdk.arguments import check_bytes, is_called
 from edge_sdk.documents import Documents
 from edge_sdk.entropy import system_entropy
 from edge_sdk.installation import system_machine
@@ -22,6 +22,7 @@ from protocol import campaign as campaigns
 from protocol import trust
 from protocol.errors import DocumentError, InputError, StorageError
 from protocol.schema import FROM_RECORD
+from protocol.shown import quoted
 
 if TYPE_CHECKING:
     import os
@@ -293,6 +294,23 @@ class Device:
         """The campaigns this device has accepted, by name; those that ended among them."""
         return [campaigns.parse_campaign(payload) for _, _, payload in self._documents.all("campaign")]
 
+    def campaign(self, called: bytes | str) -> Campaign:
+        """The accepted campaign of this id, of this name, or whose id begins with these hexadecimal digits.
+
+        Raises:
+            InputError: ``campaign_unknown``: there is none, or more than one.
+        """
+        accepted = self.campaigns()
+        if isinstance(called, bytes):
+            found = [campaign for campaign in accepted if campaign.id == called]
+        else:
+            found = [each for each in accepted if each.header.name == called]
+            found = found or [each for each in accepted if is_called(called, each.header.name, each.id)]
+        if len(found) != 1:
+            known = ", ".join(f"{quoted(each.header.name)} ({each.id.hex()[:8]})" for each in accepted)
+            raise InputError("campaign_unknown", f"name one accepted campaign: {known or 'none; enrol in one first'}")
+        return found[0]
+
     def model(self, name: str | None = None) -> Classifier:
         """An installed model: the one of this name, or the only one.
 
@@ -306,19 +324,19 @@ class Device:
         if not chosen:
             raise InputError("model_unknown", "no such model is installed")
         if len(chosen) > 1:
-            raise InputError("model_ambiguous", f"name one of {', '.join(name for name, _, _ in installed)}")
+            raise InputError("model_ambiguous", f"name one of {', '.join(quoted(name) for name, _, _ in installed)}")
         return open_classifier(chosen[0], self._time.now)
 
     # Reports --------------------------------------------------------------------------------------
 
-    def report(self, campaign_id: bytes, record: Mapping[str, object], label: object = FROM_RECORD) -> bytes:
+    def report(self, campaign_id: bytes | str, record: Mapping[str, object], label: object = FROM_RECORD) -> bytes:
         """Answer about one record, once per period; spent and kept in one durable transaction.
 
         A second call in the same period returns the very same bytes, whatever its input: answering a
         changed record would cost a second ε.
 
         Args:
-            campaign_id: ``Campaign.id``.
+            campaign_id: ``Campaign.id``, or what :meth:`campaign` takes.
             record: feature name → value; None or absent is missing. Other keys are ignored. ``Campaign.check``
                 says beforehand which of its values have no meaning.
             label: the record's class; None if it is not known. By default what the record holds under the
@@ -346,8 +364,10 @@ class Device:
         return self._reporting.check(campaign_id, record, label)
 
     @logged("report")
-    def answer(self, campaign_id: bytes, record: Mapping[str, object], label: object = FROM_RECORD) -> Said:
+    def answer(self, campaign_id: bytes | str, record: Mapping[str, object], label: object = FROM_RECORD) -> Said:
         """As :meth:`report`; says also which period the reports are of, and whether it was answered before."""
+        if isinstance(campaign_id, str):
+            campaign_id = self.campaign(campaign_id).id
         return self._reporting.answer(campaign_id, record, label)
 
     @logged("drain", lambda count: f"{count} reports sealed")
@@ -420,9 +440,19 @@ class Device:
             if self._state.meta("secret") is None:
                 enable_state(self._state, self._state.folder, enrolment, self._reporting.entropy)
 
-    def history(self) -> list[Answered]:
-        """What was answered, when and at which ε, oldest first; never what was said."""
-        return list(self._reporting.ledger.history())
+    def history(self, campaign: bytes | str | None = None) -> list[Answered]:
+        """What was answered, when and at which ε, oldest first; never what was said.
+
+        Args:
+            campaign: only the lines of this one: an id, the first hexadecimal digits of ids, or a name, of all
+                whose versions are shown. What nobody answered has no lines.
+        """
+        lines = self._reporting.ledger.history()
+        if campaign is None:
+            return list(lines)
+        if isinstance(campaign, bytes):
+            return [line for line in lines if line.id == campaign]
+        return [line for line in lines if line.id and is_called(campaign, line.campaign, line.id)]
 
     def status(self) -> Status:
         """What was spent, what is left, what waits, which documents are installed, what the clocks say."""

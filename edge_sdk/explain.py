@@ -14,6 +14,7 @@ from protocol.mechanisms.direct import Direct
 from protocol.projection import Component
 from protocol.questions import MOMENT, MOMENTS, PRESENT, SQUARE
 from protocol.schema import refusing
+from protocol.shown import quoted, shown
 from protocol.words import to_words
 
 if TYPE_CHECKING:
@@ -44,11 +45,11 @@ def explain(campaign: Campaign, policy: Policy, spent: Spent, now: int, evaluate
     """
     header = campaign.header
     lines = [
-        f"Campaign '{header.name}', version {header.version}",
+        f"Campaign {quoted(header.name)}, version {header.version}",
         f"  id         {campaign.id.hex()}",
         f"  in words   {to_words(campaign.id)}",
-        f"  purpose    {campaign.purpose}",
-        f"  contact    {campaign.contact}",
+        f"  purpose    {shown(campaign.purpose)}",
+        f"  contact    {shown(campaign.contact)}",
         f"  from       {_date(header.not_before)} to {_date(header.expires)}",
         "",
     ]
@@ -108,13 +109,13 @@ def _asked(campaign: Campaign, evaluated: Model | None) -> list[str]:
 
 def _asked_of_model(campaign: Campaign, evaluated: Model) -> list[str]:
     """An evaluation asks for a prediction, so about everything that the model reads, whatever the campaign lists."""
-    label, header = campaign.schema.label.name, evaluated.header
-    read = ", ".join(f"'{feature.name}'" for feature in evaluated.schema.features)
+    label, header = quoted(campaign.schema.label.name), evaluated.header
+    read = ", ".join(quoted(feature.name) for feature in evaluated.schema.features)
     noises = dict.fromkeys(_noise(question) for question in campaign.questions)
     return [
         f"Once per {_duration(campaign.time_precision)} the device answers whether a model is right:",
-        f"  - its '{label}' together with what the installed model predicts from {read}: {'; or '.join(noises)}",
-        f"    The model is '{header.name}', version {header.version}.",
+        f"  - its {label} together with what the installed model predicts from {read}: {'; or '.join(noises)}",
+        f"    The model is {quoted(header.name)}, version {header.version}.",
     ]
 
 
@@ -162,7 +163,7 @@ def _percent(width: int) -> str:
 
 def _refusals(campaign: Campaign) -> list[str]:
     """A warning of what ε does not cover: reports whose existence depends on the record."""
-    names = ", ".join(f"'{name}'" for name in refusing(campaign.schema))
+    names = ", ".join(quoted(name) for name in refusing(campaign.schema))
     if not names:
         return []
     return [
@@ -174,30 +175,30 @@ def _refusals(campaign: Campaign) -> list[str]:
 def _subject(campaign: Campaign, question: Question) -> str:
     """What a question is about, with the label that it always involves."""
     schema = campaign.schema
-    label = schema.label.name
+    label = quoted(schema.label.name)
     kind, feature, _, power, of_class = question.subject
     if kind == MOMENTS:
         numbers = ", ".join(_observed(schema, index) for index in schema.numeric)
-        return f"{'the squares of ' if power == SQUARE else ''}{numbers}, together with its '{label}'"
+        return f"{'the squares of ' if power == SQUARE else ''}{numbers}, together with its {label}"
     if feature is None:
-        return f"its '{label}'"
+        return f"its {label}"
     name = _observed(schema, feature)
     if kind == PRESENT:
-        return f"whether {name} is known, together with its '{label}'"
+        return f"whether {name} is known, together with its {label}"
     if kind == MOMENT:
         name = f"the square of {name}" if power == SQUARE else name
         if of_class is not None:
-            return f"{name} if its '{label}' is {schema.label.classes[of_class]}, else 0"
-    return f"{name} together with its '{label}'"
+            return f"{name} if its {label} is {quoted(schema.label.classes[of_class])}, else 0"
+    return f"{name} together with its {label}"
 
 
 def _observed(schema: Schema, index: int) -> str:
     """An observed feature by name; a component with the features that it is computed from."""
     observed = schema.observed[index]
     if isinstance(observed, Component) and schema.projection is not None:
-        inputs = ", ".join(f"'{schema.features[place].name}'" for place in schema.projection.inputs)
-        return f"'{observed.name}' (computed from {inputs})"
-    return f"'{observed.name}'"
+        inputs = ", ".join(quoted(schema.features[place].name) for place in schema.projection.inputs)
+        return f"{quoted(observed.name)} (computed from {inputs})"
+    return quoted(observed.name)
 
 
 def _noise(question: Question) -> str:

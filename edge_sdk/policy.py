@@ -11,6 +11,7 @@ The policy is a local file, ``policy.toml`` in the state folder. Every line is o
     smallest_batch = 100           # campaigns that would show estimates of fewer reports are refused
     features = ["odor", "width", "edible"]   # all that a campaign may ask about; its label is among it
     campaigns = ["mushrooms", "forest-*"]   # the only names that a campaign may have
+    report_bytes = 100000          # campaigns whose answers of one period are longer are refused
     spool_reports = 100000         # reports that wait at most; the oldest are dropped
     spool_bytes = 8000000
     spool_days = 365
@@ -22,13 +23,16 @@ Without the file the defaults of :class:`Policy` hold.
 from __future__ import annotations
 
 import os
+import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge_sdk.spool import Limits
 from protocol.allowance import DAY_MICRO, LIFETIME_MICRO, PERIOD_MICRO
-from protocol.epsilon import format_micro, micro_epsilon
+from protocol.epsilon import MICRO, format_micro, micro_epsilon
 from protocol.errors import InputError, PolicyError
 from protocol.schema import refusing
+from protocol.shown import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,6 +70,7 @@ class Policy(NamedTuple):
         window_seconds: length of the rolling window.
         shortest_period: campaigns with shorter periods, in seconds, are refused.
         smallest_batch: campaigns with a smaller ``min_batch_size`` are refused.
+        report_bytes: campaigns with more bytes of answers per period are refused: they take time and room too.
         features: all that a campaign's schema may name, as a feature or as the label; None: anything.
         campaigns: the only names that a campaign may have, ``*`` standing for any characters; None: any.
         spool: how much may wait to be acknowledged.
@@ -79,6 +84,7 @@ class Policy(NamedTuple):
     window_seconds: int = 30 * DAY_SECONDS
     shortest_period: int = 60
     smallest_batch: int = 1
+    report_bytes: int = 100_000
     features: tuple[str, ...] | None = None
     campaigns: tuple[str, ...] | None = None
     spool: Limits = Limits(100_000, 8_000_000, 365 * DAY_SECONDS)
@@ -88,11 +94,12 @@ class Policy(NamedTuple):
         """The policy with these limits, named and written as in ``policy.toml``.
 
         Raises:
-            InputError: ``epsilon_invalid``; ``policy_invalid``: an unknown name, or a value that is none.
+            InputError: ``policy_invalid``: an unknown name, or a value that is none; it names key and range.
         """
         unknown = set(entries) - set(_ENTRIES)
         if unknown:
-            raise InputError("policy_invalid", f"has an unknown key '{min(unknown)}'")
+            keys = ", ".join(_ENTRIES)
+            raise InputError("policy_invalid", f"has an unknown key {quoted(min(unknown))}; the keys are {keys}")
         fields: dict[str, Any] = {}
         limits: dict[str, int] = {}
         for name, value in entries.items():
@@ -134,6 +141,11 @@ class Policy(NamedTuple):
                 f"a period lasts {campaign.time_precision} s; "
                 f"the owner allows no shorter ones than {self.shortest_period} s (shortest_period)"
             )
+        if campaign.report_bytes > self.report_bytes:
+            yield (
+                f"one period's answers have {campaign.report_bytes} bytes; "
+                f"the owner allows {self.report_bytes} (report_bytes)"
+            )
         if campaign.min_batch_size < self.smallest_batch:
             yield (
                 f"the campaign waits for {campaign.min_batch_size} reports only; "
@@ -152,10 +164,11 @@ class Policy(NamedTuple):
             return
         strange = [name for name in _read(campaign.schema) if name not in known]
         if strange:
-            yield f"the owner does not answer about '{strange[0]}' (features)"
+            yield f"the owner does not answer about {quoted(strange[0])} (features)"
         hidden = [] if evaluated is None else [name for name in _read(evaluated.schema) if name not in known]
         if hidden:
-            yield f"the model that it evaluates reads '{hidden[0]}', about which the owner does not answer (features)"
+            name = quoted(hidden[0])
+            yield f"the model that it evaluates reads {name}, about which the owner does not answer (features)"
 
     def check_campaign(self, campaign: Campaign, evaluated: Model | None = None) -> None:
         """Refuse a campaign that asks for more than the owner allows.
@@ -219,8 +232,10 @@ def _fits(name: str, pieces: list[str]) -> bool:
     return True
 
 
-def _epsilon(_: str, value: object) -> int:
-    return micro_epsilon(value)  # type: ignore[arg-type]
+def _epsilon(name: str, value: object) -> int:
+    with suppress(InputError):
+        return micro_epsilon(value)  # type: ignore[arg-type]
+    raise InputError("policy_invalid", f"{name} is a number above 0 and below {MICRO}, with at most six decimal places")
 
 
 def _flag(name: str, value: object) -> bool:
@@ -261,6 +276,7 @@ _ENTRIES: dict[str, tuple[str, Callable[[str, object], Any]]] = {
     "epsilon_lifetime": ("lifetime_micro", _epsilon),
     "shortest_period": ("shortest_period", _duration),
     "smallest_batch": ("smallest_batch", _number),
+    "report_bytes": ("report_bytes", _number),
     "features": ("features", _names),
     "campaigns": ("campaigns", _names),
     "spool_reports": ("reports", _number),
@@ -288,5 +304,6 @@ def load_policy(path: str) -> Policy:
     except InputError as error:
         problem = f": {error.detail}"
     except (OSError, ValueError, RecursionError) as error:
-        problem = f" can not be read: {type(error).__name__}"
+        place = re.search(r"\(at [a-z0-9, ]*\)$", str(error))  # nothing else of its text, which quotes the file
+        problem = f" can not be read: {type(error).__name__}{f' {place[0]}' if place else ''}"
     raise InputError("policy_invalid", POLICY_FILE + problem)

@@ -59,6 +59,7 @@ class State:
         self.read_only = path is not None and os.path.isfile(path) and not os.access(path, os.W_OK)
         self._unsure = False
         self._inside = False
+        self._closed = False
         self._highest: Highest | None = None
         self._highest_path = ""
         self._connection = self._connect()
@@ -113,6 +114,7 @@ class State:
         with self._lock:
             if self._owner == os.getpid() or self._path is None:
                 self._connection.close()
+            self._closed = True
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -224,6 +226,8 @@ class State:
 
         Called with the lock held.
         """
+        if self._closed:
+            raise StorageError("state_closed", "this device was closed; open it again")
         self._check_process()
         if self._owner != os.getpid():
             self._inherited.append(self._connection)

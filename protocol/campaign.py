@@ -27,6 +27,8 @@ _REASON = "invalid_campaign"
 DISCRETE, GAUSSIAN, EVALUATION = "discrete", "gaussian", "outcome"
 _WORD = 1 << 32
 MAX_PERIOD_SECONDS = 1 << 31
+MAX_REPORT_BYTES = 18 << 16
+"""Of all answers of one period together: as many as of the largest campaign of the smallest records."""
 _KINDS = {
     DISCRETE: (CLASS, CELL),
     GAUSSIAN: (CLASS, CELL, PRESENT, MOMENT, MOMENTS),
@@ -115,6 +117,11 @@ class Campaign(NamedTuple):
     def ended(self) -> bool:
         """Whether this version only ends those before it: it asks nothing and spends nothing."""
         return not self.questions
+
+    @property
+    def report_bytes(self) -> int:
+        """Length of all answers of one period; what it takes to make them grows with it."""
+        return self.answers * self.layout.record_length
 
     @property
     def epsilon_per_answer_micro(self) -> int:
@@ -213,6 +220,9 @@ def parse_campaign(payload: bytes) -> Campaign:
     else:
         _check_strata(questions, answers)
         _check_epsilon(questions, epsilon_micro, answers)
+    layout = _check_layout(body, questions)
+    if answers * layout.record_length > MAX_REPORT_BYTES:
+        raise DocumentError(_REASON, f"one period's answers have more than {MAX_REPORT_BYTES} bytes")
     time_precision = read_integer(body, "time_precision", 1, MAX_PERIOD_SECONDS, _REASON)
     if header.expires // time_precision >= _WORD:
         raise DocumentError(_REASON, "its last period does not fit into a report")
@@ -226,7 +236,7 @@ def parse_campaign(payload: bytes) -> Campaign:
         schema=schema,
         questions=questions,
         assignment=Assignment(questions),
-        layout=_check_layout(body, questions),
+        layout=layout,
         answers=answers,
         epsilon_micro=epsilon_micro,
         fit=fit,

@@ -20,6 +20,7 @@ from paho.mqtt.properties import Properties
 from topics import INDEX, REPORTS, client, digest, host_and_port, kept, source
 
 from aggregator.files import PRIVATE, sync_folder, write_output
+from protocol.errors import HearsayError
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage
@@ -112,7 +113,12 @@ if __name__ == "__main__":
     parser.add_argument("--ca", type=Path, help="certificates that may vouch for the broker")
     parser.add_argument("--login", type=Path, help="file with one line, user:password")
     given = parser.parse_args()
-    given.inbox.mkdir(exist_ok=True)
-    gateway = Gateway(given.inbox, given.source, ca=given.ca, login=given.login)
-    gateway.run(*given.broker)
+    try:
+        given.inbox.mkdir(exist_ok=True)
+        gateway = Gateway(given.inbox, given.source, ca=given.ca, login=given.login)
+        gateway.run(*given.broker)
+    except HearsayError as refusal:
+        sys.exit(str(refusal))
+    except (OSError, ValueError) as problem:  # a broker that is down, or refuses; a file that can not be read
+        sys.exit(f"unreachable: {':'.join(map(str, given.broker))}: {problem}")
     sys.exit("the connection to the broker is gone")

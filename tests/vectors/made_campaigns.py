@@ -29,6 +29,7 @@ def make(cases: Collection) -> None:
     _questions(cases)
     _schema(cases)
     _rest(cases)
+    _sizes(cases)
     _ended(cases)
 
 
@@ -267,6 +268,23 @@ def _rest(cases: Collection) -> None:
     absent = {key: value for key, value in BODY.items() if key != "projection"}
     cases.add("projection_absent", signed(absent), reason=INVALID)
     cases.add("shortest_period_of_a_day", signed(BODY, time_precision=DAY))
+
+
+def _sizes(cases: Collection) -> None:
+    """The bytes of one period's answers: 71 of 16402 bytes fit, 72 do not; nor twice as many."""
+    classes = [str(number) for number in range(256)]
+    wide = Publisher(schema=build_schema(Label("label", classes), [Categorical("f", [str(n) for n in range(15)])]))
+    body = canonical.unpack(wide.campaign_payload(mechanism="she"))
+    (cell,) = [question for question in body["questions"] if question["size"] == 4096]
+    epsilon = cell["mechanism"]["epsilon_micro"]
+
+    def strata(count: int) -> bytes:
+        questions = [{**cell, "stratum": stratum, "bound": WORD} for stratum in range(count)]
+        return signed(body, questions=questions, answers=count, epsilon_micro=count * epsilon)
+
+    cases.add("most_bytes_of_one_period", strata(71))
+    cases.add("more_bytes_of_one_period", strata(72), reason=INVALID)
+    cases.add("twice_as_many_bytes_of_one_period", strata(142), reason=INVALID)
 
 
 def _ended(cases: Collection) -> None:

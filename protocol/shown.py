@@ -1,0 +1,54 @@
+"""Names as people see them: whole, on one line, and no two alike that differ.
+
+A document's texts hold nothing that moves a terminal's cursor (docs/formats.md, section 5). But they may hold quotes,
+which end a quoted name where the reader thinks it ends, and code points that show nothing: two names may differ by
+these alone. Paths and keys of files hold anything.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from protocol.document import is_printable
+
+_UNSEEN = (
+    (0x34F, 0x34F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2065, 0x2065), (0x2800, 0x2800),
+    (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x16FE4, 0x16FE4), (0x1D159, 0x1D159),
+    (0xE0000, 0xE0FFF),
+)  # fmt: skip
+"""First and last code points that are printable in a document and show nothing: those of Unicode 16 with the property
+Default_Ignorable_Code_Point, and U+2800, U+16FE4, U+1D159, whose glyphs are blank."""
+_EDGES = tuple(edge for first, last in _UNSEEN for edge in (first, last + 1))
+
+
+def is_seen(text: str) -> bool:
+    r"""Whether every character of a text shows something, or is a space.
+
+    >>> is_seen("odor 3"), is_seen("odor\u3164")
+    (True, False)
+    """
+    return is_printable(text) and (text.isascii() or not any(map(_unseen, text)))
+
+
+def _unseen(character: str) -> bool:
+    return bool(bisect_right(_EDGES, ord(character)) & 1)
+
+
+def shown(text: str) -> str:
+    r"""A text on one line, with escapes for what a terminal would obey or show as nothing.
+
+    >>> print(shown("a\x1b[2J\u3164"))
+    a\x1b[2J\u3164
+    """
+    if is_seen(text):
+        return text
+    return "".join(each if is_seen(each) else each.encode("unicode_escape").decode("ascii") for each in text)
+
+
+def quoted(text: str) -> str:
+    r"""A name between quotes, none of which can be its own.
+
+    >>> print(quoted("its 'odor'"))
+    'its \'odor\''
+    """
+    return "'" + shown(text.replace("\\", "\\\\").replace("'", "\\'")) + "'"
