@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.cli.output import warn
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
 def cluster_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """``--cluster ADDRESS``, passed on as ``cluster``: an address, or None."""
-    text = "Work on a Dask cluster: tcp:// or tls://HOST:PORT of one, or local:N for N processes here."
+    text = (
+        "Work on a Dask cluster: tls://HOST:PORT of one, tcp:// only where nobody else is in the network, or local:N "
+        "for N processes here, to try it out: threads, which need no option, are faster on one machine."
+    )
     return click.option("--cluster", callback=parse_cluster, metavar="ADDRESS", help=text)(command)
 
 
@@ -50,6 +54,11 @@ def working_on(store: Store, cluster: str | None) -> Iterator[None]:
         return
     from aggregator.intake.cluster import open_cluster
 
+    if cluster.startswith("tcp://"):
+        warn(
+            f"whoever reaches {cluster} can run any program as the user of its workers, and read and change the "
+            "store; tls:// lets in the holders of certificates alone"
+        )
     with open_cluster(cluster) as workers:
         store.cluster = workers
         try:

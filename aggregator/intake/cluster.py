@@ -22,6 +22,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aggregator.intake.cluster_ingest import ClusterIngest
+from aggregator.intake.cluster_probe import check_scheduler, unreachable
 from aggregator.intake.cluster_tasks import Job, of_slice
 from aggregator.intake.manifest import fingerprint
 from protocol.errors import HearsayError, InputError, PolicyError, StorageError
@@ -44,7 +45,9 @@ CONNECT_SECONDS = 30.0
 PATIENCE_SECONDS = 60.0
 """How long a run waits while the cluster has no worker at all."""
 _POLL_SECONDS = 1.0
+_CHATTY = ("distributed", "tornado", "asyncio")
 _MOST_LOCAL = 1024
+_LAST_PORT = (1 << 16) - 1
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": 1 << 30, "MALLOC_MMAP_THRESHOLD_": 1 << 25}
 """Dask makes workers give memory back at once, and glibc does so in threads. Arrays that are made anew for every
 block then fault in every page again, which takes as long as all other work."""
@@ -61,6 +64,8 @@ def check_address(address: str) -> None:
     local = _LOCAL.fullmatch(address)
     if local is None and not _REMOTE.fullmatch(address):
         raise InputError("cluster_invalid", "a cluster is local:N, tcp://HOST:PORT or tls://HOST:PORT")
+    if local is None and int(address.rpartition(":")[2]) > _LAST_PORT:
+        raise InputError("cluster_invalid", f"a port is a number up to {_LAST_PORT}")
     if local is not None and not 1 <= int(local[1]) <= _MOST_LOCAL:
         raise InputError("cluster_invalid", f"local:N makes 1 to {_MOST_LOCAL} workers")
 
@@ -81,13 +86,13 @@ def open_cluster(address: str) -> Iterator[Cluster]:
     local = _LOCAL.fullmatch(address)
     with _quiet(), ExitStack() as stack:
         try:
+            if local is None:
+                check_scheduler(address, CONNECT_SECONDS)
             target = address if local is None else stack.enter_context(_local_cluster(int(local[1])))
             client = stack.enter_context(distributed.Client(target, timeout=CONNECT_SECONDS, set_as_default=False))
             client.wait_for_workers(1, timeout=CONNECT_SECONDS)
         except (OSError, TypeError, ValueError, RuntimeError) as error:
-            hint = "; tls:// takes certificates in Dask's settings" if address.startswith("tls:") else ""
-            problem = f"no cluster with workers answers at {address} ({type(error).__name__}){hint}"
-            raise StorageError("cluster_unreachable", problem) from error
+            raise unreachable(address, f"Dask says {type(error).__name__}") from error
         yield Cluster(client)
 
 
@@ -144,14 +149,16 @@ def _missing_extra() -> InputError:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Dask's log off standard error, where a refusal is one line."""
-    logger = logging.getLogger("distributed")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
+    """Keep Dask's logs off standard error, where a refusal is one line. Some of them have levels of their own."""
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _CHATTY]
+    levels = {name: logging.getLogger(name).level for name in [*names, *_CHATTY]}
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
 
 
 class Cluster:

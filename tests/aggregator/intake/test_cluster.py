@@ -365,6 +365,16 @@ def test_without_dask_one_line_says_what_to_install(monkeypatch):
         pass
 
 
+def test_dasks_logs_are_silent_whatever_levels_they_have():
+    import logging
+
+    names = ("distributed", "distributed.client", "distributed.core", "tornado.application", "asyncio")
+    before = [logging.getLogger(name).level for name in names]
+    with cluster_room._quiet():
+        assert not any(logging.getLogger(name).isEnabledFor(logging.CRITICAL) for name in names)
+    assert [logging.getLogger(name).level for name in names] == before
+
+
 def test_one_machine_needs_no_dask(tmp_path):
     files = trouble(tmp_path / "in")
     script = f"""
