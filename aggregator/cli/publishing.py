@@ -13,11 +13,13 @@ from aggregator.cli.making import force_option, json_option, say, warn_of_draft,
 from aggregator.cli.output import warn, when
 from aggregator.cli.passphrase import asked, passphrase_option
 from aggregator.files import check_output
+from aggregator.periods import shown
 
 if TYPE_CHECKING:
     from aggregator.periods import Span
     from aggregator.publishing.workspace import Workspace
     from aggregator.statistics import Statistics
+    from protocol.campaign import Campaign
 
 
 @click.command()
@@ -114,12 +116,19 @@ def _publish_model(
         "name": made.header.name,
         "version": made.header.version,
         "reports": made.card["reports"],
-        "periods": made.card["periods"],
+        "periods": made.card["periods"] if as_json else _dated(made.card["periods"], statistics.campaign),
         "epsilon_total": made.card["epsilon_total"],
         "postprocess": made.card["postprocess"],
         "statistics_id": made.statistics_id.hex(),
         "expires": made.header.expires if as_json else when(made.header.expires),
     }
+
+
+def _dated(periods: str, campaign: Campaign) -> str:
+    """A card's periods by number and date."""
+    if periods == "all":
+        return periods
+    return "..".join(shown(int(end), campaign.time_precision) if end else "" for end in periods.split(".."))
 
 
 def _publish_tree(signer: Workspace, folder: Path, *, as_json: bool) -> dict[str, Any]:
