@@ -677,7 +677,7 @@ def test_estimates_wait_for_the_smallest_batch(tmp_path):
         made_store.estimates()
     made_store.ingest([write(tmp_path, "b", batch(campaign, reports([49], campaign)))], now=NOW)
     frame = made_store.estimates()
-    assert list(frame.columns) == ["question", "cell", "n", "estimate", "sd", "low", "high"]
+    assert set(frame.columns) >= {"question", "cell", "n", "estimate", "sd", "low", "high"}
     assert len(frame) == 2 + 8 + 4
 
 
