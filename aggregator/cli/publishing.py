@@ -57,6 +57,11 @@ def publish(
 ) -> None:
     """Fit a model to a store's reports and sign it. The workspace must have signed the campaign.
 
+    How often the model is expected to be right follows from the statistics: estimates are drawn again as the
+    campaign would give them, models fitted to them, and records classified whose features are independent
+    within a class. A model that is expected to be worse than always saying the largest class is signed with
+    a warning.
+
     With --to: bring a folder up to date with all roots and the newest campaigns and models of the
     workspace, as any web server can serve it to devices (hearsay-edge sync); a store is then not needed.
 
@@ -105,12 +110,16 @@ def _publish_model(
 ) -> dict[str, Any]:
     """Fit, sign and write a model; what to say of it."""
     from aggregator.gathering import sign_model
+    from aggregator.models.foresight import Foresight
 
     signed = sign_model(
         signer, statistics, campaign_bytes, postprocess=postprocess, name=name, days=days, now=int(time.time())
     )
     signed.save(output, force=force)
     made = signed.document
+    expected = Foresight(float(made.card["expected_accuracy"]), float(made.card["largest_class"]))
+    if expected.warning is not None:
+        warn(expected.warning)
     return {
         "model": str(output),
         "name": made.header.name,
@@ -119,6 +128,8 @@ def _publish_model(
         "periods": made.card["periods"] if as_json else _dated(made.card["periods"], statistics.campaign),
         "epsilon_total": made.card["epsilon_total"],
         "postprocess": made.card["postprocess"],
+        "expected_accuracy": expected.accuracy if as_json else f"{expected.accuracy:.1%}",
+        "largest_class": expected.largest_class if as_json else f"{expected.largest_class:.1%}",
         "statistics_id": made.statistics_id.hex(),
         "expires": made.header.expires if as_json else when(made.header.expires),
     }

@@ -9,6 +9,7 @@ from importlib.metadata import version as installed_version
 from typing import TYPE_CHECKING, Any
 
 from aggregator.models.discrete import fit
+from aggregator.models.foresight import foresee
 from aggregator.models.gaussian import NormalParameters
 from aggregator.models.gaussian import fit as fit_gaussian
 from aggregator.publishing.lifetimes import header_for
@@ -70,6 +71,10 @@ def publish_model(
     postprocess = postprocess or campaign.fit.postprocess
     name = name or campaign.header.name
 
+    card = model_card(statistics, postprocess)
+    expected = foresee(statistics, postprocess)
+    card |= {"expected_accuracy": f"{expected.accuracy:.3f}", "largest_class": f"{expected.largest_class:.3f}"}
+
     def payload_for(version: int, before: bytes | None) -> bytes:
         common = {
             "header": header_for(name, version, now, lifetime_seconds),
@@ -77,7 +82,7 @@ def publish_model(
             "schema": campaign.schema,
             "statistics_id": statistics.tally.statistics_id,
             "previous": before,
-            "card": model_card(statistics, postprocess),
+            "card": card,
         }
         return build_payload(fitted_model(statistics, postprocess, common))
 

@@ -273,6 +273,31 @@ def test_class_shares_do_not_count_the_same_people_twice():
     np.testing.assert_allclose(variance, share * (1 - share) / 10_000, rtol=0.01)
 
 
+@pytest.mark.parametrize("mechanism", ["direct", "oue"])
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_the_variance_of_class_shares_is_not_too_small_where_a_few_dozen_answers_are_alike(mechanism, share):
+    """At ε = 16 and 12 answers to three questions the variance at the estimate itself was half of the true one.
+
+    Over 400 fleets the sample variance has a relative deviation of 7 %; at the least stated it is six below 1.
+    """
+    generator = np.random.default_rng(11)
+    campaign = made(mechanism=mechanism, epsilon_micro=16_000_000)
+    tables = [np.array([[1.0]]), np.full((4, 1), 0.25), np.full((2, 1), 0.5)]
+    found, claimed = [], []
+    for _ in range(400):
+        counts = []
+        for question, table in zip(campaign.questions, tables, strict=True):
+            held = generator.multinomial(4, (table * [share, 1 - share]).ravel())
+            p, q = float(question.mechanism.p), float(question.mechanism.q)
+            answers = generator.binomial(held, p) + generator.binomial(4 - held, q) if mechanism == "oue" else held
+            counts.append(tuple(answers.tolist()))
+        shares = class_shares(estimate(campaign, tally_of(campaign, (4, 4, 4), counts)))
+        found.append(shares.share[0])
+        claimed.append(shares.variance[0])
+    assert np.mean(claimed) > 0.75 * np.var(found)
+    assert min(claimed) > 0.25 * np.var(found), "answers that are all alike are not taken for certainty"
+
+
 # --- intervals ---
 
 ALPHA = 1e-6

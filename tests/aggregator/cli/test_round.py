@@ -149,10 +149,28 @@ def test_estimates_in_three_forms_agree(round_trip):
     whole = aggregator.open_store(store).estimates()
     pd.testing.assert_frame_equal(frame.convert_dtypes(), whole.convert_dtypes(), check_dtype=False)
     assert set(whole["kind"]) == {"class", "cell"}
-    table = run("estimate", "--store", store).stdout
-    assert all(cell in table for cell in frame["cell"])
+    text = run("estimate", "--store", store).stdout
+    assert "these devices" in text
+    assert "population" in text
+    assert "records do not change" in text
+    assert all(cell in text for cell in frame["cell"])
     usage = run("estimate", "--store", store, "--csv", "--json", status=2)
     assert usage.stderr.startswith("usage: ")
+
+
+def test_intervals_end_where_shares_do_and_nothing_known_is_blank(round_trip, tmp_path):
+    """A share of 102 % or of −3 % is nobody's; a question that nobody was asked has no infinite ends."""
+    store = ["--store", tmp_path / "store"]
+    run("ingest", round_trip / "c.hsc", round_trip / "a.hsr", *store)
+    text = run("estimate", *store).stdout
+    ends = [float(end) for line in text.splitlines() for pair in re.findall(r"(\S+) to (\S+)", line) for end in pair
+            if re.fullmatch(r"-?[0-9.]+", end)]  # fmt: skip
+    assert min(ends) >= 0
+    nothing = run("estimate", *store, "--periods", "..1")
+    assert nothing.exit_code == 0
+    assert "inf" not in nothing.stdout
+    assert "nan" not in nothing.stdout
+    assert "inf" not in run("estimate", *store, "--periods", "..1", "--csv").stdout
 
 
 def test_the_card_says_how_the_model_was_made(round_trip):
