@@ -13,10 +13,12 @@ from aggregator.publishing.lifetimes import header_for
 from aggregator.publishing.privacy import epsilon_warning
 from protocol import campaign
 from protocol.campaign import DISCRETE, GAUSSIAN
-from protocol.document import DAY_SECONDS
+from protocol.document import DAY_SECONDS, is_printable
 from protocol.epsilon import MICRO, check_answer_micro
 from protocol.errors import InputError
+from protocol.features import Categorical
 from protocol.questions import build_questions, discrete_subjects, gaussian_subjects
+from protocol.shown import is_seen, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,6 +101,7 @@ def build_campaign(schema: Schema, terms: Terms, version: int, now: int) -> byte
         InputError, DocumentError: as :func:`publish_campaign`.
     """
     check_postprocess(terms.postprocess)
+    _check_seen(schema, terms.name)
     if not 1 <= terms.lifetime_seconds <= MAX_LIFETIME_DAYS * DAY_SECONDS:
         raise InputError("terms_invalid", f"a campaign lives for at most {MAX_LIFETIME_DAYS} days")
     if not 1 <= terms.period_seconds <= campaign.MAX_PERIOD_SECONDS:
@@ -131,6 +134,16 @@ def build_campaign(schema: Schema, terms: Terms, version: int, now: int) -> byte
         min_batch_size=terms.min_batch_size,
         fit=campaign.Fit(terms.family, terms.postprocess, terms.variance_floor_micro),
     )
+
+
+def _check_seen(schema: Schema, name: str) -> None:
+    """Refuse names and values with characters that show nothing: two that differ would look alike to people."""
+    texts = [name, schema.label.name, *schema.label.classes]
+    for feature in schema.features:
+        texts += [feature.name, *(feature.values if isinstance(feature, Categorical) else ())]
+    for text in texts:
+        if is_printable(text) and not is_seen(text):
+            raise InputError("schema_invalid", f"{quoted(text)} holds characters that show nothing; leave these out")
 
 
 def campaign_subjects(schema: Schema, family: str, mechanism: str, approach: int | None = None) -> list[Subject]:
