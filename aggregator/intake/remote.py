@@ -10,9 +10,11 @@ import errno
 import mmap
 import os
 import re
+import socket
 import tempfile
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aggregator.reading import too_large
@@ -30,6 +32,8 @@ _PATTERN = re.compile(r"[*?\[]")
 _MAPPED_BYTES = 1 << 25
 """From this size on content goes through a temporary file, so that memory does not grow with it."""
 _AHEAD = 8
+_UNANSWERED = {"ClientConnectionError", "EndpointConnectionError", "HTTPClientError", "ServerTimeoutError"}
+"""What aiohttp and botocore raise where no server answers; they are not imported for their names."""
 
 
 def is_url(file: str | os.PathLike[str]) -> bool:
@@ -93,7 +97,7 @@ def read_url(url: str, most: int) -> bytes | mmap.mmap:
             whatever the file system's library says.
     """
     files, path, size = _found(url)
-    try:
+    with _library_errors():
         if size is not None and size > most:
             raise too_large()
         if size is not None and size < _MAPPED_BYTES:
@@ -104,10 +108,6 @@ def read_url(url: str, most: int) -> bytes | mmap.mmap:
             if length > most:
                 raise too_large()
             return mmap.mmap(copy.fileno(), length, prot=mmap.PROT_READ) if length else b""
-    except OSError:
-        raise
-    except Exception as error:  # the exceptions of a dozen libraries
-        raise _failed(error) from error
 
 
 def end_of(url: str, most: int) -> tuple[int, bytes]:
@@ -117,15 +117,11 @@ def end_of(url: str, most: int) -> tuple[int, bytes]:
         OSError: as :func:`read_url`.
     """
     files, path, size = _found(url)
-    try:
+    with _library_errors():
         if size is None:
             data = bytes(files.cat_file(path))
             return len(data), data[-most:]
         return size, bytes(files.cat_file(path, start=max(0, size - most), end=size))
-    except OSError:
-        raise
-    except Exception as error:
-        raise _failed(error) from error
 
 
 def ahead(
@@ -149,13 +145,9 @@ def _found(url: str) -> tuple[Any, str, int | None]:
     """File system, path in it, and size, if the file system knows it."""
     from fsspec.core import url_to_fs
 
-    try:
+    with _library_errors():
         files, path = url_to_fs(url)
         found = files.info(path)
-    except OSError:
-        raise
-    except Exception as error:
-        raise _failed(error) from error
     if found.get("type") == "directory":
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     return files, path, found.get("size")
@@ -174,5 +166,26 @@ def _matches(url: str) -> list[str]:
     return [files.unstrip_protocol(name) for name in names] or [url]
 
 
-def _failed(error: Exception) -> OSError:
-    return OSError(errno.EIO, f"{type(error).__name__} while reading a URL")
+@contextmanager
+def _library_errors() -> Iterator[None]:
+    """Turn the exceptions of a dozen libraries into an ``OSError``; ``EHOSTUNREACH`` if no server answered."""
+    try:
+        yield
+    except Exception as error:
+        problem = f"{type(error).__name__} while reading a URL"
+        if _is_unanswered(error):
+            raise OSError(errno.EHOSTUNREACH, problem) from error
+        if isinstance(error, OSError):
+            raise
+        raise OSError(errno.EIO, problem) from error
+
+
+def _is_unanswered(error: BaseException) -> bool:
+    """Whether a library failed since nobody answered, whatever it made of that."""
+    seen: BaseException | None = error
+    while seen is not None:
+        names = {kind.__name__ for kind in type(seen).__mro__}
+        if isinstance(seen, ConnectionError | TimeoutError | socket.gaierror) or names & _UNANSWERED:
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False

@@ -107,7 +107,10 @@ def read_source(file: str | os.PathLike[str]) -> bytes | mmap.mmap | Unreadable:
     except MemoryError:
         reason = "too_large"
     except OSError as error:
-        reason = "too_large" if error.errno == errno.EFBIG else "unreadable"
+        if error.errno == errno.EHOSTUNREACH:
+            reason = "not_reached"
+        else:
+            reason = "too_large" if error.errno == errno.EFBIG else "unreadable"
     return Unreadable(os.fspath(file), reason)
 
 

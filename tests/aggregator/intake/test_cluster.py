@@ -450,6 +450,22 @@ def test_a_file_system_that_fails_keeps_no_other_file_out(tmp_path, memory, monk
     assert (summary.proven, [bad.reason for bad in summary.unreadable]) == (100, ["unreadable"])
 
 
+EndpointConnectionError = type("EndpointConnectionError", (Exception,), {})  # as botocore's is called
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError(), TimeoutError(), EndpointConnectionError("s3")])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_server_that_does_not_answer_is_not_called_a_missing_file(tmp_path, memory, monkeypatch, error, hidden):
+    def info(self, path, **options):
+        if hidden:
+            raise FileNotFoundError(path) from error  # as fsspec does for https://
+        raise error
+
+    monkeypatch.setattr(type(memory), "info", info)
+    _, summary = ingested(tmp_path / "s", ["memory://in/a.hsr"])
+    assert [bad.reason for bad in summary.unreadable] == ["not_reached"]
+
+
 @pytest.mark.parametrize(
     ("url", "reason"), [("nothing-like-it://a/b", "protocol_unknown"), ("s3://b/x", "missing_extra")]
 )
