@@ -36,7 +36,7 @@ edge: .venv/bin/python
 
 # Kills, failures and power cuts at every call of a device, with more of chance than the tests have time for.
 faults: .venv/dev.stamp
-	HEARSAY_FAULT_SEEDS=20 $(BIN)/pytest -n auto tests/edge_sdk/test_killed.py
+	HEARSAY_FAULT_SEEDS=20 $(BIN)/pytest -n auto tests/edge_sdk/test_killed.py tests/edge_sdk/test_rot.py
 
 # A minute of coverage-guided fuzzing; for longer: $(BIN)/python tests/fuzz/run.py --seconds 1800 --jobs 2
 fuzz: .venv/dev.stamp

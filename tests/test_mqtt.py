@@ -438,3 +438,11 @@ def test_the_readme_names_what_is_there():
     assert [name for name, _ in named] == ["Broker", "Gateway", "offer", "kept"]
     for name, file in named:
         assert re.search(rf"^(class|def) {name}\b", (EXAMPLE / file).read_text("utf-8"), re.MULTILINE)
+
+
+def test_a_gateway_whose_broker_is_down_says_so_in_one_line(tmp_path):
+    command = [sys.executable, "gateway.py", "--broker", "localhost:1", "--inbox", str(tmp_path / "inbox")]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=EXAMPLE)
+    assert run.returncode == 1
+    assert run.stderr.startswith("unreachable: localhost:1: ")
+    assert run.stderr.count("\n") == 1
