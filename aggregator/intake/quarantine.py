@@ -10,6 +10,7 @@ counted and not kept.
 from __future__ import annotations
 
 import json
+import os
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,7 +35,7 @@ class Kept(NamedTuple):
 
     Attributes:
         identity: of the file's content, in hexadecimal.
-        file: its name.
+        file: its name, without folders.
         pieces: what was set aside.
     """
 
@@ -77,11 +78,15 @@ class Quarantine:
         return len(lines)
 
     def keep_empty(self, names: Iterable[str]) -> None:
-        """Note files without a byte, each by its name: 1000 at most, since they may be very many.
+        """Note files without a byte, 1000 at most, since they may be very many.
 
-        They hold no report, so nothing is counted and no index names them. Given again one is noted once.
+        As all files they are named without their folders, however they were given. They hold no report, so nothing
+        is counted and no index names them. Several of one name are noted once.
+
+        Args:
+            names: paths or URLs.
         """
-        for name in islice(names, MAX_EMPTY):
+        for name in map(os.path.basename, islice(names, MAX_EMPTY)):
             identity = sha256(_EMPTY_TAG + name.encode(errors="surrogateescape")).hexdigest()
             if not (self._folder / f"{identity}{_SUFFIX}").exists():
                 self.keep(identity, name, [Rejected(EMPTY_FILE, 0, 0, b"")])

@@ -185,12 +185,12 @@ def test_empty_files_are_in_the_quarantine_by_name_and_can_be_removed(inbox):
         ingest("in")
         found = quarantine("ls")
         assert sorted((each["file"], each["reason"], each["length"]) for each in found["kept"]) == [
-            (name, "empty_file", 0) for name in ("in/e1.hsr", "in/e2.hsr", "in/e3.hsr.gz")
+            (name, "empty_file", 0) for name in ("e1.hsr", "e2.hsr", "e3.hsr.gz")
         ]
         assert found["counted"] == {}
-    assert "holds nothing" in quarantine("show", "in/e1.hsr")["why"]
+    assert "holds nothing" in quarantine("show", "e1.hsr")["why"]
     assert quarantine("retry")["left"]
     assert len(quarantine("ls")["kept"]) == 3
-    assert quarantine("rm", "in/e1.hsr")["removed"] == 1
+    assert quarantine("rm", "e1.hsr")["removed"] == 1
     assert quarantine("rm", "--all", "--reason", "empty_file")["removed"] == 2
     assert quarantine("ls")["kept"] == []
