@@ -29,17 +29,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aggregator.asking import end_campaign, make_campaign, make_evaluation
+    from aggregator.gateway.merge import merge_files
     from aggregator.gathering import count, evaluate, ingest, make_model
-    from aggregator.intake.export import export
-    from aggregator.intake.merge import merge_files
-    from aggregator.intake.status import status
-    from aggregator.intake.store import open_store
     from aggregator.models.predicting import predict_file
     from aggregator.models.scoring import Model
     from aggregator.publishing.tree import write_tree as publish_tree
     from aggregator.publishing.workspace import create_workspace, open_workspace
     from aggregator.schema_draft import draft_schema
     from aggregator.schema_file import load_schema
+    from aggregator.store.export import export
+    from aggregator.store.status import status
+    from aggregator.store.store import open_store
     from aggregator.tables import read_table
 
 __all__ = [
@@ -70,15 +70,15 @@ _HOMES = {
     "Model": ("aggregator.models.scoring", "Model"),
     "create_workspace": ("aggregator.publishing.workspace", "create_workspace"),
     "draft_schema": ("aggregator.schema_draft", "draft_schema"),
-    "export": ("aggregator.intake.export", "export"),
+    "export": ("aggregator.store.export", "export"),
     "load_schema": ("aggregator.schema_file", "load_schema"),
-    "merge_files": ("aggregator.intake.merge", "merge_files"),
-    "open_store": ("aggregator.intake.store", "open_store"),
+    "merge_files": ("aggregator.gateway.merge", "merge_files"),
+    "open_store": ("aggregator.store.store", "open_store"),
     "open_workspace": ("aggregator.publishing.workspace", "open_workspace"),
     "predict_file": ("aggregator.models.predicting", "predict_file"),
     "publish_tree": ("aggregator.publishing.tree", "write_tree"),
     "read_table": ("aggregator.tables", "read_table"),
-    "status": ("aggregator.intake.status", "status"),
+    "status": ("aggregator.store.status", "status"),
 }
 
 

@@ -33,9 +33,9 @@ from aggregator.publishing.privacy import epsilon_warning, pace_warning, refusal
 from aggregator.publishing.projection_file import load_projection
 from aggregator.publishing.workspace import Workspace, open_workspace, signed_campaign
 from aggregator.schema_file import SchemaFile, load_schema
-from protocol.campaign import Campaign, parse_campaign
 from protocol.document import DAY_SECONDS
-from protocol.envelope import SIZE_LIMITS, read_envelope
+from protocol.documents.campaign import Campaign, parse_campaign
+from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.epsilon import format_micro, micro_epsilon
 from protocol.errors import InputError
 

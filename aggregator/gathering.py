@@ -14,33 +14,33 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.asking import check_campaign, opened, present
 from aggregator.files import write_output
-from aggregator.intake.counting import scope_of
 from aggregator.intake.finding import all_unreadable, gather
-from aggregator.intake.manifest import BUCKETS, FILE_NAME
-from aggregator.intake.remote import expand
-from aggregator.intake.store import Store, create_store, open_store
+from aggregator.intake.urls import expand
 from aggregator.models.scoring import Model
 from aggregator.periods import parse_span
 from aggregator.planning.evaluation import Evaluation
 from aggregator.planning.evaluation import evaluate as evaluate_statistics
 from aggregator.publishing.models import publish_model
+from aggregator.storage.manifest import BUCKETS, FILE_NAME
+from aggregator.store.store import Store, create_store, open_store
+from aggregator.tally.counting import scope_of
 from protocol.document import DAY_SECONDS
-from protocol.envelope import read_envelope
+from protocol.documents.envelope import read_envelope
+from protocol.documents.model import Model as ModelDocument
+from protocol.documents.model import parse_model
 from protocol.errors import InputError
-from protocol.model import Model as ModelDocument
-from protocol.model import parse_model
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Sequence
 
     from aggregator.asking import Document
+    from aggregator.estimates.statistics import Statistics
     from aggregator.fleet.roster import Roster
     from aggregator.intake.enrolment import Enrolled
-    from aggregator.intake.store import IngestSummary
     from aggregator.publishing.signatures import Standing
     from aggregator.publishing.workspace import Workspace
-    from aggregator.statistics import Statistics
+    from aggregator.store.store import IngestSummary
 
 
 class SignedModel(NamedTuple):
@@ -95,7 +95,7 @@ def ingest(
     Raises:
         InputError: ``unreadable``: there is no store yet, and not one of the files can be read.
         InputError, DocumentError, PolicyError, StorageError: as :func:`check_campaign`,
-            :func:`aggregator.intake.store.create_store` and :meth:`aggregator.intake.store.Store.ingest`.
+            :func:`aggregator.store.store.create_store` and :meth:`aggregator.store.store.Store.ingest`.
     """
     raw = check_campaign(campaign, workspace=workspace, trust=trust)
     given = gather((str(file) for file in files), recursive=recursive).files
@@ -121,8 +121,8 @@ def count(
         rosters: fleet lists, so that it is known how often each device answered.
 
     Raises:
-        InputError: ``periods_invalid``, ``periods_absent``; as :meth:`aggregator.intake.store.Store.statistics`.
-        StorageError: as :meth:`aggregator.intake.store.Store.tally_report`.
+        InputError: ``periods_invalid``, ``periods_absent``; as :meth:`aggregator.store.store.Store.statistics`.
+        StorageError: as :meth:`aggregator.store.store.Store.tally_report`.
     """
     kept = store if isinstance(store, Store) else open_store(store)
     chosen = parse_span(periods).of(kept.campaign.time_precision) if isinstance(periods, str) else periods

@@ -26,7 +26,7 @@ from reference import Case, available, categorical_data, discrete_cases, numeric
 
 from aggregator.models.baselines import fit_plain, fit_plain_gaussian
 from aggregator.publishing.campaigns import Terms, parse_answers
-from protocol.campaign import GAUSSIAN
+from protocol.documents.campaign import GAUSSIAN
 from protocol.epsilon import micro_epsilon
 from simulation.design import Design
 from simulation.running import run_simulation, summarise

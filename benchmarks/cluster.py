@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import made_batches
 from harness import Row, arguments, show
 
-from aggregator.intake.cluster import open_cluster
-from aggregator.intake.store import create_store
+from aggregator.cluster.cluster import open_cluster
+from aggregator.store.store import create_store
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from support.publisher import NOW, Publisher
 from support.reports import opened
 
 if TYPE_CHECKING:
-    from aggregator.intake.cluster import Cluster
+    from aggregator.cluster.cluster import Cluster
 
 RESULTS = Path(__file__).parent / "results" / "cluster.txt"
 TITLE = "From files to a tally on a cluster"

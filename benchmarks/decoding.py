@@ -25,7 +25,7 @@ from support.publisher import NOW
 from support.reports import made, mixed
 
 if TYPE_CHECKING:
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
 
 BASELINE = "SHA-256, np.frombuffer, np.bincount"
 

@@ -21,14 +21,14 @@ import numpy as np
 from footprint import footprint
 from harness import Row, arguments, interleaved_seconds, median_seconds, show
 
-from aggregator.intake.store import create_store
+from aggregator.store.store import create_store
 from edge_sdk import Device, Policy
 from edge_sdk.entropy import system_entropy
 from protocol import mechanisms
-from protocol.batch import Header, write_batch
-from protocol.campaign import parse_campaign
-from protocol.envelope import read_envelope
-from protocol.report import encode_answer, encode_report, layout_for, report_id
+from protocol.batches.batch import Header, write_batch
+from protocol.batches.report import encode_answer, encode_report, layout_for, report_id
+from protocol.documents.campaign import parse_campaign
+from protocol.documents.envelope import read_envelope
 from protocol.stream import SEED_BYTES
 from simulation.fleet import device_reports
 

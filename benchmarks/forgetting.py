@@ -24,12 +24,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from support.publisher import NOW, Publisher
 from support.reports import opened
 
-from aggregator.intake.store import create_store, open_store
+from aggregator.store.store import create_store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
 
 TITLE = "Forgetting all periods but the last"
 FILE_REPORTS = 1_000_000

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from harness import arguments, machine
 
-from aggregator.debias import Law, debias
-from aggregator.intervals import score_interval
+from aggregator.estimates.debias import Law, debias
+from aggregator.estimates.intervals import score_interval
 from protocol import SCALE, mechanisms
 from protocol.mechanisms import FrequencyMechanism
 from protocol.mechanisms.numeric import NumericMechanism

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from protocol.batch import Header, trailer
+from protocol.batches.batch import Header, trailer
+from protocol.batches.report import FIXED_BYTES
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
-from protocol.report import FIXED_BYTES
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -23,7 +23,7 @@ from support.publisher import NOW
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
     from protocol.mechanisms import Mechanism
 
 

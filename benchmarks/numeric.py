@@ -18,8 +18,8 @@ from aggregator.models.scoring import Model
 from edge_sdk.classifier import Classifier
 from protocol import SCALE
 from protocol.document import Header
+from protocol.documents.model import DiscreteModel, GaussianModel, Normal
 from protocol.features import Numeric
-from protocol.model import DiscreteModel, GaussianModel, Normal
 from protocol.projection import Component, Projection
 from protocol.schema import Label, Schema, build_schema
 

@@ -33,7 +33,7 @@ from support.reports import mixed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
 
 PACKAGES = ("multi-freq-ldpy", "pure-ldp", "ldp-toolbox", "scipy", "scikit-learn", "statsmodels")
 WORKER = Path(__file__).with_name("peers_worker.py")

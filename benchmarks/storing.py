@@ -119,7 +119,7 @@ def _measure(inbox: Path, store: Path, workers: int, memory: int) -> dict[str, A
     """One run: what the worker process does."""
     import pandas  # noqa: F401, ICN001 - pyarrow does so when it first meets an array: start-up, not a store's work
 
-    from aggregator.intake.store import create_store
+    from aggregator.store.store import create_store
 
     files = sorted(str(path) for path in inbox.iterdir())
     opened_store = create_store(store, RAW)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from edge_sdk.device import Device
 from edge_sdk.policy import Policy
-from protocol.campaign import Campaign
+from protocol.documents.campaign import Campaign
 from protocol.errors import DocumentError, HearsayError, InputError, PolicyError, StorageError
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.report import encode_answer, encode_report, report_id
+from protocol.batches.report import encode_answer, encode_report, report_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
     from protocol.schema import Observation
 
 

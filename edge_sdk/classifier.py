@@ -9,13 +9,13 @@ from math import exp, log, pi
 from typing import TYPE_CHECKING
 
 from protocol import SCALE
-from protocol.model import UNDERSTOOD as MODEL_KEYS
-from protocol.model import DiscreteModel, Normal, parse_model
+from protocol.documents.model import UNDERSTOOD as MODEL_KEYS
+from protocol.documents.model import DiscreteModel, Normal, parse_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from protocol.model import Model
+    from protocol.documents.model import Model
 
 
 __all__ = ["MODEL_KEYS", "Classifier", "open_classifier"]

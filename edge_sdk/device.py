@@ -10,16 +10,16 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
-from edge_sdk.anchoring import Timekeeper
 from edge_sdk.arguments import check_bytes, is_called
-from edge_sdk.documents import Documents
 from edge_sdk.entropy import system_entropy
-from edge_sdk.installation import system_machine
 from edge_sdk.log import logged
 from edge_sdk.policy import DAY_SECONDS, Spent
 from edge_sdk.reporting import Reporting
-from protocol import campaign as campaigns
-from protocol import trust
+from edge_sdk.storage.documents import Documents
+from edge_sdk.storage.marker import system_machine
+from edge_sdk.timekeeper import Timekeeper
+from protocol.documents import campaign as campaigns
+from protocol.documents import trust
 from protocol.errors import DocumentError, InputError, StorageError
 from protocol.schema import FROM_RECORD
 from protocol.shown import quoted
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from edge_sdk.classifier import Classifier
-    from edge_sdk.ledger import Answered
     from edge_sdk.policy import Policy
     from edge_sdk.reporting import Said
-    from edge_sdk.state import State
     from edge_sdk.status import Status
-    from protocol.campaign import Campaign
+    from edge_sdk.storage.database import State
+    from edge_sdk.storage.ledger import Answered
+    from protocol.documents.campaign import Campaign
+    from protocol.documents.trust import TrustState, Verdict
     from protocol.schema import Check
-    from protocol.trust import TrustState, Verdict
 
 
 class Device:
@@ -411,7 +411,7 @@ class Device:
         Raises:
             StorageError: nothing changed, but for files of the outbox that are gone.
         """
-        from edge_sdk.waiting import Outbox
+        from edge_sdk.storage.outbox import Outbox
 
         with self._state.transaction():
             if self.folder is not None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocol.digest import sha256
+from protocol.documents.model import parse_model
 from protocol.errors import DocumentError, InputError
-from protocol.model import parse_model
 
 if TYPE_CHECKING:
-    from protocol.campaign import Campaign
-    from protocol.model import Model
+    from protocol.documents.campaign import Campaign
+    from protocol.documents.model import Model
 
 
 def evaluated_model(campaign: Campaign, payload: bytes | None) -> Model | None:

@@ -19,8 +19,8 @@ from protocol.words import to_words
 
 if TYPE_CHECKING:
     from edge_sdk.policy import Policy, Spent
-    from protocol.campaign import Campaign
-    from protocol.model import Model
+    from protocol.documents.campaign import Campaign
+    from protocol.documents.model import Model
     from protocol.questions import Question
     from protocol.schema import Schema
 

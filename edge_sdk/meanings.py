@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
     from protocol.schema import Check
 
 MOST_CAMPAIGNS = 64

@@ -11,15 +11,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from edge_sdk.arguments import check_bytes, path_of
-from edge_sdk.documents import Documents
-from edge_sdk.durable import flush_folder, make_folder, remove
-from edge_sdk.highest import HIGHEST_FILE
-from edge_sdk.installation import MARKER_FILE, Marker, read_marker, state_lost, used_mark, write_marker
-from edge_sdk.ledger import Ledger
 from edge_sdk.policy import POLICY_FILE, Policy, load_policy
-from edge_sdk.spool import Spool
-from edge_sdk.state import STATE_FILE, State
-from protocol import trust
+from edge_sdk.storage.atomic_files import flush_folder, make_folder, remove
+from edge_sdk.storage.database import STATE_FILE, State
+from edge_sdk.storage.documents import Documents
+from edge_sdk.storage.highest import HIGHEST_FILE
+from edge_sdk.storage.ledger import Ledger
+from edge_sdk.storage.marker import MARKER_FILE, Marker, read_marker, state_lost, used_mark, write_marker
+from edge_sdk.storage.spool import Spool
+from protocol.documents import trust
 from protocol.errors import InputError, StorageError
 from protocol.stream import SEED_BYTES
 
@@ -171,7 +171,7 @@ def _secret(enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes:
     """The secret of a closed fleet's provisioning file, else a fresh one."""
     if enrolment is None:
         return entropy(SEED_BYTES)
-    from protocol.provisioning import parse_provisioning
+    from protocol.documents.provisioning import parse_provisioning
 
     return parse_provisioning(enrolment).secret
 

@@ -27,7 +27,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edge_sdk.spool import Limits
+from edge_sdk.storage.spool import Limits
 from protocol.allowance import DAY_MICRO, LIFETIME_MICRO, PERIOD_MICRO
 from protocol.epsilon import MICRO, format_micro, micro_epsilon
 from protocol.errors import InputError, PolicyError
@@ -37,8 +37,8 @@ from protocol.shown import quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from protocol.campaign import Campaign
-    from protocol.model import Model
+    from protocol.documents.campaign import Campaign
+    from protocol.documents.model import Model
     from protocol.schema import Schema
 
 POLICY_FILE = "policy.toml"

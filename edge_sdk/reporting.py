@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.answering import answer
 from edge_sdk.arguments import check_bytes, path_of
-from edge_sdk.ledger import Ledger
 from edge_sdk.log import INFO, note
 from edge_sdk.meanings import Meanings
 from edge_sdk.policy import DAY_SECONDS, Policy, Spent
-from edge_sdk.spool import Spool
-from protocol import campaign as campaigns
+from edge_sdk.storage.ledger import Ledger
+from edge_sdk.storage.spool import Spool
 from protocol.digest import sha256
+from protocol.documents import campaign as campaigns
 from protocol.errors import DocumentError, InputError, PolicyError, StorageError
 from protocol.stream import SEED_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from edge_sdk.anchoring import Timekeeper
-    from edge_sdk.documents import Documents
-    from edge_sdk.state import State
-    from protocol.campaign import Campaign
-    from protocol.model import Model
+    from edge_sdk.storage.database import State
+    from edge_sdk.storage.documents import Documents
+    from edge_sdk.timekeeper import Timekeeper
+    from protocol.documents.campaign import Campaign
+    from protocol.documents.model import Model
     from protocol.schema import Check, Schema
 
 MAX_PERIOD = (1 << 32) - 1
@@ -165,7 +165,7 @@ class Reporting:
 
     def drain(self, path: str | os.PathLike[str]) -> int:
         """See :meth:`edge_sdk.Device.drain`."""
-        from edge_sdk.outbox import batches, write_outbox
+        from edge_sdk.storage.batch_file import batches, write_outbox
 
         place = os.path.abspath(path_of(path, "the path"))
         sealed = False

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol import campaign as campaigns
+from protocol.documents import campaign as campaigns
+from protocol.documents.model import parse_model
 from protocol.epsilon import format_micro
-from protocol.model import parse_model
 
 if TYPE_CHECKING:
-    from edge_sdk.documents import Documents
-    from edge_sdk.ledger import Ledger
     from edge_sdk.meanings import Meanings, Unread
+    from edge_sdk.periods import Present, Reading
     from edge_sdk.policy import Policy, Spent
-    from edge_sdk.spool import Held, Spool
-    from edge_sdk.timekeeping import Present, Reading
-    from protocol.campaign import Campaign
+    from edge_sdk.storage.documents import Documents
+    from edge_sdk.storage.ledger import Ledger
+    from edge_sdk.storage.spool import Held, Spool
+    from protocol.documents.campaign import Campaign
 
 
 class CampaignStatus(NamedTuple):

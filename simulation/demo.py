@@ -19,15 +19,15 @@ import numpy as np
 import pandas as pd
 
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress
-from aggregator.intake.store import create_store
 from aggregator.models.baselines import fit_majority, fit_plain
 from aggregator.publishing.campaigns import Terms, publish_campaign
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.workspace import Workspace, create_workspace
 from aggregator.schema_file import equal_width_edges
+from aggregator.store.store import create_store
 from edge_sdk import Device
-from protocol.campaign import parse_campaign
-from protocol.envelope import read_envelope
+from protocol.documents.campaign import parse_campaign
+from protocol.documents.envelope import read_envelope
 from protocol.epsilon import format_micro, micro_epsilon
 from protocol.errors import InputError, StorageError
 from protocol.features import Numeric

@@ -11,7 +11,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.intake.store import create_store
 from aggregator.models.baselines import fit_majority, fit_plain, fit_plain_gaussian
 from aggregator.models.encoding import MISSING, label_codes, observe
 from aggregator.models.scoring import Model
@@ -19,14 +18,15 @@ from aggregator.planning.evaluation import evaluate
 from aggregator.publishing.campaigns import publish_campaign
 from aggregator.publishing.evaluations import EvaluationTerms, publish_evaluation
 from aggregator.publishing.models import publish_model
+from aggregator.store.store import create_store
 from edge_sdk import Device
 from edge_sdk.entropy import system_entropy
-from protocol.batch import Header, trailer
-from protocol.campaign import GAUSSIAN, parse_campaign
-from protocol.envelope import read_envelope
+from protocol.batches.batch import Header, trailer
+from protocol.documents.campaign import GAUSSIAN, parse_campaign
+from protocol.documents.envelope import read_envelope
+from protocol.documents.model import parse_model
 from protocol.epsilon import MICRO
 from protocol.errors import InputError
-from protocol.model import parse_model
 from simulation.fleet import device_reports, write_batches
 from simulation.vector import vector_reports
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
+    from aggregator.estimates.statistics import Statistics
     from aggregator.planning.evaluation import Accuracy
     from aggregator.publishing.campaigns import Terms
     from aggregator.publishing.workspace import Workspace
-    from aggregator.statistics import Statistics
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
     from protocol.schema import Schema
     from simulation.splits import Split
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from edge_sdk import Device, Policy
 from edge_sdk.entropy import system_entropy
-from protocol.batch import Header, write_batch
+from protocol.batches.batch import Header, write_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
 
 PERMISSIVE = Policy.of(epsilon_per_period="100000", epsilon_lifetime="100000")
 """The policy of simulated owners: they allow whatever is being simulated."""

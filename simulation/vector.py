@@ -12,6 +12,7 @@ import numpy as np
 
 from aggregator.models.encoding import NO_NUMBER, Sight
 from protocol import SCALE
+from protocol.batches.report import ID_BYTES
 from protocol.mechanisms import BITS, SINGLE
 from protocol.mechanisms.base import ONE
 from protocol.mechanisms.bit import Bit
@@ -26,15 +27,14 @@ from protocol.mechanisms.piecewise import CELLS, Piecewise
 from protocol.mechanisms.she import SummedHistogram
 from protocol.mechanisms.unary import UnaryMechanism
 from protocol.questions import CELL, CLASS, MOMENTS, OUTCOME, PRESENT, SQUARE
-from protocol.report import ID_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from protocol.campaign import Campaign
+    from protocol.batches.report import Layout
+    from protocol.documents.campaign import Campaign
     from protocol.mechanisms import Mechanism
     from protocol.questions import Question
-    from protocol.report import Layout
 
 
 def vector_reports(

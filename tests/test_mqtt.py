@@ -19,11 +19,11 @@ from support.broker import EXAMPLE, RunningBroker, need_mosquitto
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch
 
-from aggregator.intake.store import create_store
+from aggregator.store.store import create_store
 from edge_sdk import Device, DocumentError, Policy, StorageError
-from edge_sdk.sync import sync
-from protocol.campaign import parse_campaign
-from protocol.envelope import read_envelope
+from edge_sdk.sync.run import sync
+from protocol.documents.campaign import parse_campaign
+from protocol.documents.envelope import read_envelope
 
 sys.path.insert(0, str(EXAMPLE))
 from device import Broker
@@ -413,10 +413,10 @@ def test_the_programs_as_the_readme_runs_them(tmp_path, broker, folder):
     status, out, err = run(*device)
     assert (status, out) == (1, "")
     assert err.startswith("not_provisioned: ")
-    assert run("-m", "edge_sdk.cli", *state, "provision", "root.hst")[0] == 0
+    assert run("-m", "edge_sdk.cli.main", *state, "provision", "root.hst")[0] == 0
     status, out, err = run(*device)
     assert (status, json.loads(out)["campaigns"], err) == (0, [{"name": "mushrooms", "version": 1}], "")
-    assert run("-m", "edge_sdk.cli", *state, "report", "--campaign", "mushrooms", text='{"odor": "n"}')[0] == 0
+    assert run("-m", "edge_sdk.cli.main", *state, "report", "--campaign", "mushrooms", text='{"odor": "n"}')[0] == 0
     status, out, err = run(*device)
     assert (status, json.loads(out)["released"], err) == (0, 1, "")
     assert len(list((folder / "inbox").iterdir())) == 1

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from support.servers import tree_server
 
 from aggregator.cli.app import hearsay
-from edge_sdk.cli import main
+from edge_sdk.cli.main import main
 
 SCHEMA = """
 name = "odd/name ü"

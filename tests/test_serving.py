@@ -16,12 +16,12 @@ import pytest
 from click.testing import CliRunner
 from support.publisher import DAY, Publisher
 
-from aggregator import serving
 from aggregator.cli.app import hearsay
-from aggregator.serving import Limits, TreeServer
+from aggregator.publishing import serving
+from aggregator.publishing.serving import Limits, TreeServer
 from edge_sdk import Device
-from edge_sdk.carriers import open_transport
-from edge_sdk.sync import sync
+from edge_sdk.sync.run import sync
+from edge_sdk.transport.registry import open_transport
 from protocol.errors import InputError, StorageError
 
 RECORD = {"odor": "n", "width": 2}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.units import UNITS, entries
 
-from edge_sdk.cli import _parser
+from edge_sdk.cli.main import _parser
 
 GUIDE = UNITS.parent / "raspberry-pi.md"
 SERVICES = sorted(UNITS.glob("*.service"))

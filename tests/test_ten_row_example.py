@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from support.publisher import NOW, Publisher
 
-from aggregator.intake.tally import Tally
+from aggregator.estimates.recurrence import once
+from aggregator.estimates.statistics import QuestionEstimate, Statistics
 from aggregator.models.discrete import fit
-from aggregator.recurrence import once
-from aggregator.statistics import QuestionEstimate, Statistics
+from aggregator.tally.tally import Tally
 from edge_sdk import Device
-from protocol import model
-from protocol.campaign import parse_campaign
+from protocol.documents import model
+from protocol.documents.campaign import parse_campaign
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
 

@@ -13,7 +13,7 @@ from protocol.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from aggregator.intake.store import Store
+    from aggregator.store.store import Store
 
 
 def cluster_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -29,7 +29,7 @@ def parse_cluster(context: click.Context | None, parameter: click.Parameter | No
     """An address that may be one of a cluster."""
     if text is None:
         return None
-    from aggregator.intake.cluster import check_address
+    from aggregator.cluster.cluster import check_address
 
     problem = ""
     try:
@@ -52,7 +52,7 @@ def working_on(store: Store, cluster: str | None) -> Iterator[None]:
     if cluster is None:
         yield
         return
-    from aggregator.intake.cluster import open_cluster
+    from aggregator.cluster.cluster import open_cluster
 
     if cluster.startswith("tcp://"):
         warn(

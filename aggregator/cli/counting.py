@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from aggregator.estimates.statistics import Statistics
     from aggregator.fleet.roster import Roster
     from aggregator.periods import Span
-    from aggregator.statistics import Statistics
 
 
 def counted_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,8 +50,8 @@ def count_store(
     Raises:
         InputError, StorageError: as the store's own methods.
     """
-    from aggregator.intake.counting import scope_of
-    from aggregator.intake.store import open_store
+    from aggregator.store.store import open_store
+    from aggregator.tally.counting import scope_of
 
     opened = open_store(store)
     if memory is not None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aggregator.cli.output import counted, lasting, when
 from aggregator.publishing.privacy import campaign_warning, periods
 from aggregator.publishing.signatures import UNSIGNED
-from protocol import batch, campaign, model, trust
+from protocol.batches import batch
 from protocol.document import read_payload
+from protocol.documents import campaign, model, trust
 from protocol.epsilon import format_micro
 from protocol.errors import DocumentError
 from protocol.features import Numeric
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from protocol.document import Header
-    from protocol.envelope import Envelope
+    from protocol.documents.envelope import Envelope
     from protocol.schema import Schema
 
 

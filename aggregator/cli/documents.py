@@ -12,9 +12,10 @@ import click
 from aggregator.cli import describe
 from aggregator.cli.making import json_option
 from aggregator.cli.output import print_facts, print_json, print_table, warn, when
-from protocol import batch, campaign, model, trust
+from protocol.batches import batch
 from protocol.document import read_payload
-from protocol.envelope import SIZE_LIMITS, read_envelope, role_of
+from protocol.documents import campaign, model, trust
+from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
 from protocol.epsilon import format_micro
 from protocol.errors import DocumentError, InputError
 
@@ -131,7 +132,7 @@ def _followed(first: bytes, newer: list[bytes], now: int) -> trust.TrustState:
     Dates are checked of the last one reached only.
 
     Raises:
-        DocumentError: as :func:`protocol.trust.pin` and :func:`protocol.trust.install_roots`.
+        DocumentError: as :func:`protocol.documents.trust.pin` and :func:`protocol.documents.trust.install_roots`.
     """
     state = trust.restore(first, {}, 0)
     state = state._replace(time_floor=state.root.header.issued_at)

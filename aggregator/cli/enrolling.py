@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aggregator.intake.enrolment import Enrolled
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
 
 
 def campaign_of(given: Path, workspace: Path | None) -> Campaign:
@@ -27,8 +27,8 @@ def campaign_of(given: Path, workspace: Path | None) -> Campaign:
     """
     from aggregator.publishing.naming import document_bytes
     from aggregator.publishing.workspace import open_workspace
-    from protocol.campaign import parse_campaign
-    from protocol.envelope import read_envelope
+    from protocol.documents.campaign import parse_campaign
+    from protocol.documents.envelope import read_envelope
 
     signer = None if workspace is None else open_workspace(workspace)
     return parse_campaign(read_envelope(document_bytes("campaign", given, signer), "campaign").payload)

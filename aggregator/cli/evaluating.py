@@ -130,8 +130,8 @@ def show(
     Example:
       hearsay evaluate show --store outcomes
     """  # noqa: D301
+    from aggregator.estimates.showing import as_range
     from aggregator.planning.evaluation import evaluate as evaluate_statistics
-    from aggregator.showing import as_range
 
     rosters = rosters_of(lists, passphrase_file)
     statistics, _ = count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters)

@@ -18,7 +18,7 @@ from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from aggregator.periods import Span
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
 
 MAX_NAMES_BYTES = 256 << 20
 
@@ -123,7 +123,7 @@ def ids(
     from aggregator.files import PRIVATE, check_output, open_output
     from aggregator.fleet.ids import fleet_ids, write_ids
     from aggregator.fleet.roster import distinct_secrets, read_roster
-    from protocol.provisioning import SECRET_BYTES
+    from protocol.documents.provisioning import SECRET_BYTES
 
     check_output(output, force=force)
     campaign = campaign_of(campaign_file, workspace)

@@ -47,7 +47,7 @@ def merge(
     Example:
       hearsay merge inbox/*.hsr -o today.hsr && rm inbox/*.hsr
     """  # noqa: D301
-    from aggregator.intake.merge import merge_files
+    from aggregator.gateway.merge import merge_files
 
     campaign = None if campaign_file is None else campaign_of(campaign_file, workspace)
     with progress("reading reports", len(files)) as step:

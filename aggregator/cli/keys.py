@@ -13,13 +13,13 @@ from aggregator.cli.making import force_option, json_option, say
 from aggregator.cli.output import note, warn, when
 from aggregator.cli.passphrase import asked, chosen, no_passphrase_option, passphrase_option
 from protocol.document import DAY_SECONDS
-from protocol.envelope import KEY_BYTES, SIZE_LIMITS, read_envelope, role_of
+from protocol.documents.envelope import KEY_BYTES, SIZE_LIMITS, read_envelope, role_of
+from protocol.documents.trust import ROLES
 from protocol.errors import InputError
-from protocol.trust import ROLES
 
 if TYPE_CHECKING:
     from protocol.document import Header
-    from protocol.envelope import Envelope
+    from protocol.documents.envelope import Envelope
 
 
 @click.command()
@@ -99,7 +99,7 @@ def new(output: Path, role: str, passphrase_file: Path | None, *, no_passphrase:
 
     from aggregator.files import check_output, write_output
     from aggregator.publishing.keys import key_file, public_line, write_key
-    from protocol.envelope import SigningKey
+    from protocol.documents.envelope import SigningKey
 
     public = output.with_name(f"{output.name}.pub")
     for path in (output, public):
@@ -207,7 +207,7 @@ def _say_signed(
 ) -> None:
     from aggregator.files import read_file
     from aggregator.publishing.signatures import root_of, standing
-    from protocol.trust import restore
+    from protocol.documents.trust import restore
 
     facts: dict[str, Any] = {"document": str(place), "kind": role, "name": header.name, "version": header.version}
     facts |= {"id": sha256(after.payload).hexdigest(), "expires": header.expires if as_json else when(header.expires)}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aggregator.planning.expected import Candidate
     from aggregator.publishing.signatures import Standing
     from aggregator.publishing.workspace import Workspace
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
 
 output_option = click.option(
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="File to write; must not exist."

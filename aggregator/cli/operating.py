@@ -17,8 +17,8 @@ from aggregator.periods import shown
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.intake.status import DayCount, Status
     from aggregator.periods import Span
+    from aggregator.store.status import DayCount, Status
 
 _BAR = 30
 _DAYS = 31
@@ -47,9 +47,9 @@ def status(
     Example:
       hearsay status --store store --interval 0.02
     """  # noqa: D301
-    from aggregator.intake.status import half_width_of
-    from aggregator.intake.status import status as status_of
-    from aggregator.intake.store import open_store
+    from aggregator.store.status import half_width_of
+    from aggregator.store.status import status as status_of
+    from aggregator.store.store import open_store
 
     if interval is not None and target_sd is not None:
         raise click.UsageError("give --interval or --target-sd, not both", click.get_current_context())
@@ -97,7 +97,7 @@ def _print_status(found: Status) -> None:
 
 
 def _print_days(days: tuple[DayCount, ...]) -> None:
-    from aggregator.intake.status import date_of
+    from aggregator.store.status import date_of
 
     click.echo()
     shown = days[-_DAYS:]
@@ -159,9 +159,9 @@ def export(
     Example:
       hearsay export --store store --format csv --periods 2026-11-01..2026-11-30 -o november.csv
     """  # noqa: D301
-    from aggregator.intake.counting import scope_of
-    from aggregator.intake.export import export as export_reports
-    from aggregator.intake.store import open_store
+    from aggregator.store.export import export as export_reports
+    from aggregator.store.store import open_store
+    from aggregator.tally.counting import scope_of
 
     opened = open_store(store)
     opened.memory_bytes = memory

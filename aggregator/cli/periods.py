@@ -12,7 +12,7 @@ from protocol.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
 
 
 def read_span(context: click.Context | None, parameter: click.Parameter | None, text: str | None) -> Span | None:

@@ -13,8 +13,8 @@ from aggregator.cli.passphrase import passphrase_option, read_passphrase
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aggregator.estimates.recurrence import Recurrence
     from aggregator.fleet.roster import Roster
-    from aggregator.recurrence import Recurrence
 
 
 def fleet_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,7 +41,7 @@ def rosters_of(lists: tuple[Path, ...], passphrase_file: Path | None) -> list[Ro
 
 def print_populations(recurrence: Recurrence) -> None:
     """Say which population is which, and what the second one's intervals rest on."""
-    from aggregator.recurrence import BOUND, DEVICES, POPULATION
+    from aggregator.estimates.recurrence import BOUND, DEVICES, POPULATION
 
     click.echo()
     advice = "; --fleet LIST.hsf tells, in a closed fleet" if recurrence.basis == BOUND else ""

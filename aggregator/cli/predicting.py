@@ -86,8 +86,8 @@ def _model(given: Path, trust: Path | None, workspace: Path | None) -> Model:
     from aggregator.models.scoring import Model
     from aggregator.publishing.naming import document_bytes
     from aggregator.publishing.workspace import open_workspace
-    from protocol.envelope import SIZE_LIMITS, read_envelope
-    from protocol.model import parse_model
+    from protocol.documents.envelope import SIZE_LIMITS, read_envelope
+    from protocol.documents.model import parse_model
 
     if trust is not None and workspace is not None:
         raise InputError("trust_ambiguous", "give --trust or --workspace, not both")

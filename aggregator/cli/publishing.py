@@ -16,10 +16,10 @@ from aggregator.files import check_output
 from aggregator.periods import shown
 
 if TYPE_CHECKING:
+    from aggregator.estimates.statistics import Statistics
     from aggregator.periods import Span
     from aggregator.publishing.workspace import Workspace
-    from aggregator.statistics import Statistics
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
 
 
 @click.command()

@@ -17,9 +17,9 @@ from protocol.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aggregator.intake.decode import Rejected
-    from aggregator.intake.quarantine import Kept
-    from protocol.campaign import Campaign
+    from aggregator.decoding.decode import Rejected
+    from aggregator.storage.quarantine import Kept
+    from protocol.documents.campaign import Campaign
 
 _NAME_DIGITS = 8
 _ROW_BYTES = 16
@@ -44,8 +44,8 @@ def quarantine() -> None:
 
 
 def _all_kept(store: Path) -> list[Kept]:
-    from aggregator.intake.ingest import QUARANTINE
-    from aggregator.intake.quarantine import Quarantine
+    from aggregator.intake.transaction import QUARANTINE
+    from aggregator.storage.quarantine import Quarantine
 
     return list(Quarantine(store / QUARANTINE).files())
 
@@ -64,7 +64,7 @@ def ls(store: Path, reason: str | None, *, pieces: bool, as_json: bool) -> None:
     Example:
       hearsay quarantine ls --store store --reason question_unknown --pieces
     """  # noqa: D301
-    from aggregator.intake.manifest import read_manifest
+    from aggregator.storage.manifest import read_manifest
 
     counted = dict(sorted(read_manifest(store).rejected.items()))
     kept = _all_kept(store)
@@ -120,7 +120,7 @@ def show(name: str, store: Path, *, as_json: bool) -> None:
       hearsay quarantine show 3fa9c411:62 --store store
       hearsay quarantine show today.hsr --store store
     """  # noqa: D301
-    from aggregator.intake.store import open_store
+    from aggregator.store.store import open_store
 
     campaign = open_store(store).campaign
     found = [(file, piece) for file, pieces in _chosen(_all_kept(store), name) for piece in pieces]
@@ -153,9 +153,9 @@ def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: b
       hearsay quarantine rm today.hsr --store store
       hearsay quarantine rm --all --reason empty_file --store store
     """  # noqa: D301
-    from aggregator.intake.ingest import QUARANTINE
-    from aggregator.intake.quarantine import Quarantine
-    from aggregator.intake.store import open_store
+    from aggregator.intake.transaction import QUARANTINE
+    from aggregator.storage.quarantine import Quarantine
+    from aggregator.store.store import open_store
 
     if bool(names) == everything:
         raise click.UsageError("give names, or --all", click.get_current_context())
@@ -223,8 +223,8 @@ def _print_piece(campaign: Campaign, file: Kept, piece: Rejected) -> None:
 
 def _fields(campaign: Campaign, piece: Rejected) -> dict[str, Any]:
     """What a record of the campaign says, but its answer."""
-    from aggregator.statistics import question_name
-    from protocol.report import decode_report
+    from aggregator.estimates.statistics import question_name
+    from protocol.batches.report import decode_report
 
     if piece.proven is None or len(piece.data) != campaign.layout.record_length:
         return {}
@@ -295,8 +295,8 @@ def retry(
     Example:
       hearsay quarantine retry --store store --reason report_too_early
     """  # noqa: D301
-    from aggregator.intake.retry import retry as judge_again
-    from aggregator.intake.store import open_store
+    from aggregator.store.rejudging import retry as judge_again
+    from aggregator.store.store import open_store
 
     opened = open_store(store)
     ids = enrolled_ids(opened.campaign, enrolled, lists, passphrase_file)

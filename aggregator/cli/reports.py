@@ -18,8 +18,8 @@ from aggregator.cli.populations import fleet_option, print_populations, rosters_
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from aggregator.intake.store import IngestSummary
     from aggregator.periods import Span
+    from aggregator.store.store import IngestSummary
 
 WHY_NOT = {
     "file_not_found": "there is no such file",
@@ -85,11 +85,11 @@ def ingest(
     """  # noqa: D301
     from aggregator.asking import check_campaign
     from aggregator.intake.finding import all_unreadable
-    from aggregator.intake.manifest import BUCKETS, FILE_NAME
-    from aggregator.intake.remote import expand
-    from aggregator.intake.store import IngestSummary, create_store
-    from protocol.campaign import parse_campaign
-    from protocol.envelope import read_envelope
+    from aggregator.intake.urls import expand
+    from aggregator.storage.manifest import BUCKETS, FILE_NAME
+    from aggregator.store.store import IngestSummary, create_store
+    from protocol.documents.campaign import parse_campaign
+    from protocol.documents.envelope import read_envelope
 
     raw = check_campaign(campaign_file, workspace=workspace, trust=trust)
     campaign = parse_campaign(read_envelope(raw, "campaign").payload)
@@ -187,7 +187,7 @@ def estimate(
       hearsay estimate --store store --csv > estimates.csv
       hearsay estimate --store store --periods 2026-11-01..2026-11-30 --proven-only
     """  # noqa: D301
-    from aggregator.showing import COLUMNS, rows
+    from aggregator.estimates.showing import COLUMNS, rows
     from aggregator.spreadsheets import csv_text
 
     if as_json and as_csv:

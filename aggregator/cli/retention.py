@@ -34,7 +34,7 @@ def forget(store: Path, before: Moment, memory: int, *, as_json: bool) -> None:
     Example:
       hearsay forget --store store --before 2026-11-22
     """  # noqa: D301
-    from aggregator.intake.store import open_store
+    from aggregator.store.store import open_store
 
     opened = open_store(store)
     opened.memory_bytes = memory

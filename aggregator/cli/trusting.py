@@ -13,9 +13,9 @@ from aggregator.cli.making import json_option, say, workspace_option
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, warn, when
 from aggregator.cli.passphrase import asked, passphrase_option
 from protocol.document import DAY_SECONDS
-from protocol.envelope import SIZE_LIMITS, keyid, role_of
+from protocol.documents.envelope import SIZE_LIMITS, keyid, role_of
+from protocol.documents.trust import ROLES
 from protocol.errors import InputError
-from protocol.trust import ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

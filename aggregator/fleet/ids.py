@@ -18,8 +18,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aggregator.fleet.roster import distinct_secrets
+from protocol.batches.report import ID_BYTES, ID_PREFIX
 from protocol.errors import InputError
-from protocol.report import ID_BYTES, ID_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator.fleet.roster import Roster
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
 
     Ids = NDArray[np.uint64]
 
@@ -56,7 +56,7 @@ class IdMaker:
         self._states = [(sha256(key.translate(_INNER)), sha256(key.translate(_OUTER))) for key in keys]
 
     def ids(self, campaign_id: bytes, period: int, index: int) -> Ids:
-        """Shape (devices,), in their order: :func:`protocol.report.report_id` of each as a number."""
+        """Shape (devices,), in their order: :func:`protocol.batches.report.report_id` of each as a number."""
         message = ID_PREFIX + campaign_id + _TAIL.pack(period, index)
         raw = b"".join([_finish(inner.copy(), outer.copy(), message) for inner, outer in self._states])
         return np.frombuffer(raw, ">u8").astype(np.uint64)

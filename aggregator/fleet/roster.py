@@ -19,8 +19,8 @@ from aggregator.files import read_file, sync_folder
 from aggregator.sealing import STANDARD, Cost, check_sealed, open_secret, seal_secret
 from protocol import canonical
 from protocol.document import is_text
+from protocol.documents.provisioning import SECRET_BYTES, Provisioning, build_provisioning
 from protocol.errors import DocumentError, InputError, StorageError
-from protocol.provisioning import SECRET_BYTES, Provisioning, build_provisioning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

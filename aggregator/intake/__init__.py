@@ -1,6 +1,5 @@
-"""Reports: from files as they arrive to integer counts per question.
+"""An ingest: report files from wherever they are to parts of a store.
 
-``decode`` judges every record of a file, ``store`` keeps the good ones as Parquet and ``quarantine``
-what was set aside, ``tally`` removes repeats exactly and counts. Any order, split or repetition of the
-same files ends in the same tally, byte for byte.
+In: names of files, folders, patterns and URLs. Out: the parts and the entries that the next manifest names. One
+transaction: all files that can be read are taken, or nothing changes.
 """

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from aggregator.decoding.columns import Columns
     from aggregator.fleet.ids import IdReader, Ids
     from aggregator.fleet.roster import Roster
-    from aggregator.intake.columns import Columns
-    from aggregator.intake.manifest import Manifest
-    from protocol.campaign import Campaign
+    from aggregator.storage.manifest import Manifest
+    from protocol.documents.campaign import Campaign
 
 REASON = "id_not_enrolled"
 CACHE_BYTES = 256 << 20

@@ -1,6 +1,6 @@
 """Which files an ingest was given: folders, patterns and lists of names become names of files.
 
-URLs stay as they are: the store expands their patterns (:mod:`aggregator.intake.remote`).
+URLs stay as they are: the store expands their patterns (:mod:`aggregator.intake.urls`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from glob import glob
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from aggregator.intake.remote import is_url
 from aggregator.intake.sources import Unreadable, read_source
+from aggregator.intake.urls import is_url
 from protocol.errors import InputError
 
 if TYPE_CHECKING:

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.intake.matrix import count_adjacent, matrices, other_prefix
-from aggregator.intake.rules import FAULTS, Fields, Rules
-from aggregator.intake.sums import Sums
-from protocol.batch import Batch, Damage, Header, read_batches
-from protocol.framing import COUNT_HEAD, DIGEST_HEAD, END, TRAILER_BYTES
+from aggregator.decoding.matrix import count_adjacent, matrices, other_prefix
+from aggregator.decoding.rules import FAULTS, Fields, Rules
+from aggregator.tally.sums import Sums
+from protocol.batches.batch import Batch, Damage, Header, read_batches
+from protocol.batches.framing import COUNT_HEAD, DIGEST_HEAD, END, TRAILER_BYTES
 from protocol.mechanisms import INTEGERS, SINGLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.intake.mapped import Source
-    from aggregator.intake.matrix import Matrix
-    from protocol.campaign import Campaign
+    from aggregator.decoding.mapped import Source
+    from aggregator.decoding.matrix import Matrix
+    from protocol.documents.campaign import Campaign
 
 
 class Counted(NamedTuple):

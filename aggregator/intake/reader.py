@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.intake.decode import MAX_PIECES, Decoder, Rejected
+from aggregator.decoding.decode import MAX_PIECES, Decoder, Rejected
 from aggregator.intake.enrolment import REASON as NOT_ENROLLED
-from aggregator.intake.inputs import TAIL_BYTES, Ingested, Inputs, identity, pack_places, tail, unpack_places
-from aggregator.intake.parts import Stored
-from protocol.batch import TRAILER_BYTES, Header
+from aggregator.storage.input_index import TAIL_BYTES, Ingested, Inputs, identity, pack_places, tail, unpack_places
+from aggregator.storage.parts import Stored
+from protocol.batches.batch import TRAILER_BYTES, Header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from aggregator.intake.columns import Columns
-    from aggregator.intake.decode import Block, Stretch
+    from aggregator.decoding.columns import Columns
+    from aggregator.decoding.decode import Block, Stretch
     from aggregator.intake.enrolment import Enrolled
-    from aggregator.intake.manifest import Part
     from aggregator.intake.sources import Source
-    from aggregator.intake.team import Team
-    from aggregator.intake.writing import PartWriter
-    from protocol.campaign import Campaign
+    from aggregator.intake.work_sharing import Team
+    from aggregator.storage.manifest import Part
+    from aggregator.storage.part_writer import PartWriter
+    from protocol.documents.campaign import Campaign
 
 FORGOTTEN = "period_forgotten"
 _BLOCK = 1 << 16

@@ -9,9 +9,9 @@ import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.intake.compressed import codec_of, decompress
-from aggregator.intake.inputs import tail
-from aggregator.intake.remote import ahead, is_url, read_url
+from aggregator.intake.urls import ahead, is_url, read_url
 from aggregator.reading import read_regular
+from aggregator.storage.input_index import tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ from aggregator.models.postprocess import POSTPROCESSES, Tables, check_postproce
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aggregator.statistics import Statistics
+    from aggregator.estimates.statistics import Statistics
 
     Floats = NDArray[np.float64]
 

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.class_shares import class_shares
+from aggregator.estimates.class_shares import class_shares
+from aggregator.estimates.spread import Estimated, moments
 from aggregator.models.discrete import fit
 from aggregator.models.gaussian import NormalParameters
 from aggregator.models.gaussian import fit as fit_gaussian
 from aggregator.models.postprocess import POSTPROCESSES, project_to_simplex
-from aggregator.spread import Estimated, moments
-from protocol.campaign import GAUSSIAN
+from protocol.documents.campaign import GAUSSIAN
 from protocol.epsilon import MICRO
 from protocol.mechanisms import SINGLE
 from protocol.questions import CELL, CLASS, MOMENT, MOMENTS, PRESENT, SQUARE
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from aggregator.statistics import QuestionEstimate, Statistics
+    from aggregator.estimates.statistics import QuestionEstimate, Statistics
 
     Floats = NDArray[np.float64]
     Term = Floats | NormalParameters

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from aggregator.estimates.spread import Estimated, moments
 from aggregator.models.postprocess import POSTPROCESSES, check_postprocess, table_of
-from aggregator.spread import Estimated, moments
 from protocol.epsilon import MICRO
 from protocol.questions import PRESENT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aggregator.statistics import Statistics
+    from aggregator.estimates.statistics import Statistics
 
     Floats = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.class_shares import class_shares
+from aggregator.estimates.class_shares import class_shares
 from protocol.errors import InputError
 from protocol.questions import CELL, CLASS
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from aggregator.statistics import Statistics
+    from aggregator.estimates.statistics import Statistics
 
     Floats = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ def paper_table(joint: Floats, _asked: int) -> Floats:
 
 
 def simplex_prior(statistics: Statistics) -> Floats:
-    """The classes by all questions that tell of them (:func:`aggregator.class_shares.class_shares`).
+    """The classes by all questions that tell of them (:func:`aggregator.estimates.class_shares.class_shares`).
 
     Made possible by the nearest point of the simplex, then every class gets half a report.
     """

@@ -22,11 +22,11 @@ from aggregator.files import read_file
 from aggregator.models.encoding import MISSING, label_codes, recognise
 from aggregator.notebooks import facts, table
 from protocol import SCALE
-from protocol.envelope import SIZE_LIMITS
+from protocol.documents.envelope import SIZE_LIMITS
+from protocol.documents.model import UNDERSTOOD, DiscreteModel, Normal, parse_model
+from protocol.documents.model import Model as ModelDocument
+from protocol.documents.trust import pin, verify
 from protocol.errors import InputError
-from protocol.model import UNDERSTOOD, DiscreteModel, Normal, parse_model
-from protocol.model import Model as ModelDocument
-from protocol.trust import pin, verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,7 +83,7 @@ class Model:
             InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``argument_invalid``, an argument of
                 another type.
             DocumentError: ``bad_signature``, ``expired`` and the other reasons of
-                :func:`protocol.trust.verify`; ``invalid_model``.
+                :func:`protocol.documents.trust.verify`; ``invalid_model``.
         """
         _check_type(path, (str, PathLike), "the model is given as the path of a file")
         _check_type(trust, (str, PathLike, bytes), "trust is given as the path of the trust root or as its bytes")

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.debias import Law
-from aggregator.intervals import score_interval
+from aggregator.estimates.debias import Law
+from aggregator.estimates.intervals import score_interval
+from aggregator.estimates.showing import as_range
 from aggregator.notebooks import facts, table
-from aggregator.showing import as_range
-from protocol.campaign import EVALUATION
+from protocol.documents.campaign import EVALUATION
 from protocol.errors import InputError, PolicyError
 from protocol.mechanisms.direct import Direct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aggregator.recurrence import Recurrence
-    from aggregator.statistics import Statistics
+    from aggregator.estimates.recurrence import Recurrence
+    from aggregator.estimates.statistics import Statistics
 
 
 class Confusion(NamedTuple):
@@ -108,14 +108,14 @@ def accuracy_of(mechanism: Direct, classes: int, counts: Sequence[int], concentr
 
     An answer lies on the diagonal with probability λ = q' + a(p' − q'), q' = kq, p' = p + (k − 1)q, so
     p' − q' = p − q: of c diagonal answers among n, a = (c/n − q')/(p − q), with the interval of a pure
-    protocol (``aggregator.intervals``). Every device is asked this question, so of these devices only the
+    protocol (``aggregator.estimates.intervals``). Every device is asked this question, so of these devices only the
     noise is uncertain.
 
     Args:
         mechanism: of the question, over k² values.
         classes: k.
         counts: shape (k²,), as in a tally.
-        concentration: c of ``aggregator.recurrence``; 1/n unless given, as of n different devices.
+        concentration: c of ``aggregator.estimates.recurrence``; 1/n unless given, as of n different devices.
     """
     n = sum(counts)
     right = sum(counts[:: classes + 1])

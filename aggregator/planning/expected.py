@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.planning.choice import AUTO, FORMS, form_of, moment_mechanism
 from protocol import SCALE
-from protocol.campaign import DISCRETE, GAUSSIAN
+from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.errors import InputError
 from protocol.mechanisms.numeric import NumericMechanism
 from protocol.questions import gaussian_subjects

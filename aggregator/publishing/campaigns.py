@@ -11,9 +11,9 @@ from aggregator.models.postprocess import check_postprocess
 from aggregator.planning.choice import form_of, mechanism_for, moment_mechanism
 from aggregator.publishing.lifetimes import header_for
 from aggregator.publishing.privacy import epsilon_warning
-from protocol import campaign
-from protocol.campaign import DISCRETE, GAUSSIAN
 from protocol.document import DAY_SECONDS, is_printable
+from protocol.documents import campaign
+from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.epsilon import MICRO, check_answer_micro
 from protocol.errors import InputError
 from protocol.features import Categorical

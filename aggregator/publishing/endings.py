@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggregator.publishing.naming import find_document
-from protocol import campaign
 from protocol.document import DAY_SECONDS, Header, read_payload
-from protocol.envelope import read_envelope
+from protocol.documents import campaign
+from protocol.documents.envelope import read_envelope
 from protocol.errors import InputError
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.publishing.lifetimes import header_for
-from protocol import campaign, trust
 from protocol.document import DAY_SECONDS
+from protocol.documents import campaign, trust
+from protocol.documents.model import UNDERSTOOD, parse_model
 from protocol.epsilon import check_answer_micro
 from protocol.mechanisms import from_micro
-from protocol.model import UNDERSTOOD, parse_model
 from protocol.questions import build_questions, outcome_subjects
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.files import PRIVATE, read_file, write_output
 from aggregator.sealing import STANDARD, check_sealed, open_secret, seal_secret
-from protocol import canonical, trust
-from protocol.envelope import KEY_BYTES, SigningKey, keyid
+from protocol import canonical
+from protocol.documents import trust
+from protocol.documents.envelope import KEY_BYTES, SigningKey, keyid
 from protocol.errors import DocumentError, InputError, StorageError
 
 if TYPE_CHECKING:

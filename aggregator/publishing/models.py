@@ -13,19 +13,19 @@ from aggregator.models.foresight import foresee
 from aggregator.models.gaussian import NormalParameters
 from aggregator.models.gaussian import fit as fit_gaussian
 from aggregator.publishing.lifetimes import header_for
-from protocol.campaign import EVALUATION, GAUSSIAN
 from protocol.document import DAY_SECONDS
+from protocol.documents.campaign import EVALUATION, GAUSSIAN
+from protocol.documents.model import DiscreteModel, GaussianModel, Model, Normal, build_payload
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
-from protocol.model import DiscreteModel, GaussianModel, Model, Normal, build_payload
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from aggregator.estimates.statistics import Statistics
     from aggregator.publishing.workspace import Workspace
-    from aggregator.statistics import Statistics
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
 
 DEFAULT_LIFETIME_SECONDS = 365 * DAY_SECONDS
 THREATS = (

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aggregator.files import read_file
-from protocol.campaign import parse_campaign
-from protocol.envelope import SIZE_LIMITS, read_envelope
+from protocol.documents.campaign import parse_campaign
+from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.errors import InputError
 from protocol.words import to_words
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import allowance, mechanisms
-from protocol.campaign import privacy_loss
 from protocol.document import DAY_SECONDS
+from protocol.documents.campaign import privacy_loss
 from protocol.epsilon import MICRO, PrivacyLoss, format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.questions import Question, Subject
@@ -15,7 +15,7 @@ from protocol.schema import refusing
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
     from protocol.schema import Schema
 
 _REASON = "invalid_campaign"

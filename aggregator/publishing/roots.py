@@ -16,9 +16,18 @@ from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.keys import KeyFile, key_file, write_key
 from aggregator.publishing.lifetimes import header_for
 from aggregator.publishing.signatures import Standing, draft, joined, root_of, signed, standing, successor, to_bytes
-from protocol import canonical, trust
+from protocol import canonical
 from protocol.document import read_payload
-from protocol.envelope import KEY_BYTES, MAX_SIGNATURES, PAYLOAD_TYPES, SIZE_LIMITS, SigningKey, keyid, read_envelope
+from protocol.documents import trust
+from protocol.documents.envelope import (
+    KEY_BYTES,
+    MAX_SIGNATURES,
+    PAYLOAD_TYPES,
+    SIZE_LIMITS,
+    SigningKey,
+    keyid,
+    read_envelope,
+)
 from protocol.errors import DocumentError, InputError, StorageError
 
 if TYPE_CHECKING:
@@ -27,8 +36,8 @@ if TYPE_CHECKING:
 
     from aggregator.publishing.history import Published
     from aggregator.publishing.workspace import Workspace
-    from protocol.envelope import Envelope
-    from protocol.trust import Role, Root
+    from protocol.documents.envelope import Envelope
+    from protocol.documents.trust import Role, Root
 
 
 class Step(NamedTuple):

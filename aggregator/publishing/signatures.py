@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol import campaign, model, trust
 from protocol.document import check_understood, read_payload
-from protocol.envelope import (
+from protocol.documents import campaign, model, trust
+from protocol.documents.envelope import (
     KEYID_BYTES,
     MAX_SIGNATURES,
     SIGNATURE_BYTES,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from protocol.document import Header
-    from protocol.envelope import SigningKey
-    from protocol.trust import Role, Root
+    from protocol.documents.envelope import SigningKey
+    from protocol.documents.trust import Role, Root
 
 UNSIGNED = (bytes(KEYID_BYTES), bytes(SIGNATURE_BYTES))
 """Holds the place of the first signature in a draft."""

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from aggregator.files import read_file, write_output
 from aggregator.publishing.history import latest_of_each
 from protocol.document import read_payload
-from protocol.envelope import SIZE_LIMITS, read_envelope
+from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.errors import DocumentError, InputError, StorageError
 
 if TYPE_CHECKING:

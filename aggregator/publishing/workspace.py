@@ -30,9 +30,10 @@ from aggregator.publishing.history import Published, history_bytes, latest_of_ea
 from aggregator.publishing.keys import KeyFile, key_file, no_passphrase, read_key, write_key
 from aggregator.publishing.lifetimes import header_for
 from aggregator.publishing.signatures import Standing, draft, standing, successor, to_bytes
-from protocol import campaign, canonical, model, trust
+from protocol import canonical
 from protocol.document import DAY_SECONDS, check_understood, is_text
-from protocol.envelope import KEY_BYTES, PAYLOAD_TYPES, SIZE_LIMITS, SigningKey, read_envelope, seal
+from protocol.documents import campaign, model, trust
+from protocol.documents.envelope import KEY_BYTES, PAYLOAD_TYPES, SIZE_LIMITS, SigningKey, read_envelope, seal
 from protocol.errors import DocumentError, InputError, StorageError
 
 if TYPE_CHECKING:
@@ -348,7 +349,7 @@ def signed_campaign(root_bytes: bytes, raw: bytes) -> campaign.Campaign:
     """A campaign that the root's campaign keys have signed, whatever its dates and the root's.
 
     The aggregator still counts, and makes a model from, what was answered before a campaign expired;
-    dates are for devices, which ask :func:`protocol.trust.verify`.
+    dates are for devices, which ask :func:`protocol.documents.trust.verify`.
 
     Raises:
         DocumentError: ``bad_signature``, ``malformed``, ``unsupported_version``, ``wrong_role``,

@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from aggregator.intake.store import create_store
 from aggregator.models.baselines import fit_plain_gaussian
 from aggregator.models.reduction import Directions, fit_projection
 from aggregator.publishing.campaigns import Terms, publish_campaign
@@ -28,6 +27,7 @@ from aggregator.publishing.models import publish_model
 from aggregator.publishing.workspace import Workspace, create_workspace
 from aggregator.schema_draft import outward
 from aggregator.schema_file import equal_width_edges
+from aggregator.store.store import create_store
 from aggregator.tables import read_table
 from edge_sdk import Device, Policy
 from protocol.features import Numeric

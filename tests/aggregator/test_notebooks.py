@@ -12,9 +12,9 @@ from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
 from aggregator import notebooks
-from aggregator.intake.status import status
 from aggregator.models.predicting import predict_file
 from aggregator.models.scoring import Model
+from aggregator.store.status import status
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
 

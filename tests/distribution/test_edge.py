@@ -111,7 +111,7 @@ def test_what_it_says_of_itself_is_what_the_tree_says(metadata):
 def test_its_only_command_is_the_devices(wheel):
     with zipfile.ZipFile(wheel) as file:
         (name,) = (name for name in file.namelist() if name.endswith("entry_points.txt"))
-        assert file.read(name).decode() == "[console_scripts]\nhearsay-edge = edge_sdk.cli:main\n"
+        assert file.read(name).decode() == "[console_scripts]\nhearsay-edge = edge_sdk.cli.main:main\n"
 
 
 def test_the_same_tree_gives_the_same_bytes(wheel, tmp_path):

@@ -7,7 +7,7 @@ import os
 import pytest
 from support.publisher import NOW, Publisher
 
-import edge_sdk.state
+import edge_sdk.storage.database
 from edge_sdk import Device
 
 
@@ -40,10 +40,10 @@ def device(tmp_path, publisher, clock):
 @pytest.fixture
 def unflushed(monkeypatch):
     """No waiting for the disk, which takes nine tenths of the time and finds nothing here."""
-    plain = edge_sdk.state._execute
+    plain = edge_sdk.storage.database._execute
 
     def execute(connection, statement, values=()):
         return plain(connection, statement.replace("= EXTRA", "= OFF"), values)
 
-    monkeypatch.setattr(edge_sdk.state, "_execute", execute)
+    monkeypatch.setattr(edge_sdk.storage.database, "_execute", execute)
     monkeypatch.setattr(os, "fsync", lambda _descriptor: None)

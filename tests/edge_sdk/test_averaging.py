@@ -23,12 +23,12 @@ from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device, Policy, PolicyError
 from edge_sdk.answering import answer
-from protocol import campaign as campaigns
 from protocol import canonical, mechanisms
-from protocol.envelope import read_envelope
+from protocol.batches.report import decode_answer, decode_report
+from protocol.documents import campaign as campaigns
+from protocol.documents.envelope import read_envelope
 from protocol.features import Categorical
 from protocol.questions import CLASS, Subject, build_questions
-from protocol.report import decode_answer, decode_report
 from protocol.schema import Label, build_schema
 
 ALPHA = Fraction(1, 10**6)

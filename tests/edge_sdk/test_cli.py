@@ -28,7 +28,7 @@ def files(tmp_path):
 
 
 def edge(folder, *arguments, text=""):
-    command = [sys.executable, "-m", "edge_sdk.cli", "--state", "state", *arguments]
+    command = [sys.executable, "-m", "edge_sdk.cli.main", "--state", "state", *arguments]
     return subprocess.run(command, cwd=folder, input=text, capture_output=True, text=True, check=False)
 
 
@@ -195,7 +195,7 @@ def test_nothing_to_drain_claims_no_file(files):
 
 def test_a_terminal_without_epsilon_still_explains(files):
     edge(files, "provision", "root.hst")
-    command = [sys.executable, "-m", "edge_sdk.cli", "--state", "state", "explain", "c.hsc"]
+    command = [sys.executable, "-m", "edge_sdk.cli.main", "--state", "state", "explain", "c.hsc"]
     result = subprocess.run(
         command, cwd=files, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False
     )

@@ -16,10 +16,10 @@ import pytest
 from support import children
 from support.publisher import NOW, Publisher
 
-import edge_sdk.durable
-import edge_sdk.state
+import edge_sdk.storage.atomic_files
+import edge_sdk.storage.database
 from edge_sdk import Device
-from protocol import batch
+from protocol.batches import batch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,15 +53,21 @@ def live(folder: Path, kill_at: int, *, links: bool = True) -> int:
     step = Steps(kill_at)
     if not links:
         os.link = refused
-    plain_connect = edge_sdk.state.State._connect
+    plain_connect = edge_sdk.storage.database.State._connect
 
     def connect(self):
         connection = plain_connect(self)
         connection.set_trace_callback(step)
         return connection
 
-    edge_sdk.state.State._connect = connect
-    steps = ((os, "fsync"), (os, "link"), (os, "unlink"), (os, "rename"), (edge_sdk.durable, "flush_folder"))
+    edge_sdk.storage.database.State._connect = connect
+    steps = (
+        (os, "fsync"),
+        (os, "link"),
+        (os, "unlink"),
+        (os, "rename"),
+        (edge_sdk.storage.atomic_files, "flush_folder"),
+    )
     for module, name in steps:
         plain = getattr(module, name)
 

@@ -9,8 +9,9 @@ import pytest
 from support.publisher import CAMPAIGN_KEY, DAY, MODEL_KEY, NOW, Publisher, key
 
 from edge_sdk import Device, DocumentError, HearsayError, InputError, Policy, PolicyError, StorageError
-from protocol import batch, canonical
-from protocol.report import decode_report
+from protocol import canonical
+from protocol.batches import batch
+from protocol.batches.report import decode_report
 
 RECORD = {"odor": "n", "width": 3.2}
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from support.failures import failure, reason
 
-import edge_sdk.durable
+import edge_sdk.storage.atomic_files
 from edge_sdk import Device
-from edge_sdk.durable import ABANDONED_SECONDS, write_new
-from protocol import batch
+from edge_sdk.storage.atomic_files import ABANDONED_SECONDS, write_new
+from protocol.batches import batch
 
 RECORD = {"odor": "n", "width": 3.2}
 
@@ -147,7 +147,7 @@ def test_a_folder_that_can_not_be_flushed_holds_no_file_afterwards(reporting, tm
         raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patch:
-        patch.setattr(edge_sdk.durable, "flush_folder", failing)
+        patch.setattr(edge_sdk.storage.atomic_files, "flush_folder", failing)
         assert reason(reporting.drain, outbox / "x.hsr") == expected
     assert list(outbox.iterdir()) == []
     assert reporting.drain(outbox / "x.hsr") == 1

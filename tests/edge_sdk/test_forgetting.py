@@ -8,7 +8,7 @@ import os
 import pytest
 from support.faults.disk import CREATE, LINK, RENAME, SYNC, SYNC_FOLDER, TRUNCATE, UNLINK, WRITE, Call, Disk
 
-from edge_sdk import durable
+from edge_sdk.storage import atomic_files as durable
 
 
 def call(op, first, second="", inode=7, offset=0, data=b"", error=0):

@@ -22,10 +22,10 @@ from vectors.runner import load_all
 from edge_sdk import Device, Policy
 from protocol import canonical, mechanisms
 from protocol.document import Header
-from protocol.envelope import PAYLOAD_TYPES, SIZE_LIMITS, keyid, read_envelope, seal
+from protocol.documents.envelope import PAYLOAD_TYPES, SIZE_LIMITS, keyid, read_envelope, seal
+from protocol.documents.trust import Role, Root
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
-from protocol.trust import Role, Root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -327,7 +327,7 @@ sys.path += sys.argv[3:]
 from edge_sdk import Device
 from edge_sdk.classifier import Classifier
 from protocol.errors import HearsayError
-import edge_sdk.explain, protocol.model
+import edge_sdk.explain, protocol.documents.model
 folder, megabytes = sys.argv[1], int(sys.argv[2])
 names = sys.stdin.read().split()
 with Device.open(folder + "/state", trust=open(folder + "/root", "rb").read(), clock=lambda: NOW) as device:

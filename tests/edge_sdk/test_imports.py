@@ -9,7 +9,7 @@ HEAVY = ("numpy", "pandas", "click", "pyarrow", "rich", "sklearn", "aggregator",
 
 
 def test_importing_the_sdk_loads_nothing_heavy():
-    code = f"import sys, edge_sdk, edge_sdk.cli; print([name for name in {HEAVY!r} if name in sys.modules])"
+    code = f"import sys, edge_sdk, edge_sdk.cli.main; print([name for name in {HEAVY!r} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "[]\n"
 

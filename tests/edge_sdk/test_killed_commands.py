@@ -50,7 +50,7 @@ class Shell:
         log.unlink(missing_ok=True)
         kind = {"HEARSAY_FAULTS_KIND": "kill" if kill_at else "none", "HEARSAY_FAULTS_AT": str(kill_at)}
         where = {"HEARSAY_FAULTS_UNDER": str(world), "HEARSAY_FAULTS_LOG": str(log)}
-        command = [sys.executable, "-m", "edge_sdk.cli", "--state", "state", *arguments]
+        command = [sys.executable, "-m", "edge_sdk.cli.main", "--state", "state", *arguments]
         surroundings = environment(self.library, **kind, **where)
         found = subprocess.run(command, cwd=world, env=surroundings, input=RECORD, capture_output=True, check=False)
         return found, len(read_log(log))

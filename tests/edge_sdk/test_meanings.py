@@ -15,7 +15,7 @@ from support.failures import failure
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device
-from edge_sdk.cli import main
+from edge_sdk.cli.main import main
 from edge_sdk.meanings import MOST_CAMPAIGNS, Meanings
 from protocol.features import Categorical, Numeric
 from protocol.schema import FROM_RECORD, Check, Label, build_schema
@@ -210,7 +210,7 @@ def test_a_device_does_not_import_logging_and_prints_nothing_without_a_handler(t
     code = """
 import sys
 sys.path.insert(0, "tests")
-import edge_sdk.cli
+import edge_sdk.cli.main
 assert "logging" not in sys.modules, "the start of a device is to be short"
 import logging
 from edge_sdk import Device

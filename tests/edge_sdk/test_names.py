@@ -12,7 +12,7 @@ from support.publisher import DAY, NOW, Publisher
 
 import edge_sdk
 from edge_sdk import Device, Policy
-from edge_sdk.cli import main
+from edge_sdk.cli.main import main
 from edge_sdk.explain import _subject
 from protocol.features import Categorical, Numeric
 from protocol.questions import MOMENT, Subject
@@ -145,7 +145,11 @@ def test_the_version_is_told(tmp_path):
     from importlib.metadata import version
 
     run = subprocess.run(
-        [sys.executable, "-m", "edge_sdk.cli", "--version"], capture_output=True, text=True, check=False, cwd=tmp_path
+        [sys.executable, "-m", "edge_sdk.cli.main", "--version"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
     )
     assert (run.returncode, run.stdout) == (0, f"hearsay-edge {version('hearsay')}\n")
 

@@ -14,9 +14,9 @@ from support.publisher import DAY, NOW, Publisher
 
 import edge_sdk.opening
 from edge_sdk import Device, Policy
-from edge_sdk.installation import Marker, read_marker, system_machine, write_marker
-from protocol.provisioning import Provisioning, build_provisioning
-from protocol.report import report_id
+from edge_sdk.storage.marker import Marker, read_marker, system_machine, write_marker
+from protocol.batches.report import report_id
+from protocol.documents.provisioning import Provisioning, build_provisioning
 
 RECORD = {"odor": "n"}
 

@@ -11,14 +11,15 @@ from support.publisher import CAMPAIGN_KEY, DAY, NOW, Publisher
 from support.sources import Source
 
 from edge_sdk import Device, HearsayError
-from edge_sdk.sync import sync
-from protocol import campaign, canonical
-from protocol.envelope import read_envelope
+from edge_sdk.sync.run import sync
+from protocol import canonical
+from protocol.batches.report import decode_answer, decode_report
+from protocol.documents import campaign
+from protocol.documents.envelope import read_envelope
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import from_micro
 from protocol.projection import Component, Projection
 from protocol.questions import build_questions, outcome_subjects
-from protocol.report import decode_answer, decode_report
 from protocol.schema import Label, build_schema
 
 
@@ -180,7 +181,7 @@ def test_the_command_line_explains_with_a_model_that_is_not_installed(tmp_path, 
     (tmp_path / "c.hsc").write_bytes(publisher.sign("campaign", canonical.pack({**body, "expires": 1 << 33})))
     (tmp_path / "m.hsm").write_bytes(model)
     Device.open(tmp_path / "state", trust=publisher.root(lifetime=1 << 33)).close()
-    command = [sys.executable, "-m", "edge_sdk.cli", "--state", "state", "explain", "c.hsc"]
+    command = [sys.executable, "-m", "edge_sdk.cli.main", "--state", "state", "explain", "c.hsc"]
     refused, told = (
         subprocess.run([*command, *more], cwd=tmp_path, capture_output=True, text=True, check=False)
         for more in ([], ["--model", "m.hsm"])

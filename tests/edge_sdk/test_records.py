@@ -10,9 +10,9 @@ import sys
 import pytest
 from support.publisher import Publisher
 
-from edge_sdk.cli import main
-from edge_sdk.commands import MAX_RECORD_BYTES
-from edge_sdk.records import read_record
+from edge_sdk.cli.commands import MAX_RECORD_BYTES
+from edge_sdk.cli.main import main
+from edge_sdk.cli.records import read_record
 from protocol.values import as_text
 
 PLAIN = {"odor": "n", "width": 3.5, "label": "e"}

@@ -15,7 +15,7 @@ from support.failures import failing
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device, HearsayError, Policy
-from edge_sdk.spool import Limits
+from edge_sdk.storage.spool import Limits
 
 RECORD = {"odor": "n", "width": 3.2}
 OTHER = {"odor": "f", "width": 1.0}

@@ -12,7 +12,7 @@ import pytest
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device, HearsayError, Policy, StorageError
-from edge_sdk.cli import main
+from edge_sdk.cli.main import main
 from protocol import mechanisms
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema
@@ -186,7 +186,7 @@ def test_an_unexpected_error_is_one_line_without_values(tmp_path, monkeypatch):
     def broken(*_arguments, **_options):
         raise RuntimeError(MARK)
 
-    monkeypatch.setattr("edge_sdk.commands.Device.open", broken)
+    monkeypatch.setattr("edge_sdk.cli.commands.Device.open", broken)
     status, out, err = run(["--state", str(tmp_path / "s"), "status"])
     assert (status, out) == (1, "")
     assert err.startswith("internal_error: RuntimeError at test_secrecy.py:")

@@ -10,7 +10,7 @@ from support.failures import reason
 from support.publisher import DAY
 
 from edge_sdk import Device
-from protocol.batch import read_batches
+from protocol.batches.batch import read_batches
 
 RECORD = {"odor": "n"}
 

@@ -16,9 +16,9 @@ from support.failures import failing, failure
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device, HearsayError
-from edge_sdk.ledger import Ledger, Line
-from edge_sdk.rows import CAMPAIGNS, LEDGER, SPOOL, Rows, seal
-from edge_sdk.state import State
+from edge_sdk.storage.database import State
+from edge_sdk.storage.ledger import Ledger, Line
+from edge_sdk.storage.rows import CAMPAIGNS, LEDGER, SPOOL, Rows, seal
 
 RECORD = {"odor": "n", "width": 3.2}
 FLIPS = 400
@@ -259,7 +259,7 @@ def test_a_dangling_link_in_the_place_of_the_state_is_refused(tmp_path):
 
 
 def test_two_that_create_one_state_share_it(tmp_path):
-    code = "import sys; from edge_sdk.state import State; State(sys.argv[1] + '/state.db').close()"
+    code = "import sys; from edge_sdk.storage.database import State; State(sys.argv[1] + '/state.db').close()"
     children = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(4)]
     assert [child.wait() for child in children] == [0] * 4
     assert {path.name for path in tmp_path.iterdir()} <= {"state.db", "state.db-journal"}
@@ -325,7 +325,7 @@ def test_forks_leave_no_lock_behind(device, publisher):
         os.wait()
     campaign = device.enrol(publisher.campaign())
     assert len(device.report(campaign.id, RECORD)) == 18
-    from edge_sdk import forks
+    from edge_sdk.storage import forks
 
     gc.collect()  # what tests before this one left
     before = len(forks._locks)

@@ -17,17 +17,17 @@ from support.publisher import DAY, NOW, Publisher, key
 from support.servers import reply, scripted, tree_server
 from support.sources import Cut, Source
 
-import edge_sdk.waiting
+import edge_sdk.storage.outbox
 from edge_sdk import Device
-from edge_sdk.carriers import open_transport
-from edge_sdk.fetched import FETCHED_FILE, Fetched, Known
-from edge_sdk.folder import Folder
-from edge_sdk.patience import Patience
 from edge_sdk.policy import Policy
-from edge_sdk.sync import MAX_ROOTS, sync
-from edge_sdk.transport import Found
-from edge_sdk.web import Web
-from protocol import batch
+from edge_sdk.sync.fetched import FETCHED_FILE, Fetched, Known
+from edge_sdk.sync.run import MAX_ROOTS, sync
+from edge_sdk.transport.base import Found
+from edge_sdk.transport.folder import Folder
+from edge_sdk.transport.http import Web
+from edge_sdk.transport.registry import open_transport
+from edge_sdk.transport.retry import Patience
+from protocol.batches import batch
 from protocol.errors import DocumentError, InputError, StorageError
 
 RECORD = {"odor": "n", "width": 3.2}
@@ -316,7 +316,7 @@ def test_a_file_that_the_card_has_lost_is_sealed_anew(enrolled, source, clock, m
         return Path(path).open(*arguments, **options)
 
     monkeypatch.setattr(Path, "read_bytes", read_bytes)
-    monkeypatch.setattr(edge_sdk.waiting, "open", open_it, raising=False)
+    monkeypatch.setattr(edge_sdk.storage.outbox, "open", open_it, raising=False)
     outcome = sync(enrolled, source)
     assert (outcome.sent, outcome.released, outcome.refusals, outbox(enrolled)) == (1, 1, (), [])
     assert records(source.reports.values()) == made

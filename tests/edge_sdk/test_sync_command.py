@@ -9,7 +9,7 @@ import pytest
 from support.publisher import DAY, Publisher
 from support.servers import reply, scripted, tree_server
 
-from edge_sdk.cli import main
+from edge_sdk.cli.main import main
 
 RECORD = '{"odor": "n", "label": "e"}'
 

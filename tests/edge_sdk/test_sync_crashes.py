@@ -15,12 +15,12 @@ import pytest
 from support import children
 from support.publisher import NOW, Publisher
 
-import edge_sdk.durable
-import edge_sdk.state
+import edge_sdk.storage.atomic_files
+import edge_sdk.storage.database
 from edge_sdk import Device
-from edge_sdk.folder import Folder
-from edge_sdk.sync import sync
-from protocol import batch
+from edge_sdk.sync.run import sync
+from edge_sdk.transport.folder import Folder
+from protocol.batches import batch
 
 LOOKS = ("SELECT", "PRAGMA")
 """Statements that change nothing: a kill between two changes is the same wherever it falls."""
@@ -60,17 +60,17 @@ class Steps:
 def live(folder, kill_at):
     """One life of a device; returns the number of steps. Runs in a child."""
     step = Steps(kill_at)
-    plain_connect = edge_sdk.state.State._connect
+    plain_connect = edge_sdk.storage.database.State._connect
 
     def connect(self):
         connection = plain_connect(self)
         connection.set_trace_callback(lambda statement: None if statement.startswith(LOOKS) else step())
         return connection
 
-    edge_sdk.state.State._connect = connect
+    edge_sdk.storage.database.State._connect = connect
     for name in ("fsync", "link", "unlink", "rename", "replace", "mkdir"):
         step.around(os, name)
-    step.around(edge_sdk.durable, "flush_folder")
+    step.around(edge_sdk.storage.atomic_files, "flush_folder")
     source = Folder(folder / "tree")
     step.around(source, "fetch")
     step.around(source, "send")

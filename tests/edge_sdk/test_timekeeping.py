@@ -9,8 +9,8 @@ from support.publisher import DAY, NOW
 
 from edge_sdk import Device, Policy, PolicyError
 from edge_sdk.clock import system_uptime
-from edge_sdk.timekeeping import Anchor, Present, Reading, after_answer, after_document, present
-from protocol.report import decode_report
+from edge_sdk.periods import Anchor, Present, Reading, after_answer, after_document, present
+from protocol.batches.report import decode_report
 
 HOUR = 3600
 RECORD = {"odor": "n", "width": 3.2}

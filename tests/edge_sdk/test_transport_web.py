@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.servers import drip, read_request, reply, scripted, tree_server
 
-from edge_sdk.carriers import open_transport, read_token
-from edge_sdk.exchange import parse_url
-from edge_sdk.patience import Patience
-from edge_sdk.web import MAX_REDIRECTS, Web
+from edge_sdk.transport.http import MAX_REDIRECTS, Web
+from edge_sdk.transport.http_request import parse_url
+from edge_sdk.transport.registry import open_transport, read_token
+from edge_sdk.transport.retry import Patience
 from protocol.errors import DocumentError, HearsayError, InputError, StorageError
 
 QUICK = Patience(seconds=20, idle=5)
@@ -368,7 +368,7 @@ def test_a_strange_tag_is_not_kept(web, etag):
 
 @given(st.text(max_size=80))
 def test_no_remembered_tag_can_break_a_request(tag):
-    from edge_sdk.web import _conditions
+    from edge_sdk.transport.http import _conditions
 
     for value in _conditions(tag).values():
         assert re.fullmatch(r"[\x20-\x7e]+", value)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from fuzz.seeds import seeds
 
 from protocol import canonical, mechanisms
-from protocol.batch import END, MARK, TRAILER_BYTES, read_header, trailer
+from protocol.batches.batch import END, MARK, TRAILER_BYTES, read_header, trailer
+from protocol.documents.provisioning import CHECK_BYTES
 from protocol.errors import HearsayError
-from protocol.provisioning import CHECK_BYTES
 
 if TYPE_CHECKING:
     import random

@@ -9,8 +9,8 @@ from support.failures import failure
 from support.publisher import Publisher
 from vectors.runner import load_all
 
-from protocol.envelope import PAYLOAD_TYPES, read_envelope
-from protocol.provisioning import Provisioning, build_provisioning
+from protocol.documents.envelope import PAYLOAD_TYPES, read_envelope
+from protocol.documents.provisioning import Provisioning, build_provisioning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,23 +16,32 @@ from support.publisher import NOW, ROOT_KEY, Publisher
 from support.watched import Watched
 
 from edge_sdk.classifier import Classifier
-from protocol import canonical, trust
-from protocol.batch import END, TRAILER_BYTES, Batch, Header, read_batches, write_batch
-from protocol.campaign import build_payload as build_campaign
-from protocol.campaign import parse_campaign
+from protocol import canonical
+from protocol.batches.batch import END, TRAILER_BYTES, Batch, Header, read_batches, write_batch
+from protocol.batches.report import Layout, decode_answer, decode_report, encode_answer, encode_report
 from protocol.document import read_payload
-from protocol.envelope import MAX_SIGNATURES, PAYLOAD_TYPES, read_envelope, role_of, seal, verified_by, write_envelope
+from protocol.documents import trust
+from protocol.documents.campaign import build_payload as build_campaign
+from protocol.documents.campaign import parse_campaign
+from protocol.documents.envelope import (
+    MAX_SIGNATURES,
+    PAYLOAD_TYPES,
+    read_envelope,
+    role_of,
+    seal,
+    verified_by,
+    write_envelope,
+)
+from protocol.documents.model import build_payload as build_model
+from protocol.documents.model import parse_model
+from protocol.documents.provisioning import build_provisioning, parse_provisioning
+from protocol.documents.trust import parse_root
 from protocol.mechanisms import BITS, INTEGERS, SINGLE, from_micro
-from protocol.model import build_payload as build_model
-from protocol.model import parse_model
-from protocol.provisioning import build_provisioning, parse_provisioning
-from protocol.report import Layout, decode_answer, decode_report, encode_answer, encode_report
-from protocol.trust import parse_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
 
 ENVELOPE_REASONS = {"too_large", "malformed", "unsupported_version", "wrong_role"}
 ROOT_REASONS = {"malformed", "bad_signature", "unsupported_version", "unknown_crit", "expired", "not_yet_valid"}

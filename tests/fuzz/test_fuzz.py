@@ -11,7 +11,7 @@ from fuzz.mutate import mutated
 from fuzz.seeds import seeds
 from fuzz.targets import LARGEST, TARGETS
 
-from protocol.campaign import parse_campaign
+from protocol.documents.campaign import parse_campaign
 from protocol.errors import HearsayError
 
 MUTATIONS = 150

@@ -17,7 +17,7 @@ from support.attack import best_adaptive, both, bound, merged, success, table
 from support.mixtures import mixed_payload, tiny_schema
 
 from protocol import SCALE, mechanisms
-from protocol.campaign import parse_campaign
+from protocol.documents.campaign import parse_campaign
 from protocol.epsilon import MICRO
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))

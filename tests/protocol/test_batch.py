@@ -13,9 +13,19 @@ from hypothesis import strategies as st
 from support.failures import reason
 from vectors import runner
 
-from protocol.batch import END, MARK, TRAILER_BYTES, Batch, Damage, Header, read_batches, read_header, write_batch
-from protocol.report import Layout
-from protocol.scan import count_adjacent
+from protocol.batches.batch import (
+    END,
+    MARK,
+    TRAILER_BYTES,
+    Batch,
+    Damage,
+    Header,
+    read_batches,
+    read_header,
+    write_batch,
+)
+from protocol.batches.report import Layout
+from protocol.batches.scan import count_adjacent
 
 CAMPAIGN, OTHER = sha256(b"campaign").digest(), sha256(b"other").digest()
 DIRECT = Header(CAMPAIGN, 1, 18)

@@ -12,9 +12,9 @@ from hashlib import sha256
 import pytest
 from support.watched import Watched
 
-from protocol import batch
-from protocol.batch import MAX_PIECES, Batch, Damage, Header, read_batches, trailer, write_batch
-from protocol.report import FIXED_BYTES, Layout
+from protocol.batches import batch
+from protocol.batches.batch import MAX_PIECES, Batch, Damage, Header, read_batches, trailer, write_batch
+from protocol.batches.report import FIXED_BYTES, Layout
 
 CAMPAIGN = sha256(b"campaign").digest()
 LAYOUT = Layout(1, 18 - 2 - FIXED_BYTES)

@@ -36,5 +36,7 @@ def loads_openssl(code: str) -> bool:
 
 
 def test_signed_documents_are_read_without_openssl():
-    assert not loads_openssl("import protocol.campaign, protocol.model, protocol.batch, protocol.trust")
+    assert not loads_openssl(
+        "import protocol.documents.campaign, protocol.documents.model, protocol.batches.batch, protocol.documents.trust"
+    )
     assert loads_openssl("from protocol.digest import bulk_sha256\nbulk_sha256(b'')")

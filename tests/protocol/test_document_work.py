@@ -10,14 +10,14 @@ from support.failures import reason
 from support.publisher import Publisher
 
 from protocol import canonical, mechanisms
-from protocol.campaign import parse_campaign, privacy_loss
 from protocol.document import MAX_ITEMS, read_payload
-from protocol.envelope import read_envelope
+from protocol.documents.campaign import parse_campaign, privacy_loss
+from protocol.documents.envelope import read_envelope
+from protocol.documents.model import parse_model
 from protocol.epsilon import PrivacyLoss, composed, exp_below
 from protocol.mechanisms import Mechanism
 from protocol.mechanisms.direct import Direct
 from protocol.mechanisms.she import SummedHistogram
-from protocol.model import parse_model
 from protocol.questions import CLASS, Question, Subject
 
 MICRO = 1_000_000

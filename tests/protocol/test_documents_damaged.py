@@ -9,8 +9,17 @@ import pytest
 from support.failures import reason
 from support.publisher import CAMPAIGN_KEY, NOW, Publisher
 
-from protocol import campaign, canonical, model, trust
-from protocol.envelope import PAYLOAD_TYPES, SIZE_LIMITS, SigningKey, read_envelope, role_of, seal, write_envelope
+from protocol import canonical
+from protocol.documents import campaign, model, trust
+from protocol.documents.envelope import (
+    PAYLOAD_TYPES,
+    SIZE_LIMITS,
+    SigningKey,
+    read_envelope,
+    role_of,
+    seal,
+    write_envelope,
+)
 from protocol.errors import DocumentError, InputError
 
 PUBLISHER = Publisher()

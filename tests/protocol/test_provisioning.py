@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.documents.provisioning import Provisioning, build_provisioning, parse_provisioning
 from protocol.errors import DocumentError, HearsayError
-from protocol.provisioning import Provisioning, build_provisioning, parse_provisioning
 
 SECRET = bytes(range(32))
 GOOD = build_provisioning(Provisioning("orchard", "gate 7", SECRET))

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from support.failures import reason
 from support.publisher import Publisher, small_schema
 
-from protocol import campaign, canonical, mechanisms
-from protocol.batch import Header, write_batch
+from protocol import canonical, mechanisms
+from protocol.batches.batch import Header, write_batch
+from protocol.batches.report import Layout, decode_answer, encode_answer, layout_for, report_id
+from protocol.documents import campaign
 from protocol.features import Categorical
 from protocol.questions import Assignment, build_questions, discrete_subjects, interval_bounds
-from protocol.report import Layout, decode_answer, encode_answer, layout_for, report_id
 from protocol.schema import Label, Observation, build_schema
 
 WORD = 1 << 32

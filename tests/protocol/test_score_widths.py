@@ -14,8 +14,8 @@ from support.publisher import NOW, Publisher
 
 from edge_sdk.classifier import Classifier
 from protocol import SCALE
+from protocol.documents.model import DiscreteModel, GaussianModel, Normal
 from protocol.features import Categorical, Numeric
-from protocol.model import DiscreteModel, GaussianModel, Normal
 from protocol.schema import Label, build_schema
 
 CLASSES = ["a", "b", "c"]

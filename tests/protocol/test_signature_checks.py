@@ -9,7 +9,7 @@ import pytest
 from support.ed25519 import verifies
 from vectors import kinds_files, runner
 
-from protocol import envelope
+from protocol.documents import envelope
 
 CASES = {name: case for name, case in runner.load_all() if name.startswith("signatures/")}
 assert kinds_files  # importing it registers its kinds

@@ -16,10 +16,10 @@ from support.mixtures import mixed_payload, tiny_schema
 from support.publisher import NOW, Publisher
 
 from edge_sdk.answering import answer
-from protocol.campaign import parse_campaign
+from protocol.batches.report import decode_answer, decode_report
+from protocol.documents.campaign import parse_campaign
 from protocol.epsilon import composed, exp_below
 from protocol.mechanisms import from_epsilon
-from protocol.report import decode_answer, decode_report
 from protocol.schema import Observation
 from protocol.stream import SEED_BYTES
 

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from support.failures import reason
 from support.publisher import CAMPAIGN_KEY, DAY, MODEL_KEY, NOW, ROOT_KEY, Publisher, key
 
-from protocol import canonical, trust
+from protocol import canonical
 from protocol.document import HEADER_KEYS, Header
-from protocol.envelope import PAYLOAD_TYPES, read_envelope, seal
+from protocol.documents import trust
+from protocol.documents.envelope import PAYLOAD_TYPES, read_envelope, seal
+from protocol.documents.trust import Role, Root
 from protocol.errors import DocumentError
-from protocol.trust import Role, Root
 
 KNOWN = frozenset((*HEADER_KEYS, "content"))
 ROLES = ("root", "campaign", "model")

@@ -14,8 +14,8 @@ from fractions import Fraction
 import pytest
 from support.binomial import seeds, window
 
+from protocol.batches.report import encode_answer, layout_for
 from protocol.mechanisms import from_epsilon
-from protocol.report import encode_answer, layout_for
 
 ALPHA = Fraction(1, 10**9)
 N = 4000

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from aggregator.cli.app import hearsay
-from protocol.campaign import parse_campaign
-from protocol.envelope import read_envelope
+from protocol.documents.campaign import parse_campaign
+from protocol.documents.envelope import read_envelope
 from simulation.demo import load_records
 from simulation.fleet import device_reports, write_batches
 

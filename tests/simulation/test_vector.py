@@ -14,15 +14,15 @@ import pytest
 from support.binomial import window
 from support.publisher import NOW, Publisher
 
-from aggregator.debias import debias, noise_variance
-from aggregator.intake.decode import decode_batches
-from aggregator.intake.tally import count
+from aggregator.decoding.decode import decode_batches
+from aggregator.estimates.debias import debias, noise_variance
 from aggregator.models.encoding import NO_NUMBER, Sight
+from aggregator.tally.tally import count
 from protocol import SCALE
-from protocol.batch import Header, write_batch
-from protocol.campaign import parse_campaign
+from protocol.batches.batch import Header, write_batch
+from protocol.batches.report import decode_answer, layout_for
+from protocol.documents.campaign import parse_campaign
 from protocol.mechanisms import INTEGERS, SINGLE, from_epsilon
-from protocol.report import decode_answer, layout_for
 from simulation import vector
 from simulation.vector import vector_reports
 

@@ -6,7 +6,8 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from aggregator.intake import cluster_ingest, counting
+from aggregator.cluster import ingest as cluster_ingest
+from aggregator.tally import counting
 
 if TYPE_CHECKING:
     from pathlib import Path

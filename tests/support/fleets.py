@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from protocol.batch import trailer
+from protocol.batches.batch import trailer
 from protocol.mechanisms import SINGLE
 from support.reports import header
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
 
 RECORD = np.dtype([("head", "V2"), ("id", ">u8"), ("period", ">u4"), ("question", ">u2"), ("value", ">u2")])
 

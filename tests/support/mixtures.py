@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol import campaign, mechanisms
+from protocol import mechanisms
+from protocol.documents import campaign
 from protocol.features import Categorical
 from protocol.questions import build_questions, discrete_subjects
 from protocol.schema import Label, Schema, build_schema

@@ -6,13 +6,14 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from protocol import campaign, canonical, mechanisms, model
+from protocol import canonical, mechanisms
 from protocol.document import Header
-from protocol.envelope import PAYLOAD_TYPES, SigningKey, seal
+from protocol.documents import campaign, model
+from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, seal
+from protocol.documents.trust import Role, Root
 from protocol.features import Categorical, Numeric
 from protocol.questions import build_questions, discrete_subjects
 from protocol.schema import Label, Schema, build_schema
-from protocol.trust import Role, Root
 
 DAY = 86_400
 NOW = 1_800_000_000

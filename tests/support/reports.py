@@ -5,18 +5,18 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.batch import Header, write_batch
-from protocol.campaign import parse_campaign
-from protocol.envelope import read_envelope
+from protocol.batches.batch import Header, write_batch
+from protocol.batches.report import encode_answer, encode_report, layout_for, report_id
+from protocol.documents.campaign import parse_campaign
+from protocol.documents.envelope import read_envelope
 from protocol.mechanisms import INTEGERS
 from protocol.questions import Assignment, Question
-from protocol.report import encode_answer, encode_report, layout_for, report_id
 from support.publisher import NOW, Publisher
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from protocol.campaign import Campaign
+    from protocol.documents.campaign import Campaign
 
 
 def opened(raw: bytes) -> Campaign:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edge_sdk.transport import Found
+from edge_sdk.transport.base import Found
 from protocol.errors import HearsayError, StorageError
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.intake.store import create_store
+from aggregator.store.store import create_store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.intake.store import Store
+    from aggregator.store.store import Store
 
 
 def stored(folder: Path, raw: bytes, *contents: bytes, now: int) -> Store:

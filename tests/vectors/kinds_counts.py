@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from aggregator.debias import debias
-from aggregator.intake.sums import Sums
+from aggregator.estimates.debias import debias
+from aggregator.tally.sums import Sums
 from protocol import mechanisms
+from protocol.batches.report import decode_answer, layout_for
 from protocol.errors import InputError
-from protocol.report import decode_answer, layout_for
 from vectors.runner import kind
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
-from protocol import campaign as campaigns
-from protocol import canonical, trust
-from protocol import model as models
-from protocol.batch import Batch, Header, read_batches, write_batch
-from protocol.envelope import SigningKey, keyid, pae, seal
+from protocol import canonical
+from protocol.batches.batch import Batch, Header, read_batches, write_batch
+from protocol.batches.report import Layout
+from protocol.documents import campaign as campaigns
+from protocol.documents import model as models
+from protocol.documents import trust
+from protocol.documents.envelope import SigningKey, keyid, pae, seal
+from protocol.documents.provisioning import Provisioning, build_provisioning, parse_provisioning
 from protocol.errors import HearsayError
-from protocol.provisioning import Provisioning, build_provisioning, parse_provisioning
-from protocol.report import Layout
 from vectors.runner import UnfitVectorError, kind
 
 

@@ -7,11 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from protocol import SCALE, mechanisms
-from protocol.epsilon import micro_epsilon
-from protocol.features import Categorical, Numeric
-from protocol.mechanisms import SINGLE
-from protocol.questions import Assignment, Question, build_questions, discrete_subjects, interval_bounds
-from protocol.report import (
+from protocol.batches.report import (
     Layout,
     decode_answer,
     decode_report,
@@ -20,6 +16,10 @@ from protocol.report import (
     layout_for,
     report_id,
 )
+from protocol.epsilon import micro_epsilon
+from protocol.features import Categorical, Numeric
+from protocol.mechanisms import SINGLE
+from protocol.questions import Assignment, Question, build_questions, discrete_subjects, interval_bounds
 from protocol.schema import Label, build_schema
 from protocol.stream import Stream
 from protocol.values import as_text

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from support.publisher import CAMPAIGN_KEY, DAY, MODEL_KEY, NOW, ROOT_KEY, Publisher, key
 
 from protocol import canonical
-from protocol.envelope import PAYLOAD_TYPES, read_envelope, seal, write_envelope
-from protocol.trust import Role, Root
+from protocol.documents.envelope import PAYLOAD_TYPES, read_envelope, seal, write_envelope
+from protocol.documents.trust import Role, Root
 from vectors.makers import PUBLISHER, Collection, flipped, signed_by, wild
 
 if TYPE_CHECKING:
-    from protocol.envelope import SigningKey
+    from protocol.documents.envelope import SigningKey
 
 KIND = PAYLOAD_TYPES["campaign"]
 PAYLOAD = PUBLISHER.campaign_payload()

@@ -6,8 +6,8 @@ from math import inf, nan
 from typing import Any
 
 from protocol import canonical
-from protocol.envelope import read_envelope
-from protocol.model import float_array
+from protocol.documents.envelope import read_envelope
+from protocol.documents.model import float_array
 from vectors.makers import PUBLISHER, Collection
 
 GOOD = PUBLISHER.model()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from support.publisher import CAMPAIGN_KEY, DAY, MODEL_KEY, NOW, ROOT_KEY, Publisher, key
 
 from protocol import canonical
-from protocol.envelope import PAYLOAD_TYPES, keyid, read_envelope
+from protocol.documents.envelope import PAYLOAD_TYPES, keyid, read_envelope
 from vectors.makers import PUBLISHER, Collection, signed_by
 
 if TYPE_CHECKING:
-    from protocol.envelope import SigningKey
+    from protocol.documents.envelope import SigningKey
 
 BODY = canonical.unpack(read_envelope(PUBLISHER.root(), "root").payload)
 KEYS = {"root": ROOT_KEY, "campaign": CAMPAIGN_KEY, "model": MODEL_KEY}

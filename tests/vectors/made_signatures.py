@@ -12,8 +12,8 @@ from support.ed25519 import BASE, L, P, add, challenge, encode, secret_of, small
 from support.publisher import CAMPAIGN_KEY, DAY, MODEL_KEY, ROOT_KEY
 
 from protocol import canonical
-from protocol.envelope import PAYLOAD_TYPES, Envelope, keyid, pae, seal, write_envelope
-from protocol.trust import Role, Root
+from protocol.documents.envelope import PAYLOAD_TYPES, Envelope, keyid, pae, seal, write_envelope
+from protocol.documents.trust import Role, Root
 from vectors.makers import PUBLISHER, Collection
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 from support.publisher import NOW, Publisher
 
 from protocol import canonical
-from protocol.envelope import Envelope, SigningKey, keyid, pae, read_envelope, write_envelope
+from protocol.documents.envelope import Envelope, SigningKey, keyid, pae, read_envelope, write_envelope
 
 PUBLISHER = Publisher()
 

@@ -20,9 +20,9 @@ from aggregator.fleet import ids as ids_module
 from aggregator.fleet import roster as rosters
 from aggregator.fleet.ids import IdReader
 from aggregator.periods import begins
+from protocol.batches.report import report_id
+from protocol.documents.provisioning import parse_provisioning
 from protocol.errors import InputError
-from protocol.provisioning import parse_provisioning
-from protocol.report import report_id
 
 RAW = Publisher().campaign(answers=2, epsilon_micro=2_000_000)
 CAMPAIGN = opened(RAW)

@@ -9,7 +9,7 @@ from support.publisher import Publisher
 
 from aggregator.cli.app import hearsay
 from protocol import canonical
-from protocol.envelope import read_envelope
+from protocol.documents.envelope import read_envelope
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
 

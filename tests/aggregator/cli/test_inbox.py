@@ -17,8 +17,8 @@ from support.publisher import NOW, Publisher
 from aggregator.cli.app import hearsay
 from aggregator.intake.compressed import MOST_GROWTH, decompress
 from aggregator.intake.sources import Unreadable, read_source
-from protocol.campaign import parse_campaign
-from protocol.envelope import read_envelope
+from protocol.documents.campaign import parse_campaign
+from protocol.documents.envelope import read_envelope
 
 DAY = 86_400
 RAW = Publisher(now=NOW - 40 * 365 * DAY).campaign(lifetime=60 * 365 * DAY)

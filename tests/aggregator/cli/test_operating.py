@@ -18,8 +18,8 @@ from aggregator.cli.app import hearsay
 from aggregator.fleet import roster as rosters
 from aggregator.periods import begins
 from edge_sdk import Device
-from protocol.provisioning import parse_provisioning
-from protocol.report import encode_answer, encode_report, report_id
+from protocol.batches.report import encode_answer, encode_report, report_id
+from protocol.documents.provisioning import parse_provisioning
 
 PUBLISHER = Publisher()
 RAW = PUBLISHER.campaign(min_batch_size=20)

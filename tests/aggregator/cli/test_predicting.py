@@ -18,9 +18,9 @@ from aggregator.models.scoring import Model
 from aggregator.publishing.workspace import create_workspace
 from aggregator.spreadsheets import csv_text
 from edge_sdk.classifier import Classifier
-from protocol.envelope import read_envelope
+from protocol.documents.envelope import read_envelope
+from protocol.documents.model import parse_model
 from protocol.features import Categorical
-from protocol.model import parse_model
 from protocol.schema import Label, build_schema
 
 DATA = "odor,width,label,other\nn,3,e,x\nf,?,p,y\n,7.5,e,z\nn,abc,,x\nf,1e1,unheard,x\n"

@@ -23,7 +23,7 @@ from aggregator.cli.documents import up
 from aggregator.publishing.privacy import pace_warning
 from edge_sdk import Device
 from protocol import canonical, mechanisms
-from protocol.envelope import read_envelope
+from protocol.documents.envelope import read_envelope
 from protocol.epsilon import PrivacyLoss, format_micro
 
 

@@ -11,8 +11,8 @@ from support.reports import batch, opened, report
 
 from aggregator.cli import reports, retention
 from aggregator.cli.app import hearsay
-from aggregator.intake.manifest import read_manifest
 from aggregator.periods import begins
+from aggregator.storage.manifest import read_manifest
 
 RAW = Publisher().campaign(min_batch_size=20)
 CAMPAIGN = opened(RAW)

@@ -14,9 +14,9 @@ from aggregator.cli.app import hearsay
 from aggregator.publishing.workspace import create_workspace
 from edge_sdk import Device
 from edge_sdk.classifier import Classifier
-from protocol.envelope import read_envelope
+from protocol.documents.envelope import read_envelope
+from protocol.documents.model import parse_model
 from protocol.errors import InputError
-from protocol.model import parse_model
 
 PEOPLE = 900
 SCHEMA = """

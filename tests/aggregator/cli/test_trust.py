@@ -19,7 +19,7 @@ from aggregator.publishing import keys as key_rooms
 from aggregator.publishing.keys import read_key
 from aggregator.sealing import Cost
 from edge_sdk import Device
-from protocol.envelope import PAYLOAD_TYPES, seal
+from protocol.documents.envelope import PAYLOAD_TYPES, seal
 
 SCHEMA = """
 name = "mushrooms"

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from support.publisher import DAY, NOW
 from support.reports import batch, digest, made, report
 
+from aggregator.decoding.columns import Columns
+from aggregator.decoding.decode import decode_batches
 from aggregator.fleet.ids import IdMaker, IdReader, fleet_ids, marks, write_ids
 from aggregator.fleet.roster import Roster
-from aggregator.intake.columns import Columns
-from aggregator.intake.decode import decode_batches
 from aggregator.intake.enrolment import Enrolled, FromRosters, enrolled_from_file, enrolled_from_rosters
+from protocol.batches.report import report_id
 from protocol.errors import InputError
-from protocol.report import report_id
 
 CAMPAIGN = made(answers=3, epsilon_micro=3_000_000)
 LATER = NOW + 3 * DAY

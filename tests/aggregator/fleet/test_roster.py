@@ -16,8 +16,8 @@ from aggregator.fleet import roster as rosters
 from aggregator.fleet.roster import Roster, new_roster, read_roster, write_roster
 from aggregator.sealing import Cost, seal_secret
 from protocol import canonical
+from protocol.documents.provisioning import parse_provisioning
 from protocol.errors import HearsayError, InputError, StorageError
-from protocol.provisioning import parse_provisioning
 
 CHEAP = Cost(1, argon2id.MEMLIMIT_MIN)
 NAMES = ["gate 7", "Tür", "../../etc/passwd", ".hidden", "..", "a/b", "x" * 190]

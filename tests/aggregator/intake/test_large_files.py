@@ -10,9 +10,11 @@ from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
 from aggregator.cli.reports import WHY_NOT
-from aggregator.intake import sources, store, writing
-from aggregator.intake.decode import Decoder
+from aggregator.decoding.decode import Decoder
+from aggregator.intake import sources
 from aggregator.reading import read_regular
+from aggregator.storage import part_writer as writing
+from aggregator.store import store
 
 RAW = Publisher().campaign()
 CAMPAIGN = opened(RAW)

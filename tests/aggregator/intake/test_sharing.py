@@ -17,16 +17,19 @@ from support.fleets import honest, sealed
 from support.publisher import DAY, NOW, Publisher
 from support.reports import opened
 
-from aggregator.intake import decode, reader, store, writing
-from aggregator.intake.counting import Counted, Scope, count_slice, load, settle_slice, slices
-from aggregator.intake.inputs import Inputs
-from aggregator.intake.manifest import Part, read_manifest
-from aggregator.intake.mapped import give_back, piecewise_digest
-from aggregator.intake.parts import Stored, read_part
+from aggregator.decoding import decode
+from aggregator.decoding.mapped import give_back, piecewise_digest
+from aggregator.intake import reader
 from aggregator.intake.sources import read_source
-from aggregator.intake.team import Team
-from aggregator.intake.writing import by_bucket
-from protocol.scan import digest_of
+from aggregator.intake.work_sharing import Team
+from aggregator.storage import part_writer as writing
+from aggregator.storage.input_index import Inputs
+from aggregator.storage.manifest import Part, read_manifest
+from aggregator.storage.part_writer import by_bucket
+from aggregator.storage.parts import Stored, read_part
+from aggregator.store import store
+from aggregator.tally.counting import Counted, Scope, count_slice, load, settle_slice, slices
+from protocol.batches.scan import digest_of
 
 RAW = Publisher().campaign()
 CAMPAIGN = opened(RAW)
@@ -208,7 +211,7 @@ def test_rows_come_in_order_of_their_bucket_each_once(count, bits, seed):
 
 def test_a_mapped_file_is_the_same_after_its_memory_was_given_back(tmp_path, monkeypatch):
     monkeypatch.setattr("aggregator.intake.sources.MAPPED_BYTES", 1)
-    monkeypatch.setattr("aggregator.intake.mapped._STEP", 5000)
+    monkeypatch.setattr("aggregator.decoding.mapped._STEP", 5000)
     raw = os.urandom(1 << 20)
     path = tmp_path / "a"
     path.write_bytes(raw)

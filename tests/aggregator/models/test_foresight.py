@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from support.publisher import NOW
 
-from aggregator.intake.tally import Tally
+from aggregator.estimates.statistics import estimate
 from aggregator.models.foresight import Foresight, foresee
 from aggregator.publishing.campaigns import Terms, build_campaign
-from aggregator.statistics import estimate
-from protocol.campaign import parse_campaign
+from aggregator.tally.tally import Tally
+from protocol.documents.campaign import parse_campaign
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import INTEGERS
 from protocol.schema import Label, build_schema

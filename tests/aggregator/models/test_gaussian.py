@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from support.publisher import NOW, Publisher
 
-from aggregator.intake.tally import Tally
+from aggregator.estimates.recurrence import once
+from aggregator.estimates.statistics import QuestionEstimate, estimate
 from aggregator.models.baselines import fit_plain_gaussian
 from aggregator.models.encoding import observe
 from aggregator.models.gaussian import NormalParameters, fit
@@ -15,11 +16,11 @@ from aggregator.models.reduction import fit_projection
 from aggregator.models.scoring import Model
 from aggregator.publishing.campaigns import Terms, build_campaign
 from aggregator.publishing.models import fitted_model
-from aggregator.recurrence import once
-from aggregator.statistics import QuestionEstimate, estimate
+from aggregator.tally.tally import Tally
 from edge_sdk.device import Device
-from protocol import SCALE, model
-from protocol.campaign import GAUSSIAN, parse_campaign
+from protocol import SCALE
+from protocol.documents import model
+from protocol.documents.campaign import GAUSSIAN, parse_campaign
 from protocol.errors import DocumentError, InputError
 from protocol.features import Categorical, Numeric
 from protocol.questions import MOMENT, MOMENTS

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from support.publisher import Publisher
 from support.reports import made
 
-from aggregator.intake.tally import Tally
+from aggregator.estimates.recurrence import once
+from aggregator.estimates.statistics import QuestionEstimate, Statistics, estimate
 from aggregator.models.discrete import fit
 from aggregator.models.postprocess import HALF, POSTPROCESSES, paper, project_to_simplex, simplex
-from aggregator.recurrence import once
-from aggregator.statistics import QuestionEstimate, Statistics, estimate
-from protocol.campaign import parse_campaign
+from aggregator.tally.tally import Tally
 from protocol.canonical import pack, unpack
+from protocol.documents.campaign import parse_campaign
 from protocol.errors import InputError
 
 CAMPAIGNS = {mechanism: made(mechanism=mechanism, epsilon_micro=500_000) for mechanism in ("direct", "oue")}

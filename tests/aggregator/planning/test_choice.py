@@ -10,9 +10,9 @@ from support.failures import reason
 from support.mixtures import mixed_payload
 from support.publisher import NOW, Publisher
 
-from aggregator.intake.store import create_store
 from aggregator.planning.choice import AUTO, mechanism_for
 from aggregator.publishing.campaigns import Terms, build_campaign
+from aggregator.store.store import create_store
 from edge_sdk import Device
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import from_micro

@@ -4,16 +4,16 @@ import pytest
 from support.failures import reason
 from support.publisher import NOW, Publisher, small_schema
 
-from aggregator.intake.store import create_store
 from aggregator.publishing.campaigns import Terms, publish_campaign
 from aggregator.publishing.endings import end_campaign
 from aggregator.publishing.evaluations import EvaluationTerms, publish_evaluation
 from aggregator.publishing.privacy import periods, privacy_sheet
 from aggregator.publishing.workspace import create_workspace, open_workspace
+from aggregator.store.store import create_store
 from edge_sdk import Device
-from protocol import campaign
 from protocol.document import DAY_SECONDS, read_payload
-from protocol.envelope import read_envelope
+from protocol.documents import campaign
+from protocol.documents.envelope import read_envelope
 from protocol.epsilon import MICRO
 
 TERMS = Terms("mushrooms", MICRO, "direct", purpose="why", contact="who", period_seconds=3600, min_batch_size=9)

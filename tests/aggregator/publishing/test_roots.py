@@ -19,9 +19,9 @@ from aggregator.publishing.signatures import signed, to_bytes
 from aggregator.publishing.workspace import create_workspace, open_workspace
 from aggregator.sealing import Cost
 from edge_sdk import Device
-from protocol import campaign, trust
 from protocol.document import DAY_SECONDS
-from protocol.envelope import PAYLOAD_TYPES, keyid, read_envelope, seal
+from protocol.documents import campaign, trust
+from protocol.documents.envelope import PAYLOAD_TYPES, keyid, read_envelope, seal
 from protocol.epsilon import MICRO
 
 TERMS = Terms("mushrooms", MICRO, "direct")

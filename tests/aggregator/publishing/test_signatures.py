@@ -15,9 +15,10 @@ from aggregator.publishing.signatures import (
     successor,
     to_bytes,
 )
-from protocol import canonical, trust
-from protocol.envelope import PAYLOAD_TYPES, Envelope, keyid, read_envelope, seal
-from protocol.trust import Role
+from protocol import canonical
+from protocol.documents import trust
+from protocol.documents.envelope import PAYLOAD_TYPES, Envelope, keyid, read_envelope, seal
+from protocol.documents.trust import Role
 
 PAYLOAD = Publisher().campaign_payload()
 TYPE = PAYLOAD_TYPES["campaign"]

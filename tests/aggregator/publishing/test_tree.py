@@ -14,9 +14,9 @@ from aggregator.publishing.endings import end_campaign
 from aggregator.publishing.roots import ALL, Change, change_root, resign
 from aggregator.publishing.tree import file_name, write_tree
 from aggregator.publishing.workspace import create_workspace, open_workspace
-from protocol import campaign, trust
 from protocol.document import DAY_SECONDS
-from protocol.envelope import read_envelope
+from protocol.documents import campaign, trust
+from protocol.documents.envelope import read_envelope
 from protocol.epsilon import MICRO
 
 YEAR = 365 * DAY_SECONDS

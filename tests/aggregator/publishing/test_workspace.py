@@ -10,9 +10,10 @@ from support.publisher import NOW, Publisher, key, small_schema
 from aggregator.publishing import workspace as rooms
 from aggregator.publishing.campaigns import Terms, build_campaign, parse_duration, publish_campaign
 from aggregator.publishing.workspace import create_workspace, open_workspace, signed_campaign
-from protocol import campaign, canonical, trust
+from protocol import canonical
 from protocol.document import DAY_SECONDS
-from protocol.envelope import read_envelope
+from protocol.documents import campaign, trust
+from protocol.documents.envelope import read_envelope
 from protocol.epsilon import MICRO
 from protocol.errors import DocumentError, HearsayError, InputError, StorageError
 

@@ -17,10 +17,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge_sdk import Device
-from edge_sdk.folder import Folder
 from edge_sdk.policy import Policy
-from edge_sdk.sync import sync
-from protocol import batch
+from edge_sdk.sync.run import sync
+from edge_sdk.transport.folder import Folder
+from protocol.batches import batch
 from protocol.errors import HearsayError, StorageError
 from support.publisher import DAY, NOW, Publisher
 

@@ -6,22 +6,22 @@ import contextlib
 import os
 from pathlib import Path
 
-import edge_sdk.durable
-import edge_sdk.folder
-import edge_sdk.ledger
 import edge_sdk.opening
-import edge_sdk.outbox
-import edge_sdk.state
+import edge_sdk.storage.atomic_files
+import edge_sdk.storage.batch_file
+import edge_sdk.storage.database
+import edge_sdk.storage.ledger
+import edge_sdk.transport.folder
 from edge_sdk import Device
 
 
 def _pragma(wrong: str, right: str) -> None:
-    plain = edge_sdk.state._execute
+    plain = edge_sdk.storage.database._execute
 
     def execute(connection, statement, values=()):
         return plain(connection, statement.replace(right, wrong), values)
 
-    edge_sdk.state._execute = execute
+    edge_sdk.storage.database._execute = execute
 
 
 def _no_synchronisation() -> None:
@@ -38,7 +38,7 @@ def _no_journal() -> None:
 
 def _two_transactions() -> None:
     """The spending is committed before the report is kept."""
-    plain = edge_sdk.ledger.Ledger.spend
+    plain = edge_sdk.storage.ledger.Ledger.spend
 
     def spend(self, campaign, period, answered_at, reports):
         run = self._state.run
@@ -47,11 +47,11 @@ def _two_transactions() -> None:
         run("BEGIN IMMEDIATE")
         return found
 
-    edge_sdk.ledger.Ledger.spend = spend
+    edge_sdk.storage.ledger.Ledger.spend = spend
 
 
 def _no_flush_of_folders() -> None:
-    for module in (edge_sdk.durable, edge_sdk.opening, edge_sdk.folder):
+    for module in (edge_sdk.storage.atomic_files, edge_sdk.opening, edge_sdk.transport.folder):
         module.flush_folder = lambda _: None
 
 
@@ -73,9 +73,9 @@ def _in_place() -> None:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        edge_sdk.durable.flush_folder(Path(path).parent)
+        edge_sdk.storage.atomic_files.flush_folder(Path(path).parent)
 
-    edge_sdk.outbox.write_new = write_new
+    edge_sdk.storage.batch_file.write_new = write_new
 
 
 def _drain_forgets() -> None:
@@ -93,7 +93,7 @@ def _drain_forgets() -> None:
 
 def _unsettled() -> None:
     """What another process committed and did not flush is taken as it is read."""
-    edge_sdk.state.State._settle = lambda self, connection: None
+    edge_sdk.storage.database.State._settle = lambda self, connection: None
 
 
 MUTATIONS = {

@@ -1,0 +1,173 @@
+"""Reports as rows of bytes: N of them are an N × L matrix, and each field is a view with stride L.
+
+Nothing is copied but what is worked on, in blocks that stay in a processor's cache.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from aggregator.decoding.mapped import give_back
+from protocol.batches.report import FIXED_BYTES, ID_BYTES
+from protocol.mechanisms import INTEGERS, SINGLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from aggregator.decoding.mapped import Source
+    from protocol.batches.report import Layout
+
+BLOCK_RECORDS = 1 << 16
+"""Records that are worked on at a time: their fields, eight bytes each, fit into a second-level cache."""
+SHORT = 256
+"""Runs of fewer records are joined before they are worked on."""
+_FEW, _MANY = 8, 1 << 16
+
+
+class Matrix(NamedTuple):
+    """Adjacent records of one layout.
+
+    Attributes:
+        data: the file they are in.
+        start: where in it the first of them begins.
+        rows: N.
+        layout: of all of them.
+    """
+
+    data: Source
+    start: int
+    rows: int
+    layout: Layout
+
+    def part(self, first: int, stop: int) -> Matrix:
+        """Some of the rows; ``stop`` may be past the last one."""
+        length = self.layout.record_length
+        return self._replace(start=self.start + first * length, rows=min(stop, self.rows) - first)
+
+    def field(self, offset: int, kind: str) -> NDArray[Any]:
+        """Shape (N,): what stands ``offset`` bytes after the begin of each record, a view."""
+        if not self.rows:
+            return np.empty(0, kind)
+        return np.ndarray((self.rows,), kind, self.data, self.start + offset, (self.layout.record_length,))
+
+    def first(self) -> NDArray[np.uint64]:
+        """Shape (N,): the first eight bytes of each record, which are its fixed ones and as much of the id."""
+        return self.field(0, ">u8").astype(np.uint64)
+
+    def head(self) -> NDArray[np.uint64]:
+        """Shape (N,): period · 2^32 + question · 2^16 + (layout 1) value."""
+        place = len(self.layout.prefix) + ID_BYTES
+        if self.layout.kind == SINGLE:
+            return self.field(place, ">u8").astype(np.uint64)
+        head = self.field(place - 2, ">u8").astype(
+            np.uint64
+        )  # the answer may be one byte wide: nothing is read past it
+        np.left_shift(head, 16, out=head)
+        return head
+
+    def ids(self) -> NDArray[np.uint64]:
+        """Shape (N,)."""
+        return self.field(len(self.layout.prefix), ">u8").astype(np.uint64)
+
+    def values(self) -> NDArray[np.int64]:
+        """Shape (N,): the answers where they are single values."""
+        width = 4 if self.layout.kind == INTEGERS else 2
+        return self.field(len(self.layout.prefix) + FIXED_BYTES, f">u{width}").astype(np.int64)
+
+    def answers(self) -> NDArray[np.uint8]:
+        """Shape (N, A): the answer fields, a view."""
+        width, length = self.layout.answer_bytes, self.layout.record_length
+        place = self.start + length - width
+        if not self.rows:
+            return np.empty((0, width), np.uint8)
+        return np.ndarray((self.rows, width), np.uint8, self.data, place, (length, 1))
+
+    def positions(self) -> NDArray[np.int64]:
+        """Shape (N,): where each record begins."""
+        length = self.layout.record_length
+        return np.arange(self.start, self.start + self.rows * length, length, dtype=np.int64)
+
+
+def matrices(data: Source, runs: Iterable[tuple[int, int]], layout: Layout) -> Iterator[tuple[Matrix, list[Matrix]]]:
+    """Records of a file, so many at a time as fit into a block: long runs as they lie, short ones joined.
+
+    Args:
+        data: the file.
+        runs: where adjacent records begin, and how many they are.
+        layout: of all of them.
+
+    Yields:
+        Records, and where in the file they are: their runs, in order.
+    """
+    waiting: list[Matrix] = []
+    records = 0
+    for start, count in runs:
+        rows = Matrix(data, start, count, layout)
+        if count < SHORT:
+            waiting.append(rows)
+            records += count
+        if waiting and (count >= SHORT or records >= BLOCK_RECORDS):
+            yield _joined(waiting), waiting
+            waiting, records = [], 0
+        if count >= SHORT:
+            for first in range(0, count, BLOCK_RECORDS):
+                part = rows.part(first, first + BLOCK_RECORDS)
+                yield part, [part]
+    if waiting:
+        yield _joined(waiting), waiting
+
+
+def _joined(runs: list[Matrix]) -> Matrix:
+    layout = runs[0].layout
+    data = b"".join(rows.data[rows.start : rows.start + rows.rows * layout.record_length] for rows in runs)
+    return Matrix(data, 0, sum(rows.rows for rows in runs), layout)
+
+
+def copied(answers: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Answer fields, shape (N, A) with adjacent bytes, on their own: copied row by row, not byte by byte."""
+    width = answers.shape[1]
+    rows: NDArray[Any] = answers.view(f"V{width}")[:, 0].copy()
+    return rows.view(np.uint8).reshape(-1, width)
+
+
+def count_adjacent(data: Source, position: int, length: int, prefix: bytes) -> int:
+    """As :func:`protocol.batches.scan.count_adjacent`, much faster where there are many."""
+    most = (len(data) - position) // length
+    count = 0
+    while count < min(_FEW, most):
+        place = position + count * length
+        if data[place : place + len(prefix)] != prefix:
+            return count
+        count += 1
+    step = _FEW
+    while count < most:
+        rows = min(step, most - count)
+        wrong = _differ(data, position + count * length, rows, length, prefix)
+        place = int(wrong.argmax())
+        if wrong[place]:
+            return count + place
+        if rows == _MANY:
+            give_back(data, position + count * length, position + (count + rows) * length)
+        count += rows
+        step = min(4 * step, _MANY)
+    return count
+
+
+def other_prefix(rows: Matrix) -> NDArray[np.bool_]:
+    """Shape (N,): which records do not begin like those of their layout."""
+    return _differ(rows.data, rows.start, rows.rows, rows.layout.record_length, rows.layout.prefix)
+
+
+def _differ(data: Source, position: int, rows: int, length: int, prefix: bytes) -> NDArray[np.bool_]:
+    """Shape (N,): which rows of this length do not begin like this."""
+    wrong = np.zeros(rows, np.bool_)
+    for place in range(0, len(prefix), 2):
+        piece = prefix[place : place + 2]
+        kind = f"u{len(piece)}"
+        found: NDArray[Any] = np.ndarray((rows,), kind, data, position + place, (length,))
+        wrong |= found != np.frombuffer(piece, kind)[0]
+    return wrong

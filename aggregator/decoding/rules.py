@@ -1,0 +1,181 @@
+"""A campaign's rules for single reports, as array operations.
+
+Source: docs/formats.md, sections 2 to 4. :meth:`Rules.is_sound` asks everything of a block at once, which
+nearly always is all there is to ask; :meth:`Rules.faults` says of every record which rule it breaks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from protocol.batches.report import FIXED_BYTES
+from protocol.mechanisms import BITS, INTEGERS, SINGLE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aggregator.decoding.matrix import Matrix
+    from protocol.documents.campaign import Campaign
+    from protocol.mechanisms import Mechanism
+
+FAULTS = ("question_unknown", "question_not_assigned", "value_out_of_domain", "report_too_late", "report_too_early")
+"""In the order in which they apply; :meth:`Rules.faults` counts them from 1."""
+
+_WORD = 8
+
+
+class Fields(NamedTuple):
+    """What the rules look at, copied out of a matrix.
+
+    Attributes:
+        rows: where it was copied from.
+        first: shape (N,), the fixed first bytes and the begin of the id.
+        head: shape (N,), period · 2^32 + question · 2^16 + (layout 1) value.
+        question: shape (N,), index in the campaign's questions.
+    """
+
+    rows: Matrix
+    first: NDArray[np.uint64]
+    head: NDArray[np.uint64]
+    question: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: Matrix) -> Fields:
+        """Of all rows of a matrix, which should be few enough for a cache."""
+        head = rows.head()
+        question = head >> 16
+        np.bitwise_and(question, 0xFFFF, out=question)
+        return cls(rows, rows.first(), head, question.view(np.int64))
+
+    def values(self) -> NDArray[np.int64]:
+        """Shape (N,): the answers where they are single values."""
+        if self.rows.layout.kind == SINGLE:
+            return (self.head & 0xFFFF).view(np.int64)
+        return self.rows.values()
+
+
+class Rules:
+    """Made once per campaign; picklable, and never changed."""
+
+    def __init__(self, campaign: Campaign) -> None:
+        layout, questions = campaign.layout, campaign.questions
+        intervals = [campaign.assignment.interval(i, question.stratum) for i, question in enumerate(questions)]
+        mechanisms = [question.mechanism for question in questions]
+        self._campaign = campaign
+        self._questions = len(questions)
+        # The fixed bytes and the id's first four are looked at as one number, which must be in an interval.
+        spare = 8 * (_WORD - len(layout.prefix) - 4)
+        fixed = int.from_bytes(layout.prefix, "big") << (32 + spare)
+        self._low = np.array([fixed + (low << spare) for low, _ in intervals], np.uint64)
+        self._width = np.array([(high - low) << spare for low, high in intervals], np.uint64)
+        self._limit = np.array([_limit(mechanism, layout.kind) for mechanism in mechanisms], np.int64)
+        self._singles = any(mechanism.layout == SINGLE for mechanism in mechanisms)
+        self._zero = _zero_words(mechanisms, layout.kind, layout.record_length, layout.answer_bytes)
+        self._integers = range(0)
+        if layout.kind == INTEGERS:
+            self._integers = range(layout.record_length - layout.answer_bytes, layout.record_length, 4)
+        self._least, self._most = np.array([mechanism.bounds for mechanism in mechanisms] or [(0, 0)], np.int64).T
+        # (period + 1)·precision ≤ not_before and period·precision ≥ expires, without products that overflow.
+        self._first_period = campaign.header.not_before // campaign.time_precision
+        self._end_period = -(-campaign.header.expires // campaign.time_precision)
+
+    def is_sound(self, fields: Fields, now: int) -> bool:
+        """Whether no record breaks a rule but perhaps those about its answer, nor lacks its fixed first bytes."""
+        head, question = fields.head, fields.question
+        if not len(question):
+            return True
+        stop = min(self._end_period, self._campaign.period_at(now) + 1)
+        if int(head.min()) >> 32 < self._first_period or int(head.max()) >> 32 >= stop:
+            return False
+        if int(question.max()) >= self._questions:
+            return False
+        return bool(self._assigned(fields.first, question).all())
+
+    def in_domain(self, fields: Fields) -> bool:
+        """Whether all answers are ones that their questions have, which must be known."""
+        return not any(wrong.any() for wrong in self._wrong_answers(fields, fields.question))
+
+    def faults(self, fields: Fields, now: int) -> NDArray[np.uint8]:
+        """Per record 0 if it is good, else 1 + the index in :data:`FAULTS` of the first fault that applies."""
+        known = fields.question < self._questions
+        question = np.where(known, fields.question, 0)
+        period = (fields.head >> 32).view(np.int64)
+        domain = np.zeros(len(question), np.bool_)
+        for wrong in self._wrong_answers(fields, question):
+            domain |= wrong
+        faults = np.stack(
+            [
+                ~known,
+                ~self._assigned(fields.first, question),
+                domain,
+                period >= self._end_period,
+                (period < self._first_period) | (period > self._campaign.period_at(now)),
+            ]
+        )
+        return np.where(faults.any(axis=0), 1 + faults.argmax(axis=0), 0).astype(np.uint8)
+
+    def _assigned(self, first: NDArray[np.uint64], question: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Where low ≤ first < low + width: below low the difference wraps around and is larger than any width."""
+        above = np.take(self._low, question, mode="clip")
+        np.subtract(first, above, out=above)
+        return np.less(above, np.take(self._width, question, mode="clip"))
+
+    def _wrong_answers(self, fields: Fields, question: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
+        """Where bits that must be zero are not, or a value is not below its limit, or an integer out of bounds."""
+        wrong = []
+        for offset, zero in self._zero:
+            word = fields.rows.field(offset, ">u8") & np.take(zero, question, mode="clip")
+            wrong.append(word != 0)
+        if self._singles:
+            wrong.append(fields.values() >= np.take(self._limit, question, mode="clip"))
+        if self._integers:
+            wrong.append(self._out_of_bounds(fields, question))
+        return wrong
+
+    def _out_of_bounds(self, fields: Fields, question: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Where one of an answer's integers lies outside its mechanism's bounds."""
+        least = np.take(self._least, question, mode="clip")
+        most = np.take(self._most, question, mode="clip")
+        wrong = np.zeros(len(question), np.bool_)
+        for offset in self._integers:
+            part = fields.rows.field(offset, ">i4").astype(np.int64)
+            wrong |= (part < least) | (part > most)
+        return wrong
+
+
+def _limit(mechanism: Mechanism, kind: int) -> int:
+    """Single values are below this; what else stands in their place has no limit of this kind."""
+    if mechanism.layout == SINGLE:
+        return mechanism.answers
+    return 1 << (32 if kind == INTEGERS else 16)
+
+
+def _zero_words(
+    mechanisms: list[Mechanism], kind: int, record_length: int, width: int
+) -> list[tuple[int, NDArray[np.uint64]]]:
+    """Which bits must be zero, in words of eight bytes that together end where the record ends.
+
+    Returns the offset of each word that has such bits at all, and per question those bits. The first word
+    may begin before the answer field; there they are none.
+    """
+    used = np.array([_used_bits(mechanism, kind) for mechanism in mechanisms], np.int64)
+    words = []
+    for end in range(record_length, record_length - width, -_WORD):
+        begin = 8 * (end - _WORD - (record_length - width))  # of the word, in bits of the answer field
+        free = np.clip(begin + 64 - np.maximum(used, 0), 0, 64)
+        zero = np.array([(1 << int(bits)) - 1 for bits in free], np.uint64)
+        if zero.any():
+            words.append((end - _WORD, zero))
+    return words
+
+
+def _used_bits(mechanism: Mechanism, kind: int) -> int:
+    """How much of the answer field the mechanism's own answer takes."""
+    if mechanism.layout == SINGLE:
+        return 32 if kind == INTEGERS else 16
+    return mechanism.answers * (1 if mechanism.layout == BITS else 32)
+
+
+assert FIXED_BYTES >= _WORD  # else a word that ends in the answer field could begin before its record

@@ -1,0 +1,41 @@
+"""Estimates as people read them: one row a cell, an interval for each population, blank where nothing is known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.estimates.cells import cell_names
+
+if TYPE_CHECKING:
+    from aggregator.estimates.intervals import Interval
+    from aggregator.estimates.statistics import QuestionEstimate, Statistics
+
+COLUMNS = ("question", "cell", "n", "estimate", "these devices", "population")
+
+
+def rows(statistics: Statistics) -> list[tuple[object, ...]]:
+    """One per question and cell, as :data:`COLUMNS`; the intervals of shares end where shares do."""
+    return [row for found in statistics.questions for row in _rows(statistics, found)]
+
+
+def as_range(low: float, high: float) -> str:
+    """The ends of an interval of a share, brought into [0, 1]: outside it there is no truth."""
+    low, high = (min(max(end, 0.0), 1.0) for end in (low, high))
+    return f"{low:.1%} to {high:.1%}"
+
+
+def _rows(statistics: Statistics, found: QuestionEstimate) -> list[tuple[object, ...]]:
+    from aggregator.estimates.statistics import question_name
+
+    schema, n = statistics.campaign.schema, found.n
+    least = 0 if found.is_share else -n
+    intervals = [interval.between(least, n) for interval in (found.devices_interval, found.interval)]
+    ends = [_ranges(interval) if n else [""] * len(found.estimate) for interval in intervals]
+    estimates = [f"{number:.1f}" if n else "" for number in found.estimate.tolist()]
+    name = question_name(found.question, schema)
+    named = zip(cell_names(found.question, schema), estimates, *ends, strict=True)
+    return [(name, cell, n, estimate, *both) for cell, estimate, *both in named]
+
+
+def _ranges(interval: Interval) -> list[str]:
+    return [f"{low:.1f} to {high:.1f}" for low, high in zip(*(ends.tolist() for ends in interval), strict=True)]

@@ -1,0 +1,251 @@
+"""The index of input files: what was found in each, so that the same content is taken once.
+
+One Parquet file per ingest below ``inputs/``, named by the manifest; of one content the last entry is
+valid. A file is known by its :func:`identity`; ``tail`` tells most files apart before anything is hashed.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from aggregator.decoding.mapped import piecewise_digest
+from aggregator.reading import read_regular
+from aggregator.storage.locking import make_folder, write_durably
+from aggregator.storage.manifest import INPUTS, SideFile, damaged
+from protocol.batches.batch import TRAILER_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from mmap import mmap
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+MAX_FILES = 16
+"""With more of them, the next ingest writes one in place of all."""
+TAIL_BYTES = 8
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("identity", pa.binary(32), nullable=False),
+        pa.field("tail", pa.binary(TAIL_BYTES), nullable=False),
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("size_bytes", pa.uint64(), nullable=False),
+        pa.field("present", pa.uint64(), nullable=False),
+        pa.field("proven", pa.uint64(), nullable=False),
+        pa.field("unproven", pa.uint64(), nullable=False),
+        pa.field("rejected", pa.string(), nullable=False),
+        pa.field("batches", pa.binary(), nullable=False),
+        pa.field("refused", pa.binary(), nullable=False),
+        pa.field("enrolment", pa.binary(), nullable=False),
+    ]
+)
+
+
+class Ingested(NamedTuple):
+    """What was found in one input file.
+
+    Attributes:
+        identity: see :func:`identity`.
+        tail: its last eight bytes.
+        name: its name, without folders, when it was read.
+        size_bytes: its length.
+        present: the latest period in which it was read; later ones were too early then.
+        proven: good records in batches with the right digest and count.
+        unproven: good records in other batches.
+        rejected: records and stretches set aside, by reason.
+        batches: of every batch with the right digest and count, the first eight bytes of the digest.
+        refused: where in the file the records are that count as ``id_not_enrolled``: :func:`pack_places`.
+        enrolment: digest of the ids that refused them; empty if it was not one set of ids, or none is refused.
+    """
+
+    identity: bytes
+    tail: bytes
+    name: str
+    size_bytes: int
+    present: int
+    proven: int
+    unproven: int
+    rejected: dict[str, int]
+    batches: bytes
+    refused: bytes = b""
+    enrolment: bytes = b""
+
+
+def pack_places(places: NDArray[np.int64]) -> bytes:
+    """Where records are in a file, in few bytes.
+
+    Args:
+        places: shape (N,), rising.
+    """
+    return zlib.compress(np.diff(places, prepend=0).astype("<u8").tobytes(), 1) if len(places) else b""
+
+
+def unpack_places(packed: bytes) -> NDArray[np.int64]:
+    """The places that :func:`pack_places` was given."""
+    steps = np.frombuffer(zlib.decompress(packed), "<u8") if packed else np.empty(0, np.uint64)
+    return np.cumsum(steps.astype(np.int64))
+
+
+def identity(data: bytes | mmap, body: bytes | None = None) -> bytes:
+    """SHA-256(SHA-256(all but the last 44 bytes) ‖ the last 44 bytes): 32 bytes that name a file's content.
+
+    In a file of one batch the inner digest is the batch's own, which reading it gives anyway.
+
+    Args:
+        data: the whole file.
+        body: the inner digest, if it is known.
+    """
+    cut = max(0, len(data) - TRAILER_BYTES)
+    inner = piecewise_digest(data, 0, cut) if body is None else body
+    return sha256(inner + data[cut:]).digest()
+
+
+def tail(data: bytes | mmap) -> bytes:
+    """The last eight bytes, of shorter files with zeros before them."""
+    return data[-TAIL_BYTES:].rjust(TAIL_BYTES, b"\0")
+
+
+class Inputs:
+    """All input files of a store, and those of the ingest that is under way.
+
+    Raises:
+        StorageError: ``store_damaged``: one of the index's files is missing or altered.
+    """
+
+    def __init__(self, folder: Path, files: Sequence[SideFile]) -> None:
+        self._folder = folder / INPUTS
+        self._files = tuple(files)
+        self._table = pa.concat_tables([_SCHEMA.empty_table(), *map(self._read, files)]).combine_chunks()
+        tails = numbers(b"".join(self._table["tail"].to_pylist()))
+        self._order = np.argsort(tails, kind="stable")
+        self._tails = tails[self._order]
+        self._identities = b"".join(self._table["identity"].to_pylist())
+        self._presents = self._table["present"].to_numpy()
+        self._early = pc.match_substring(self._table["rejected"], '"report_too_early"').to_numpy()
+        self._new: dict[bytes, Ingested] = {}
+
+    def may_know(self, tail: bytes) -> bool:
+        """Whether a file that ends like this was read by an earlier ingest."""
+        low, high = self._places(tail)
+        return high > low
+
+    def has_all(self, name: bytes, tail: bytes, present: int, enrolment: bytes = b"") -> bool:
+        """Whether nothing is left to be taken of a file: it is known, and what was refused then would be now.
+
+        Args:
+            name: its identity.
+            tail: its last eight bytes.
+            present: the period that it is; later reports are too early.
+            enrolment: digest of a closed fleet's ids.
+        """
+        if name in self._new:
+            return True
+        place = self._place(name, tail)
+        if place is None or (self._early[place] and self._presents[place] < present):
+            return False
+        refused = self._table["refused"][place].as_buffer()
+        return not (refused and refused.size) or self._table["enrolment"][place].as_py() == enrolment
+
+    def get(self, name: bytes, tail: bytes) -> Ingested | None:
+        """What was found in the file of this identity and tail, in this ingest or an earlier one."""
+        if name in self._new:
+            return self._new[name]
+        place = self._place(name, tail)
+        return None if place is None else _rows(self._table.slice(place, 1))[0]
+
+    def _place(self, name: bytes, tail: bytes) -> int | None:
+        """The row of a file's last entry."""
+        low, high = self._places(tail)
+        for place in self._order[low:high][::-1].tolist():  # the sort is stable: the last entry first
+            if self._identities[32 * place : 32 * place + 32] == name:
+                return int(place)
+        return None
+
+    def add(self, entry: Ingested) -> None:
+        """Note a file of this ingest."""
+        self._new[entry.identity] = entry
+
+    def is_new(self, name: bytes) -> bool:
+        """Whether a file of this identity was noted in this ingest."""
+        return name in self._new
+
+    @property
+    def new(self) -> bool:
+        """Whether this ingest has anything to note."""
+        return bool(self._new)
+
+    def entries(self) -> Iterator[Ingested]:
+        """What is known of every content, each once."""
+        latest = {entry.identity: entry for entry in _rows(self._table)} | self._new
+        yield from latest.values()
+
+    def batches(self) -> NDArray[np.uint64]:
+        """The digests of the whole batches of earlier ingests, eight bytes of each as a number."""
+        return numbers(b"".join(self._table["batches"].to_pylist()))
+
+    def write(self, name: str) -> tuple[SideFile, ...]:
+        """Write what is new, and all files of the index as the manifest shall name them."""
+        joined = len(self._files) >= MAX_FILES
+        table = _to_table(self.entries() if joined else self._new.values())
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="zstd")
+        raw = bytes(sink.getvalue())
+        make_folder(self._folder)
+        write_durably(self._folder / name, raw)
+        file = SideFile(name, table.num_rows, sha256(raw).hexdigest())
+        return (file,) if joined else (*self._files, file)
+
+    def _places(self, tail: bytes) -> tuple[int, int]:
+        number = np.uint64(int.from_bytes(tail))
+        return int(self._tails.searchsorted(number)), int(self._tails.searchsorted(number, "right"))
+
+    def _read(self, file: SideFile) -> pa.Table:
+        return read_side_file(self._folder, file, _SCHEMA)
+
+
+def read_side_file(folder: Path, file: SideFile, schema: pa.Schema) -> pa.Table:
+    """A Parquet file that the manifest names, once it is sure that it is the one.
+
+    Raises:
+        StorageError: ``store_damaged``.
+    """
+    where = f"'{folder.name}/{file.name}'"
+    try:
+        raw = read_regular(folder / file.name)
+    except OSError:
+        raise damaged(f"{where} is missing or can not be read") from None
+    if sha256(raw).hexdigest() != file.sha256:
+        raise damaged(f"{where} is not as it was written")
+    try:
+        table = pq.read_table(pa.BufferReader(raw))
+    except (OSError, pa.ArrowException):
+        raise damaged(f"{where} is no Parquet file") from None
+    if not table.schema.equals(schema) or table.num_rows != file.rows:
+        raise damaged(f"{where} does not hold what the manifest says")
+    return table
+
+
+def numbers(eights: bytes) -> NDArray[np.uint64]:
+    """Eight bytes each as numbers."""
+    return np.frombuffer(eights, ">u8").astype(np.uint64)
+
+
+def _to_table(entries: Iterable[Ingested]) -> pa.Table:
+    entries = list(entries)
+    columns: dict[str, list[Any]] = {name: [getattr(entry, name) for entry in entries] for name in _SCHEMA.names}
+    columns["rejected"] = [json.dumps(entry.rejected) if entry.rejected else "" for entry in entries]
+    columns["name"] = [entry.name.encode("utf-8", "replace").decode() for entry in entries]  # some are no text
+    return pa.table(columns, schema=_SCHEMA)
+
+
+def _rows(table: pa.Table) -> list[Ingested]:
+    return [Ingested(**{**row, "rejected": json.loads(row["rejected"] or "{}")}) for row in table.to_pylist()]

@@ -1,0 +1,180 @@
+"""Columns as Parquet parts, which pandas, DuckDB, Spark and Dask read as they are.
+
+Columns of a part: ``id`` uint64, ``period`` uint32, ``question`` uint16, ``answer``: uint16 in layout 1,
+else the answer field's bytes, ``proven`` bool, and ``claim`` uint64: of a record from a damaged batch the
+first eight bytes of the digest that the batch's trailer states, null for all others. docs/store.md
+describes the data set for its readers, decision 0024 why it is written so.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from aggregator.decoding.columns import Columns, big_endian
+from aggregator.reading import read_regular
+from aggregator.storage.manifest import damaged
+from protocol.mechanisms import INTEGERS, SINGLE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from aggregator.storage.manifest import Part
+    from protocol.batches.report import Layout
+
+_PACKED = "DELTA_BINARY_PACKED"
+_CONSTANT = ["proven", "claim"]
+"""Columns that are the same in nearly all records, so that statistics save reading them."""
+
+
+class Stored(NamedTuple):
+    """Records as a part holds them.
+
+    Attributes:
+        records: the columns.
+        claim: shape (N,), zero where there is none; None if no record has one.
+    """
+
+    records: Columns
+    claim: NDArray[np.uint64] | None
+
+    def take(self, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Stored:
+        """The records that an index array, a mask or a slice selects."""
+        return Stored(self.records.take(rows), None if self.claim is None else self.claim[rows])
+
+    @classmethod
+    def join(cls, pieces: list[Stored], answer_bytes: int) -> Stored:
+        """All records of all pieces, in order."""
+        records = Columns.join([piece.records for piece in pieces], answer_bytes)
+        if all(piece.claim is None for piece in pieces):
+            return cls(records, None)
+        claims = [np.zeros(piece.records.size, np.uint64) if piece.claim is None else piece.claim for piece in pieces]
+        return cls(records, np.concatenate(claims))
+
+
+def part_schema(layout: Layout) -> pa.Schema:
+    """Names and types of a part's columns."""
+    answer = pa.uint16() if layout.kind == SINGLE else pa.binary(layout.answer_bytes)
+    return pa.schema(
+        [
+            pa.field("id", pa.uint64(), nullable=False),
+            pa.field("period", pa.uint32(), nullable=False),
+            pa.field("question", pa.uint16(), nullable=False),
+            pa.field("answer", answer, nullable=False),
+            pa.field("proven", pa.bool_(), nullable=False),
+            pa.field("claim", pa.uint64()),
+        ]
+    )
+
+
+def parquet_writer(sink: object, layout: Layout) -> pq.ParquetWriter:
+    """A writer of parts.
+
+    Ids and bits are as good as random, so packing them would only cost time. Small numbers are packed by
+    their differences, which every engine reads and costs half of what a dictionary does; periods hardly
+    vary; sums with noise have empty high bytes. Statistics of ids would help nobody, since they fill their
+    whole range in every row group, and the part's digest is checked instead of pages'.
+    """
+    encodings = dict.fromkeys(["id", "answer", "period", "proven", "claim"], "PLAIN")
+    compression = {**dict.fromkeys(encodings, "none"), "question": "none", "period": "snappy"}
+    if layout.kind == SINGLE:
+        encodings["answer"] = _PACKED
+    elif layout.kind == INTEGERS:
+        compression["answer"] = "zstd"
+    return pq.ParquetWriter(
+        sink,
+        part_schema(layout),
+        compression=compression,
+        use_dictionary=False,
+        column_encoding={**encodings, "question": _PACKED},
+        write_statistics=_CONSTANT,
+    )
+
+
+def to_table(stored: Stored, layout: Layout) -> pa.Table:
+    """One row group's records."""
+    records = stored.records
+    if layout.kind == SINGLE:
+        answer = pa.array(big_endian(records.answer, ">u2")[:, 0].astype(np.uint16))
+    else:
+        kind = pa.binary(layout.answer_bytes)
+        field = pa.py_buffer(np.ascontiguousarray(records.answer))
+        answer = pa.FixedSizeBinaryArray.from_buffers(kind, records.size, [None, field])
+    if stored.claim is None:
+        claim = pa.nulls(records.size, pa.uint64())
+    else:
+        claim = pa.array(stored.claim, mask=stored.claim == 0)
+    columns = [pa.array(records.id), pa.array(records.period), pa.array(records.question), answer]
+    return pa.Table.from_arrays([*columns, pa.array(records.proven), claim], schema=part_schema(layout))
+
+
+def read_part(path: Path, part: Part, layout: Layout, buckets: int) -> Iterator[Stored]:
+    """The records of a part, a row group at a time, once it is sure that they are those the manifest names.
+
+    Raises:
+        StorageError: ``store_damaged``: the file is missing, altered, or another part's.
+    """
+    try:
+        raw = read_regular(path)
+    except OSError:
+        raise damaged(f"part '{part.path}' is missing or can not be read") from None
+    if sha256(raw).hexdigest() != part.sha256:
+        raise damaged(f"part '{part.path}' is not as it was written")
+    try:
+        with pq.ParquetFile(pa.BufferReader(raw)) as file:
+            if not file.schema_arrow.equals(part_schema(layout)) or file.metadata.num_rows != part.records:
+                raise damaged(f"part '{part.path}' does not hold what the manifest says")
+            for group in range(file.num_row_groups):
+                stored = _read_group(file, group, layout)
+                if (stored.records.id & np.uint64(buckets - 1) != part.bucket).any():
+                    # Equal ids would no longer meet, and count twice.
+                    raise damaged(f"part '{part.path}' holds records of another bucket")
+                yield stored
+    except (OSError, pa.ArrowException):
+        raise damaged(f"part '{part.path}' is no Parquet file") from None
+
+
+def without(stored: Stored, superseded: Collection[int]) -> Stored:
+    """All but the records of damaged batches of which the whole batch is in the store."""
+    if stored.claim is None or not superseded:
+        return stored
+    return stored.take(~np.isin(stored.claim, np.array(sorted(superseded), np.uint64)))
+
+
+def _read_group(file: pq.ParquetFile, group: int, layout: Layout) -> Stored:
+    """A row group; its last two columns only if they are not the same in all of its records."""
+    metadata = file.metadata.row_group(group)
+    proven, claim = (metadata.column(column).statistics for column in (4, 5))
+    is_constant = proven is not None and proven.has_min_max and proven.min == proven.max
+    has_claims = claim is None or not claim.has_null_count or claim.null_count < metadata.num_rows
+    columns = ["id", "period", "question", "answer"] + ["proven"] * (not is_constant) + ["claim"] * has_claims
+    table = file.read_row_group(group, columns=columns, use_threads=False).combine_chunks()
+    records = Columns(
+        table["id"].to_numpy(),
+        table["period"].to_numpy(),
+        table["question"].to_numpy(),
+        _answer_field(table["answer"], layout),
+        np.full(metadata.num_rows, proven.min) if is_constant else table["proven"].to_numpy(),
+    )
+    return Stored(records, table["claim"].fill_null(0).to_numpy() if has_claims else None)
+
+
+def _answer_field(column: pa.ChunkedArray, layout: Layout) -> NDArray[np.uint8]:
+    """The answers of a part as bytes, shape (N, A)."""
+    if layout.kind == SINGLE:
+        values: NDArray[np.uint16] = column.to_numpy()
+        return values.astype(">u2").view(np.uint8).reshape(-1, 2)
+    width = layout.answer_bytes
+    chunks = [
+        np.frombuffer(chunk.buffers()[1], np.uint8)[chunk.offset * width : (chunk.offset + len(chunk)) * width]
+        for chunk in column.chunks
+        if len(chunk)
+    ]
+    return np.concatenate([np.empty(0, np.uint8), *chunks]).reshape(-1, width)

@@ -1,0 +1,158 @@
+"""What was set aside, so that an operator can see why: one file of JSON lines per ingested file.
+
+``quarantine/<identity of the file>.jsonl`` holds one object per piece: ``reason``, ``file``, ``offset``,
+``length`` and ``bytes`` (hexadecimal); a record of the campaign is there whole, with ``proven`` and perhaps
+``claim`` for what its batch was, so that it can be judged again (``retry``). Of all else it is the beginning.
+Writing the same file's pieces again replaces them. The folder is bounded: above its limit pieces are
+counted and not kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from hashlib import sha256
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aggregator.decoding.decode import Rejected
+from aggregator.storage.locking import TEMPORARY, make_folder, write_durably
+from aggregator.storage.manifest import damaged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+LIMIT_BYTES = 64 << 20
+_SUFFIX = ".jsonl"
+EMPTY_FILE = "empty_file"
+MAX_EMPTY = 1000
+_EMPTY_TAG = b"hearsay/1/empty file\0"
+
+
+class Kept(NamedTuple):
+    """What is kept of one input file.
+
+    Attributes:
+        identity: of the file's content, in hexadecimal.
+        file: its name, without folders.
+        pieces: what was set aside.
+    """
+
+    identity: str
+    file: str
+    pieces: tuple[Rejected, ...]
+
+
+class Quarantine:
+    """The ``quarantine`` folder of a store."""
+
+    def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._folder = folder
+        self._limit = limit_bytes
+        self._used: int | None = None
+
+    def keep(self, digest: str, name: str, pieces: Sequence[Rejected]) -> int:
+        """Replace what is kept of one input file; returns how many pieces there was room for.
+
+        Args:
+            digest: identity of the file's content, in hexadecimal.
+            name: the file's name, for people.
+            pieces: what was set aside.
+        """
+        path = self._folder / f"{digest}{_SUFFIX}"
+        if not pieces and not path.exists():
+            return 0
+        make_folder(self._folder)
+        room = self._limit - self._used_bytes() + _size(path)
+        lines: list[bytes] = []
+        for piece in pieces:
+            line = _line(name, piece)
+            room -= len(line)
+            if room < 0:
+                break
+            lines.append(line)
+        before = _size(path)
+        write_durably(path, b"".join(lines))
+        self._used = self._used_bytes() - before + sum(map(len, lines))
+        return len(lines)
+
+    def keep_empty(self, names: Iterable[str]) -> None:
+        """Note files without a byte, 1000 at most, since they may be very many.
+
+        As all files they are named without their folders, however they were given. They hold no report, so nothing
+        is counted and no index names them. Several of one name are noted once.
+
+        Args:
+            names: paths or URLs.
+        """
+        for name in map(os.path.basename, islice(names, MAX_EMPTY)):
+            identity = sha256(_EMPTY_TAG + name.encode(errors="surrogateescape")).hexdigest()
+            if not (self._folder / f"{identity}{_SUFFIX}").exists():
+                self.keep(identity, name, [Rejected(EMPTY_FILE, 0, 0, b"")])
+
+    def remove(self, kept: Kept, rest: Sequence[Rejected]) -> None:
+        """Forget what is kept of one file but for some pieces. What was counted stays counted."""
+        if rest:
+            self.keep(kept.identity, kept.file, rest)
+            return
+        (self._folder / f"{kept.identity}{_SUFFIX}").unlink(missing_ok=True)
+        self._used = None
+
+    def files(self) -> Iterator[Kept]:
+        """All that is kept, file by file.
+
+        Raises:
+            StorageError: ``store_damaged``: a file is not as it was written.
+        """
+        paths = sorted(self._folder.glob(f"*{_SUFFIX}")) if self._folder.is_dir() else []
+        for path in paths:
+            kept = _read(path)
+            if kept.pieces:
+                yield kept
+
+    def _used_bytes(self) -> int:
+        """Bytes in the folder; listed once, then kept up to date."""
+        if self._used is None:
+            self._used = sum(_size(path) for path in self._folder.iterdir() if path.suffix != TEMPORARY)
+        return self._used
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _line(name: str, piece: Rejected) -> bytes:
+    entry: dict[str, Any] = {
+        "reason": piece.reason,
+        "file": name,
+        "offset": piece.offset,
+        "length": piece.length,
+        "bytes": piece.data.hex(),
+    }
+    if piece.proven is not None:
+        entry["proven"] = piece.proven
+    if piece.claim:
+        entry["claim"] = piece.claim.hex()
+    return json.dumps(entry).encode() + b"\n"
+
+
+def _read(path: Path) -> Kept:
+    try:
+        entries = [json.loads(line) for line in path.read_bytes().splitlines()]
+        pieces = tuple(map(_piece, entries))
+        return Kept(path.stem, str(entries[-1]["file"]) if entries else "", pieces)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        problem = damaged(f"quarantine file '{path.name}' is not as it was written; it may be removed")
+    raise problem
+
+
+def _piece(entry: dict[str, Any]) -> Rejected:
+    reason, offset, length, proven = entry["reason"], entry["offset"], entry["length"], entry.get("proven")
+    if type(reason) is not str or type(offset) is not int or type(length) is not int:
+        raise ValueError
+    if proven is not None and type(proven) is not bool:
+        raise ValueError
+    return Rejected(
+        reason, offset, length, bytes.fromhex(entry["bytes"]), proven, bytes.fromhex(entry.get("claim", ""))
+    )

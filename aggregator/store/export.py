@@ -1,0 +1,210 @@
+"""A store's reports as one file for archives and other engines: Parquet or CSV.
+
+Columns, in this order (docs/store.md describes the store's own files, which engines can read as well):
+
+    id         Parquet: uint64, the eight bytes as a big-endian number; CSV: 16 hexadecimal digits
+    period     index of time
+    start      when the period began, UTC; CSV: 2026-11-21T00:00:00Z
+    question   index in the campaign's questions
+    asked      the question in words, for example: cell odor
+    answer     as the device perturbed it. Single values: a number. In campaigns with bits or integers a list
+               of integers in Parquet, in CSV bits as one word (0101) and integers with spaces between them;
+               a single value among them is a list of one
+    proven     whether it came in a whole file; CSV: true or false
+
+By default those reports are written that a tally counts, one per id, sorted by id within each slice of the
+store; or all records as they are stored, repeats and conflicts included.
+"""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from aggregator.decoding.columns import Columns, big_endian
+from aggregator.estimates.statistics import question_name
+from aggregator.files import PRIVATE, check_output, open_output
+from aggregator.spreadsheets import to_cell
+from aggregator.storage.manifest import read_manifest
+from aggregator.tally.counting import Scope, load, settle_slice, slices
+from protocol.errors import StorageError
+from protocol.mechanisms import BITS, INTEGERS, SINGLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from aggregator.storage.manifest import Manifest
+    from aggregator.store.store import Store
+    from protocol.documents.campaign import Campaign
+
+PARQUET, CSV = "parquet", "csv"
+FORMATS = (PARQUET, CSV)
+_BLOCK_RECORDS = 1 << 17
+_LAST_SECOND = 253_402_300_799
+"""The calendar of most engines ends with the year 9999; a later period has no start."""
+
+
+class Exported(NamedTuple):
+    """What was written.
+
+    Attributes:
+        reports: rows.
+        forgotten_before: reports of earlier periods are no longer in the store; 0 if all are.
+    """
+
+    reports: int
+    forgotten_before: int
+
+
+def export(
+    store: Store, out: Path, kind: str, *, scope: Scope, everything: bool = False, force: bool = False
+) -> Exported:
+    """Write a store's reports to one file, whole or not at all, in bounded memory. Run by the operator.
+
+    Args:
+        store: whose.
+        out: the file.
+        kind: one of :data:`FORMATS`.
+        scope: which periods, and which standing.
+        everything: all records as stored, instead of those that a tally counts.
+        force: replace ``out``.
+
+    Raises:
+        InputError: ``output_exists``, ``output_invalid``.
+        StorageError: ``store_damaged``, ``disk_full``, ``io_failed``; nothing is left behind.
+    """
+    check_output(out, force=force)
+    manifest = read_manifest(store.path)
+    while True:
+        try:
+            with open_output(out, force=force, mode=PRIVATE) as sink:
+                return Exported(_write(store, manifest, sink, kind, scope, everything), manifest.first_period)
+        except StorageError:
+            newer = read_manifest(store.path)
+            if newer.generation == manifest.generation:
+                raise
+            manifest = newer  # an ingest replaced parts meanwhile: begin again
+
+
+def _write(store: Store, manifest: Manifest, sink: IO[bytes], kind: str, scope: Scope, everything: bool) -> int:  # noqa: FBT001
+    shaper = _Shaper(store.campaign, as_text=kind == CSV)
+    written = 0
+    writer = (
+        pacsv.CSVWriter(sink, shaper.schema, write_options=pacsv.WriteOptions(quoting_style="needed"))
+        if kind == CSV
+        else pq.ParquetWriter(sink, shaper.schema, compression="zstd", use_dictionary=["period", "question", "asked"])
+    )
+    with writer:
+        for records in exported_records(store, manifest, scope, everything=everything):
+            for start in range(0, records.size, _BLOCK_RECORDS):
+                block = records.take(slice(start, start + _BLOCK_RECORDS))
+                writer.write_table(shaper.table(block))
+                written += block.size
+    return written
+
+
+def exported_records(store: Store, manifest: Manifest, scope: Scope, *, everything: bool) -> Iterator[Columns]:
+    """The records that an export writes, slice by slice, sorted by id in each.
+
+    Raises:
+        StorageError: ``store_damaged``.
+    """
+    campaign = store.campaign
+    scope = scope._replace(first=max(scope.first, manifest.first_period))
+    for which in slices(manifest, campaign.layout.answer_bytes, store.memory_bytes, 1):
+        stored = load(store.path, campaign, manifest, which)
+        records = stored.records
+        if not everything:  # all of a slice together: where a report stands does not tell that it came twice
+            records = Columns.join(settle_slice(stored, manifest, which).kept(), campaign.layout.answer_bytes)
+        chosen = scope.chosen(records)
+        rows = np.arange(records.size) if chosen is None else np.flatnonzero(chosen)
+        if len(rows):
+            yield records.take(rows[np.argsort(records.id[rows], kind="stable")])
+
+
+class _Shaper:
+    """Columns of the store as a table for others."""
+
+    def __init__(self, campaign: Campaign, *, as_text: bool) -> None:
+        self._campaign = campaign
+        self._as_text = as_text
+        asked = [question_name(question, campaign.schema) for question in campaign.questions]
+        self._asked = pa.array([to_cell(name) for name in asked] if as_text else asked)
+        self._kinds = np.array([question.mechanism.layout for question in campaign.questions])
+        self._sizes = np.array([question.mechanism.answers for question in campaign.questions])
+        if as_text:
+            types = [pa.string(), pa.uint32(), pa.string(), pa.uint16(), pa.string(), pa.string(), pa.bool_()]
+        else:
+            answer = pa.uint16() if campaign.layout.kind == SINGLE else pa.list_(pa.int32())
+            start, asked = pa.timestamp("s", "UTC"), pa.dictionary(pa.int32(), pa.string())
+            types = [pa.uint64(), pa.uint32(), start, pa.uint16(), asked, answer, pa.bool_()]
+        names = ["id", "period", "start", "question", "asked", "answer", "proven"]
+        self.schema = pa.schema(list(zip(names, types, strict=True)))
+
+    def table(self, records: Columns) -> pa.Table:
+        """One block."""
+        seconds = records.period.astype(np.int64) * self._campaign.time_precision
+        start = pa.array(seconds, pa.timestamp("s", "UTC"), mask=seconds > _LAST_SECOND)
+        asked = pa.DictionaryArray.from_arrays(pa.array(records.question.astype(np.int32)), self._asked)
+        columns: list[Any] = [pa.array(records.id), records.period, start, records.question, asked]
+        if self._as_text:
+            columns[0] = _hexadecimal(records.id)
+            columns[2] = _as_texts(start)
+            columns[4] = asked.dictionary_decode()
+        columns += [self._answers(records), records.proven]
+        return pa.Table.from_arrays([pa.array(column) for column in columns], schema=self.schema)
+
+    def _answers(self, records: Columns) -> pa.Array:
+        """Numbers, or what stands for rows of bits and integers."""
+        kind = self._campaign.layout.kind
+        if kind == SINGLE:
+            numbers = pa.array(big_endian(records.answer, ">u2")[:, 0].astype(np.uint16))
+            return numbers.cast(pa.string()) if self._as_text else numbers
+        length = self._lengths(records)
+        if not self._as_text:
+            offsets = np.concatenate([[0], np.cumsum(length)]).astype(np.int32)
+            return pa.ListArray.from_arrays(pa.array(offsets), pa.array(self._values(records, length)))
+        ends = np.cumsum(length)
+        values = self._values(records, length)
+        join = np.where(self._kinds[records.question] == BITS, "", " ").tolist()
+        texts = [
+            mark.join(map(str, values[end - size : end].tolist()))
+            for mark, size, end in zip(join, length.tolist(), ends.tolist(), strict=True)
+        ]
+        return pa.array(texts, pa.string())
+
+    def _lengths(self, records: Columns) -> NDArray[np.int64]:
+        """How many integers each record's answer has."""
+        single = self._kinds[records.question] == SINGLE
+        return np.where(single, 1, self._sizes[records.question]).astype(np.int64)
+
+    def _values(self, records: Columns, length: NDArray[np.int64]) -> NDArray[np.int32]:
+        """All answers, one after another."""
+        single = self._kinds[records.question] == SINGLE
+        if self._campaign.layout.kind == INTEGERS:
+            numbers = big_endian(records.answer, ">i4").astype(np.int32)
+        else:
+            numbers = np.unpackbits(records.answer, axis=1).astype(np.int32)
+            if single.any():  # only then are the fields two bytes wide
+                numbers[single, 0] = big_endian(records.answer[single, :2], ">u2")[:, 0]
+        return numbers[np.arange(numbers.shape[1]) < length[:, None]]
+
+
+def _hexadecimal(ids: NDArray[np.uint64]) -> pa.Array:
+    """Sixteen hexadecimal digits each."""
+    digits = ids.astype(">u8").tobytes().hex().encode()
+    offsets = np.arange(0, len(digits) + 1, 16, dtype=np.int32)
+    return pa.StringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(digits))
+
+
+def _as_texts(start: pa.Array) -> pa.Array:
+    """Times as 2026-11-21T00:00:00Z; few of them are different."""
+    coded = start.dictionary_encode()
+    return pa.compute.strftime(coded.dictionary, "%Y-%m-%dT%H:%M:%SZ").take(coded.indices)

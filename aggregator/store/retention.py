@@ -1,0 +1,179 @@
+"""Periods whose reports are removed while their counts stay.
+
+Before: settled records of every period. After: of the forgotten periods integer counts by period and
+standing, in one Parquet file named by the manifest, and of the other periods the records as they were.
+So every tally, of all periods or of some, has the same bytes before and after. Decision 0025 says why
+reports of a forgotten period are refused from then on.
+
+Columns of the counts: ``period``, ``proven``, ``question``, ``cell`` (−1 for the number of answers) and
+``count``; zeros are left out.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from aggregator.decoding.columns import Columns
+from aggregator.storage.input_index import read_side_file
+from aggregator.storage.locking import make_folder, write_durably
+from aggregator.storage.manifest import FORGOTTEN, Forgotten, SideFile
+from aggregator.storage.part_writer import PartWriter
+from aggregator.storage.parts import Stored
+from aggregator.tally.counting import Counted, Scope, load, settle_slice, slices
+from aggregator.tally.period_sums import ANSWERS, SCHEMA, PeriodSums
+from aggregator.tally.tally import Tally, row_bytes
+from aggregator.tally.turnout import Turnout, turnout_of
+from protocol.errors import StorageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aggregator.storage.manifest import Manifest
+    from aggregator.tally.counting import Settling
+    from protocol.documents.campaign import Campaign
+
+
+class Removal(NamedTuple):
+    """What :meth:`aggregator.store.store.Store.forget` did.
+
+    Attributes:
+        before: the first period that is kept.
+        removed: records that were removed, repeats included.
+        kept: records that are still there.
+    """
+
+    before: int
+    removed: int
+    kept: int
+
+
+def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, memory_bytes: int) -> Manifest:
+    """Write counts and remaining records anew; the manifest that names them and no earlier report.
+
+    Raises:
+        StorageError: ``store_damaged``.
+    """
+    generation = manifest.generation + 1
+    counts, scope = PeriodSums(campaign), Scope(manifest.first_period, before - 1)
+    gone = Counted.zero(campaign)
+    with PartWriter(folder, campaign.layout, manifest.buckets, f"{generation:08d}-kept") as writer:
+        for which in slices(manifest, campaign.layout.answer_bytes, memory_bytes, 1):
+            everything = load(folder, campaign, manifest, which)
+            settling = settle_slice(everything, manifest, which)
+            for records in settling.kept():
+                chosen = scope.chosen(records)
+                counts.add(records if chosen is None else records.take(chosen))
+            rest = _rest(everything, settling, before)
+            after = settle_slice(rest, manifest, which)
+            gone = gone.merge(_difference(campaign, settling, after))
+            writer.add(rest)
+        parts = writer.finish()
+    old = manifest.forgotten
+    table = counts.table()
+    if old is not None:
+        table = pa.concat_tables([_read(folder, old.counts), table])
+    return manifest._replace(
+        generation=generation,
+        parts=tuple(parts),
+        forgotten=Forgotten(
+            before,
+            _write(folder, f"{generation:08d}.parquet", table),
+            gone.replayed + (old.replayed if old is not None else 0),
+            gone.conflicting + (old.conflicting if old is not None else 0),
+            gone.superseded + (old.superseded if old is not None else 0),
+            2 if old is None else old.way,
+        ),
+    )
+
+
+def _rest(everything: Stored, settling: Settling, before: int) -> Stored:
+    """The records of the periods that are kept, and what must be known of earlier ones with the same ids.
+
+    Only a fault or a lie gives two periods one id. Which of its records counts, if any, must not change,
+    so an id, a period and a standing are kept of the earlier one; its question and answer are not.
+    """
+    answer_bytes = everything.records.answer.shape[1]
+    kept = everything.take(everything.records.period >= before)
+    doubtful = settling.stored.take(settling.repeated)
+    earlier = doubtful.records.period < before
+    witnesses = doubtful.take(earlier & np.isin(doubtful.records.id, doubtful.records.id[~earlier]))
+    if not witnesses.records.size:
+        return kept
+    return Stored.join([kept, Stored(_redacted(witnesses.records), witnesses.claim)], answer_bytes)
+
+
+def _redacted(records: Columns) -> Columns:
+    """Records without question and answer. Those of one id that differed differ by a number instead."""
+    _, place = np.unique(row_bytes(records), return_inverse=True)
+    _, of_id = np.unique(records.id, return_inverse=True)
+    first = np.full(len(place), len(place))
+    np.minimum.at(first, of_id, place)
+    number = (place - first[of_id]).astype(np.uint16)
+    return Columns(records.id, records.period, number, np.zeros_like(records.answer), records.proven)
+
+
+def _difference(campaign: Campaign, before: Settling, after: Settling) -> Counted:
+    return Counted(
+        Tally.zero(campaign),
+        Turnout.none(campaign),
+        superseded=before.superseded - after.superseded,
+        replayed=before.replayed - after.replayed,
+        conflicting=before.conflicting - after.conflicting,
+    )
+
+
+def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope: Scope) -> Counted:
+    """The counts of the forgotten periods, as far as they are in scope.
+
+    Raises:
+        StorageError: ``store_damaged``; ``store_older``: older software counted them in another way.
+    """
+    zero = Tally.zero(campaign)
+    if manifest.forgotten is None:
+        return Counted.zero(campaign)
+    _check_way(campaign, manifest.forgotten, scope)
+    table = _read(folder, manifest.forgotten.counts)
+    period, proven, question, cell, number = (table[name].to_numpy() for name in SCHEMA.names)
+    chosen = (period >= scope.first) & (period <= scope.last) & (proven | (not scope.proven_only))
+    sizes = [1 + len(cells) for cells in zero.counts]  # a question's answers, and its cells
+    starts = np.cumsum(sizes) - sizes
+    sums = np.zeros(sum(sizes), np.int64)
+    np.add.at(sums, starts[question[chosen]] + cell[chosen] - ANSWERS, number[chosen])
+    own = [sums[start : start + size].tolist() for start, size in zip(starts, sizes, strict=True)]
+    answers = chosen & (cell == ANSWERS)
+    stratum = np.array([one.stratum for one in campaign.questions])[question[answers]]
+    turnout = turnout_of(campaign.answers, period[answers], stratum, number[answers])
+    unproven = int(number[answers & ~proven].sum())
+    rest = manifest.forgotten
+    tally = Tally(campaign.id, tuple(n for n, *_ in own), tuple(tuple(cells) for _, *cells in own))
+    return Counted(tally, turnout, unproven, rest.superseded, rest.replayed, rest.conflicting)
+
+
+def _check_way(campaign: Campaign, forgotten: Forgotten, scope: Scope) -> None:
+    """Refuse sums of whole integers where those that are added to them are clamped (decision 0037)."""
+    if forgotten.way == 2 or scope.first >= forgotten.before:
+        return
+    if any(question.mechanism.counted != question.mechanism.bounds for question in campaign.questions):
+        raise StorageError(
+            "store_older",
+            f"periods before {forgotten.before} were forgotten by older software, which added histograms up unclamped; "
+            f"leave these periods out: --periods {forgotten.before}..",
+        )
+
+
+def _write(folder: Path, name: str, table: pa.Table) -> SideFile:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    raw = bytes(sink.getvalue())
+    make_folder(folder / FORGOTTEN)
+    write_durably(folder / FORGOTTEN / name, raw)
+    return SideFile(name, table.num_rows, sha256(raw).hexdigest())
+
+
+def _read(folder: Path, file: SideFile) -> pa.Table:
+    return read_side_file(folder / FORGOTTEN, file, SCHEMA)

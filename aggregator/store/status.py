@@ -1,0 +1,243 @@
+"""How a campaign's intake stands: reports by day, period and question, and how far they reach.
+
+For question j with n answers of which each cell's share has a 95 % interval of half width h, the half
+width reached is the largest over its cells. Variance falls as 1/n, so a half width t needs
+
+    n' = ⌈n·(h/t)²⌉ answers,   (n' − n)/w more devices,   w = the share of devices that are asked j
+
+of which a stratum's questions have 1 in all. The interval is that of the population that the devices are
+drawn from (``aggregator.estimates.recurrence``). A device answers once in a period, so the devices of one period
+are known; over several periods only that they are at least those of the largest and at most all of them.
+Nothing that follows from answers is told before the campaign's ``min_batch_size`` is reached.
+"""
+
+from __future__ import annotations
+
+from math import ceil, isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from aggregator.estimates.intervals import Z95
+from aggregator.estimates.recurrence import at_most
+from aggregator.estimates.statistics import estimate, question_name
+from aggregator.notebooks import facts, table
+from aggregator.periods import begins
+from aggregator.storage.manifest import read_manifest
+from aggregator.store.retention import forgotten_counts
+from aggregator.store.store import report_of
+from aggregator.tally.counting import EVERYTHING, count_slice
+from protocol.document import DAY_SECONDS
+from protocol.errors import StorageError
+
+if TYPE_CHECKING:
+    from aggregator.estimates.statistics import QuestionEstimate
+    from aggregator.storage.manifest import Manifest
+    from aggregator.store.store import Store
+    from aggregator.tally.turnout import ByPeriod
+    from protocol.documents.campaign import Campaign
+
+_WORD = 1 << 32
+
+
+class DayCount(NamedTuple):
+    """Reports of the periods that begin on one day.
+
+    Attributes:
+        day: days since 1970, UTC.
+        first, last: its periods that have reports.
+        reports: counted.
+        devices_at_least, devices_at_most: bounds of how many devices these came of; equal for one period.
+    """
+
+    day: int
+    first: int
+    last: int
+    reports: int
+    devices_at_least: int
+    devices_at_most: int
+
+
+class Reach(NamedTuple):
+    """How far one question's answers reach.
+
+    Attributes:
+        question: in words.
+        n: answers counted.
+        half_width: of the widest 95 % interval of its cells' shares (of moments: of their means, in units
+            of the feature's half range); None before the smallest batch, or without answers.
+        devices_needed: how many more must answer for the target; None without target or half width.
+    """
+
+    question: str
+    n: int
+    half_width: float | None
+    devices_needed: int | None
+
+
+class Status(NamedTuple):
+    """What ``hearsay status`` shows.
+
+    Attributes:
+        campaign: its id.
+        name: of the campaign.
+        reports: counted.
+        min_batch_size: how many the campaign promises to wait for.
+        unproven, superseded, rejected: as in ``TallyReport``.
+        forgotten_before: reports of earlier periods were removed; their counts are here.
+        periods: reports and devices by period.
+        days: the same by day.
+        devices_at_least, devices_at_most: over all periods; equal for one period.
+        questions: in the campaign's order.
+        target: the half width asked for.
+        devices_needed: for every question to reach it; None if that is not known.
+        time_precision: seconds in a period.
+    """
+
+    campaign: bytes
+    name: str
+    reports: int
+    min_batch_size: int
+    unproven: int
+    superseded: int
+    rejected: dict[str, int]
+    forgotten_before: int
+    periods: ByPeriod
+    days: tuple[DayCount, ...]
+    devices_at_least: int
+    devices_at_most: int
+    questions: tuple[Reach, ...]
+    target: float | None
+    devices_needed: int | None
+    time_precision: int
+
+    @property
+    def enough(self) -> bool:
+        """Whether estimates may be shown and models published."""
+        return self.reports >= self.min_batch_size
+
+    def _repr_html_(self) -> str:
+        about: dict[str, object] = {"campaign": self.name, "reports": self.reports}
+        about["smallest batch"] = f"{self.min_batch_size}, {'reached' if self.enough else 'not reached'}"
+        about |= {f"set aside: {reason}": count for reason, count in self.rejected.items()}
+        reached = [(reach.question, reach.n, reach.half_width, reach.devices_needed) for reach in self.questions]
+        return facts("Status", about) + table(("question", "reports", "± (95 %)", "devices needed"), reached)
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``hearsay status --json`` prints."""
+        names = self.periods._fields
+        rows = zip(*(column.tolist() for column in self.periods), strict=True)
+        return {
+            **self._asdict(),
+            "min_batch_size_reached": self.enough,
+            "periods": [
+                dict(zip(names, row, strict=True)) | {"begins": begins(row[0], self.time_precision)} for row in rows
+            ],
+            "days": [{**day._asdict(), "day": date_of(day.day)} for day in self.days],
+            "questions": [reach._asdict() for reach in self.questions],
+        }
+
+
+def date_of(day: int) -> str:
+    """A day since 1970 as people write it; the number where the calendar ends."""
+    return str(np.datetime64(day, "D")) if day < 2_932_897 else str(day)
+
+
+def status(store: Store, *, target: float | None = None) -> Status:
+    """Everything about a store's reports but the answers themselves. Run by the operator.
+
+    Args:
+        store: whose.
+        target: a half width to reach, of a share.
+
+    Raises:
+        StorageError: ``store_damaged``, ``store_newer``, ``io_failed``.
+    """
+    manifest = read_manifest(store.path)
+    while True:
+        try:
+            return _status(store, manifest, target)
+        except StorageError:
+            newer = read_manifest(store.path)
+            if newer.generation == manifest.generation:
+                raise
+            manifest = newer  # an ingest replaced parts meanwhile
+
+
+def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
+    campaign = store.campaign
+    counted = forgotten_counts(store.path, campaign, manifest, EVERYTHING)
+    kept = EVERYTHING._replace(first=manifest.first_period)
+    for some in store.over_slices(count_slice, manifest, kept, ids_only=True):
+        counted = counted.merge(some)
+    periods = counted.turnout.by_period()
+    recurrence = at_most(campaign, counted.tally, counted.turnout)
+    found = report_of(manifest, counted)
+    enough = found.reports >= campaign.min_batch_size
+    shares = _asked_shares(campaign)
+    reaches = tuple(
+        _reach(question_name(one.question, campaign.schema), one, share, target if enough else None, enough=enough)
+        for one, share in zip(estimate(campaign, found.tally, recurrence=recurrence).questions, shares, strict=True)
+    )
+    needed = [reach.devices_needed for reach in reaches]
+    known = [number for number in needed if number is not None]
+    return Status(
+        campaign.id,
+        campaign.header.name,
+        found.reports,
+        campaign.min_batch_size,
+        found.unproven,
+        found.superseded,
+        dict(found.rejected),
+        manifest.first_period,
+        periods,
+        _days(periods, campaign.time_precision),
+        int(periods.devices.max(initial=0)),
+        int(periods.devices.sum()),
+        reaches,
+        target,
+        max(known) if known and len(known) == len(needed) else None,
+        campaign.time_precision,
+    )
+
+
+def _days(periods: ByPeriod, time_precision: int) -> tuple[DayCount, ...]:
+    day = periods.period * time_precision // DAY_SECONDS
+    found, start = np.unique(day, return_index=True)
+    ends = np.append(start, len(day))[1:]
+    return tuple(
+        DayCount(
+            int(number),
+            int(periods.period[first]),
+            int(periods.period[end - 1]),
+            int(periods.reports[first:end].sum()),
+            int(periods.devices[first:end].max()),
+            int(periods.devices[first:end].sum()),
+        )
+        for number, first, end in zip(found.tolist(), start.tolist(), ends.tolist(), strict=True)
+    )
+
+
+def _asked_shares(campaign: Campaign) -> list[float]:
+    """Per question the share of devices that are asked it in a period."""
+    intervals = [campaign.assignment.interval(i, question.stratum) for i, question in enumerate(campaign.questions)]
+    return [(high - low) / _WORD for low, high in intervals]
+
+
+def _reach(name: str, found: QuestionEstimate, share: float, target: float | None, *, enough: bool) -> Reach:
+    if not found.n or not enough:
+        return Reach(name, found.n, None, None)
+    # The narrower the interval of a rare value the closer it is to an end: the wider side counts.
+    sides = np.maximum(found.high - found.estimate, found.estimate - found.low)
+    width = float(np.max(sides)) / found.n
+    if not isfinite(width):
+        return Reach(name, found.n, None, None)
+    if target is None:
+        return Reach(name, found.n, width, None)
+    missing = max(0, ceil(found.n * (width / target) ** 2) - found.n)
+    return Reach(name, found.n, width, ceil(missing / share))
+
+
+def half_width_of(sd: float) -> float:
+    """The half width of a 95 % interval with this standard deviation."""
+    return Z95 * sd

@@ -1,0 +1,108 @@
+"""Integer counts by period and standing, however many periods there are.
+
+Records are grouped once, by a sort; the counts of many groups are then taken together, and only those that are
+not 0 are kept. So the cost is that of the records and of the counts, and not of one times the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from aggregator.decoding.matrix import BLOCK_RECORDS
+from aggregator.storage.manifest import damaged
+from aggregator.tally.tally import Counter
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aggregator.decoding.columns import Columns
+    from protocol.documents.campaign import Campaign
+
+    Numbers = NDArray[np.int64]
+
+SCHEMA = pa.schema(
+    [
+        pa.field("period", pa.uint32(), nullable=False),
+        pa.field("proven", pa.bool_(), nullable=False),
+        pa.field("question", pa.uint16(), nullable=False),
+        pa.field("cell", pa.int32(), nullable=False),
+        pa.field("count", pa.int64(), nullable=False),
+    ]
+)
+"""Columns of the counts. ``cell`` is -1 where ``count`` is the number of answers; zeros are left out."""
+ANSWERS = -1
+_AT_ONCE = 1 << 16
+"""About so many counts are taken together."""
+
+
+class PeriodSums:
+    """Gathers settled records, and counts them by period, standing, question and cell.
+
+    A count is kept under the key (2·period + proven)·W + place; W = Q + C is what one group of records can
+    count, C the number of all cells, and ``place`` the count's place among these.
+
+    Args:
+        campaign: what was asked, in Q questions.
+    """
+
+    def __init__(self, campaign: Campaign) -> None:
+        sizes = [question.mechanism.answers for question in campaign.questions]
+        self._question = np.repeat(np.arange(len(sizes)), [size + 1 for size in sizes])
+        self._cell = np.concatenate([np.arange(ANSWERS, size) for size in sizes])
+        self._groups = max(1, _AT_ONCE // len(self._cell))
+        self._counter = Counter(campaign, self._groups)
+        self._keys, self._counts = np.empty(0, np.int64), np.empty(0, np.int64)
+        self._waiting: list[tuple[Numbers, Numbers]] = []
+
+    def add(self, records: Columns) -> None:
+        """Count some records.
+
+        Raises:
+            StorageError: ``store_damaged``: a record is none of the campaign's.
+        """
+        group = 2 * records.period.astype(np.int64) + records.proven
+        order = np.argsort(group, kind="stable")
+        group = group.take(order)
+        starts = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]])) if len(group) else order
+        for first in range(0, len(starts), self._groups):
+            own = starts[first : first + self._groups + 1]
+            end = int(own[-1]) if len(own) > self._groups else len(group)
+            self._count(records, order[own[0] : end], group[own[0] : end], group[own[: self._groups]])
+
+    def _count(self, records: Columns, rows: NDArray[np.intp], group: Numbers, groups: Numbers) -> None:
+        """Count rows whose groups are these, rising."""
+        for start in range(0, len(rows), BLOCK_RECORDS):
+            block = slice(start, start + BLOCK_RECORDS)
+            try:
+                self._counter.add(records.take(rows[block]), np.searchsorted(groups, group[block]))
+            except InputError as error:
+                raise damaged(error.detail) from None
+        found = self._counter.drain()
+        which, place = np.nonzero(found)
+        self._waiting.append((groups[which] * len(self._cell) + place, found[which, place]))
+        if sum(len(keys) for keys, _ in self._waiting) > max(len(self._keys), _AT_ONCE):
+            self._merge()
+
+    def _merge(self) -> None:
+        """Add up the counts with one key."""
+        keys = np.concatenate([self._keys, *(keys for keys, _ in self._waiting)])
+        counts = np.concatenate([self._counts, *(counts for _, counts in self._waiting)])
+        self._waiting = []
+        order = np.argsort(keys, kind="stable")
+        keys = keys.take(order)
+        starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else order
+        sums = np.add.reduceat(counts.take(order), starts) if len(keys) else counts
+        kept = sums != 0
+        self._keys, self._counts = keys[starts][kept], sums[kept]
+
+    def table(self) -> pa.Table:
+        """All counts that are not 0, in the order of their columns."""
+        self._merge()
+        group, place = np.divmod(self._keys, len(self._cell))
+        columns = [group >> 1, group & 1 == 1, self._question[place], self._cell[place], self._counts]
+        arrays = [pa.array(column, type=field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=SCHEMA)

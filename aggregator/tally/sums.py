@@ -1,0 +1,259 @@
+"""Sums by question and answer: all that is ever counted, in integers.
+
+Single values are counted by a histogram of question and value. Rows of bits are not unpacked: each of their
+bytes is counted by question and byte, and every bit's count is a sum of 128 of those 256. Rows of integers
+are summed by question, some rows at a time, so that the sums stay below 2^53, where floats are exact; each
+integer is first brought into the bounds that its mechanism counts between (docs/formats.md, section 4).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from aggregator.decoding.matrix import BLOCK_RECORDS
+from protocol.mechanisms import BITS, SINGLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from protocol.documents.campaign import Campaign
+    from protocol.mechanisms import Mechanism
+
+_MAX_BINS = 1 << 14
+_MAX_ROWS = 1 << 20
+_BITS_OF_BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
+
+
+class Sums:
+    """Counts by question and answer, added up block by block.
+
+    Records may be counted in G groups at once: question q of group g then has the number g·Q + q.
+
+    Args:
+        campaign: what was asked, in Q questions.
+        groups: G.
+    """
+
+    def __init__(self, campaign: Campaign, groups: int = 1) -> None:
+        mechanisms = [question.mechanism for question in campaign.questions] * groups
+        self._groups = groups
+        single = np.array([mechanism.layout == SINGLE for mechanism in mechanisms])
+        self._n = np.zeros(len(mechanisms), np.int64)
+        self._single = single
+        self._values = _Values(mechanisms) if single.any() else None
+        self._rows: _Rows | None = None
+        if campaign.layout.kind != SINGLE:
+            self._rows = _Bits(mechanisms) if campaign.layout.kind == BITS else _Integers(mechanisms)
+
+    @property
+    def n(self) -> tuple[int, ...]:
+        """Answers per question."""
+        if self._rows is None:  # every answer is in one bin
+            return tuple(map(sum, self.counts))
+        return tuple(self._n.tolist())
+
+    @property
+    def counts(self) -> tuple[tuple[int, ...], ...]:
+        """Per question how often each answer was given, how often each bit was set, or each component's sum."""
+        return tuple(tuple(self._of(question).tolist()) for question in range(len(self._single)))
+
+    def drain(self) -> NDArray[np.int64]:
+        """Shape (G, Q + C): of each group, question by question, its answers and then its counts. All are 0 then."""
+        questions = len(self._single) // self._groups
+        columns = []
+        for question in range(questions):
+            found = self._source(question)
+            sums = found.total.reshape(self._groups, -1)[:, found.place(question)]
+            answers = sums.sum(axis=1) if self._rows is None else self._n[question::questions]
+            columns += [answers[:, None], sums]
+        drained = np.concatenate(columns, axis=1)
+        self._n[:] = 0
+        for counts in (self._values, self._rows):
+            if counts is not None:
+                counts.total[:] = 0
+        return drained
+
+    def _of(self, question: int) -> NDArray[np.int64]:
+        found = self._source(question)
+        return found.total[found.place(question)]
+
+    def _source(self, question: int) -> _Values | _Rows:
+        found = self._values if self._single[question] else self._rows
+        assert found is not None
+        return found
+
+    def add(
+        self,
+        question: NDArray[np.int64],
+        answer: NDArray[np.uint8] | None = None,
+        value: NDArray[np.int64] | None = None,
+    ) -> bool:
+        """Count some records, unless one of them holds what no answer to its question is; then none of them.
+
+        Args:
+            question: shape (N,), all of them the campaign's, or one of its groups'.
+            answer: shape (N, A), the answer fields; a view will do. Needed in layouts 2 and 3.
+            value: shape (N,), the first 2 bytes of each answer field as a number, in layout 3 the first 4.
+                Needed where the campaign has questions with single values.
+
+        Returns:
+            Whether they were counted.
+        """
+        values, rows = self._values, self._rows
+        found = sums = None
+        if values is not None:
+            assert value is not None
+            found = values.histogram(*self._only_single(question, value))
+            if found is None:
+                return False
+        if rows is not None:
+            assert answer is not None
+            sums = rows.sums(question, answer)
+            if sums is None:
+                return False
+            rows.total += sums
+            self._n += np.bincount(question, minlength=len(self._n))
+        if values is not None and found is not None:
+            values.total += found
+        return True
+
+    def _only_single(
+        self, question: NDArray[np.int64], value: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The records whose question has single values."""
+        if self._single.all():
+            return question, value
+        chosen = self._single[question]
+        return question[chosen], value[chosen]
+
+
+class _Values:
+    """Single values: a histogram of bins, of which each question has an adjacent lot.
+
+    If there are few, a question's lot is a power of two, so that a bin's number is two operations away.
+    """
+
+    def __init__(self, mechanisms: Sequence[Mechanism]) -> None:
+        self._limit = np.array([each.answers if each.layout == SINGLE else 0 for each in mechanisms], np.int64)
+        self._shift = (int(self._limit.max()) - 1).bit_length()
+        bins = len(mechanisms) << self._shift
+        self._is_packed = bins <= _MAX_BINS
+        lots = np.full(len(mechanisms), 1 << self._shift) if self._is_packed else self._limit
+        self._base = np.cumsum(lots) - lots
+        self._bins = int(lots.sum())
+        place = np.arange(self._bins) - np.repeat(self._base, lots)
+        self._spare = np.flatnonzero(place >= np.repeat(self._limit, lots))
+        self.total = np.zeros(self._bins, np.int64)
+
+    def place(self, question: int) -> slice:
+        base = self._base[question]
+        return slice(base, base + self._limit[question])
+
+    def histogram(self, question: NDArray[np.int64], value: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        if not len(question):
+            return np.zeros(self._bins, np.int64)
+        if not self._is_packed:
+            if (value >= self._limit[question]).any():
+                return None
+            return np.bincount(self._base[question] + value, minlength=self._bins)
+        if int(value.max()) >> self._shift:
+            return None
+        place = np.left_shift(question, self._shift)
+        np.bitwise_or(place, value, out=place)
+        found = np.bincount(place, minlength=self._bins)
+        return None if found[self._spare].any() else found
+
+
+class _Rows(ABC):
+    """Rows of bits or integers: question q has ``own[q]`` places in ``total``, from ``base[q]`` on.
+
+    In the answer field a single value takes some of the places, too; they are nobody's here.
+    """
+
+    per_single: int
+
+    def __init__(self, mechanisms: Sequence[Mechanism]) -> None:
+        self._questions = len(mechanisms)
+        self._is_row = np.array([each.layout != SINGLE for each in mechanisms])
+        self._own = np.array([each.answers for each in mechanisms], np.int64)
+        self._used = np.where(self._is_row, self._own, self.per_single)
+        self._own *= self._is_row
+        self._base = np.cumsum(self._own) - self._own
+        self.total = np.zeros(int(self._own.sum()), np.int64)
+
+    def place(self, question: int) -> slice:
+        base = self._base[question]
+        return slice(base, base + self._own[question])
+
+    def sums(self, question: NDArray[np.int64], answer: NDArray[np.uint8]) -> NDArray[np.int64] | None:
+        """As ``total``, of these records; None if something stands beyond a question's own places."""
+        total = np.zeros_like(self.total)
+        for rows in self._blocks(len(question)):
+            if not self._add_block(total, question[rows], answer[rows]):
+                return None
+        return total
+
+    def _blocks(self, count: int) -> Iterator[slice]:
+        """So many rows that what is counted is no more than what it is counted of."""
+        step = min(max(BLOCK_RECORDS, self._questions << 8), _MAX_ROWS)
+        return (slice(start, start + step) for start in range(0, count, step))
+
+    @abstractmethod
+    def _add_block(self, total: NDArray[np.int64], question: NDArray[np.int64], answer: NDArray[np.uint8]) -> bool:
+        """Add what these answers say to ``total``; whether nothing stands beyond a question's own places."""
+
+    def _add_places(self, total: NDArray[np.int64], first: int, counts: NDArray[np.int64]) -> None:
+        """Add counts of shape (Q, P), of the places from ``first`` on."""
+        place = first + np.arange(counts.shape[1])
+        own = place < self._own[:, None]
+        total[(self._base[:, None] + place)[own]] += counts[own]
+
+
+class _Bits(_Rows):
+    per_single = 16
+
+    def _add_block(self, total: NDArray[np.int64], question: NDArray[np.int64], answer: NDArray[np.uint8]) -> bool:
+        lot = question << 8
+        for column in range(answer.shape[1]):
+            byte = answer[:, column]
+            counts = self._by_byte(lot, byte) if len(question) >= len(self._own) << 5 else self._by_bit(question, byte)
+            beyond = 8 * column + np.arange(8) >= self._used[:, None]
+            if counts[beyond].any():
+                return False
+            self._add_places(total, 8 * column, counts)
+        return True
+
+    def _by_byte(self, lot: NDArray[np.int64], byte: NDArray[np.uint8]) -> NDArray[np.int64]:
+        found = np.bincount(lot | byte, minlength=self._questions << 8).reshape(self._questions, 256)
+        return np.rint(found.astype(np.float64) @ _BITS_OF_BYTES).astype(np.int64)
+
+    def _by_bit(self, question: NDArray[np.int64], byte: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """The same, for few records of many questions: 256 bins for each would be more than there are records."""
+        bits = np.unpackbits(byte[:, None], axis=1)
+        found = [np.bincount(question[bits[:, bit] > 0], minlength=self._questions) for bit in range(8)]
+        return np.stack(found, axis=1)
+
+
+class _Integers(_Rows):
+    per_single = 1
+
+    def __init__(self, mechanisms: Sequence[Mechanism]) -> None:
+        super().__init__(mechanisms)
+        self._least, self._most = np.array([mechanism.counted for mechanism in mechanisms], np.int64).T
+
+    def _add_block(self, total: NDArray[np.int64], question: NDArray[np.int64], answer: NDArray[np.uint8]) -> bool:
+        least, most = self._least[question], self._most[question]
+        for column in range(answer.shape[1] // 4):
+            part = answer[:, 4 * column : 4 * column + 4].view(">i4")[:, 0].astype(np.int64)
+            beyond = self._used <= column
+            if beyond.any() and part[beyond[question]].any():
+                return False
+            np.clip(part, least, most, out=part)
+            counts = np.rint(np.bincount(question, part, minlength=self._questions)).astype(np.int64)
+            self._add_places(total, column, counts[:, None])
+        return True

@@ -1,0 +1,254 @@
+"""What each command of ``hearsay-edge`` does: options in, one dictionary to print out."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edge_sdk.cli.records import read_record
+from edge_sdk.device import Device
+from protocol.documents.envelope import SIZE_LIMITS
+from protocol.epsilon import format_micro
+from protocol.errors import InputError, StorageError
+from protocol.schema import FROM_RECORD
+from protocol.words import to_words
+
+if TYPE_CHECKING:
+    import argparse
+
+
+MAX_RECORD_BYTES = 16 << 20
+MAX_ENROLMENT_BYTES = 4096
+
+
+def open_device(options: argparse.Namespace) -> Device:
+    """The device in the state folder that the command line names."""
+    return Device.open(options.state)
+
+
+def provision(options: argparse.Namespace) -> dict[str, Any]:
+    """Pin a trust root, and in a closed fleet take the operator's secret."""
+    root = read_file(options.root, SIZE_LIMITS["root"])
+    with Device.open(options.state, trust=root, enrolment=_enrolment(options)) as device:
+        return {"provisioned": str(options.state), "root_version": device.status().root_version}
+
+
+def _enrolment(options: argparse.Namespace) -> bytes | None:
+    return None if options.enrolment is None else read_file(options.enrolment, MAX_ENROLMENT_BYTES)
+
+
+def explain(options: argparse.Namespace) -> dict[str, Any]:
+    """Say in words what a campaign asks and costs."""
+    raw = read_file(options.campaign, SIZE_LIMITS["campaign"])
+    model = None if options.model is None else read_file(options.model, SIZE_LIMITS["model"])
+    with open_device(options) as device:
+        return {"explanation": device.explain(raw, model=model)}
+
+
+def enrol(options: argparse.Namespace) -> dict[str, Any]:
+    """Accept a campaign."""
+    with open_device(options) as device:
+        campaign = device.enrol(read_file(options.campaign, SIZE_LIMITS["campaign"]))
+    return {
+        "enrolled": campaign.header.name,
+        "version": campaign.header.version,
+        "id": campaign.id.hex(),
+        "words": to_words(campaign.id),
+        "epsilon_per_period": format_micro(campaign.epsilon_micro),
+        "ended": campaign.ended,
+    }
+
+
+def report(options: argparse.Namespace) -> dict[str, Any]:
+    """Answer about one record; what is told of a period that was answered before is that answer again."""
+    with open_device(options) as device:
+        campaign = device.campaign(options.campaign)
+        record = _read_record(options.record)
+        label = FROM_RECORD if options.label is None else options.label
+        found = device.check(campaign.id, record, label=label)
+        if options.check:
+            return {
+                "campaign": campaign.header.name,
+                "missing": list(found.missing),
+                "unlisted": list(found.unlisted),
+                "ignored": found.ignored,
+            }
+        said = device.answer(campaign.id, record, label=label)
+    _note_strangers(found.ignored)
+    return {
+        "report": said.reports.hex(),
+        "campaign": campaign.header.name,
+        "period": said.period,
+        "answered_before": said.repeated,
+        "next_period_at": (said.period + 1) * campaign.time_precision,
+    }
+
+
+def _note_strangers(strangers: int) -> None:
+    """Say that keys were ignored, without naming them: a typing error should not go unseen."""
+    if strangers:
+        print(f"note: {strangers} of the record's keys are no features here and were ignored", file=sys.stderr)  # noqa: T201
+
+
+def drain(options: argparse.Namespace) -> dict[str, Any]:
+    """Seal the reports that were not acknowledged."""
+    with open_device(options) as device:
+        count = device.drain(options.out)
+    return {"reports": count, "file": str(options.out) if count else None}
+
+
+def ack(options: argparse.Namespace) -> dict[str, Any]:
+    """Forget the reports of sealed files that have arrived."""
+    with open_device(options) as device:
+        return {"acknowledged": sum(device.ack(path) for path in options.sealed)}
+
+
+def rotate(options: argparse.Namespace) -> dict[str, Any]:
+    """Follow newer trust roots."""
+    with open_device(options) as device:
+        before = {campaign.header.name for campaign in device.campaigns()}
+        version = device.rotate([read_file(path, SIZE_LIMITS["root"]) for path in options.roots])
+        ended = sorted(before - {campaign.header.name for campaign in device.campaigns()})
+    return {"root_version": version, "ended_campaigns": ended}
+
+
+def install(options: argparse.Namespace) -> dict[str, Any]:
+    """Verify a model and keep it."""
+    with open_device(options) as device:
+        model = device.install(read_file(options.model, SIZE_LIMITS["model"]))
+    return {"installed": model.name, "version": model.version, "classes": list(model.classes)}
+
+
+def predict(options: argparse.Namespace) -> dict[str, Any]:
+    """Classify one record."""
+    with open_device(options) as device:
+        model = device.model(options.model)
+        record = _read_record(options.record)
+        _note_strangers(model.model.schema.check(record).ignored)
+        return {
+            "class": model.predict(record),
+            "probabilities": {name: round(p, 6) for name, p in model.predict_proba(record).items()},
+            "model": f"{model.name} version {model.version}{' (expired)' if model.expired else ''}",
+        }
+
+
+def status(options: argparse.Namespace) -> dict[str, Any]:
+    """What was spent, what waits, what is installed."""
+    with open_device(options) as device:
+        shown = device.status().to_json()
+    del shown["unread"]  # it is counted since the program started, which was just now
+    return shown
+
+
+def history(options: argparse.Namespace) -> dict[str, Any]:
+    """What was answered, when and at which ε."""
+    with open_device(options) as device:
+        lines = device.history(options.campaign)
+        spent = device.status().spent_micro
+    answers = [
+        {
+            "campaign": line.campaign or "counted as spent when the state was reset",
+            "version": line.version,
+            "id": line.id.hex(),
+            "period": line.period,
+            "period_start": line.period_start,
+            "answered_at": line.answered_at,
+            "epsilon": format_micro(line.epsilon_micro),
+        }
+        for line in lines
+    ]
+    return {"answers": answers, "epsilon_spent": format_micro(spent)}
+
+
+def evidence(options: argparse.Namespace) -> dict[str, Any]:
+    """Write the pairs of contradicting documents into a folder."""
+    from edge_sdk.storage.atomic_files import write_new
+
+    extensions = {"root": ".hst", "campaign": ".hsc", "model": ".hsm"}
+    with open_device(options) as device:
+        pairs = device.evidence()
+    problem = ""
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        for number, (role, *files) in enumerate(pairs, 1):
+            for name, raw in zip(("accepted", "refused"), files, strict=True):
+                place = str(options.out / f"{number}-{name}{extensions[role]}")
+                write_new(place, lambda file, raw=raw: (file.write(raw), None)[1])  # type: ignore[misc]
+    except FileExistsError:
+        raise StorageError("file_exists", "the folder holds evidence already; choose another") from None
+    except OSError as error:
+        problem = error.strerror or "the system refused it"
+    if problem:
+        raise StorageError("io_failed", f"the evidence can not be written: {problem}")
+    return {"pairs": len(pairs), "folder": str(options.out) if pairs else None}
+
+
+def disable(options: argparse.Namespace) -> dict[str, Any]:
+    """Opt out."""
+    with open_device(options) as device:
+        device.disable()
+        return {"disabled": True, "epsilon_spent": format_micro(device.status().spent_micro)}
+
+
+def enable(options: argparse.Namespace) -> dict[str, Any]:
+    """Take part again."""
+    with open_device(options) as device:
+        device.enable(_enrolment(options))
+        return {"disabled": False, "epsilon_left": format_micro(device.status().left_micro)}
+
+
+def reset(options: argparse.Namespace) -> dict[str, Any]:
+    """Start afresh after a loss, with the old budget counted as spent."""
+    root = read_file(options.root, SIZE_LIMITS["root"])
+    if not options.count_budget_as_spent:
+        raise InputError(
+            "reset_unconfirmed",
+            "this makes a new secret, forgets campaigns, models and unsent reports, and counts the whole "
+            "lifetime ε as spent; say --count-budget-as-spent to do it",
+        )
+    spent = Device.reset(options.state, root, enrolment=_enrolment(options))
+    return {
+        "reset": str(options.state),
+        "epsilon_counted_as_spent": format_micro(spent),
+        "next": "to answer again, raise epsilon_lifetime in policy.toml above that",
+    }
+
+
+def read_file(path: Path, limit: int) -> bytes:
+    """A file's bytes; one byte over the limit is enough to know that it is too large.
+
+    Raises:
+        InputError: ``file_unreadable``.
+    """
+    problem = ""
+    try:
+        with path.open("rb") as file:
+            return file.read(limit + 1)
+    except OSError as error:
+        problem = error.strerror or "it can not be read"
+    raise InputError("file_unreadable", f"'{path}' can not be read: {problem}")
+
+
+def _read_record(source: str) -> dict[str, Any]:
+    """A JSON object from a file or standard input. Error texts never quote it.
+
+    What is no JSON object at all, or above 16 MiB, is refused: there the calling program is at fault.
+    """
+    raw = None
+    with contextlib.suppress(InputError):  # its text names the file, which may be a record meant for standard input
+        raw = (
+            sys.stdin.buffer.read(MAX_RECORD_BYTES + 1) if source == "-" else read_file(Path(source), MAX_RECORD_BYTES)
+        )
+    if raw is None:
+        raise InputError("file_unreadable", "the record file can not be read; use - to give a record on standard input")
+    record: Any = None
+    try:
+        if len(raw) <= MAX_RECORD_BYTES:
+            record = read_record(raw)
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        raise InputError("record_invalid", 'the record is not one JSON object of features, for example {"odor": "n"}')
+    return record

@@ -1,0 +1,50 @@
+"""Batch files of reports that wait to be acknowledged."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import IO, TYPE_CHECKING
+
+from edge_sdk.storage.atomic_files import write_new
+from protocol.batches.framing import Header, write_batch
+from protocol.batches.report import layout_kind
+from protocol.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def batches(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
+    """One batch per campaign, one after another; ``reports`` by campaign id, each group of one length."""
+    return b"".join(
+        write_batch(Header(campaign, layout_kind(records[0]), len(records[0])), records)
+        for campaign, records in reports.items()
+    )
+
+
+def write_outbox(path: str, content: bytes) -> None:
+    """Put sealed batches into a new file at ``path``, whole or not at all, and flush it to disk.
+
+    Only the device's user can read the file: it says that this device takes part, and in what.
+
+    Raises:
+        StorageError: ``file_exists``: a batch that may not have been sent is never overwritten;
+            ``disk_full``, ``io_failed``. No file is left behind at ``path``.
+    """
+
+    def write(file: IO[bytes]) -> None:
+        file.write(content)
+
+    problem = 0
+    try:
+        write_new(path, write)
+    except OSError as error:
+        problem = error.errno or errno.EIO
+    if problem == errno.EEXIST:
+        raise StorageError("file_exists", "there is already a file of that name; send it, or choose another name")
+    if problem:
+        if problem == errno.ENOENT:
+            raise StorageError("io_failed", "the folder that the batch file is to be in is not there; make it first")
+        reason = "disk_full" if problem in (errno.ENOSPC, errno.EDQUOT) else "io_failed"
+        raise StorageError(reason, f"the batch file can not be written: {os.strerror(problem)}")

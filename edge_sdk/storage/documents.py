@@ -1,0 +1,187 @@
+"""What the device believes and from whom: trust root, version floors, accepted documents, evidence.
+
+Documents are kept as they came, with their signatures, so that two that contradict each other are
+proof against whoever signed both.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from edge_sdk.storage.rows import DOCUMENTS, EVIDENCE, FLOORS, Rows, damaged
+from protocol.document import read_payload
+from protocol.documents.envelope import read_envelope, verified_by
+from protocol.documents.trust import TrustState, restore
+from protocol.errors import HearsayError
+from protocol.stream import SEED_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from edge_sdk.storage.database import State
+    from protocol.documents.trust import Role
+
+_PROVISIONED = frozenset(("root", "time_floor"))
+_SECRETS = frozenset(("secret", "disabled"))
+_MAX_DIGITS = 20
+_ENDED = "ended:"
+"""Before the name of a campaign that a new root ended: it may come back under another signature."""
+_MAX_EVIDENCE = 8
+
+
+class Documents:
+    """Reads and writes of trust and documents. Methods that write are called inside a transaction."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._floors = Rows(state, FLOORS)
+        self._documents = Rows(state, DOCUMENTS)
+        self._evidence = Rows(state, EVIDENCE)
+
+    def trust(self) -> TrustState | None:
+        """The trust state; None in a new state.
+
+        Raises:
+            StorageError: ``state_damaged``: the stored root is not one that could have been accepted, or
+                some of what provisioning wrote is gone.
+        """
+        meta = self._state.all_meta()
+        if not meta:
+            return None
+        if not meta.keys() >= _PROVISIONED or not meta.keys() & _SECRETS:
+            raise damaged()
+        if "secret" in meta and len(meta["secret"]) != SEED_BYTES:
+            raise damaged()
+        root = meta["root"]
+        floors = {(role, name): (version, digest) for _, role, name, version, digest in self._floors.all()}
+        floor = _floor(meta["time_floor"])
+        restored = None
+        with suppress(HearsayError):
+            restored = restore(root, floors, floor)
+        if restored is None:
+            raise damaged()
+        return restored
+
+    def time_floor(self) -> int:
+        """The earliest time it can be, whatever the wall clock says."""
+        text = self._state.meta("time_floor")
+        return 0 if text is None else _floor(text)
+
+    def write_trust(self, trust: TrustState) -> None:
+        """Replace the trust state."""
+        self._state.write_meta("root", trust.root_bytes)
+        self._state.write_meta("time_floor", b"%d" % trust.time_floor)
+        self._floors.rewrite([(*name, *floor) for name, floor in sorted(trust.floors.items())])
+
+    def all(self, role: str) -> list[tuple[str, bytes, bytes]]:
+        """Name, digest and payload of the accepted documents of a role, by name.
+
+        Raises:
+            StorageError: ``state_damaged``: a payload is not the one that was accepted.
+        """
+        return sorted((name, digest, self._payload(number, role)) for number, name, digest in self._of(role))
+
+    def _of(self, role: str) -> list[tuple[int, str, bytes]]:
+        """Number, name and digest of the documents of a role."""
+        return [(number, name, digest) for number, of, name, digest in self._documents.all() if of == role]
+
+    def _payload(self, number: int, role: str) -> bytes:
+        return read_envelope(self._documents.body(number), role).payload
+
+    def payload(self, role: str, digest: bytes) -> bytes | None:
+        """The payload of one accepted document, by its digest.
+
+        Raises:
+            StorageError: ``state_damaged``: it is not the one that was accepted.
+        """
+        for number, _, known in self._of(role):
+            if known == digest:
+                return self._payload(number, role)
+        return None
+
+    def write(self, role: str, name: str, digest: bytes, envelope: bytes) -> None:
+        """Store an accepted document; it replaces the one of the same name."""
+        for number, known, _ in self._of(role):
+            if known == name:
+                self._documents.replace((number, role, name, digest), envelope)
+                break
+        else:
+            self._documents.add((None, role, name, digest), envelope)
+        self._state.remove_meta(_ended_key(role, name))
+
+    def end_unsigned(self, role: str, now_trusted: Role) -> list[str]:
+        """Forget the documents that the role's present keys have not signed; their names and version floors stay.
+
+        Returns:
+            the names of those that ended.
+        """
+        ended = []
+        for number, name, _ in self._of(role):
+            signers = verified_by(read_envelope(self._documents.body(number), role), now_trusted.keys)
+            if len(signers) < now_trusted.threshold:
+                ended.append((number, name))
+        gone = {number for number, _ in ended}
+        self._documents.remove(lambda row: row[0] in gone)
+        for _, name in ended:
+            self._state.write_meta(_ended_key(role, name), b"1")
+        return [name for _, name in ended]
+
+    def ended_unsigned(self, role: str) -> list[str]:
+        """Names of the documents that :meth:`end_unsigned` forgot and that have not come back since."""
+        prefix = _ended_key(role, "")
+        return [key.removeprefix(prefix) for key in self._state.all_meta() if key.startswith(prefix)]
+
+    def keep_contradictions(self, role: str, refused: Iterable[bytes]) -> None:
+        """Keep signed documents beside those that they contradict: an accepted one, or another next root."""
+        if role == "root":
+            pairs = list(self._contradicting_roots(refused))
+        else:
+            pairs = [(accepted, raw) for raw in refused if (accepted := self._accepted_beside(role, raw)) is not None]
+        for first, second in pairs:
+            if first != second:
+                self._keep_pair(role, first, second)
+
+    def _contradicting_roots(self, raws: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """Pairs of different roots of one version, the trusted root or signed by its keys; the trusted one first."""
+        trusted = self.trust()
+        if trusted is None:
+            return
+        role = trusted.root.roles["root"]
+        known = {trusted.root.header.version: trusted.root_bytes}
+        for raw in raws:
+            envelope = read_envelope(raw, "root")
+            if len(verified_by(envelope, role.keys)) < role.threshold:
+                continue
+            _, header = read_payload(envelope.payload)
+            first = known.setdefault(header.version, raw)
+            if read_envelope(first, "root").payload != envelope.payload:
+                yield first, raw
+
+    def _accepted_beside(self, role: str, raw: bytes) -> bytes | None:
+        """The accepted document of the same name as a signed one."""
+        _, header = read_payload(read_envelope(raw, role).payload)
+        for number, name, _ in self._of(role):
+            if name == header.name:
+                return self._documents.body(number)
+        return None
+
+    def _keep_pair(self, role: str, accepted: bytes, refused: bytes) -> None:
+        """Each pair once, eight pairs at most: whoever has the keys must not fill the disk."""
+        known = self.evidence()
+        if len(known) < _MAX_EVIDENCE and all(refused != kept for _, _, kept in known):
+            self._evidence.add((None, role, accepted, refused))
+
+    def evidence(self) -> list[tuple[str, bytes, bytes]]:
+        """Pairs of signed documents that contradict each other: role, the accepted, the refused envelope."""
+        return [(role, accepted, refused) for _, role, accepted, refused in self._evidence.all()]
+
+
+def _ended_key(role: str, name: str) -> str:
+    return f"{_ENDED}{role}:{name}"
+
+
+def _floor(text: bytes) -> int:
+    if not text.isdigit() or len(text) > _MAX_DIGITS:
+        raise damaged()
+    return int(text)

@@ -1,0 +1,102 @@
+"""Signs that a device was installed here: a marker beside the state, and the machine's own id.
+
+The marker outlives the state file. Where it stands and the state does not, something was lost: a fresh
+start would forget what was spent, so the owner has to say that it may. The machine's id, kept inside
+the state, shows a state that was copied to another machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import NamedTuple
+
+from edge_sdk.storage.atomic_files import replace
+from protocol.digest import sha256
+from protocol.errors import StorageError
+
+MARKER_FILE = "installed"
+_FORMAT = 1
+_MAX_BYTES = 1 << 16
+_USED_TAG = b"hearsay/1/used"
+_MACHINE_TAG = b"hearsay/1/machine"
+_MACHINE_FILES = ("/etc/machine-id", "/proc/device-tree/serial-number")
+
+
+def system_machine() -> bytes | None:
+    """32 bytes that tell this machine from another; None where the system has no id.
+
+    A digest of the system's machine id and of the board's serial number, so that the state shows neither.
+    """
+    found = []
+    for path in _MACHINE_FILES:
+        try:
+            with open(path, "rb") as file:
+                found.append(file.read(256).strip(b"\0\n "))
+        except OSError:
+            found.append(b"")
+    return sha256(_MACHINE_TAG + b"\0".join(found)).digest() if any(found) else None
+
+
+class Marker(NamedTuple):
+    """What outlives a state.
+
+    Attributes:
+        lifetime_micro: the largest lifetime ε, in millionths, that the owner ever allowed here.
+        enrolments: digests of the provisioning files' secrets that were used here. One that may have
+            answered is not used again: it would answer old periods anew.
+    """
+
+    lifetime_micro: int = 0
+    enrolments: tuple[str, ...] = ()
+
+
+def used_mark(secret: bytes) -> str:
+    """How a marker remembers a secret without telling it."""
+    return sha256(_USED_TAG + secret).digest().hex()
+
+
+def read_marker(path: str) -> Marker | None:
+    """The marker; None if there is none. One that can not be read still is one, of which nothing is known."""
+    problem = ""
+    try:
+        with open(path, "rb") as file:
+            body = json.loads(file.read(_MAX_BYTES))
+        lifetime, used = body["epsilon_lifetime_micro"], body["enrolments"]
+        if type(lifetime) is int and isinstance(used, list):
+            return Marker(max(0, lifetime), tuple(map(str, used)))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        problem = error.strerror or "the system refused it"
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    if problem:
+        raise StorageError("io_failed", f"the install marker can not be read: {problem}")
+    return Marker()
+
+
+def write_marker(path: str, marker: Marker) -> None:
+    """Leave the sign that a device is installed here.
+
+    Raises:
+        StorageError: ``disk_full``, ``io_failed``.
+    """
+    problem = None
+    body = {"format": _FORMAT, "epsilon_lifetime_micro": marker.lifetime_micro, "enrolments": list(marker.enrolments)}
+    try:
+        replace(path, json.dumps(body).encode() + b"\n")
+    except OSError as error:
+        problem = error
+    if problem is not None:
+        reason = "disk_full" if problem.errno in (28, 122) else "io_failed"
+        raise StorageError(reason, f"the install marker can not be written: {os.strerror(problem.errno or 5)}")
+
+
+def state_lost() -> StorageError:
+    """The error where a device was installed and its state is gone or no longer whole."""
+    return StorageError(
+        "state_lost",
+        "a device was installed here and its state is missing or damaged; what it had spent is not known. "
+        "Nothing is answered until its owner resets it, which counts its whole budget as spent",
+    )

@@ -1,0 +1,175 @@
+"""Rows that show damage: each carries a digest of itself, and each table knows how many it has.
+
+SQLite has no checksums: a bit that rots on a card changes what is read, or hides a row. Either could make a device
+answer a period twice. So a row's *seal* covers its table's name and every value of it; what has no row is believed
+only if the number of rows is as it was written. Seals show accidents, not forgery: whoever can write the file can
+seal. Tables have no second index, which could rot apart from its rows.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgpack
+
+from protocol.digest import sha256
+from protocol.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from edge_sdk.storage.database import State
+
+_SEAL_BYTES = 8
+_SHORT = 64
+"""Bytes that are sealed as they are; longer ones by their digest, so that nothing large is copied."""
+
+
+class Table(NamedTuple):
+    """What a table is made of.
+
+    Attributes:
+        name: of the table.
+        columns: the first is the key: ``number``, or else a text.
+        body: the column of bytes that a row is found without, stored last; "" for none. Its row holds its digest.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    body: str = ""
+
+    def create(self) -> str:
+        """The statement that makes it."""
+        key, *others = self.columns
+        kind = "INTEGER PRIMARY KEY" if key == "number" else "TEXT PRIMARY KEY"
+        ends = ["body_digest", "seal", self.body] if self.body else ["seal"]
+        return f"CREATE TABLE {self.name} ({', '.join((f'{key} {kind}', *others, *ends))})" + (
+            "" if key == "number" else " WITHOUT ROWID"
+        )
+
+
+COUNTS = Table("counts", ("name", "rows"))
+META = Table("meta", ("key", "value"))
+FLOORS = Table("floors", ("number", "role", "name", "version", "digest"))
+DOCUMENTS = Table("documents", ("number", "role", "name", "digest"), "envelope")
+EVIDENCE = Table("evidence", ("number", "role", "accepted", "refused"))
+CAMPAIGNS = Table("campaigns", ("number", "id", "name", "version", "time_precision", "line", "period"), "reports")
+SEALED = Table("sealed", ("number", "path", "digest", "through", "sealed_at"))
+LEDGER = Table("ledger", ("number", "campaign", "period", "epsilon_micro", "answered_at", "latest", "total_micro"))
+SPOOL = Table("spool", ("number", "campaign", "answers", "made_at", "reports"))
+COUNTED = (META, FLOORS, DOCUMENTS, EVIDENCE, CAMPAIGNS, SEALED)
+"""Tables whose number of rows is kept. Lines of ledger and spool follow one another, which shows as much."""
+TABLES = (COUNTS, *COUNTED, LEDGER, SPOOL)
+
+
+def seal(table: str, values: Sequence[object]) -> bytes:
+    """SHA-256(msgpack of the table's name and the values)[:8], long bytes standing for their SHA-256."""
+    parts = [sha256(value).digest() if type(value) is bytes and len(value) > _SHORT else value for value in values]
+    return sha256(msgpack.packb([table, *parts], use_bin_type=True)).digest()[:_SEAL_BYTES]
+
+
+def damaged() -> StorageError:
+    """The error for a state whose contents are not what this software writes."""
+    return StorageError("state_damaged", "the state file is damaged or not one of this software")
+
+
+@lru_cache(maxsize=len(TABLES))
+def _select(table: Table) -> str:
+    """The beginning of a statement that reads rows without their bodies; the names are those of this module."""
+    ends = ("body_digest", "seal") if table.body else ("seal",)
+    return f"SELECT {', '.join((*table.columns, *ends))} FROM {table.name}"  # noqa: S608
+
+
+class Rows:
+    """Reads and writes of one table. Methods that write are called inside a transaction.
+
+    All that read raise ``state_damaged`` (a :class:`protocol.errors.StorageError`) for a row that is not as it was
+    written.
+    """
+
+    def __init__(self, state: State, table: Table) -> None:
+        self._state = state
+        self._table = table
+        self._key = table.columns[0]
+
+    def all(self) -> list[tuple[Any, ...]]:
+        """Every row in the order of its key, without the bodies. None is missing."""
+        rows = self._whole(self._state.run(f"{_select(self._table)} ORDER BY {self._key}"))
+        if any(row[0] >= after[0] for row, after in pairwise(rows)) or (
+            self._table in COUNTED and len(rows) != self._count()
+        ):
+            raise damaged()
+        return rows
+
+    def some(self, condition: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        """The rows that a condition names: its text follows the table's name. That none is missing is not known."""
+        return self._whole(self._state.run(f"{_select(self._table)} {condition}", values))
+
+    def one(self, key: object) -> tuple[Any, ...] | None:
+        """The row of a key; None if there surely is none."""
+        for row in self.some(f"WHERE {self._key} = ?", (key,)):
+            return row
+        self.all()
+        return None
+
+    def _whole(self, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        name, width = self._table.name, len(self._table.columns)
+        if any(row[-1] != seal(name, row[:-1]) for row in rows):
+            raise damaged()
+        return [row[:width] for row in rows]
+
+    def body(self, key: object) -> bytes:
+        """The body of a row that is there."""
+        statement = f"SELECT {self._table.body}, body_digest FROM {self._table.name} WHERE {self._key} = ?"  # noqa: S608
+        for content, digest in self._state.run(statement, (key,)):
+            if isinstance(content, bytes) and sha256(content).digest() == digest:
+                return content
+        raise damaged()
+
+    def add(self, values: Sequence[object], body: bytes | None = None) -> None:
+        """A new row; None as its number takes the next one."""
+        key, *others = values
+        if key is None:
+            ((key,),) = self._state.run(f"SELECT coalesce(max(number), 0) + 1 FROM {self._table.name}")  # noqa: S608
+        self._write("INSERT", (key, *others), body)
+        self._recount(1)
+
+    def replace(self, values: Sequence[object], body: bytes | None = None) -> None:
+        """A new content for the row of this key, which is there."""
+        self._write("REPLACE", values, body)
+
+    def _write(self, verb: str, values: Sequence[object], body: bytes | None) -> None:
+        content = tuple(values) if body is None else (*values, sha256(body).digest())
+        row = (*content, seal(self._table.name, content), *(() if body is None else (body,)))
+        self._state.run(f"{verb} INTO {self._table.name} VALUES ({', '.join('?' * len(row))})", row)
+
+    def remove(self, unwanted: Callable[[tuple[Any, ...]], bool]) -> int:
+        """Delete the rows, looked at whole, that are not wanted; how many there were."""
+        keys = [row[0] for row in self.all() if unwanted(row)]
+        statement = f"DELETE FROM {self._table.name} WHERE {self._key} = ?"  # noqa: S608
+        self._state.run_many(statement, [(key,) for key in keys])
+        self._recount(-len(keys))
+        return len(keys)
+
+    def rewrite(self, rows: Sequence[Sequence[object]]) -> None:
+        """These rows, numbered from 1, in the place of all there are, unless there is nothing to change."""
+        wanted = [(number, *row) for number, row in enumerate(rows, 1)]
+        present = self.all()
+        if present != wanted:
+            self._state.run(f"DELETE FROM {self._table.name}")  # noqa: S608
+            for row in wanted:
+                self._write("INSERT", row, None)
+            self._recount(len(wanted) - len(present))
+
+    def _count(self) -> int:
+        found = self._state.run("SELECT name, rows, seal FROM counts WHERE name = ?", (self._table.name,))
+        if len(found) != 1 or found[0][2] != seal("counts", found[0][:2]):
+            raise damaged()
+        return int(found[0][1])
+
+    def _recount(self, change: int) -> None:
+        if change and self._table in COUNTED:
+            values = (self._table.name, self._count() + change)
+            self._state.run("REPLACE INTO counts VALUES (?, ?, ?)", (*values, seal("counts", values)))

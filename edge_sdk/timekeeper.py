@@ -1,0 +1,67 @@
+"""The clocks of a device together with the last sure time that its state remembers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edge_sdk.periods import Anchor, Reading, after_answer, after_document, present
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from edge_sdk.periods import Present
+    from edge_sdk.storage.database import State
+    from edge_sdk.storage.documents import Documents
+
+_KEY = "anchor"
+
+
+class Timekeeper:
+    """Asks the clocks and the state what time it is. Methods that write are called inside a transaction."""
+
+    def __init__(
+        self,
+        state: State,
+        documents: Documents,
+        clock: Callable[[], int],
+        uptime: Callable[[], tuple[str, int]] | None,
+    ) -> None:
+        self._state = state
+        self._documents = documents
+        self._clock = clock
+        self._uptime = uptime
+
+    def wall(self) -> int:
+        """The wall clock, in whole seconds: an application may give ``time.time``."""
+        return int(self._clock())
+
+    def read(self) -> Reading:
+        """One look at the clocks."""
+        if self._uptime is None:
+            return Reading(self.wall())
+        boot, seconds = self._uptime()
+        return Reading(self.wall(), boot, int(seconds))
+
+    def present(self, reading: Reading) -> Present:
+        """What time it is at one look."""
+        return present(self._anchor(), self._documents.time_floor(), reading)
+
+    def now(self) -> int:
+        """The wall clock, or what signed documents say if that is later."""
+        return self.present(self.read()).now
+
+    def note_answer(self, reading: Reading, time: int, *, leapt: bool) -> None:
+        """A period was answered at ``time``."""
+        self._keep(after_answer(self._anchor(), self._documents.time_floor(), reading, time, leapt=leapt))
+
+    def note_document(self, issued_at: int) -> None:
+        """A signed document of this date was accepted."""
+        self._keep(after_document(self._anchor(), self.read(), issued_at))
+
+    def _anchor(self) -> Anchor | None:
+        raw = None if self._uptime is None else self._state.meta(_KEY)
+        return None if raw is None else Anchor.from_bytes(raw)
+
+    def _keep(self, anchor: Anchor | None) -> None:
+        if anchor is not None:
+            self._state.write_meta(_KEY, anchor.to_bytes())

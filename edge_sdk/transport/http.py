@@ -1,0 +1,286 @@
+"""A source on the web: any server of files to fetch from, and one that takes PUT or POST to send to.
+
+What is fetched is verified by its signatures, so plain http is allowed; but only https keeps somebody
+on the way from answering 2xx to reports that it throws away. Proxies named by the environment are not used.
+Source of the rules on tags, redirects and Retry-After: RFC 9110, sections 8.8, 15.4 and 10.2.3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import re
+import time
+from typing import IO, TYPE_CHECKING, NamedTuple
+from urllib.parse import quote, urljoin
+
+from edge_sdk.entropy import system_entropy
+from edge_sdk.transport.base import Found, parts_of
+from edge_sdk.transport.http_request import Answer, Url, exchange, parse_url
+from edge_sdk.transport.retry import Deadline, Patience
+from protocol.errors import DocumentError, HearsayError, InputError, StorageError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Mapping
+
+MAX_REDIRECTS = 5
+GIVEN_UP_SECONDS = 60.0
+"""For this long after a server did not answer at all it is tried once, and not waited for again."""
+AGENT = "hearsay-edge"
+_ABSENT = (404, 410)
+_UNKNOWN_HERE = 401
+_AGAIN = frozenset((408, 429, *range(500, 600)))
+_MOVED = frozenset((301, 302, 303, 307, 308))
+_MOVED_WITH_BODY = frozenset((307, 308))
+_ETAG = re.compile(r'(W/)?"[\x21\x23-\x7e]{0,200}"')
+_SETTLED_SECONDS = 2.0
+
+
+class _Try(NamedTuple):
+    """How one attempt ended: with an answer, or without one."""
+
+    answer: Answer | None
+    problem: str = ""
+
+
+class Web:
+    """Implements :class:`edge_sdk.transport.base.Transport` over HTTP. Its ``repr`` shows neither address nor token."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        method: str = "PUT",
+        token: str | None = None,
+        patience: Patience = Patience(),  # noqa: B008  # immutable
+        context: ssl.SSLContext | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+        entropy: Callable[[int], bytes] = system_entropy,
+    ) -> None:
+        """The source at an address.
+
+        Args:
+            address: ``https://HOST[:PORT]/PATH``; the tree begins there.
+            method: how batches are sent, ``PUT`` or ``POST``; to the same places.
+            token: sent as ``Authorization: Bearer`` to this server and to no other.
+            patience: limits of time and of repetition.
+            context: authorities to check the server against; by default the system's, or those of
+                ``SSL_CERT_FILE``.
+            sleep, monotonic, entropy: waiting, a clock in seconds that does not jump, and randomness for the pauses.
+
+        Raises:
+            InputError: ``address_invalid``; ``token_invalid``: a token on the way without encryption.
+        """
+        self._base = parse_url(address)
+        if "?" in self._base.path or "#" in address:
+            raise InputError("address_invalid", "the address of a source has no query and no fragment")
+        if method not in ("PUT", "POST"):
+            raise InputError("argument_invalid", "batches are sent by PUT or by POST")
+        if token is not None and self._base.scheme != "https" and not _is_loopback(self._base.host):
+            raise InputError("token_invalid", "a token is sent over https only, or to this very machine")
+        self._method = method
+        self._token = token
+        self._patience = patience
+        self._context = context
+        self._sleep = sleep
+        self._monotonic = monotonic
+        self._entropy = entropy
+        self._gave_up = float("-inf")
+
+    @property
+    def address(self) -> str:
+        """The address in one spelling."""
+        return f"{self._base.scheme}://{_netloc(self._base)}{self._base.path.rstrip('/')}/"
+
+    def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
+        """Ask for a place by GET, on the condition that it changed if there is a tag."""
+        conditions = _conditions(tag)
+        answer = self._ask("GET", place, conditions, None, limit)
+        if answer.status in _ABSENT:
+            return None
+        if answer.status == http.client.NOT_MODIFIED and conditions:
+            return Found(None, tag)
+        if answer.status != http.client.OK:
+            raise _refused(answer)
+        if answer.content is None:
+            raise DocumentError("too_large", f"what is at {place} has more than {limit} bytes")
+        return Found(answer.content, _tag(answer.headers))
+
+    def send(self, place: str, path: str) -> None:
+        """Send a file. Any status 2xx, and nothing else, means that it has arrived."""
+        answer = self._ask(self._method, place, {"Content-Type": "application/octet-stream"}, path, 0)
+        if not 200 <= answer.status < 300:
+            raise _refused(answer)
+
+    def _ask(self, method: str, place: str, headers: Mapping[str, str], path: str | None, limit: int) -> Answer:
+        """The first answer that is not a passing trouble, or the last one.
+
+        Raises:
+            StorageError: ``unreachable``: there was none; and what can not pass.
+        """
+        url = self._base._replace(path=self._base.path.rstrip("/") + "/" + quote("/".join(parts_of(place))))
+        deadline = Deadline(self._patience, self._monotonic)
+        hopeful = self._monotonic() - self._gave_up >= GIVEN_UP_SECONDS
+        number = 0
+        while True:
+            tried = self._try(method, url, headers, path, limit, deadline)
+            if tried.answer is not None and tried.answer.status not in _AGAIN:
+                self._gave_up = float("-inf")
+                return tried.answer
+            asked = 0.0 if tried.answer is None else _asked_pause(tried.answer.headers)
+            pause = self._patience.pause(number, self._entropy(4), asked) if hopeful else None
+            if pause is None or pause >= deadline.left():
+                break
+            self._sleep(pause)
+            number += 1
+        if tried.answer is not None:
+            return tried.answer
+        self._gave_up = self._monotonic()
+        raise StorageError("unreachable", f"the server can not be reached: {tried.problem}")
+
+    def _try(
+        self, method: str, url: Url, headers: Mapping[str, str], path: str | None, limit: int, deadline: Deadline
+    ) -> _Try:
+        try:
+            with _body(path) as body:
+                return _Try(self._follow(method, url, headers, body, limit, deadline))
+        except TimeoutError:
+            return _Try(None, "it takes too long")
+        except http.client.HTTPException as error:
+            return _Try(None, f"what answers breaks off, says too much or does not speak HTTP ({type(error).__name__})")
+        except OSError as error:
+            if type(error).__name__ == "SSLCertVerificationError":  # the class itself may not be loaded
+                problem = "no authority that this device trusts vouches for the server; look at the device's clock too"
+            else:
+                return _Try(None, _words(error))
+        raise StorageError("server_untrusted", problem)
+
+    def _follow(
+        self,
+        method: str,
+        url: Url,
+        headers: Mapping[str, str],
+        body: IO[bytes] | None,
+        limit: int,
+        deadline: Deadline,
+    ) -> Answer:
+        """One request, and the further ones that its answers redirect to."""
+        length = {} if body is None else {"Content-Length": str(os.fstat(body.fileno()).st_size)}
+        for _ in range(MAX_REDIRECTS + 1):
+            if body is not None:
+                body.seek(0)
+            all_headers = {"User-Agent": AGENT, "Connection": "close", **headers, **length, **self._rights(url)}
+            answer = exchange(method, url, all_headers, deadline, body=body, limit=limit, context=self._context)
+            target = answer.headers.get("location")
+            if target is None or answer.status not in (_MOVED if body is None else _MOVED_WITH_BODY):
+                return answer
+            url = _redirected(url, target)
+        raise StorageError("redirect_refused", f"the server redirects more than {MAX_REDIRECTS} times")
+
+    def _rights(self, url: Url) -> dict[str, str]:
+        """The token, for the server it is meant for."""
+        if self._token is None or url.origin != self._base.origin:
+            return {}
+        return {"Authorization": f"Bearer {self._token}"}
+
+
+def _body(path: str | None) -> contextlib.AbstractContextManager[IO[bytes] | None]:
+    """The file to send; one that can not be read is this device's trouble, not the server's."""
+    if path is None:
+        return contextlib.nullcontext()
+    problem = ""
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        problem = error.strerror or type(error).__name__
+    raise StorageError("io_failed", f"the batch file can not be read: {problem}")
+
+
+def _words(error: OSError) -> str:
+    """A failure to connect in words. Numbers of TLS and of the resolver are none of the system's."""
+    name = type(error).__name__
+    if name == "gaierror":
+        return "the host's name is not known here"
+    return name if name.startswith("SSL") or error.errno is None else os.strerror(error.errno)
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or re.fullmatch(r"127(\.[0-9]{1,3}){3}", host) is not None
+
+
+def _redirected(url: Url, target: str) -> Url:
+    """Where a redirect leads.
+
+    Raises:
+        StorageError: ``redirect_refused``: from https to anything else, or to no address on the web.
+    """
+    new = None
+    with contextlib.suppress(HearsayError, ValueError):
+        new = parse_url(urljoin(f"{url.scheme}://{_netloc(url)}{url.path}", target))
+    if new is None:
+        raise StorageError("redirect_refused", "the server redirects to something that is no address on the web")
+    if url.scheme == "https" and new.scheme != "https":
+        raise StorageError("redirect_refused", "the server redirects from https to an address without encryption")
+    return new
+
+
+def _netloc(url: Url) -> str:
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    return f"{host}:{url.port}"
+
+
+def _refused(answer: Answer) -> StorageError:
+    """The status is said and nothing of the server's own words, which might be meant for a terminal."""
+    hint = "; it wants to be shown a token, or another one: --token FILE" if answer.status == _UNKNOWN_HERE else ""
+    return StorageError("refused_by_server", f"the server answers with status {answer.status}{hint}")
+
+
+# Conditions -----------------------------------------------------------------------------------------
+
+
+def _tag(headers: Mapping[str, str]) -> str:
+    """What to remember of an answer: ``ETag`` and ``Last-Modified``, one line each."""
+    etag = headers.get("etag") or ""
+    modified = headers.get("last-modified") or ""
+    lines = [etag if _ETAG.fullmatch(etag) else "", modified if _is_settled(headers) else ""]
+    return "\n".join(lines) if any(lines) else ""
+
+
+def _is_settled(headers: Mapping[str, str]) -> bool:
+    """Whether ``Last-Modified`` tells one content from the next: it is in whole seconds, so its second must be past."""
+    modified, date = _time(headers.get("last-modified")), _time(headers.get("date"))
+    return modified is not None and date is not None and date - modified >= _SETTLED_SECONDS
+
+
+def _conditions(tag: str) -> dict[str, str]:
+    """The headers that ask for what a tag does not stand for. A tag of another make asks for everything."""
+    etag, _, modified = tag.partition("\n")
+    conditions = {}
+    if _ETAG.fullmatch(etag):
+        conditions["If-None-Match"] = etag
+    if _time(modified) is not None:
+        conditions["If-Modified-Since"] = modified
+    return conditions
+
+
+def _asked_pause(headers: Mapping[str, str]) -> float:
+    """Seconds of ``Retry-After``. A date is taken relative to the server's own clock; the device's may be wrong."""
+    text = (headers.get("retry-after") or "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    until, date = _time(text), _time(headers.get("date"))
+    return 0.0 if until is None or date is None else max(0.0, until - date)
+
+
+def _time(text: str | None) -> float | None:
+    """Seconds since 1970 of a time as HTTP writes it; None if it is none."""
+    if not text or len(text) > 64 or not text.isascii() or not text.isprintable():
+        return None
+    from email.utils import parsedate_to_datetime
+
+    with contextlib.suppress(ValueError, OverflowError, TypeError, IndexError):
+        return parsedate_to_datetime(text).timestamp()
+    return None

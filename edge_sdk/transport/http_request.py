@@ -1,0 +1,238 @@
+"""One request and its answer over HTTP, bounded in bytes and in time, however slowly a server speaks.
+
+A socket's own timeout begins anew with every byte. Here every read, write and handshake gets what is left of
+one deadline, so a server that sends a byte now and then can not hold a device. (Looking up a name is
+left to the system's resolver, which has limits of its own.)
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import socket
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+from urllib.parse import SplitResult, urlsplit
+
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+
+    from edge_sdk.transport.retry import Deadline
+
+_CONNECT_SECONDS = 10.0
+_BLOCK = 1 << 16
+_PORTS = {"http": 80, "https": 443}
+MAX_HEAD_BYTES = 1 << 15
+"""Status line and headers of one answer, those of interim answers among them."""
+MAX_HEADERS = 100
+_SLACK_BYTES = 1 << 16
+"""How many bytes may stand around a content, besides as many as its limit: chunk sizes, and what is read ahead."""
+
+
+class Url(NamedTuple):
+    """An address on the web, ASCII only and without names or passwords. ``path`` has its query."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        """What a secret for this server may be shown to."""
+        return self[:3]
+
+
+class Answer(NamedTuple):
+    """What a server said. Header names are in lower case; ``content`` is None if there was more than was asked for."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes | None
+
+
+def parse_url(text: str) -> Url:
+    """Take a web address apart.
+
+    Raises:
+        InputError: ``address_invalid``; it does not quote the address, which may hold a password.
+    """
+    split: SplitResult | None = None
+    port = None
+    if text.isascii() and text.isprintable() and " " not in text:
+        try:
+            split = urlsplit(text)
+            port = split.port
+        except ValueError:
+            split = None
+    if split is None or split.scheme not in _PORTS or not split.hostname or port == 0:
+        raise InputError("address_invalid", "this is no address of the form https://HOST[:PORT]/PATH in ASCII")
+    if "@" in split.netloc:
+        raise InputError("address_invalid", "an address holds no user or password; use a token's file")
+    path = (split.path or "/") + (f"?{split.query}" if split.query else "")
+    return Url(split.scheme, split.hostname, port or _PORTS[split.scheme], path)
+
+
+def exchange(
+    method: str,
+    url: Url,
+    headers: Mapping[str, str],
+    deadline: Deadline,
+    *,
+    body: IO[bytes] | None = None,
+    limit: int = 0,
+    context: ssl.SSLContext | None = None,
+) -> Answer:
+    """Ask once, on a connection of its own.
+
+    Args:
+        method: of HTTP.
+        url: whom and what to ask.
+        headers: besides those that HTTP needs.
+        deadline: when all must be over.
+        body: a file to send; ``headers`` then say its length.
+        limit: most bytes of content to take, one byte more at most is read, and only if the status is 200.
+        context: how to check the server of an https address; by default against the system's authorities.
+
+    Raises:
+        OSError: no connection, or it broke or took too long; ``ssl.SSLCertVerificationError``;
+        http.client.HTTPException: what answers does not speak HTTP, says too much, or stopped before the end.
+    """
+    foreign = ""
+    try:
+        return _exchange(method, url, headers, deadline, body, limit, context)
+    except (OSError, http.client.HTTPException):
+        raise
+    except Exception as error:  # noqa: BLE001  # the library fails in many ways where a server lies: a negative length
+        foreign = type(error).__name__
+    raise http.client.HTTPException(foreign)
+
+
+def _exchange(
+    method: str,
+    url: Url,
+    headers: Mapping[str, str],
+    deadline: Deadline,
+    body: IO[bytes] | None,
+    limit: int,
+    context: ssl.SSLContext | None,
+) -> Answer:
+    with _dial(url, deadline, context) as plain:
+        connection = http.client.HTTPConnection(url.host, url.port)
+        connection.default_port = _PORTS[url.scheme]  # else an https address's Host names its port
+        bounded = _Bounded(plain, deadline)
+        connection.sock = cast("Any", bounded)
+        broken = None
+        try:
+            connection.request(method, url.path, body, dict(headers))
+        except (BrokenPipeError, ConnectionResetError) as error:
+            broken = error  # a server that refuses a long body may say so and hang up; that answer counts
+        try:
+            response = connection.getresponse()
+        except (OSError, http.client.HTTPException):
+            if broken is not None:
+                raise broken from None
+            raise
+        if bounded.reader.ended:  # http.client takes the end of a connection for the end of the headers
+            raise http.client.IncompleteRead(b"")
+        if len(response.headers) > MAX_HEADERS:
+            raise http.client.HTTPException("too many headers")
+        bounded.reader.left = 2 * limit + _SLACK_BYTES
+        content = _content(response, limit) if response.status == http.client.OK else b""
+        return Answer(response.status, {name.lower(): value for name, value in response.headers.items()}, content)
+
+
+def _dial(url: Url, deadline: Deadline, context: ssl.SSLContext | None) -> socket.socket:
+    """A connection, over TLS if the address says so. Every address of the host is tried in turn."""
+    problem: OSError = OSError("the host has no address")
+    try:
+        places = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+    except UnicodeError:
+        places = []
+    for family, kind, protocol, _, place in places:
+        plain = socket.socket(family, kind, protocol)
+        try:
+            plain.settimeout(min(_CONNECT_SECONDS, deadline.wait()))
+            plain.connect(place)
+            return plain if url.scheme == "http" else _secured(plain, url.host, deadline, context)
+        except (OSError, ValueError) as error:  # a name that TLS can not ask for is a ValueError
+            plain.close()
+            problem = error if isinstance(error, OSError) else OSError("the host's name is none")
+    raise problem
+
+
+def _secured(plain: socket.socket, host: str, deadline: Deadline, context: ssl.SSLContext | None) -> socket.socket:
+    if context is None:
+        import ssl
+
+        context = ssl.create_default_context()
+    plain.settimeout(deadline.wait())
+    return context.wrap_socket(plain, server_hostname=host)
+
+
+def _content(response: http.client.HTTPResponse, limit: int) -> bytes | None:
+    """The content, or None above the limit.
+
+    Raises:
+        http.client.IncompleteRead: there was less than announced.
+    """
+    if response.length is not None and response.length > limit:
+        return None
+    parts = []
+    size = 0
+    while size <= limit and (part := response.read(min(_BLOCK, limit + 1 - size))):
+        parts.append(part)
+        size += len(part)
+    if size > limit:
+        return None
+    if response.length:
+        raise http.client.IncompleteRead(b"", response.length)
+    return b"".join(parts)
+
+
+class _Bounded:
+    """As much of a socket as http.client uses, each use within what is left of the time."""
+
+    def __init__(self, plain: socket.socket, deadline: Deadline) -> None:
+        self._plain = plain
+        self._deadline = deadline
+        self.reader = _Reader(plain, deadline)
+
+    def sendall(self, data: bytes) -> None:
+        self._plain.settimeout(self._deadline.wait())
+        self._plain.sendall(data)
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self.reader)
+
+    def close(self) -> None:
+        """Nothing: the connection is closed once the answer has been read."""
+
+
+class _Reader(io.RawIOBase):
+    """What comes from a socket, up to a number of bytes: a chunk of size −1 means all there ever is.
+
+    Attributes:
+        left: bytes that may still come.
+        ended: the other side has said all.
+    """
+
+    def __init__(self, plain: socket.socket, deadline: Deadline) -> None:
+        self._plain = plain
+        self._deadline = deadline
+        self.left = MAX_HEAD_BYTES
+        self.ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self.left <= 0:
+            raise http.client.HTTPException("too much is said")
+        self._plain.settimeout(self._deadline.wait())
+        count = self._plain.recv_into(buffer, min(len(buffer), self.left))
+        self.left -= count
+        self.ended = count == 0
+        return count

@@ -1,0 +1,558 @@
+"""Workers of a cluster make the same store and the same counts as one process, also when one of them is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import distributed
+import fsspec
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support import dying
+from support.fleets import honest, sealed
+from support.publisher import DAY, NOW, Publisher
+from support.reports import batch, digest, opened, report
+
+from aggregator.cli.app import hearsay
+from aggregator.cluster import cluster as cluster_room
+from aggregator.cluster import ingest as cluster_ingest
+from aggregator.cluster import tasks as cluster_tasks
+from aggregator.cluster.cluster import Cluster, check_address, open_cluster
+from aggregator.cluster.ingest import _balanced
+from aggregator.cluster.tasks import Chosen, Job, Mark
+from aggregator.fleet.roster import Roster
+from aggregator.intake.enrolment import enrolled_from_rosters
+from aggregator.intake.urls import ahead
+from aggregator.storage.input_index import Inputs
+from aggregator.storage.manifest import fingerprint, read_manifest
+from aggregator.store import store as store_room
+from aggregator.store.status import status
+from aggregator.store.store import create_store, open_store
+from aggregator.tally.counting import EVERYTHING, scope_of
+from protocol.errors import InputError, PolicyError, StorageError
+
+RAW = Publisher().campaign()
+CAMPAIGN = opened(RAW)
+PERIOD = CAMPAIGN.period_at(NOW)
+TODAY = NOW + 3 * DAY
+NO_PORT = "127.0.0.1:0"
+"""For Dask's pages: any port, since a fixed one may be taken."""
+
+pytestmark = pytest.mark.xdist_group("cluster")
+
+
+@pytest.fixture(scope="module")
+def workers():
+    """Two processes."""
+    with open_cluster("local:2") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def threads():
+    """Two threads of this process, which see its memory."""
+    with distributed.Client(
+        processes=False, n_workers=1, threads_per_worker=2, dashboard_address=NO_PORT, set_as_default=False
+    ) as client:
+        yield Cluster(client)
+
+
+def on(store, cluster):
+    store.cluster = cluster
+    return store
+
+
+def trouble(folder):
+    """Files of every kind that an ingest meets, in the order in which they are given."""
+    folder.mkdir()
+    clean = [sealed(CAMPAIGN, honest(CAMPAIGN, 3000, PERIOD + k, k)) for k in range(4)]
+    conflict = honest(CAMPAIGN, 500, PERIOD, 0)
+    conflict["value"] = (conflict["value"] + 1) % 2
+    damaged = bytearray(clean[1])
+    damaged[70] ^= 4  # the end stays: at first sight it is the same file as the whole one
+    early = sealed(CAMPAIGN, honest(CAMPAIGN, 50, PERIOD + 4, 9))
+    contents = {
+        "damaged": bytes(damaged), "a": clean[0], "b": clean[1], "copy": clean[0], "joined": clean[2] + clean[0],
+        "cut": clean[3][:20_000], "conflict": sealed(CAMPAIGN, conflict), "foreign": b"no batch at all" * 9,
+        "empty": b"", "early": early, "copy2": clean[0], "damaged2": bytes(damaged), "early2": early,
+        **{f"small{n}": batch(CAMPAIGN, [report(CAMPAIGN, n, n)]) for n in range(40)},
+    }  # fmt: skip
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    (folder / "folder").mkdir()
+    return [folder / name for name in (*contents, "folder", "missing", "a", "zero\0byte")]
+
+
+def state(store):
+    """All that must not depend on who did the work."""
+    manifest = read_manifest(store.path)
+    found = store.tally_report()
+    entries = sorted(Inputs(store.path, manifest.inputs).entries())
+    quarantine = {path.name: path.read_bytes() for path in (store.path / "quarantine").glob("*")}
+    return (
+        found.tally.to_bytes(),
+        found,
+        entries,
+        quarantine,
+        manifest.records,
+        dict(manifest.rejected),
+        manifest.claims,
+        manifest.superseded,
+        manifest.closed,
+    )
+
+
+def files_of(store):
+    return {str(path.relative_to(store.path)) for path in store.path.glob("reports/*/*")}
+
+
+def check_whole(store):
+    """Nothing but what the manifest names."""
+    assert files_of(store) == {part.path for part in read_manifest(store.path).parts}
+
+
+def ingested(path, files, cluster=None, **options):
+    store = on(create_store(path, RAW), cluster)
+    return store, store.ingest(files, now=TODAY, **options)
+
+
+# --- the same bytes ---
+
+
+def test_two_workers_make_what_one_process_makes(tmp_path, workers):
+    files = trouble(tmp_path / "in")
+    alone, expected = ingested(tmp_path / "alone", files)
+    together, summary = ingested(tmp_path / "together", files, workers)
+    assert summary == expected
+    assert summary.files_repeated == 5
+    assert {found.reason for found in summary.unreadable} == {"empty_file", "is_folder", "file_not_found", "unreadable"}
+    assert state(together) == state(on(alone, None))
+    assert state(on(together, None)) == state(on(alone, workers))
+    assert json.dumps(status(together).to_json(), default=bytes.hex) == json.dumps(
+        status(on(alone, None)).to_json(), default=bytes.hex
+    )
+    check_whole(on(together, workers))
+    # Later, one of them once more: only what has begun since is added.
+    again = together.ingest(files, now=TODAY + DAY)
+    assert again == alone.ingest(files, now=TODAY + DAY)
+    assert (again.files_repeated, again.proven) == (len(files) - 5, 50)
+    assert state(together) == state(alone)
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_files_in_any_order(tmp_path_factory, threads, data):
+    folder = tmp_path_factory.mktemp("any")
+    files = trouble(folder / "in")
+    given_ = data.draw(st.lists(st.sampled_from(files), max_size=20))
+    cut = data.draw(st.integers(0, len(given_)))
+    alone, together = (create_store(folder / name, RAW) for name in ("alone", "together"))
+    together.cluster = threads
+    for some in (given_[:cut], given_[cut:]):
+        assert together.ingest(some, now=TODAY) == alone.ingest(some, now=TODAY)
+    assert state(together) == state(alone)
+
+
+def test_a_closed_fleet(tmp_path, workers):
+    secrets = [digest("secret", device) for device in range(30)]
+    enrolled = enrolled_from_rosters(CAMPAIGN, [Roster("f", tuple(map(str, range(30))), b"".join(secrets))])
+    files = []
+    for number in range(5):
+        files.append(tmp_path / f"{number}.hsr")
+        files[-1].write_bytes(batch(CAMPAIGN, [report(CAMPAIGN, n, n) for n in range(number * 10, number * 10 + 10)]))
+    alone, expected = ingested(tmp_path / "alone", files, enrolled=enrolled)
+    together, summary = ingested(tmp_path / "together", files, workers, enrolled=enrolled)
+    assert summary == expected
+    assert (summary.proven, summary.rejected) == (30, {"id_not_enrolled": 20})
+    assert state(together) == state(alone)
+    with pytest.raises(PolicyError, match="enrolment_needed"):
+        together.ingest(files, now=TODAY)
+
+
+def test_slices_and_scopes(tmp_path, threads):
+    store, _ = ingested(tmp_path / "s", trouble(tmp_path / "in"), threads)
+    scope = scope_of(range(PERIOD + 1, PERIOD + 3), proven_only=True)
+    assert store.tally_report(scope) == on(store, None).tally_report(scope)
+
+
+# --- lost workers ---
+
+
+def many(folder, number=8, records=40_000):
+    folder.mkdir()
+    for n in range(number):
+        (folder / f"{n}.hsr").write_bytes(sealed(CAMPAIGN, honest(CAMPAIGN, records, PERIOD, n)))
+    return sorted(folder.iterdir())
+
+
+def test_a_worker_killed_after_it_wrote_parts_and_before_it_said_so(tmp_path, workers, monkeypatch):
+    files = many(tmp_path / "in")
+    alone, expected = ingested(tmp_path / "alone", files)
+    marker = tmp_path / "killed"
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster_ingest, "_read_files", partial(dying.read_files_and_die, marker))
+        together, summary = ingested(tmp_path / "together", files, workers)
+    assert marker.exists()
+    assert summary == expected
+    assert state(together) == state(alone)
+    check_whole(together)
+
+
+def test_a_worker_killed_while_it_counts(tmp_path, workers, monkeypatch):
+    store, _ = ingested(tmp_path / "s", many(tmp_path / "in", 3, 5000))
+    expected = store.tally_report()
+    marker = tmp_path / "killed"
+    monkeypatch.setattr(store_room, "count_slice", partial(dying.count_slice_and_die, marker=marker))
+    assert on(store, workers).tally_report() == expected
+    assert marker.exists()
+
+
+def test_a_worker_killed_from_outside_in_mid_run(tmp_path, workers):
+    files = many(tmp_path / "in")
+    alone, expected = ingested(tmp_path / "alone", files)
+    victims = list(workers._client.run(os.getpid).values())[:1]
+
+    def kill(done, of):
+        assert of == len(files)
+        if victims:
+            os.kill(victims.pop(), signal.SIGKILL)
+
+    together, summary = ingested(tmp_path / "together", files, workers, progress=kill)
+    assert not victims
+    assert summary == expected
+    assert state(together) == state(alone)
+    check_whole(together)
+
+
+def test_a_failing_disk_on_a_worker_leaves_the_store_as_it_was(tmp_path, threads, monkeypatch):
+    files = trouble(tmp_path / "in")
+    store, _ = ingested(tmp_path / "s", files[:3], threads)
+    before = state(store)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster_tasks, "PartWriter", full)
+        with pytest.raises(StorageError, match="disk_full"):
+            store.ingest(files, now=TODAY)
+    assert state(store) == before
+    assert store.ingest(files, now=TODAY).proven
+    check_whole(store)
+
+
+def test_a_file_that_changes_while_it_is_ingested_is_taken_as_it_is_at_last(tmp_path, threads, monkeypatch):
+    files = trouble(tmp_path / "in")[1:3]
+
+    def change_first(job, chosen, *rest):
+        if not rest[-1] and chosen[0].number == 0:
+            files[0].write_bytes(files[1].read_bytes())
+        return dying.READ_FILES(job, chosen, *rest)
+
+    monkeypatch.setattr(cluster_ingest, "_read_files", change_first)
+    _, summary = ingested(tmp_path / "s", files, threads)
+    assert (summary.files, summary.files_repeated, summary.proven, summary.rejected) == (2, 1, 3000, {})
+
+
+def test_a_cluster_without_workers_is_waited_for_and_then_given_up(tmp_path):
+    store, _ = ingested(tmp_path / "s", many(tmp_path / "in", 1, 100))
+    cluster = distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=NO_PORT)
+    with cluster, distributed.Client(cluster, set_as_default=False) as client:
+        store.cluster = Cluster(client, patience_seconds=0)
+        with pytest.raises(StorageError, match="it has no workers"):
+            store.tally()
+
+
+def test_a_scheduler_that_ends(tmp_path):
+    store, _ = ingested(tmp_path / "s", many(tmp_path / "in", 1, 100))
+    cluster = distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=NO_PORT)
+    with cluster, distributed.Client(cluster, timeout=1, set_as_default=False) as client:
+        store.cluster = Cluster(client)
+        cluster.close()
+        with pytest.raises(StorageError, match="cluster_lost"):
+            store.tally()
+
+
+# --- workers that do not see the store, or differ ---
+
+
+def test_a_worker_that_sees_another_store_refuses(tmp_path):
+    store, _ = ingested(tmp_path / "s", trouble(tmp_path / "in")[:2])
+    right = fingerprint(read_manifest(store.path))
+    campaign, manifest = cluster_tasks.opened(Job(str(store.path), right))
+    assert (campaign.id, manifest) == (CAMPAIGN.id, read_manifest(store.path))
+    for job in (Job(str(store.path), bytes(32)), Job(str(tmp_path), right)):
+        with pytest.raises(StorageError, match="store_not_shared"):
+            cluster_tasks.opened(job)
+    with pytest.raises(StorageError, match="cluster_differs"):
+        cluster_tasks.opened(Job(str(store.path), right, "0.0.1"))
+
+
+def test_parts_written_elsewhere_are_not_committed(tmp_path, threads, monkeypatch):
+    def elsewhere(job, *rest):
+        found = dying.READ_FILES(job, *rest)
+        for part in found.parts:
+            (tmp_path / "s" / part.path).unlink()
+        return found
+
+    monkeypatch.setattr(cluster_ingest, "_read_files", elsewhere)
+    store = on(create_store(tmp_path / "s", RAW), threads)
+    with pytest.raises(StorageError, match="store_not_shared"):
+        store.ingest(trouble(tmp_path / "in"), now=TODAY)
+    assert read_manifest(store.path).generation == 0
+
+
+def test_software_that_a_worker_lacks(threads):
+    def lacking():
+        raise RuntimeError("deserialization") from ModuleNotFoundError("aggregator.cluster.tasks")
+
+    with pytest.raises(StorageError, match="cluster_differs"):
+        list(threads.run(lacking, [()]))
+
+
+def test_a_fault_of_ours_is_not_called_the_clusters(threads):
+    def faulty():
+        raise RuntimeError("ours")
+
+    with pytest.raises(RuntimeError, match="ours"):
+        list(threads.run(faulty, [()]))
+
+
+def test_secrets_do_not_go_over_an_open_line(tmp_path):
+    enrolled = enrolled_from_rosters(CAMPAIGN, [Roster("f", ("a",), bytes(32))])
+    with (
+        distributed.LocalCluster(n_workers=0, processes=False, protocol="tcp", dashboard_address=NO_PORT) as made,
+        distributed.Client(made, set_as_default=False) as client,
+        pytest.raises(PolicyError, match="cluster_open"),
+    ):
+        ingested(tmp_path / "s", [], Cluster(client), enrolled=enrolled)
+
+
+# --- addresses ---
+
+
+@pytest.mark.parametrize("address", ["local:1", "local:16", "tcp://10.0.0.1:8786", "tls://head.example:8786"])
+def test_addresses_of_clusters(address):
+    check_address(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["", "local", "local:0", "local:2000", "local:-1", "udp://a:1", "a:8786", "tcp://a"]
+)
+def test_other_words_are_none(address):
+    with pytest.raises(InputError, match="cluster_invalid"):
+        check_address(address)
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "tls"])
+def test_nobody_answers(monkeypatch, scheme):
+    monkeypatch.setattr(cluster_room, "CONNECT_SECONDS", 0.2)
+    with pytest.raises(StorageError, match="cluster_unreachable"), open_cluster(f"{scheme}://127.0.0.1:9"):
+        pass
+
+
+def test_without_dask_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InputError, match=r"missing_extra: .*hearsay\[cluster\]"), open_cluster("local:1"):
+        pass
+
+
+def test_dasks_logs_are_silent_whatever_levels_they_have():
+    import logging
+
+    names = ("distributed", "distributed.client", "distributed.core", "tornado.application", "asyncio")
+    before = [logging.getLogger(name).level for name in names]
+    with cluster_room._quiet():
+        assert not any(logging.getLogger(name).isEnabledFor(logging.CRITICAL) for name in names)
+    assert [logging.getLogger(name).level for name in names] == before
+
+
+def test_one_machine_needs_no_dask(tmp_path):
+    files = trouble(tmp_path / "in")
+    script = f"""
+import sys
+sys.modules["distributed"] = sys.modules["dask"] = sys.modules["fsspec"] = None
+import aggregator.cli.app
+from aggregator.store.store import create_store
+store = create_store({str(tmp_path / "s")!r}, bytes.fromhex({RAW.hex()!r}))
+print(store.ingest([{str(files[1])!r}], now={TODAY}).proven, sum(store.tally().n))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["3000", "3000"]
+
+
+# --- files by URL ---
+
+
+@pytest.fixture
+def memory():
+    files = fsspec.filesystem("memory")
+    files.store.clear()
+    yield files
+    files.store.clear()
+
+
+def put(memory, names):
+    for number, name in enumerate(names):
+        memory.pipe(name, sealed(CAMPAIGN, honest(CAMPAIGN, 100, PERIOD, number)))
+
+
+@pytest.mark.parametrize("on_cluster", [False, True])
+def test_files_by_url(tmp_path, memory, threads, monkeypatch, on_cluster):
+    monkeypatch.setattr("aggregator.intake.urls._MAPPED_BYTES", 1500)  # 100 reports go through a file
+    put(memory, ["/in/a.hsr", "/in/b.hsr", "/in/deep/c.hsr"])
+    memory.pipe("/in/copy.hsr", memory.cat("/in/a.hsr"))
+    memory.pipe("/in/one.hsr", batch(CAMPAIGN, [report(CAMPAIGN, 1)]))
+    memory.pipe("/in/empty.hsr", b"")
+    (tmp_path / "x.hsr").write_bytes(batch(CAMPAIGN, [report(CAMPAIGN, 2)]))
+    given_ = ["memory://in/*.hsr", f"file://{tmp_path}/x.hsr", "memory://in/deep/c.hsr", tmp_path / "x.hsr",
+              "memory://in/deep", "memory://no/*.hsr", "memory://no.hsr"]  # fmt: skip
+    store, summary = ingested(tmp_path / "s", given_, threads if on_cluster else None)
+    assert (summary.files, summary.files_repeated, summary.proven, summary.rejected) == (11, 2, 302, {})
+    assert [(found.file.rsplit("/", 1)[-1], found.reason) for found in summary.unreadable] == [
+        ("empty.hsr", "empty_file"), ("deep", "is_folder"), ("*.hsr", "file_not_found"), ("no.hsr", "file_not_found"),
+    ]  # fmt: skip
+    names = {entry.name for entry in Inputs(store.path, read_manifest(store.path).inputs).entries()}
+    assert {"b.hsr", "c.hsr", "one.hsr", "x.hsr"} < names
+    assert sum(store.tally().n) == 302
+
+
+def test_workers_read_urls(tmp_path, workers):
+    files = trouble(tmp_path / "in")
+    urls = [file.as_uri() if "\0" not in str(file) else file for file in files]
+    alone, expected = ingested(tmp_path / "alone", files)
+    together, summary = ingested(tmp_path / "together", urls, workers)
+    assert (summary.proven, summary.unproven, summary.rejected) == (
+        expected.proven, expected.unproven, expected.rejected
+    )  # fmt: skip
+    assert state(together) == state(alone)
+
+
+def test_a_file_system_that_fails_keeps_no_other_file_out(tmp_path, memory, monkeypatch):
+    put(memory, ["/in/a.hsr", "/in/b.hsr"])
+    found = type(memory).info
+
+    def info(self, path, **options):
+        if path.endswith("b.hsr"):
+            raise RuntimeError("a secret of the bucket")
+        return found(self, path, **options)
+
+    monkeypatch.setattr(type(memory), "info", info)
+    _, summary = ingested(tmp_path / "s", ["memory://in/a.hsr", "memory://in/b.hsr"])
+    assert (summary.proven, [bad.reason for bad in summary.unreadable]) == (100, ["unreadable"])
+
+
+EndpointConnectionError = type("EndpointConnectionError", (Exception,), {})  # as botocore's is called
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError(), TimeoutError(), EndpointConnectionError("s3")])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_server_that_does_not_answer_is_not_called_a_missing_file(tmp_path, memory, monkeypatch, error, hidden):
+    def info(self, path, **options):
+        if hidden:
+            raise FileNotFoundError(path) from error  # as fsspec does for https://
+        raise error
+
+    monkeypatch.setattr(type(memory), "info", info)
+    _, summary = ingested(tmp_path / "s", ["memory://in/a.hsr"])
+    assert [bad.reason for bad in summary.unreadable] == ["not_reached"]
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"), [("nothing-like-it://a/b", "protocol_unknown"), ("s3://b/x", "missing_extra")]
+)
+def test_urls_that_nothing_here_reads(tmp_path, monkeypatch, url, reason):
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    store = create_store(tmp_path / "s", RAW)
+    with pytest.raises(InputError, match=reason):
+        store.ingest([url], now=TODAY)
+
+
+def test_a_store_is_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("s3://bucket/store", "file:///tmp/store"):
+        result = CliRunner().invoke(hearsay, ["estimate", "--store", name])
+        assert (result.exit_code, result.stderr.split(":")[0]) == (1, "store_not_folder")
+        with pytest.raises(InputError, match="store_not_folder"):
+            create_store(name, RAW)
+    assert not list(tmp_path.iterdir())
+
+
+@given(st.lists(st.booleans(), max_size=30))
+def test_results_that_come_from_far_keep_their_order(far):
+    names = [f"{'memory://' if is_far else ''}{number}" for number, is_far in enumerate(far)]
+    assert list(ahead(str.upper, names)) == [name.upper() for name in names]
+
+
+# --- shares ---
+
+
+@given(st.lists(st.integers(0, 1 << 33), max_size=60), st.integers(1, 50))
+def test_every_file_is_in_one_share_and_none_is_much_heavier(sizes, threads):
+    chosen = [Chosen(n, str(n), Mark(size, b"") if size else None) for n, size in enumerate(sizes)]
+    shares = _balanced(chosen, threads, 16 * 18)
+    assert sorted(one for share in shares for one in share) == chosen
+    assert all(share == sorted(share) for share in shares)
+    loads = [sum(sizes[one.number] for one in share) for share in shares]
+    if sizes:
+        assert max(loads) <= sum(sizes) / len(shares) + max(sizes) + (1 << 14) * len(sizes)
+
+
+# --- the command line ---
+
+
+def test_commands_on_a_cluster_print_the_same(tmp_path):
+    files = [str(file) for file in many(tmp_path / "in", 3, 2000)]
+    (tmp_path / "c.hsc").write_bytes(RAW)
+    outputs = []
+    for extra in ([], ["--cluster", "local:1"]):
+        store = str(tmp_path / f"s{len(extra)}")
+        run = CliRunner().invoke(
+            hearsay, ["ingest", str(tmp_path / "c.hsc"), *files, "--store", store, "--json", *extra]
+        )
+        assert run.exit_code == 0, run.output
+        shown = CliRunner().invoke(hearsay, ["estimate", "--store", store, "--json", *extra])
+        assert shown.exit_code == 0, shown.output
+        outputs.append((run.stdout, shown.stdout))
+    assert outputs[0] == outputs[1]
+    usage = CliRunner().invoke(hearsay, ["estimate", "--store", store, "--cluster", "nowhere"])
+    assert (usage.exit_code, usage.stderr.split(":")[0]) == (2, "usage")
+
+
+def test_an_interrupt_ends_the_command_in_one_line(tmp_path):
+    raw = Publisher(now=int(time.time()) - DAY).campaign()
+    campaign = opened(raw)
+    (tmp_path / "c.hsc").write_bytes(raw)
+    (tmp_path / "a.hsr").write_bytes(sealed(campaign, honest(campaign, 1_000_000, campaign.period_at(time.time()), 1)))
+    command = [sys.executable, "-m", "aggregator.entry", "ingest", tmp_path / "c.hsc", tmp_path / "a.hsr",
+               "--store", tmp_path / "s", "--cluster", "local:1"]  # fmt: skip
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, start_new_session=True) as process:
+        while not list((tmp_path / "s").glob("reports/*/*")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: client and workers
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors.strip()) == (130, "", "interrupted: nothing more was written")
+    store = open_store(tmp_path / "s")
+    assert read_manifest(store.path).generation == 0
+
+
+def test_a_tally_sees_an_ingest_that_ends_meanwhile(tmp_path, threads):
+    files = many(tmp_path / "in", 2, 500)
+    store, _ = ingested(tmp_path / "s", files[:1], threads)
+    old = read_manifest(store.path)
+    open_store(store.path).ingest(files[1:], now=TODAY)
+    cluster_tasks._opened.cache_clear()
+    with pytest.raises(StorageError, match="store_not_shared"):
+        store._tally_report(old, EVERYTHING)
+    assert sum(store.tally().n) == 1000
+    assert np.sum(on(store, None).tally().n) == 1000

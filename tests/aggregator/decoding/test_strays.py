@@ -1,0 +1,92 @@
+"""A file with a stray byte between any two of its records costs memory by the piece, and is told of by number."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+
+import pytest
+from click.testing import CliRunner
+from support.publisher import NOW, Publisher
+from support.reports import batch, header, opened, report
+
+from aggregator.cli.app import hearsay
+from aggregator.cli.describe import MAX_DAMAGE
+from aggregator.decoding.decode import MAX_PIECES, Decoder
+from aggregator.gateway.merge import merge_files
+from aggregator.storage.quarantine import Quarantine
+from aggregator.store.store import create_store
+from protocol.batches import batch as batches
+
+RAW = Publisher().campaign()
+CAMPAIGN = opened(RAW)
+RECORDS = [report(CAMPAIGN, device, device) for device in range(500)]
+
+
+def strayed(count, end=b""):
+    return header(CAMPAIGN).to_bytes() + b"\0".join(RECORDS[number % 500] for number in range(count)) + end
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(batches, "MAX_PIECES", 5)
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_batch_in_pieces_is_ingested_merged_and_shown_as_one(tmp_path):
+    whole = batch(CAMPAIGN, RECORDS)
+    path = tmp_path / "a.hsr"
+    path.write_bytes(strayed(500, end=whole[-44:]))
+    found = Decoder(CAMPAIGN).decode(path.read_bytes(), now=NOW)
+    assert found.records.size == 500
+    assert found.rejected == {"invalid_message": 499}
+    store = create_store(tmp_path / "s", RAW)
+    store.ingest([path], now=NOW)
+    assert store.tally_report().reports == 500
+    assert len([piece for kept in Quarantine(store.path / "quarantine").files() for piece in kept.pieces]) == 499
+    (tmp_path / "whole.hsr").write_bytes(whole)
+    store.ingest([tmp_path / "whole.hsr"], now=NOW)
+    assert store.tally_report().superseded == 500, "every piece knows of which batch it is a copy"
+    summary = merge_files([path], tmp_path / "m.hsr")
+    assert (summary.unproven, summary.rejected) == (500, {"invalid_message": 499})
+    shown = json.loads(CliRunner().invoke(hearsay, ["show", str(path), "--json"]).stdout)
+    assert [entry["reports"] for entry in shown["batches"] if "reports" in entry] == [500]
+    assert len(shown["batches"]) == 1 + MAX_DAMAGE
+    assert (shown["damaged_stretches"], shown["damaged_bytes"]) == (499, 499)
+    assert "399 stretches of bytes" in CliRunner().invoke(hearsay, ["show", str(path)]).stdout
+
+
+def peak(work):
+    tracemalloc.start()
+    work()
+    found = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return found
+
+
+def test_the_memory_of_reading_does_not_grow_with_the_strays(monkeypatch):
+    """Blocks of 4,096 records: what is held is a block, and what the quarantine keeps."""
+    monkeypatch.setattr(batches, "MAX_PIECES", 1 << 12)
+    decoder = Decoder(CAMPAIGN)
+    datas = [strayed(number << 12, end=bytes(batch(CAMPAIGN, [])[-44:])) for number in (4, 16)]
+    few, many = (peak(lambda data=data: _drain(decoder.blocks(data, now=NOW, most=1 << 12))) for data in datas)
+    assert many < 1.2 * few
+
+
+def _drain(blocks):
+    kept = 0
+    for block in blocks:
+        kept += len(block.pieces)
+    assert kept == MAX_PIECES
+
+
+def test_the_memory_of_merging_does_not_grow_with_the_strays_but_for_the_records(tmp_path, monkeypatch):
+    monkeypatch.setattr(batches, "MAX_PIECES", 1 << 12)
+    peaks = []
+    for number in (4, 16):
+        path = tmp_path / f"{number}.hsr"
+        path.write_bytes(strayed(number << 12))
+        out = tmp_path / f"{number}.out"
+        peaks.append(peak(lambda path=path, out=out: merge_files([path], out, memory_bytes=1 << 16)))
+    more = (16 - 4 << 12) * 19  # the file itself is in memory
+    assert peaks[1] < 1.2 * peaks[0] + 1.2 * more

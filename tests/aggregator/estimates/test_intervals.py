@@ -1,0 +1,121 @@
+"""95 % intervals hold the truth as often as they say: by exact sums over all counts, not by sampling."""
+
+from math import exp, inf, lgamma, log
+
+import numpy as np
+import pytest
+from support.publisher import Publisher
+from support.reports import opened
+
+from aggregator.estimates.debias import debias
+from aggregator.estimates.intervals import count_interval, normal_interval
+from aggregator.estimates.statistics import estimate
+from aggregator.tally.tally import Tally
+from protocol import mechanisms
+
+SHARES = (0.0, 0.001, 0.005, 0.02, 0.1, 0.3, 0.5, 0.9, 1.0)
+SETTINGS = [
+    (name, epsilon, size, n, share)
+    for name in ("direct", "oue", "sue", "the")
+    for epsilon in ("0.1", "1", "4", "8", "16")
+    for size in (2, 8)
+    for n in (20, 60, 400, 3000)
+    for share in SHARES
+]
+
+
+def supports(mechanism, share):
+    """λ: how likely an answer supports a value that this share of the fleet holds."""
+    p, q = float(mechanism.p), float(mechanism.q)
+    return q + share * (p - q)
+
+
+def binomial(n, chance):
+    """P(X = k) for k = 0 … n, from logarithms."""
+    ways = [lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) for k in range(n + 1)]
+    return np.array([exp(ways[k] + k * log(chance) + (n - k) * log(1 - chance)) for k in range(n + 1)])
+
+
+def coverage(mechanism, n, share, interval):
+    """P(low ≤ n f ≤ high), summed over every count."""
+    low, high = interval(mechanism, n, debias(mechanism, n, list(range(n + 1))).estimate)
+    held = (low <= n * share) & (n * share <= high)
+    return binomial(n, supports(mechanism, share))[held].sum()
+
+
+def normal(mechanism, n, found):
+    """The interval that was: 1.96 standard deviations of noise and estimated sampling, either side."""
+    p, q = float(mechanism.p), float(mechanism.q)
+    share = np.clip(found / n, 0, 1)
+    noise = n * (q * (1 - q) + share * (p * (1 - p) - q * (1 - q))) / (p - q) ** 2
+    return normal_interval(found, np.sqrt(noise + n * share * (1 - share)))
+
+
+def promised(mechanism, n, share):
+    """The least and largest coverage that the docstring of the intervals states for a setting."""
+    chance = supports(mechanism, share)
+    expected = n * min(chance, 1 - chance)
+    if n >= 50 and expected >= 10:
+        return 0.93, 0.97
+    if n >= 20 and expected >= 1:
+        return 0.91, 0.985
+    return 0.82, 1.0
+
+
+@pytest.mark.parametrize("name", ["direct", "oue", "sue", "the"])
+def test_coverage_is_what_the_docstring_states(name):
+    seen = set()
+    for _, epsilon, size, n, share in (setting for setting in SETTINGS if setting[0] == name):
+        mechanism = mechanisms.from_epsilon(name, epsilon, size)
+        least, most = promised(mechanism, n, share)
+        seen.add(least)
+        found = coverage(mechanism, n, share, count_interval)
+        assert least <= found <= most + 1e-9, (epsilon, size, n, share)
+    assert seen == {0.93, 0.91, 0.82}, "the grid shows every promise"
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 10, 19, 20, 50, 101, 500])
+def test_the_promises_hold_for_every_chance_of_support_and_not_only_on_the_grid(n):
+    mechanism = mechanisms.from_epsilon("oue", "16", 8)
+    worst: dict[float, float] = {}
+    for chance in [*np.geomspace(0.01 / n, 0.4999, 700), *np.linspace(0.05 / n, 0.4999, 700)]:
+        share = (chance - float(mechanism.q)) / (float(mechanism.p) - float(mechanism.q))
+        least, most = promised(mechanism, n, share)
+        found = coverage(mechanism, n, share, count_interval)
+        assert least <= found <= most + 1e-9, (n, chance)
+        worst[least] = min(worst.get(least, 1), found)
+    assert worst[0.82] < 0.85, "few expected answers are where it is at its worst, as stated"
+
+
+def test_rare_values_are_covered_where_the_normal_interval_fails():
+    mechanism = mechanisms.from_epsilon("oue", "16", 8)
+    assert coverage(mechanism, 400, 0.005, normal) < 0.7
+    assert coverage(mechanism, 400, 0.005, count_interval) > 0.91
+
+
+def test_nobody_named_it_does_not_mean_that_nobody_holds_it():
+    mechanism = mechanisms.from_epsilon("oue", "16", 8)
+    low, high = count_interval(mechanism, 400, debias(mechanism, 400, [0]).estimate)
+    assert low[0] <= 0
+    assert high[0] > 3
+
+
+def test_many_answers_give_the_normal_interval():
+    mechanism = mechanisms.from_epsilon("direct", "2", 4)
+    counts = [200_000_000, 300_000_000, 250_000_000, 250_000_000]
+    found = debias(mechanism, 10**9, counts).estimate
+    for wilson, other in zip(count_interval(mechanism, 10**9, found), normal(mechanism, 10**9, found), strict=True):
+        np.testing.assert_allclose(wilson, other, rtol=1e-3)
+
+
+def test_a_question_uses_the_law_of_its_counts_or_else_the_normal_one():
+    for name in ("oue", "she"):
+        campaign = opened(Publisher().campaign(mechanism=name))
+        sizes = [question.size for question in campaign.questions]
+        tally = Tally(campaign.id, (50, 50, 0), tuple((20,) * size for size in sizes))
+        asked, _, nobody = estimate(campaign, tally).questions
+        low, high = count_interval(asked.question.mechanism, 50, asked.estimate)
+        np.testing.assert_allclose(asked.low, low)
+        np.testing.assert_allclose(asked.high, high)
+        assert (nobody.low == -inf).all()
+        assert (nobody.high == inf).all()

@@ -1,0 +1,233 @@
+"""Estimates from histograms (``she``): unbiased exactly, with the variance of the exact noise, honest intervals.
+
+Components are brought into [0, M] before they are added up, so that one lie moves a count by little. What that
+does to mean and variance is enumerated here over all integers from 0 to M, to 60 digits.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from support.binomial import window
+from support.reports import made
+
+from aggregator.estimates.class_shares import class_shares
+from aggregator.estimates.debias import debias, lower_mean, marginal, noise_variance
+from aggregator.estimates.statistics import estimate
+from aggregator.tally.sums import Sums
+from aggregator.tally.tally import Tally
+from protocol import mechanisms
+from protocol.mechanisms.noise import GRID
+
+EPSILONS = ("0.1", "1", "4", "16")
+MECHANISMS = [mechanisms.from_epsilon("she", epsilon, size) for epsilon in EPSILONS for size in (2, 4, 6)]
+
+
+class Component(NamedTuple):
+    """Exact mean and variance of one component brought into [0, M]."""
+
+    mean: Decimal
+    variance: Decimal
+
+
+@cache
+def component(s: int, t: int, held: int) -> Component:
+    """Summed over all integers from 0 to M; the tails beyond are gathered at the two ends."""
+    with localcontext(prec=60):
+        q = (-Decimal(s) / Decimal(t)).exp()
+        centre = GRID * held
+        chances = {step: q ** abs(step - centre) * (1 - q) / (1 + q) for step in range(1, GRID)}
+        chances |= {0: q**centre / (1 + q), GRID: q ** (GRID - centre) / (1 + q)}
+        assert abs(sum(chances.values()) - 1) < Decimal("1e-55")
+        mean = sum(step * chance for step, chance in chances.items())
+        return Component(mean, sum(chance * (step - mean) ** 2 for step, chance in chances.items()))
+
+
+def exact_variance(mechanism) -> float:
+    """Of one component, in units of the value."""
+    absent, held = (component(mechanism.s, mechanism.t, value) for value in (0, 1))
+    return float(absent.variance / (held.mean - absent.mean) ** 2)
+
+
+def expected_sums(mechanism, held):
+    """The sums that ``held[i]`` devices with value i give on average, rounded to integers."""
+    n = sum(held)
+    absent, present = (component(mechanism.s, mechanism.t, value).mean for value in (0, 1))
+    return [round(count * present + (n - count) * absent) for count in held]
+
+
+# --- unbiasedness ---
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
+def test_expected_sums_give_back_the_true_counts(mechanism):
+    """The estimator is linear in the sums, so this is its unbiasedness: to what rounding a sum can change."""
+    held = [value * value % 5 * 10**9 for value in range(mechanism.size)]
+    found = debias(mechanism, sum(held), expected_sums(mechanism, held))
+    absent, present = (component(mechanism.s, mechanism.t, value).mean for value in (0, 1))
+    assert found.estimate.tolist() == pytest.approx(held, abs=0.51 / float(present - absent), rel=1e-14)
+
+
+@pytest.mark.parametrize("epsilon", ["0.001", *EPSILONS])
+def test_the_means_of_both_kinds_of_component_are_those_that_the_estimator_takes(epsilon):
+    mechanism = mechanisms.from_epsilon("she", epsilon, 2)
+    absent, held = (component(mechanism.s, mechanism.t, value).mean for value in (0, 1))
+    found = lower_mean(mechanism.s, mechanism.t)
+    with localcontext(prec=60):
+        assert abs(Decimal(found.numerator) / found.denominator - absent) < Decimal("1e-40")
+        assert abs(GRID - held - absent) < Decimal("1e-50")
+
+
+def test_sums_stay_integers_until_the_last_step():
+    """A sum beyond what a float holds exactly is divided as it is."""
+    mechanism = mechanisms.from_epsilon("she", 1, 2)
+    odd, n = (1 << 60) + 1, 1 << 50
+    mean = lower_mean(mechanism.s, mechanism.t)
+    exact = [float((total - n * mean) / (GRID - 2 * mean)) for total in (odd, 7)]
+    assert debias(mechanism, n, [odd, 7]).estimate.tolist() == pytest.approx(exact, rel=1e-15)
+
+
+# --- one lie ---
+
+
+@pytest.mark.parametrize(("epsilon", "most"), [("0.1", 41), ("1", 4.7), ("4", 1.8), ("16", 1.15)])
+def test_one_report_moves_a_count_by_hardly_more_than_one_of_oue_could(epsilon, most):
+    """From the least sum that an answer can have to the largest, whatever stands in its 32 bits."""
+    campaign = made(mechanism="she")
+    question = campaign.questions[0]
+    mechanism = mechanisms.from_epsilon("she", epsilon, question.size)
+    question = question._replace(mechanism=mechanism)
+    campaign = campaign._replace(questions=(question, *campaign.questions[1:]))
+    moved = []
+    for number in (*mechanism.bounds, -(1 << 31), (1 << 31) - 1):
+        answer = np.full((1, mechanism.size), number, ">i4").view(np.uint8)
+        pad = np.zeros((1, campaign.layout.answer_bytes - answer.shape[1]), np.uint8)
+        sums = Sums(campaign)
+        assert sums.add(np.zeros(1, np.int64), np.concatenate([answer, pad], axis=1))
+        moved.append(debias(mechanism, 1, sums.counts[0]).estimate[0])
+    assert moved[0] == moved[2] < 0 < moved[1] == moved[3]
+    assert moved[1] - moved[0] < most
+    oue = mechanisms.from_epsilon("oue", epsilon, question.size)
+    assert moved[1] - moved[0] < 1.1 / float(oue.p - oue.q)
+
+
+# --- variance ---
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_the_noise_variance_is_that_of_the_exact_distribution(epsilon):
+    mechanism = mechanisms.from_epsilon("she", epsilon, 4)
+    exact = exact_variance(mechanism)
+    assert noise_variance(mechanism) == pytest.approx(exact, rel=1e-12)
+    for counts in ([0, 0, 0, 0], [GRID, 5, 70 * GRID, 3]):
+        assert debias(mechanism, 70, counts).noise_variance.tolist() == pytest.approx([70 * exact] * 4, rel=1e-12)
+    assert exact < 0.64 * 8 / float(epsilon) ** 2  # that of the sum of whole noises
+
+
+@pytest.mark.parametrize("epsilon", ["0.001", *EPSILONS])
+def test_the_noise_of_a_value_that_is_held_varies_as_that_of_one_that_is_not(epsilon):
+    mechanism = mechanisms.from_epsilon("she", epsilon, 2)
+    absent, held = (component(mechanism.s, mechanism.t, value).variance for value in (0, 1))
+    assert abs(held - absent) < Decimal("1e-48")
+
+
+def test_nothing_is_known_from_no_answers():
+    found = debias(mechanisms.from_epsilon("she", 1, 3), 0, [0, 0, 0])
+    assert found.estimate.tolist() == [0, 0, 0]
+    assert np.isposinf(found.noise_variance).all()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
+def test_marginals_are_unbiased_and_add_the_variances_of_independent_components(mechanism):
+    held = [value * value % 5 * 10**9 for value in range(mechanism.size)]
+    found = marginal(mechanism, sum(held), expected_sums(mechanism, held), 2)
+    assert found.estimate.tolist() == pytest.approx([sum(held[0::2]), sum(held[1::2])], abs=100)
+    exact = sum(held) * mechanism.size / 2 * exact_variance(mechanism)
+    assert found.noise_variance.tolist() == pytest.approx([exact, exact], rel=1e-12)
+    assert found.planned_variance == pytest.approx(exact, rel=1e-12)
+
+
+# --- against the device ---
+
+
+def test_many_answers_of_the_device_average_to_the_truth_within_the_stated_variance():
+    """N real answers; a right pair of mechanism and estimator fails with probability below 2·10⁻⁹ per value."""
+    mechanism = mechanisms.from_epsilon("she", 2, 3)
+    n, sums = 6000, [0, 0, 0]
+    for number in range(n):
+        answer = mechanism.perturb(number % 2, number.to_bytes(32, "big"))
+        sums = [total + min(max(part, 0), GRID) for total, part in zip(sums, answer, strict=True)]
+    found = debias(mechanism, n, sums)
+    six = 6 * np.sqrt(found.noise_variance)
+    assert (np.abs(found.estimate - [n / 2, n / 2, 0]) < six).all()
+    assert (six < n / 8).all()  # so a value taken for another would be seen
+
+
+# --- intervals and class shares ---
+
+ALPHA = Fraction(1, 10**6)
+"""The chance that one value's test rejects intervals whose true coverage is 94 to 96 %, over fresh seeds."""
+REPEATS = 4000
+
+
+def coverage(mechanism, width: float = 1.0, *, sampling: bool = True) -> list[int]:
+    """How many of REPEATS intervals hold the fleet's number, per value. Whom is asked is drawn, too."""
+    campaign = made()
+    question = campaign.questions[0]
+    question = question._replace(mechanism=mechanism, subject=question.subject._replace(size=mechanism.size))
+    campaign = campaign._replace(questions=(question,))
+    shares = np.arange(1, mechanism.size + 1) / np.arange(1, mechanism.size + 1).sum()
+    generator = np.random.default_rng(20240502)
+    leave = -np.expm1(-mechanism.s / mechanism.t)
+    n, covered = 600, np.zeros(mechanism.size, int)
+    for _ in range(REPEATS):
+        held = generator.multinomial(n, shares)
+        noise = generator.geometric(leave, (n, mechanism.size)) - generator.geometric(leave, (n, mechanism.size))
+        values = np.repeat(np.arange(mechanism.size), held)
+        noise[np.arange(n), values] += GRID
+        sums = np.clip(noise, 0, GRID).sum(axis=0)
+        found = estimate(campaign, Tally(campaign.id, (n,), (tuple(sums.tolist()),))).questions[0]
+        low, high = found.low, found.high
+        if width != 1.0 or not sampling:
+            half = width * 1.959963984540054 * np.sqrt(found.variance if sampling else found.noise_variance)
+            low, high = found.estimate - half, found.estimate + half
+        covered += (low <= n * shares) & (n * shares <= high)
+    return covered.tolist()
+
+
+def acceptable(covered: int) -> bool:
+    """Whether so many of REPEATS intervals may hold the truth."""
+    return window(REPEATS, Fraction(94, 100), ALPHA)[0] <= covered <= window(REPEATS, Fraction(96, 100), ALPHA)[1]
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "8"])
+def test_intervals_hold_the_truth_as_often_as_they_say(epsilon):
+    covered = coverage(mechanisms.from_epsilon("she", epsilon, 4))
+    assert all(map(acceptable, covered)), f"{covered} of {REPEATS}; false alarm ≤ {float(4 * ALPHA):.0e}"
+
+
+@pytest.mark.parametrize("broken", [{"width": 0.85}, {"width": 1.25}, {"sampling": False}])
+def test_the_coverage_test_rejects_wrong_intervals(broken):
+    covered = coverage(mechanisms.from_epsilon("she", "8", 4), **broken)
+    assert not any(map(acceptable, covered))
+
+
+def test_class_shares_from_histograms_are_unbiased_and_better_than_the_class_question_alone():
+    campaign = made(mechanism="she", answers=3, epsilon_micro=3_000_000)
+    table = np.array([[3.0, 1], [2, 4], [1, 0], [1, 2]]) / 14
+    classes = table.sum(axis=0)
+    n, counts = 10**9, []
+    for question in campaign.questions:
+        truth = (
+            classes if question.feature is None else table if question.feature == 0 else np.outer([0.5, 0.5], classes)
+        )
+        counts.append(tuple(expected_sums(question.mechanism, [round(n * x) for x in truth.reshape(-1).tolist()])))
+    statistics = estimate(campaign, Tally(campaign.id, (n,) * 3, tuple(counts)))
+    found = class_shares(statistics)
+    assert found.share.tolist() == pytest.approx(classes.tolist(), abs=1e-8)
+    assert (found.variance < statistics.questions[0].variance / n**2).all()

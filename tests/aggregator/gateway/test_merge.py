@@ -1,0 +1,328 @@
+"""What a gateway joins is counted as what it was joined from, and says nothing of where it came from."""
+
+from __future__ import annotations
+
+import errno
+import tracemalloc
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.publisher import NOW, Publisher
+from support.reports import batch, header, opened, report
+
+from aggregator.gateway import external_sort as sorting
+from aggregator.gateway import merge
+from aggregator.gateway.merge import merge_files
+from aggregator.store.store import create_store
+from protocol.batches.batch import Batch, Header, read_batches, trailer, write_batch
+from protocol.errors import InputError, StorageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RAW = Publisher().campaign()
+CAMPAIGN = opened(RAW)
+RAW_UNARY = Publisher().campaign(mechanism="oue")
+UNARY = opened(RAW_UNARY)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_flushing():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        yield
+
+
+def reports(devices, campaign=CAMPAIGN):
+    return [report(campaign, device, device) for device in devices]
+
+
+def files_of(folder: Path, *contents: bytes) -> list[Path]:
+    paths = []
+    for number, content in enumerate(contents):
+        paths.append(folder / f"{number:03d}.hsr")
+        paths[-1].write_bytes(content)
+    return paths
+
+
+def tally_of(folder: Path, paths, raw=RAW) -> bytes:
+    store = create_store(folder, raw)
+    store.ingest(paths, now=NOW)
+    return store.tally().to_bytes()
+
+
+def found_in(path: Path, campaign=CAMPAIGN):
+    return list(read_batches(path.read_bytes(), {campaign.id: campaign.layout}))
+
+
+def records_in(path: Path, *, proven: bool) -> list[bytes]:
+    data = path.read_bytes()
+    return [
+        data[at : at + item.header.record_length]
+        for item in read_batches(data)
+        if isinstance(item, Batch) and item.proven == proven
+        for start, count in item.spans
+        for at in range(start, start + count * item.header.record_length, item.header.record_length)
+    ]
+
+
+def test_many_small_files_become_one_batch_in_the_order_of_the_ids(tmp_path):
+    records = reports(range(300))
+    paths = files_of(tmp_path, *(batch(CAMPAIGN, [record]) for record in records))
+    summary = merge_files(paths, tmp_path / "out.hsr")
+    assert summary == (300, 1, 300, 0, 0, 0, {})
+    assert (tmp_path / "out.hsr").read_bytes() == batch(CAMPAIGN, sorted(records))
+
+
+def test_neither_order_nor_division_nor_names_of_the_inputs_are_in_the_output(tmp_path):
+    records = reports(range(100))
+    outputs = set()
+    for number, size in enumerate((1, 7, 100)):
+        (tmp_path / str(number)).mkdir()
+        pieces = [batch(CAMPAIGN, records[at : at + size]) for at in range(0, 100, size)]
+        paths = files_of(tmp_path / str(number), *(pieces if number % 2 else reversed(pieces)))
+        merge_files(paths, tmp_path / f"out{number}")
+        outputs.add((tmp_path / f"out{number}").read_bytes())
+    assert len(outputs) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2", "out0", "out1", "out2"]
+
+
+def test_identical_records_become_one_and_conflicting_ones_stay(tmp_path):
+    records = reports(range(10))
+    other = report(CAMPAIGN, 3, 3)
+    other = other[:17] + bytes([other[17] ^ 1])
+    paths = files_of(tmp_path, batch(CAMPAIGN, records), batch(CAMPAIGN, [*records[5:], other, other]))
+    summary = merge_files(paths, tmp_path / "out")
+    assert (summary.proven, summary.repeated) == (11, 6)
+    assert records_in(tmp_path / "out", proven=True) == sorted([*records, other])
+
+
+def test_a_gateway_makes_nothing_proven_that_was_not(tmp_path):
+    whole, damaged = reports(range(20)), reports(range(15, 40))
+    paths = files_of(tmp_path, batch(CAMPAIGN, whole), batch(CAMPAIGN, damaged)[:-44])
+    summary = merge_files(paths, tmp_path / "out")
+    assert (summary.proven, summary.unproven, summary.repeated) == (20, 20, 5)
+    assert records_in(tmp_path / "out", proven=True) == sorted(whole)
+    assert records_in(tmp_path / "out", proven=False) == sorted(damaged[5:])
+    again = merge_files([tmp_path / "out"], tmp_path / "again")
+    assert (again.proven, again.unproven) == (20, 20)
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "out").read_bytes()
+
+
+def test_a_damaged_copy_of_a_whole_batch_is_left_out_even_where_an_id_changed(tmp_path):
+    whole = batch(CAMPAIGN, reports(range(20)))
+    damaged = bytearray(whole)
+    damaged[44 + 18 * 5 + 9] ^= 1  # the last byte of an id
+    paths = files_of(tmp_path, bytes(damaged), whole)
+    summary = merge_files(paths, tmp_path / "out")
+    assert (summary.proven, summary.unproven, summary.superseded) == (20, 0, 20)
+    alone = merge_files(paths[:1], tmp_path / "alone")
+    assert (alone.proven, alone.unproven, alone.superseded) == (0, 20, 0)
+
+
+@pytest.mark.parametrize("place", [-1, -25, -32])
+def test_a_copy_whose_trailer_changed_too_is_counted_as_the_store_counts_it_by_itself(tmp_path, place):
+    whole = batch(CAMPAIGN, reports(range(20)))
+    damaged = bytearray(whole)
+    damaged[44 + 18 * 5 + 9] ^= 1
+    damaged[place] ^= 1  # in the digest: a store compares the first eight of its 32 bytes
+    paths = files_of(tmp_path, bytes(damaged), whole)
+    merge_files(paths, tmp_path / "out")
+    assert tally_of(tmp_path / "merged", [tmp_path / "out"]) == tally_of(tmp_path / "direct", paths)
+
+
+def test_every_campaign_has_batches_of_its_own_and_one_can_be_kept_alone(tmp_path):
+    mine, theirs = reports(range(20)), reports(range(20), UNARY)
+    paths = files_of(tmp_path, batch(CAMPAIGN, mine) + batch(UNARY, theirs)[:-1])
+    assert merge_files(paths, tmp_path / "both")[1:4] == (2, 20, 20)
+    for campaign, raw in ((CAMPAIGN, RAW), (UNARY, RAW_UNARY)):
+        name = campaign.id.hex()[:4]
+        assert tally_of(tmp_path / f"a{name}", [tmp_path / "both"], raw) == tally_of(tmp_path / f"b{name}", paths, raw)
+    summary = merge_files(paths, tmp_path / "mine", campaign=CAMPAIGN)
+    assert summary[1:] == (1, 20, 0, 0, 0, {"truncated": 1, "unrecognized_campaign": 20})
+    assert (tmp_path / "mine").read_bytes() == batch(CAMPAIGN, sorted(mine))
+
+
+def test_a_header_of_another_layout_is_not_taken_for_the_campaigns(tmp_path):
+    wrong = write_batch(Header(CAMPAIGN.id, 3, 25), [b"\xc7\x16\3" + bytes(22)] * 2)
+    paths = files_of(tmp_path, wrong + batch(CAMPAIGN, reports([1])))
+    assert merge_files(paths, tmp_path / "o", campaign=CAMPAIGN).rejected == {"invalid_message": 2}
+
+
+@pytest.mark.parametrize("at", [2, 20, 42])
+def test_with_the_campaign_a_header_is_read_although_a_bit_of_it_changed(tmp_path, at):
+    damaged = bytearray(batch(CAMPAIGN, reports(range(5))))
+    damaged[at] ^= 4
+    paths = files_of(tmp_path, bytes(damaged))
+    summary = merge_files(paths, tmp_path / "out", campaign=CAMPAIGN)
+    assert (summary.proven, summary.unproven) == (0, 5)
+    assert tally_of(tmp_path / "a", [tmp_path / "out"]) == tally_of(tmp_path / "b", paths)
+
+
+damage = st.lists(st.tuples(st.integers(0, 10_000), st.sampled_from(["flip", "cut", "insert"])), max_size=3)
+contents = st.lists(st.tuples(st.lists(st.integers(0, 30), max_size=8), damage), min_size=1, max_size=6)
+
+
+def damaged(data: bytes, changes) -> bytes:
+    for place, how in changes:
+        at = place % max(1, len(data))
+        if how == "flip" and data:
+            data = data[:at] + bytes([data[at] ^ 1 << place % 8]) + data[at + 1 :]
+        elif how == "cut":
+            data = data[:at]
+        else:
+            data = data[:at] + b"\xd8\1foreign"[: place % 9] + data[at:]
+    return data
+
+
+@settings(max_examples=30)
+@given(files=contents, memory=st.sampled_from([1, 200, 1 << 20]), again=st.booleans(), data=st.data())
+@pytest.mark.parametrize(("raw", "campaign"), [(RAW, CAMPAIGN), (RAW_UNARY, UNARY)])
+def test_the_tally_of_the_merged_is_that_of_the_inputs_byte_for_byte(
+    tmp_path_factory, raw, campaign, files, memory, again, data
+):
+    """Devices, repeats, lies (device 7 answers differently in every file) and damage of every kind."""
+    folder = tmp_path_factory.mktemp("merge")
+    paths = files_of(
+        folder,
+        *(
+            damaged(batch(campaign, [report(campaign, d, n if d == 7 else d) for d in devices]), changes)
+            for n, (devices, changes) in enumerate(files)
+        ),
+    )
+    try:
+        merge_files(data.draw(st.permutations(paths)), folder / "out", campaign=campaign, memory_bytes=memory)
+    except InputError as error:
+        assert error.reason == "no_reports"  # noqa: PT017 - it need not be raised
+        (folder / "out").write_bytes(b"\0")
+    merged = [folder / "out"]
+    if again:  # a second gateway, and the originals beside it
+        merged = [*data.draw(st.permutations(merged + merged)), *paths]
+    assert tally_of(folder / "a", merged, raw) == tally_of(folder / "b", paths, raw)
+
+
+@given(
+    rows=st.lists(st.tuples(st.binary(min_size=8, max_size=8), st.integers(0, 3)), max_size=30),
+    narrow=st.booleans(),
+    memory=st.sampled_from([1, 40, 1000]),
+    spill=st.lists(st.integers(1, 5), max_size=6),
+)
+def test_sorting_on_the_disk_is_sorting(tmp_path_factory, rows, narrow, memory, spill):
+    """Also where ids share their first bytes, and a part must be divided again and again."""
+    folder = tmp_path_factory.mktemp("sort") / "sorter"
+    sorter = sorting.Sorter(folder, 12, 2)
+    made = [(b"ab" + (bytes(7) + identifier[:1] if narrow else identifier) + b"xy", tag) for identifier, tag in rows]
+    for number, (record, tag) in enumerate(made):
+        sorter.add(np.frombuffer(record, np.uint8).reshape(1, 12), tag)
+        if number in spill:
+            sorter.spill()
+    found = []
+    for part, tags in sorter.pieces(memory):
+        found += [(row.tobytes(), tag) for row, tag in zip(part, tags.tolist(), strict=True)]
+    assert found == sorted(made)
+    assert not folder.exists() or list(folder.iterdir()) == []
+
+
+def test_unproven_records_that_spell_a_header_where_they_meet_take_no_other_along(tmp_path):
+    """Two hostile records of a damaged batch, neighbours once sorted, spell a readable header together."""
+    length = 80
+    prefix = b"\xc7\x4d\x02"
+    fill = length - 3 - 14
+    foreign = Header(bytes(32), 1, 18).to_bytes()
+
+    def record(identifier, answer):
+        return prefix + identifier + bytes(6) + answer.ljust(fill, b"\0")
+
+    low, high = bytes(7) + b"\1", bytes(7) + b"\2"
+    tail = foreign[:9]
+    first = record(low, bytes(fill - 9) + tail)
+    second = bytearray(record(high, b""))
+    second[32:35] = foreign[41:44]  # where layout, length and the empty map of that header come to stand
+    others = [record(bytes([n]) * 8, b"honest") for n in range(3, 9)]
+    head = Header(bytes([9]) * 32, 2, length)
+    # In the input they are apart, so every record is read; beside each other they would be cut.
+    data = head.to_bytes() + b"".join([first, *others, bytes(second)])
+    assert [item.spans for item in read_batches(data)] == [((44, 8),)]
+    joined = head.to_bytes() + b"".join([first, bytes(second), *others])
+    assert [getattr(item, "spans", None) for item in read_batches(joined)] != [((44, 8),)]
+    merge_files(files_of(tmp_path, data), tmp_path / "out")
+    assert records_in(tmp_path / "out", proven=False) == sorted([first, bytes(second), *others])
+
+
+# --- bad input ---
+
+
+def test_nothing_is_written_if_a_file_can_not_be_read(tmp_path):
+    paths = files_of(tmp_path, batch(CAMPAIGN, reports(range(3))))
+    (tmp_path / "folder").mkdir()
+    before = sorted(tmp_path.iterdir())
+    for path, reason in ((tmp_path / "absent", "file_not_found"), (tmp_path / "folder", "unreadable")):
+        with pytest.raises(InputError, match=f"^{reason}"):
+            merge_files([*paths, path], tmp_path / "out")
+    for content in (b"", b"foreign bytes", batch(CAMPAIGN, [])):
+        paths[0].write_bytes(content)
+        with pytest.raises(InputError, match=r"^no_reports"):
+            merge_files(paths, tmp_path / "out")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_output_that_exists_is_replaced_only_by_force(tmp_path):
+    paths = files_of(tmp_path, batch(CAMPAIGN, reports([5, 3])))
+    with pytest.raises(InputError, match=r"^output_exists"):
+        merge_files(paths, paths[0])
+    merge_files(paths, paths[0], force=True)
+    assert records_in(paths[0], proven=True) == sorted(reports([3, 5]))
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
+    paths = files_of(tmp_path, batch(CAMPAIGN, reports(range(50))))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for where, what in ((sorting.Sorter, "_divide"), (merge._BatchWriter, "_put")):
+        with monkeypatch.context() as patch:
+            patch.setattr(where, what, full)
+            with pytest.raises(StorageError, match=r"^disk_full"):
+                merge_files(paths, tmp_path / "out", memory_bytes=1)
+    assert sorted(tmp_path.iterdir()) == paths
+
+
+def test_memory_follows_the_limit_and_not_the_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(merge, "_MAPPED_BYTES", 1)
+    ids = np.random.default_rng(1).integers(0, 1 << 63, 600_000, np.uint64)
+    rows = np.tile(np.frombuffer(report(CAMPAIGN, 1), np.uint8), (len(ids), 1))
+    rows[:, 2:10] = ids.astype(">u8").view(np.uint8).reshape(-1, 8)
+    peaks = []
+    for count in (200_000, 600_000):
+        data = header(CAMPAIGN).to_bytes() + rows[:count].tobytes()
+        paths = files_of(tmp_path, data + trailer(count, sha256(data).digest()))
+        del data
+        tracemalloc.start()
+        summary = merge_files(paths, tmp_path / "out", memory_bytes=1 << 20, force=True)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert summary.proven == count
+    assert peaks[1] < 1.5 * peaks[0]
+    assert peaks[1] < rows.nbytes / 2
+
+
+def test_large_files_are_mapped(tmp_path, monkeypatch):
+    monkeypatch.setattr(merge, "_MAPPED_BYTES", 100)
+    monkeypatch.setattr(merge, "_CHUNK_BYTES", 50)
+    paths = files_of(tmp_path, batch(CAMPAIGN, reports(range(30))), batch(CAMPAIGN, reports(range(20, 60)))[:-5])
+    summary = merge_files(paths, tmp_path / "out")
+    assert (summary.proven, summary.unproven, summary.repeated) == (30, 30, 10)
+    assert header(CAMPAIGN).to_bytes() == (tmp_path / "out").read_bytes()[:44]
+
+
+def test_batches_are_ended_before_a_trailer_could_not_count_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(merge, "MAX_BATCH_RECORDS", 7)
+    records = sorted(reports(range(20)))
+    merge_files(files_of(tmp_path, batch(CAMPAIGN, records)), tmp_path / "out")
+    expected = b"".join(batch(CAMPAIGN, records[at : at + 7]) for at in (0, 7, 14))
+    assert (tmp_path / "out").read_bytes() == expected

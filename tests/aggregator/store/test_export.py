@@ -1,0 +1,218 @@
+"""An export holds just the reports that are counted, as pandas, DuckDB and the csv module read them."""
+
+from __future__ import annotations
+
+import csv
+import errno
+from collections import Counter
+
+import duckdb
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import stores
+from support.publisher import DAY, NOW, Publisher
+from support.reports import batch, opened, report
+
+from aggregator.store import export as exporting
+from aggregator.store.export import CSV, PARQUET, export
+from aggregator.tally.counting import Scope
+from protocol.batches.report import decode_answer, decode_report
+from protocol.errors import InputError, StorageError
+
+LATER = NOW + 5 * DAY
+RAWS = {
+    "direct": Publisher().campaign(),
+    "oue": Publisher().campaign(mechanism="oue"),
+    "she": Publisher().campaign(mechanism="she"),
+}
+CAMPAIGNS = {name: opened(raw) for name, raw in RAWS.items()}
+FIRST = CAMPAIGNS["direct"].period_at(NOW)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_flushing():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        yield
+
+
+def reports(devices, campaign, periods=range(FIRST, FIRST + 4)):
+    return [report(campaign, device, device, period=period) for device in devices for period in periods]
+
+
+def stored(folder, raw, *contents):
+    return stores.stored(folder, raw, *contents, now=LATER)
+
+
+def expected(campaign, records):
+    """id, period, question and answer of records, by the scalar decoder."""
+    rows = []
+    for record in records:
+        identifier, period, question, field = decode_report(campaign.layout, record)
+        answer = decode_answer(campaign.questions[question].mechanism, field, campaign.layout)
+        rows.append((identifier, period, question, answer))
+    return sorted(rows)
+
+
+def test_an_export_is_its_owners_alone(tmp_path):
+    """It holds ids: whoever sends another report under one takes the device's vote away."""
+    store = stored(tmp_path, RAWS["direct"], batch(CAMPAIGNS["direct"], reports(range(3), CAMPAIGNS["direct"])))
+    for kind in (PARQUET, CSV):
+        (tmp_path / "o").write_bytes(b"")
+        (tmp_path / "o").chmod(0o666)
+        export(store, tmp_path / "o", kind, scope=Scope(), force=True)
+        assert (tmp_path / "o").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("mechanism", RAWS)
+def test_parquet_and_csv_say_what_the_reports_say(tmp_path, mechanism):
+    campaign = CAMPAIGNS[mechanism]
+    records = reports(range(40), campaign)
+    store = stored(tmp_path, RAWS[mechanism], batch(campaign, records))
+    wanted = expected(campaign, records)
+    assert export(store, tmp_path / "o.parquet", PARQUET, scope=Scope()) == (160, 0)
+    assert export(store, tmp_path / "o.csv", CSV, scope=Scope()) == (160, 0)
+
+    frame = pd.read_parquet(tmp_path / "o.parquet")
+    assert list(frame.columns) == ["id", "period", "start", "question", "asked", "answer", "proven"]
+    assert frame["proven"].all()
+    answers = [answer if mechanism == "direct" else tuple(answer.tolist()) for answer in frame["answer"]]
+    ids = [int(value).to_bytes(8, "big") for value in frame["id"]]
+    assert sorted(zip(ids, frame["period"], frame["question"], answers, strict=True)) == wanted
+    assert (frame["start"].astype("int64") // 10**9 == frame["period"].astype("int64") * DAY).all() or (
+        frame["start"].dt.tz_convert(None).astype("datetime64[s]").astype("int64")
+        == frame["period"].astype("int64") * DAY
+    ).all()
+    assert set(frame["asked"]) <= {"class", "cell odor", "cell width"}
+
+    with (tmp_path / "o.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["id", "period", "start", "question", "asked", "answer", "proven"]
+    parse = {"direct": int, "oue": lambda text: tuple(map(int, text)), "she": lambda t: tuple(map(int, t.split()))}
+    found = [
+        (bytes.fromhex(row["id"]), int(row["period"]), int(row["question"]), parse[mechanism](row["answer"]))
+        for row in rows
+    ]
+    assert sorted(found) == wanted
+    assert {row["proven"] for row in rows} == {"true"}
+    begins = pd.to_datetime(rows[0]["start"])
+    assert (begins.isoformat(), rows[0]["start"][-1]) == (
+        pd.Timestamp(int(rows[0]["period"]) * DAY, unit="s", tz="UTC").isoformat(),
+        "Z",
+    )
+
+
+def test_other_engines_count_what_the_tally_counts(tmp_path):
+    campaign = CAMPAIGNS["direct"]
+    records = reports(range(60), campaign)
+    lie = bytearray(records[5])
+    lie[17] ^= 1
+    damaged = batch(campaign, [*records[:20], bytes(lie)])[:-1]
+    store = stored(tmp_path, RAWS["direct"], batch(campaign, records[10:]), damaged)
+    tally = store.tally()
+    export(store, tmp_path / "o.parquet", PARQUET, scope=Scope())
+    export(store, tmp_path / "o.csv", CSV, scope=Scope())
+    for source in (f"read_parquet('{tmp_path}/o.parquet')", f"read_csv('{tmp_path}/o.csv')"):
+        rows = duckdb.sql(f"select question, answer, count(*) from {source} group by all").fetchall()
+        counts = Counter({(question, answer): number for question, answer, number in rows})
+        for question, cells in enumerate(tally.counts):
+            assert [counts[question, answer] for answer in range(len(cells))] == list(cells)
+        distinct = duckdb.sql(f"select count(distinct id), count(*) from {source}").fetchall()
+        assert distinct == [(sum(tally.n), sum(tally.n))]
+
+
+def test_all_records_are_those_of_the_store_repeats_and_conflicts_included(tmp_path):
+    campaign = CAMPAIGNS["direct"]
+    records = reports(range(5), campaign)
+    lie = bytearray(records[0])
+    lie[17] ^= 1
+    store = stored(tmp_path, RAWS["direct"], batch(campaign, records), batch(campaign, [records[1], bytes(lie)])[:-44])
+    export(store, tmp_path / "all", PARQUET, scope=Scope(), everything=True)
+    frame = pd.read_parquet(tmp_path / "all")
+    assert len(frame) == 22
+    assert frame["proven"].sum() == 20
+    columns = (frame[name].tolist() for name in ("id", "period", "question", "answer"))
+    found = [(i.to_bytes(8, "big"), p, q, a) for i, p, q, a in zip(*columns, strict=True)]
+    assert sorted(found) == expected(campaign, [*records, records[1], bytes(lie)])
+
+
+def test_reports_that_came_twice_stand_among_the_others_by_their_ids(tmp_path):
+    records = reports(range(100), CAMPAIGNS["direct"])
+    files = [batch(CAMPAIGNS["direct"], records), batch(CAMPAIGNS["direct"], records[::3])]
+    store = stored(tmp_path, RAWS["direct"], *files)
+    export(store, tmp_path / "o", PARQUET, scope=Scope())
+    ids = [int(each) for each in pd.read_parquet(tmp_path / "o")["id"]]
+    assert ids == sorted(ids, key=lambda each: (each % 16, each))  # slice by slice; here a slice is a bucket
+    assert len(ids) == len(records)
+
+
+def test_periods_and_standing(tmp_path):
+    campaign = CAMPAIGNS["direct"]
+    records = reports(range(10), campaign)
+    store = stored(tmp_path, RAWS["direct"], batch(campaign, records[:20]), batch(campaign, records[20:])[:-44])
+    for scope in (Scope(FIRST + 1, FIRST + 2), Scope(proven_only=True), Scope(FIRST + 9)):
+        written = export(store, tmp_path / "o", PARQUET, scope=scope, force=True)
+        frame = pd.read_parquet(tmp_path / "o")
+        assert written.reports == len(frame) == sum(store.tally(scope).n)
+        assert frame["period"].between(scope.first, scope.last).all()
+
+
+def test_reports_of_forgotten_periods_are_gone_and_that_is_said(tmp_path):
+    campaign = CAMPAIGNS["direct"]
+    store = stored(tmp_path, RAWS["direct"], batch(campaign, reports(range(10), campaign)))
+    store.forget(FIRST + 2, now=LATER)
+    assert export(store, tmp_path / "o", PARQUET, scope=Scope()) == (20, FIRST + 2)
+    assert set(pd.read_parquet(tmp_path / "o")["period"]) == {FIRST + 2, FIRST + 3}
+
+
+def test_an_empty_store_gives_a_header(tmp_path):
+    store = stored(tmp_path, RAWS["oue"])
+    export(store, tmp_path / "o.csv", CSV, scope=Scope())
+    assert (tmp_path / "o.csv").read_text() == '"id","period","start","question","asked","answer","proven"\n'
+    assert export(store, tmp_path / "o.parquet", PARQUET, scope=Scope()).reports == 0
+    assert len(pd.read_parquet(tmp_path / "o.parquet")) == 0
+
+
+@settings(max_examples=15)
+@given(st.lists(st.tuples(st.integers(0, 15), st.integers(0, 3), st.integers(0, 1)), max_size=30), st.booleans())
+def test_little_memory_and_small_blocks_give_the_same_rows(tmp_path_factory, answers, everything):
+    folder = tmp_path_factory.mktemp("export")
+    campaign = CAMPAIGNS["direct"]
+    records = [report(campaign, d, d + lie, period=FIRST + p) for d, p, lie in answers]
+    store = stored(folder, RAWS["direct"], *(batch(campaign, [record]) for record in records))
+    found = []
+    for memory, block in ((1 << 30, 1 << 17), (1, 3)):
+        store.memory_bytes = memory
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(exporting, "_BLOCK_RECORDS", block)
+            export(store, folder / "o", CSV, scope=Scope(), everything=everything, force=True)
+        found.append(sorted((folder / "o").read_text().splitlines()))
+    assert found[0] == found[1]
+
+
+def test_nothing_is_overwritten_and_nothing_half_written(tmp_path, monkeypatch):
+    campaign = CAMPAIGNS["direct"]
+    store = stored(tmp_path, RAWS["direct"], batch(campaign, reports(range(3), campaign)))
+    (tmp_path / "o").write_text("mine")
+    with pytest.raises(InputError, match=r"^output_exists"):
+        export(store, tmp_path / "o", CSV, scope=Scope())
+    before = sorted(tmp_path.iterdir())
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(exporting._Shaper, "table", full)
+    with pytest.raises(StorageError, match=r"^disk_full"):
+        export(store, tmp_path / "o", CSV, scope=Scope(), force=True)
+    assert (sorted(tmp_path.iterdir()), (tmp_path / "o").read_text()) == (before, "mine")
+
+
+def test_a_damaged_part_is_no_export(tmp_path):
+    campaign = CAMPAIGNS["direct"]
+    store = stored(tmp_path, RAWS["direct"], batch(campaign, reports(range(3), campaign)))
+    next((store.path / "reports").rglob("*.parquet")).write_bytes(b"PAR1")
+    with pytest.raises(StorageError, match=r"^store_damaged"):
+        export(store, tmp_path / "o", CSV, scope=Scope())
+    assert not (tmp_path / "o").exists()

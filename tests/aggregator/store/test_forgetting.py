@@ -1,0 +1,232 @@
+"""Reports of old periods go, their counts stay: every tally has the same bytes before and after."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.failures import failure, reason
+from support.publisher import DAY, NOW, Publisher
+from support.reports import batch, opened, report
+
+from aggregator.decoding.columns import Columns
+from aggregator.storage.manifest import read_manifest, sealed
+from aggregator.store.store import create_store, open_store
+from aggregator.tally import period_sums
+from aggregator.tally.counting import Scope
+from protocol.errors import InputError, StorageError
+
+RAW = {kind: Publisher().campaign(mechanism=kind) for kind in ("direct", "oue", "she")}
+CAMPAIGNS = {kind: opened(raw) for kind, raw in RAW.items()}
+CAMPAIGN = CAMPAIGNS["direct"]
+FIRST = CAMPAIGN.period_at(NOW)
+LATER = NOW + 9 * DAY
+
+
+@pytest.fixture(autouse=True)
+def _no_flushing(monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+def write(folder, name, records, campaign=CAMPAIGN, cut=0):
+    path = folder / name
+    data = batch(campaign, records)
+    path.write_bytes(data[: len(data) - cut])
+    return path
+
+
+def views(store):
+    """All tallies that somebody may ask for."""
+    scopes = [
+        Scope(first, last, proven_only)
+        for first in range(FIRST, FIRST + 4)
+        for last in range(first, FIRST + 4)
+        for proven_only in (False, True)
+    ]
+    return [store.tally_report(scope) for scope in (Scope(), *scopes)]
+
+
+def moved(record, period):
+    """The same id and answer in another period: only a fault or a lie makes that."""
+    return record[:10] + period.to_bytes(4, "big") + record[14:]
+
+
+record = st.builds(
+    lambda device, period, value: moved(report(CAMPAIGN, device, value, period=FIRST), period),
+    st.integers(0, 2),
+    st.sampled_from([FIRST, FIRST, FIRST + 1, FIRST + 2]),
+    st.integers(0, 3),
+)
+sent = st.tuples(st.lists(record, min_size=1, max_size=5), st.sampled_from([0, 44]))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    files=st.lists(
+        st.tuples(st.lists(record, min_size=1, max_size=5), st.sampled_from([0, 44])), min_size=2, max_size=5
+    ),
+    steps=st.lists(st.integers(FIRST, FIRST + 4), min_size=1, max_size=3),
+    memory=st.sampled_from([1, 1 << 30]),
+)
+def test_every_tally_is_the_same_before_and_after_whatever_was_sent(tmp_path_factory, files, steps, memory):
+    """Also for ids that liars or faults gave to several periods, in whole batches and in damaged ones."""
+    folder = tmp_path_factory.mktemp("forget")
+    paths = [write(folder, f"{i}.hsr", records, cut=cut) for i, (records, cut) in enumerate(files)]
+    store = create_store(folder / "s", RAW["direct"], buckets=2)
+    store.memory_bytes = memory
+    store.ingest(paths, now=LATER)
+    before = views(store)
+    for step in steps:
+        removal = store.forget(step, now=LATER)
+        assert removal.before == read_manifest(store.path).first_period
+        assert views(store) == before
+        assert views(open_store(store.path)) == before
+    stored = [pq.ParquetFile(path).read() for path in store.path.glob("reports/*/*.parquet")]
+    for table in stored:
+        old = table["period"].to_numpy() < max(steps)
+        assert not table["answer"].to_numpy()[old].any(), "of a forgotten report no answer is left"
+
+
+@pytest.mark.parametrize("kind", ["oue", "she"])
+def test_sums_of_bits_and_of_numbers_with_signs_stay(tmp_path, kind):
+    campaign = CAMPAIGNS[kind]
+    records = [report(campaign, device, device, period=FIRST + device % 3) for device in range(200)]
+    store = create_store(tmp_path / "s", RAW[kind])
+    store.ingest([write(tmp_path, "a", records, campaign)], now=LATER)
+    before = views(store)
+    assert store.forget(FIRST + 2, now=LATER)[1:] == (
+        sum(d % 3 < 2 for d in range(200)),
+        sum(d % 3 == 2 for d in range(200)),
+    )
+    assert views(store) == before
+
+
+@pytest.mark.parametrize("kind", ["oue", "she"])
+def test_sums_that_older_software_made_of_whole_integers_are_not_mixed_with_others(tmp_path, kind):
+    """Its manifests do not say how forgotten integers were added up. Bits were never added up in another way."""
+    campaign = CAMPAIGNS[kind]
+    records = [report(campaign, device, device, period=FIRST + device % 3) for device in range(90)]
+    store = create_store(tmp_path / "s", RAW[kind])
+    store.ingest([write(tmp_path, "a", records, campaign)], now=LATER)
+    before = views(store)
+    store.forget(FIRST + 1, now=LATER)
+    path = store.path / "manifest.json"
+    body = json.loads(path.read_text())
+    assert body["forgotten"].pop("way") == 2
+    del body["sha256"]
+    path.write_bytes(sealed(body))
+    old = open_store(store.path)
+    if kind == "oue":
+        assert views(old) == before
+        return
+    for scope in (Scope(), Scope(0, FIRST), Scope(FIRST, FIRST + 1)):
+        refused = failure(old.tally_report, scope)
+        assert refused.reason == "store_older"
+        assert f"--periods {FIRST + 1}.." in refused.detail
+    assert old.tally_report(Scope(FIRST + 1)).reports == 60
+    old.forget(FIRST + 2, now=LATER)
+    assert reason(old.tally_report, Scope(FIRST + 1)) == "store_older", "they are in one file now"
+    assert old.tally_report(Scope(FIRST + 2)).reports == 30
+
+
+@pytest.mark.parametrize("kind", ["direct", "oue", "she"])
+def test_many_periods_are_counted_in_lots_with_the_same_counts(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(period_sums, "_AT_ONCE", 50)
+    campaign = CAMPAIGNS[kind]
+    periods = [FIRST + number for number in range(40)]
+    records = [report(campaign, device, device, period=periods[device % 40]) for device in range(300)]
+    store = create_store(tmp_path / "s", RAW[kind], buckets=2)
+    files = [write(tmp_path, "a", records[:200], campaign), write(tmp_path, "b", records[200:], campaign, cut=44)]
+    now = NOW + 50 * DAY
+    assert store.ingest(files, now=now).accepted == 300
+
+    def seen():
+        scopes = [Scope(period, period, only) for period in periods for only in (False, True)]
+        return [store.tally_report(scope) for scope in (Scope(), *scopes)]
+
+    before = seen()
+    store.forget(FIRST + 20, now=now)
+    assert seen() == before
+    assert store.forget(FIRST + 40, now=now).kept == 0
+    assert seen() == before
+
+
+@pytest.mark.parametrize("kind", ["direct", "oue"])
+def test_the_work_of_forgetting_does_not_grow_with_the_number_of_periods(tmp_path, monkeypatch, kind):
+    campaign = CAMPAIGNS[kind]
+    handled = []
+    take = Columns.take
+    monkeypatch.setattr(Columns, "take", lambda self, rows: handled.append(self.size) or take(self, rows))
+
+    def work(periods):
+        records = [report(campaign, device, period=FIRST + device % periods) for device in range(600)]
+        store = create_store(tmp_path / f"s{periods}", RAW[kind], buckets=2)
+        store.ingest([write(tmp_path, f"{periods}", records, campaign)], now=NOW + 300 * DAY)
+        handled.clear()
+        assert store.forget(FIRST + 300, now=NOW + 300 * DAY).removed == 600
+        return sum(handled)
+
+    assert work(300) <= 2 * work(2)
+
+
+def test_nothing_of_what_was_forgotten_is_left_on_the_disk(tmp_path):
+    records = [report(CAMPAIGN, device, period=FIRST + device % 2) for device in range(100)]
+    store = create_store(tmp_path / "s", RAW["direct"])
+    store.ingest([write(tmp_path, "a", records)], now=LATER)
+    removal = store.forget(FIRST + 1, now=LATER)
+    assert removal == (FIRST + 1, 50, 50)
+    content = b"".join(path.read_bytes() for path in store.path.rglob("*") if path.is_file())
+    there = [record[2:10][::-1] in content for record in records]
+    assert there == [device % 2 == 1 for device in range(100)]
+    on_disk = {str(path.relative_to(store.path)) for path in store.path.rglob("*.parquet")}
+    assert on_disk == read_manifest(store.path).paths()
+    assert store.forget(FIRST, now=LATER) == (FIRST + 1, 0, 50), "what is forgotten stays so"
+
+
+def test_reports_of_forgotten_periods_are_refused_and_counted(tmp_path):
+    present = NOW + DAY
+    store = create_store(tmp_path / "s", RAW["direct"])
+    mine = [report(CAMPAIGN, device, period=FIRST + device % 3) for device in range(30)]
+    path = write(tmp_path, "a", mine)
+    assert store.ingest([path], now=present)[3:] == (20, 0, {"report_too_early": 10})
+    store.forget(FIRST + 1, now=present)
+    before = store.tally_report()
+    others = [report(CAMPAIGN, device, period=FIRST + device % 2) for device in range(100, 120)]
+    files = [write(tmp_path, "b", mine[:10]), write(tmp_path, "c", others)]
+    summary = store.ingest([path, *files], now=present)
+    assert (summary.files_repeated, summary.accepted) == (1, 3 + 10)
+    assert summary.rejected == {"period_forgotten": 4 + 10, "report_too_early": 3}
+    found = store.tally_report()
+    assert found.reports == before.reports + 10
+    assert found.rejected["period_forgotten"] == 14
+    assert store.tally_report(Scope(0, FIRST)).tally == store.tally_report(Scope(FIRST, FIRST)).tally
+    assert store.tally_report(Scope(0, FIRST)).reports == 10
+    # What was too early is taken when its time comes, and what was forgotten is not counted as refused.
+    summary = store.ingest([path], now=LATER)
+    assert (summary.accepted, summary.rejected) == (10, {})
+    assert store.tally_report().reports == before.reports + 20
+
+
+def test_a_period_that_has_not_ended_can_not_be_forgotten(tmp_path):
+    store = create_store(tmp_path / "s", RAW["direct"])
+    assert store.forget(FIRST, now=NOW) == (FIRST, 0, 0)
+    with pytest.raises(InputError, match=r"^period_not_over"):
+        store.forget(FIRST + 1, now=NOW)
+
+
+def test_counts_of_forgotten_periods_that_were_altered_are_noticed(tmp_path):
+    store = create_store(tmp_path / "s", RAW["direct"])
+    store.ingest([write(tmp_path, "a", [report(CAMPAIGN, device, period=FIRST) for device in range(9)])], now=LATER)
+    store.forget(FIRST + 1, now=LATER)
+    (path,) = (store.path / "forgotten").iterdir()
+    table = pq.read_table(path)
+    assert table["count"].to_numpy()[table["cell"].to_numpy() == -1].sum() == 9
+    content = path.read_bytes()
+    for changed in (content[:-1], b"", np.random.default_rng(1).bytes(100)):
+        path.write_bytes(changed)
+        with pytest.raises(StorageError, match=r"^store_damaged: 'forgotten/"):
+            store.tally()

@@ -1,0 +1,421 @@
+"""What was set aside is judged again: each report once, with the standing it had, whatever crashes."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.publisher import DAY, NOW, Publisher
+from support.reports import batch, digest, opened, report
+
+from aggregator.decoding import decode, rules
+from aggregator.fleet.ids import IdReader, fleet_ids, write_ids
+from aggregator.fleet.roster import Roster
+from aggregator.intake import reader
+from aggregator.intake.enrolment import enrolled_from_file, enrolled_from_rosters
+from aggregator.storage.input_index import Inputs, unpack_places
+from aggregator.storage.manifest import read_manifest
+from aggregator.storage.quarantine import Quarantine
+from aggregator.store import rejudging as retry
+from aggregator.store import store
+from aggregator.store.rejudging import retry as judge_again
+from aggregator.store.store import create_store
+from protocol.errors import PolicyError, StorageError
+
+RAW = Publisher().campaign()
+CAMPAIGN = opened(RAW)
+PRESENT = CAMPAIGN.period_at(NOW)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_flushing():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        yield
+
+
+def files_of(folder, *contents):
+    paths = []
+    for number, content in enumerate(contents):
+        paths.append(folder / f"{number}.hsr")
+        paths[-1].write_bytes(content)
+    return paths
+
+
+def early(devices, ahead=3):
+    """Reports of the present and of periods that have not begun."""
+    return [report(CAMPAIGN, device, device, period=PRESENT + device % (ahead + 1)) for device in devices]
+
+
+def kept(made):
+    return [piece for file in Quarantine(made.path / "quarantine").files() for piece in file.pieces]
+
+
+def rejected(made):
+    """By the manifest, and by the index of input files: they must agree."""
+    manifest = read_manifest(made.path)
+    totals: dict[str, int] = {}
+    for entry in Inputs(made.path, manifest.inputs).entries():
+        for reason, count in entry.rejected.items():
+            totals[reason] = totals.get(reason, 0) + count
+    assert totals == dict(manifest.rejected)
+    return totals
+
+
+def test_reports_that_were_too_early_are_added_when_their_period_has_begun(tmp_path):
+    made = create_store(tmp_path / "s", RAW)
+    made.ingest(files_of(tmp_path, batch(CAMPAIGN, early(range(40)))), now=NOW)
+    assert judge_again(made, now=NOW) == (30, 0, 0, 0, {retry.STILL: 30})
+    assert judge_again(made, now=NOW + DAY) == (30, 10, 0, 0, {retry.STILL: 20})
+    assert rejected(made) == {"report_too_early": 20}
+    assert len(kept(made)) == 20
+    assert judge_again(made, now=NOW + 9 * DAY)[:4] == (20, 20, 0, 0)
+    assert (rejected(made), kept(made)) == ({}, [])
+    assert judge_again(made, now=NOW + 9 * DAY) == (0, 0, 0, 0, {})
+    direct = create_store(tmp_path / "t", RAW)
+    direct.ingest([tmp_path / "0.hsr"], now=NOW + 9 * DAY)
+    assert made.tally_report() == direct.tally_report()
+
+
+@settings(max_examples=25)
+@given(
+    files=st.lists(
+        st.tuples(st.lists(st.integers(0, 20), max_size=8), st.sampled_from([0, 0, 1, 44, 50])), min_size=1, max_size=4
+    ),
+    steps=st.lists(st.tuples(st.sampled_from(["retry", "ingest", "crash"]), st.integers(0, 5)), max_size=6),
+)
+def test_any_mixture_of_retries_ingests_and_crashes_ends_in_the_tally_of_one_late_ingest(
+    tmp_path_factory, files, steps
+):
+    """Files are (devices, bytes cut off the end). A crash comes after the commit, before the quarantine is cleared."""
+    folder = tmp_path_factory.mktemp("retry")
+    paths = files_of(folder, *(_cut(batch(CAMPAIGN, early(devices)), cut) for devices, cut in files))
+    made = create_store(folder / "s", RAW)
+    made.ingest(paths, now=NOW)
+    now = NOW
+    for what, days in [*steps, ("retry", 5)]:
+        now += days * DAY
+        if what == "ingest":
+            made.ingest(paths, now=now)
+        elif what == "retry":
+            judge_again(made, now=now)
+        else:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(retry._Retry, "clear", _crash)
+                with pytest.raises(KeyboardInterrupt):
+                    judge_again(made, now=now)
+        rejected(made)
+    direct = create_store(folder / "t", RAW)
+    direct.ingest(paths, now=now)
+    assert made.tally().to_bytes() == direct.tally().to_bytes()
+    found, wanted = made.tally_report(), direct.tally_report()
+    assert (found.reports, found.unproven) == (wanted.reports, wanted.unproven)
+    early_left = [piece for piece in kept(made) if piece.reason == "report_too_early"]
+    assert len(early_left) == found.rejected.get("report_too_early", 0) == wanted.rejected.get("report_too_early", 0)
+
+
+def _cut(data, cut):
+    return data[: len(data) - cut]
+
+
+def _crash(*_):
+    raise KeyboardInterrupt
+
+
+def test_a_crash_at_any_step_leaves_the_old_store_or_the_new_one(tmp_path, monkeypatch):
+    made = create_store(tmp_path / "s", RAW)
+    made.ingest(files_of(tmp_path, batch(CAMPAIGN, early(range(40)))), now=NOW)
+    before = made.tally().to_bytes()
+    for where, what in ((retry._Retry, "judge"), (retry._Retry, "commit"), (store, "write_manifest")):
+        with monkeypatch.context() as patch:
+            patch.setattr(where, what, _crash)
+            with pytest.raises(KeyboardInterrupt):
+                judge_again(made, now=NOW + 9 * DAY)
+        assert made.tally().to_bytes() == before
+        assert len(kept(made)) == 30
+    assert judge_again(made, now=NOW + 9 * DAY).proven == 30
+
+
+def test_after_a_crash_before_the_quarantine_was_cleared_nothing_is_added_twice(tmp_path, monkeypatch):
+    made = create_store(tmp_path / "s", RAW)
+    made.ingest(files_of(tmp_path, batch(CAMPAIGN, early(range(40)))), now=NOW)
+    with monkeypatch.context() as patch:
+        patch.setattr(retry._Retry, "clear", _crash)
+        with pytest.raises(KeyboardInterrupt):
+            judge_again(made, now=NOW + 9 * DAY)
+    report_of = made.tally_report()
+    assert len(kept(made)) == 30
+    assert judge_again(made, now=NOW + 9 * DAY) == (30, 0, 0, 30, {})
+    assert made.tally_report() == report_of
+    assert (kept(made), rejected(made)) == ([], {})
+
+
+def test_reports_of_damaged_files_stay_unproven_and_a_whole_copy_replaces_them(tmp_path):
+    data = batch(CAMPAIGN, early(range(8)))
+    damaged = bytearray(data)
+    damaged[44 + 18 * 3 + 9] ^= 1  # an id's last byte: another report, for whoever does not know the claim
+    made = create_store(tmp_path / "s", RAW)
+    paths = files_of(tmp_path, bytes(damaged), data)
+    made.ingest(paths[:1], now=NOW)
+    found = judge_again(made, now=NOW + 9 * DAY)
+    assert (found.proven, found.unproven) == (0, 6)
+    assert made.tally_report().unproven == 8
+    made.ingest(paths[1:], now=NOW + 9 * DAY)
+    direct = create_store(tmp_path / "t", RAW)
+    direct.ingest(paths[1:], now=NOW + 9 * DAY)
+    assert made.tally().to_bytes() == direct.tally().to_bytes()
+
+
+def test_what_can_not_be_judged_again_is_said(tmp_path, monkeypatch):
+    bad = report(CAMPAIGN, 1)[:14] + b"\xff\xff\0\0"
+    made = create_store(tmp_path / "s", RAW)
+    content = batch(CAMPAIGN, [*early(range(4)), bad]) + b"foreign"
+    made.ingest(files_of(tmp_path, content), now=NOW)
+    found = judge_again(made, now=NOW + 9 * DAY)
+    assert (found.tried, found.proven, found.left) == (5, 3, {retry.NO_RECORD: 1, retry.STILL: 1})
+    assert {piece.reason for piece in kept(made)} == {"invalid_message", "question_unknown"}
+    monkeypatch.setattr(decode, "MAX_PIECES", 5)
+    other = create_store(tmp_path / "t", RAW)
+    other.ingest(files_of(tmp_path, batch(CAMPAIGN, early(range(40)))), now=NOW)
+    assert judge_again(other, now=NOW + 9 * DAY).left == {retry.NOT_ALL: 5}
+    assert other.ingest([tmp_path / "0.hsr"], now=NOW + 9 * DAY).proven == 30
+
+
+def test_pieces_of_a_file_whose_ingest_was_never_committed_are_left(tmp_path):
+    made = create_store(tmp_path / "s", RAW)
+    quarantine = Quarantine(made.path / "quarantine")
+    quarantine.keep("ab" * 32, "x.hsr", [decode.Rejected("report_too_early", 44, 18, report(CAMPAIGN, 1), True)])
+    quarantine.keep("cd" * 32, "y.hsr", [decode.Rejected("report_too_early", 44, 18, b"\xd8", True)])
+    assert judge_again(made, now=NOW).left == {retry.NO_FILE: 1, retry.NOT_WHOLE: 1}
+    assert made.tally_report().reports == 0
+
+
+def test_a_mended_rule_lets_its_victims_in_once(tmp_path, monkeypatch):
+    made = create_store(tmp_path / "s", RAW)
+    records = early(range(0, 40, 4))
+    with monkeypatch.context() as patch:
+        patch.setattr(rules.Rules, "is_sound", lambda *_: False)
+        patch.setattr(rules.Rules, "faults", lambda _, fields, now: (fields.question + 1) * 0 + 3)
+        made.ingest(files_of(tmp_path, batch(CAMPAIGN, records[:6]), batch(CAMPAIGN, records[4:])), now=NOW)
+    assert rejected(made) == {"value_out_of_domain": 12}
+    assert judge_again(made, now=NOW, reason="report_too_early").tried == 0
+    found = judge_again(made, now=NOW, reason="value_out_of_domain")
+    assert (found.tried, found.proven + found.repeated) == (12, 12)
+    direct = create_store(tmp_path / "t", RAW)
+    direct.ingest(files_of(tmp_path, batch(CAMPAIGN, records)), now=NOW)
+    assert made.tally().to_bytes() == direct.tally().to_bytes()
+    assert (rejected(made), kept(made)) == ({}, [])
+
+
+def test_a_file_of_one_report_that_a_mended_rule_lets_in_is_added_once(tmp_path, monkeypatch):
+    """The batch that a retry makes of it is the very file that the store knows and has nothing of."""
+    made = create_store(tmp_path / "s", RAW)
+    records = early(range(0, 12, 4))
+    with monkeypatch.context() as patch:
+        patch.setattr(rules.Rules, "is_sound", lambda *_: False)
+        patch.setattr(rules.Rules, "faults", lambda _, fields, now: (fields.question + 1) * 0 + 3)
+        contents = [batch(CAMPAIGN, records), *(batch(CAMPAIGN, [each]) for each in records)]
+        made.ingest(files_of(tmp_path, *contents), now=NOW)
+    assert rejected(made) == {"value_out_of_domain": 6}
+    with monkeypatch.context() as patch:
+        patch.setattr(retry._Retry, "clear", _crash)
+        with pytest.raises(KeyboardInterrupt):
+            judge_again(made, now=NOW)
+    assert (made.tally_report().reports, rejected(made)) == (3, {})
+    judge_again(made, now=NOW)
+    direct = create_store(tmp_path / "t", RAW)
+    direct.ingest(files_of(tmp_path, batch(CAMPAIGN, records)), now=NOW)
+    assert made.tally().to_bytes() == direct.tally().to_bytes()
+    assert (rejected(made), kept(made)) == ({}, [])
+
+
+def test_a_foreign_report_of_a_period_that_is_forgotten_is_counted_as_forgotten(tmp_path):
+    narrow, wide = (enrolled_from_rosters(CAMPAIGN, [roster(range(n))]) for n in (4, 8))
+    paths = files_of(tmp_path, batch(CAMPAIGN, early(range(8))))
+    made = create_store(tmp_path / "s", RAW)
+    made.ingest(paths, now=NOW + 9 * DAY, enrolled=narrow)
+    made.forget(PRESENT + 2, now=NOW + 9 * DAY)
+    again = create_store(tmp_path / "t", RAW)
+    shutil.copytree(made.path, again.path, dirs_exist_ok=True)
+    made.ingest(paths, now=NOW + 9 * DAY, enrolled=wide)
+    judge_again(again, now=NOW + 9 * DAY, enrolled=wide)
+    for each in (made, again):
+        assert (foreign(each), rejected(each), kept(each)) == (0, {"period_forgotten": 2}, [])
+        assert each.tally_report().reports == 6
+
+
+def roster(devices):
+    return Roster("f", tuple(map(str, devices)), b"".join(digest("secret", device) for device in devices))
+
+
+def test_a_closed_fleet_takes_its_own_and_more_when_more_are_enrolled(tmp_path):
+    small, large = (enrolled_from_rosters(CAMPAIGN, [roster(range(n))]) for n in (5, 8))
+    records = [report(CAMPAIGN, device, device) for device in range(10)]
+    paths = files_of(
+        tmp_path, batch(CAMPAIGN, records[:4]), batch(CAMPAIGN, records[4:]), batch(CAMPAIGN, [records[0]])
+    )
+    made = create_store(tmp_path / "s", RAW)
+    summary = made.ingest(paths, now=NOW, enrolled=small)
+    assert (summary.proven, summary.rejected) == (6, {"id_not_enrolled": 5})
+    assert made.tally_report().rejected == {"id_not_enrolled": 5, "report_replayed": 1}
+    assert [piece.data for piece in kept(made)] == records[5:]
+    for action in (lambda: made.ingest(paths, now=NOW), lambda: judge_again(made, now=NOW)):
+        with pytest.raises(PolicyError, match=r"^enrolment_needed"):
+            action()
+    assert judge_again(made, now=NOW, enrolled=small).left == {retry.STILL: 5}
+    assert judge_again(made, now=NOW, enrolled=large)[1:] == (3, 0, 0, {retry.STILL: 2})
+    assert made.tally_report().reports == 8
+    assert rejected(made) == {"id_not_enrolled": 2}
+    assert made.ingest(paths, now=NOW, enrolled=large).files_repeated == 3
+
+
+def ids_for(path, devices, periods):
+    with path.open("wb") as sink:
+        write_ids(sink, CAMPAIGN, periods, fleet_ids([roster(devices)], CAMPAIGN, periods), lambda _: None)
+    return enrolled_from_file(CAMPAIGN, IdReader(path))
+
+
+def foreign(made):
+    """By the index, and by the places it keeps: they must agree."""
+    entries = list(Inputs(made.path, read_manifest(made.path).inputs).entries())
+    for entry in entries:
+        assert len(unpack_places(entry.refused)) == entry.rejected.get("id_not_enrolled", 0)
+    return rejected(made).get("id_not_enrolled", 0)
+
+
+def test_ids_that_were_too_narrow_lose_nothing(tmp_path, monkeypatch):
+    """More is refused than the quarantine keeps: the file itself is read again, and just that is added."""
+    monkeypatch.setattr(reader, "MAX_PIECES", 5)
+    narrow = ids_for(tmp_path / "n", range(40), range(PRESENT, PRESENT + 1))
+    wide = ids_for(tmp_path / "w", range(40), range(PRESENT, PRESENT + 4))
+    paths = files_of(tmp_path, batch(CAMPAIGN, early(range(50))), batch(CAMPAIGN, early(range(5))))
+    made, direct = create_store(tmp_path / "s", RAW), create_store(tmp_path / "t", RAW)
+    later = NOW + 9 * DAY
+    made.ingest(paths, now=later, enrolled=narrow)
+    assert foreign(made) == 50 + 5 - 12
+    assert made.ingest(paths, now=later, enrolled=narrow).files_repeated == 2
+    assert made.ingest(paths, now=later, enrolled=wide).proven == 30 + 3
+    assert foreign(made) == 10
+    assert made.ingest(paths, now=later, enrolled=wide).files_repeated == 2
+    direct.ingest(paths, now=later, enrolled=wide)
+    assert made.tally().to_bytes() == direct.tally().to_bytes()
+    assert made.tally_report() == direct.tally_report()
+
+
+def test_a_clock_that_was_put_back_takes_nothing_twice(tmp_path):
+    narrow, wide = (enrolled_from_rosters(CAMPAIGN, [roster(range(n))]) for n in (10, 40))
+    paths = files_of(tmp_path, batch(CAMPAIGN, early(range(50))))
+    made, direct = create_store(tmp_path / "s", RAW), create_store(tmp_path / "t", RAW)
+    made.ingest(paths, now=NOW + 2 * DAY, enrolled=narrow)
+    made.ingest(paths, now=NOW, enrolled=wide)
+    made.ingest(paths, now=NOW + 9 * DAY, enrolled=wide)
+    direct.ingest(paths, now=NOW + 9 * DAY, enrolled=wide)
+    assert made.tally_report() == direct.tally_report()
+
+
+def test_what_was_too_early_and_is_not_enrolled_once_its_period_begins_is_counted_as_that(tmp_path):
+    small, large = (enrolled_from_rosters(CAMPAIGN, [roster(range(n))]) for n in (20, 30))
+    paths = files_of(tmp_path, batch(CAMPAIGN, early(range(40))))
+    made, direct = create_store(tmp_path / "s", RAW), create_store(tmp_path / "t", RAW)
+    made.ingest(paths, now=NOW, enrolled=large)
+    assert judge_again(made, now=NOW + DAY, enrolled=small) == (32, 5, 0, 0, {retry.STILL: 27})
+    assert (foreign(made), rejected(made)) == (7, {"report_too_early": 20, "id_not_enrolled": 7})
+    assert sorted(piece.reason for piece in kept(made)) == ["id_not_enrolled"] * 7 + ["report_too_early"] * 20
+    assert judge_again(made, now=NOW + 9 * DAY, enrolled=large).proven == 3 + 7 + 7
+    direct.ingest(paths, now=NOW + 9 * DAY, enrolled=large)
+    assert made.tally_report() == direct.tally_report()
+
+
+STEP = st.tuples(
+    st.sampled_from(["ingest", "ingest", "retry", "early", "crash", "cut short"]),
+    st.integers(0, 2),
+    st.integers(0, 3),
+    st.sets(st.integers(0, 3), min_size=1),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    files=st.lists(
+        st.tuples(st.lists(st.integers(0, 15), max_size=8), st.sampled_from([0, 0, 1, 44, 50])), min_size=1, max_size=4
+    ),
+    steps=st.lists(STEP, max_size=6),
+)
+def test_any_mixture_of_ids_retries_and_crashes_ends_in_the_tally_of_one_ingest_with_all_ids(
+    tmp_path_factory, files, steps
+):
+    """Of a step the ids are those of one of four fleets, or of its first devices in one period, from a file."""
+    folder = tmp_path_factory.mktemp("closed")
+    paths = files_of(folder, *(_cut(batch(CAMPAIGN, early(devices)), cut) for devices, cut in files))
+    fleets = [
+        enrolled_from_rosters(CAMPAIGN, [roster(range(12))]),
+        enrolled_from_rosters(CAMPAIGN, [roster(range(6))]),
+        ids_for(folder / "i", range(9), range(PRESENT + 1, PRESENT + 3)),
+        ids_for(folder / "j", range(3, 12), range(PRESENT, PRESENT + 2)),
+    ]
+    made, direct = create_store(folder / "s", RAW), create_store(folder / "t", RAW)
+    now = NOW
+    for what, days, which, chosen in [*steps, ("ingest", 5, 0, set(range(4)))]:
+        now += days * DAY
+        enrolled = fleets[which]
+        given_files = [path for number, path in enumerate(paths) if number in chosen]
+        if what == "ingest":
+            made.ingest(given_files, now=now, enrolled=enrolled)
+        elif what in ("retry", "early"):
+            judge_again(made, now=now, enrolled=enrolled, reason="report_too_early" if what == "early" else None)
+        else:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(retry._Retry, "clear", _crash)
+                patch.setattr(store, "write_manifest", _crash)
+                with contextlib.suppress(KeyboardInterrupt):
+                    if what == "crash":
+                        judge_again(made, now=now, enrolled=enrolled)
+                    else:
+                        made.ingest(given_files, now=now, enrolled=enrolled)
+        foreign(made)
+    direct.ingest(paths, now=now, enrolled=fleets[0])
+    assert made.tally().to_bytes() == direct.tally().to_bytes()
+    found, wanted = made.tally_report(), direct.tally_report()
+    assert (found.reports, found.unproven) == (wanted.reports, wanted.unproven)
+    retried = {what for what, *_ in steps} & {"retry", "early", "crash"}
+    differs = {"report_replayed"} if retried else set()
+    assert _but(found.rejected, differs) == _but(wanted.rejected, differs)
+    judge_again(made, now=now, enrolled=fleets[0])
+    again = made.tally_report()
+    assert (again.reports, _but(again.rejected, differs)) == (wanted.reports, _but(wanted.rejected, differs))
+    assert all(piece.reason != "report_too_early" for piece in kept(made))
+
+
+def _but(counts, without):
+    return {reason: count for reason, count in counts.items() if reason not in without}
+
+
+def test_many_small_files_of_a_closed_fleet(tmp_path):
+    enrolled = enrolled_from_rosters(CAMPAIGN, [roster(range(50))])
+    paths = files_of(tmp_path, *(batch(CAMPAIGN, [report(CAMPAIGN, d, d)]) for d in range(100)))
+    made = create_store(tmp_path / "s", RAW)
+    summary = made.ingest(paths, now=NOW, enrolled=enrolled)
+    assert (summary.proven, summary.rejected) == (50, {"id_not_enrolled": 50})
+    assert len(kept(made)) == 50
+
+
+def test_a_store_that_took_reports_of_anybody_is_not_closed_afterwards(tmp_path):
+    made = create_store(tmp_path / "s", RAW)
+    enrolled = enrolled_from_rosters(CAMPAIGN, [roster(range(5))])
+    made.ingest(files_of(tmp_path, batch(CAMPAIGN, [report(CAMPAIGN, 1)])), now=NOW)
+    with pytest.raises(PolicyError, match=r"^store_open"):
+        made.ingest([], now=NOW, enrolled=enrolled)
+
+
+@pytest.mark.parametrize(
+    "line", ["{", "[]", '{"reason": 1}', '{"reason":"a","file":"b","offset":0,"length":1,"bytes":"x"}']
+)
+def test_a_quarantine_that_was_tampered_with_is_said(tmp_path, line):
+    made = create_store(tmp_path / "s", RAW)
+    (made.path / "quarantine").mkdir()
+    (made.path / "quarantine" / f"{'ab' * 32}.jsonl").write_text(line + "\n")
+    with pytest.raises(StorageError, match=r"^store_damaged"):
+        judge_again(made, now=NOW)

@@ -1,0 +1,711 @@
+"""The store keeps every good report once, through repeats, damage and crashes at every step."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.publisher import DAY, NOW, Publisher
+from support.reports import batch, made, opened, report
+
+import aggregator
+from aggregator.intake import sources
+from aggregator.intake import transaction as ingest
+from aggregator.storage import compaction
+from aggregator.storage import input_index as inputs
+from aggregator.storage import locking as durable
+from aggregator.storage import part_writer as writing
+from aggregator.storage.input_index import Inputs
+from aggregator.storage.manifest import BUCKETS, MAX_GENERATION, read_manifest, sealed
+from aggregator.storage.quarantine import Quarantine
+from aggregator.store.store import create_store, open_store
+from aggregator.tally import duplicates as repeats
+from aggregator.tally.counting import Scope
+from protocol.batches.report import decode_answer, decode_report
+from protocol.errors import DocumentError, PolicyError, StorageError
+
+RAW = Publisher().campaign()
+CAMPAIGN = opened(RAW)
+RAW_UNARY = Publisher().campaign(mechanism="oue")
+UNARY = opened(RAW_UNARY)
+
+
+@pytest.fixture(autouse=True)
+def _no_flushing(monkeypatch):
+    """The tests look at the order of steps; none of them cuts the power."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def write(folder: Path, name: str, data: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def reports(devices, campaign=CAMPAIGN) -> list[bytes]:
+    return [report(campaign, device, device) for device in devices]
+
+
+def expected_counts(campaign, records):
+    """n and counts of distinct records, by the scalar decoder."""
+    n = [0] * len(campaign.questions)
+    counts = [[0] * question.mechanism.answers for question in campaign.questions]
+    for record in records:
+        _, _, question, field = decode_report(campaign.layout, record)
+        answer = decode_answer(campaign.questions[question].mechanism, field, campaign.layout)
+        n[question] += 1
+        for index in [answer] if isinstance(answer, int) else [i for i, bit in enumerate(answer) if bit]:
+            counts[question][index] += 1
+    return tuple(n), tuple(map(tuple, counts))
+
+
+# --- what it holds ---
+
+
+@pytest.mark.parametrize(("raw", "campaign"), [(RAW, CAMPAIGN), (RAW_UNARY, UNARY)])
+def test_counts_are_exact_and_survive_reopening(tmp_path, raw, campaign):
+    records = reports(range(500), campaign)
+    made_store = create_store(tmp_path / "s", raw)
+    summary = made_store.ingest([write(tmp_path, "a.hsr", batch(campaign, records))], now=NOW)
+    assert summary == (1, 0, (), 500, 0, {})
+    assert summary.accepted == 500
+    again = aggregator.open_store(tmp_path / "s")
+    assert again.campaign.id == campaign.id
+    assert again.campaign_bytes == raw
+    assert (again.tally().n, again.tally().counts) == expected_counts(campaign, records)
+    found = again.tally_report()
+    assert (found.reports, found.rejected, found.unproven, found.superseded) == (500, {}, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("raw", "campaign", "answer"), [(RAW, CAMPAIGN, "uint16"), (RAW_UNARY, UNARY, "fixed_size_binary[1]")]
+)
+def test_parts_are_plain_parquet_in_buckets_by_the_low_bits_of_the_id(tmp_path, raw, campaign, answer):
+    records = reports(range(300), campaign)
+    create_store(tmp_path / "s", raw).ingest([write(tmp_path, "a.hsr", batch(campaign, records))], now=NOW)
+    seen = []
+    for path in sorted((tmp_path / "s" / "reports").glob("bucket=*/*.parquet")):
+        frame = pd.read_parquet(path, partitioning=None)
+        assert {int(value) % BUCKETS for value in frame["id"]} == {int(path.parent.name.removeprefix("bucket="))}
+        seen += [int(value).to_bytes(8, "big") for value in frame["id"]]
+        schema = pq.read_schema(path)
+        assert [str(field.type) for field in schema] == ["uint64", "uint32", "uint16", answer, "bool", "uint64"]
+        assert schema.names == ["id", "period", "question", "answer", "proven", "claim"]
+    assert sorted(seen) == sorted(decode_report(campaign.layout, record)[0] for record in records)
+    whole = pd.read_parquet(tmp_path / "s" / "reports")
+    assert len(whole) == 300
+    assert "bucket" in whole
+
+
+def test_many_small_ingests_leave_few_parts_and_the_same_counts(tmp_path):
+    """Below ``MOST_SMALL`` parts of a bucket nothing is joined; each time they are too many, all of them are."""
+    made_store = create_store(tmp_path / "s", RAW, buckets=2)
+    most = 0
+    for i in range(40):
+        made_store.ingest([write(tmp_path, f"{i}.hsr", batch(CAMPAIGN, reports(range(9 * i, 9 * i + 12))))], now=NOW)
+        manifest = read_manifest(tmp_path / "s")
+        most = max(most, *(len(manifest.bucket_parts(bucket)) for bucket in range(2)))
+        on_disk = {str(path.relative_to(made_store.path)) for path in made_store.path.rglob("*.parquet")}
+        assert on_disk == manifest.paths()
+    assert most == compaction.MOST_SMALL
+    assert len(manifest.inputs) <= inputs.MAX_FILES
+    found = made_store.tally_report()
+    assert (found.tally.n, found.tally.counts) == expected_counts(CAMPAIGN, reports(range(9 * 39 + 12)))
+    assert found.rejected == {"report_replayed": 3 * 39}
+    again = made_store.ingest([tmp_path / f"{i}.hsr" for i in range(40)], now=NOW)
+    assert again[:2] == (40, 40), "the joined index still knows every file"
+
+
+# --- repeats ---
+
+
+def test_the_same_content_is_taken_once_under_any_name(tmp_path):
+    made_store = create_store(tmp_path / "s", RAW)
+    data = batch(CAMPAIGN, reports(range(20)))
+    files = [write(tmp_path, name, data) for name in ("a.hsr", "b.hsr")]
+    assert made_store.ingest(files, now=NOW)[:2] == (2, 1)
+    before = (tmp_path / "s" / "manifest.json").read_bytes()
+    summary = made_store.ingest([*files, files[0]], now=NOW + 1)
+    assert summary == (3, 3, (), 0, 0, {})
+    assert (tmp_path / "s" / "manifest.json").read_bytes() == before
+    assert made_store.tally_report().rejected == {}
+
+
+def test_replays_and_conflicts_are_counted(tmp_path):
+    records = reports(range(10))
+    other = report(CAMPAIGN, 3, 3)
+    size = CAMPAIGN.questions[other[15]].size
+    other = other[:17] + bytes([(other[17] + 1) % size])
+    made_store = create_store(tmp_path / "s", RAW)
+    made_store.ingest(
+        [
+            write(tmp_path, "a.hsr", batch(CAMPAIGN, records)),
+            write(tmp_path, "b.hsr", batch(CAMPAIGN, [*records[5:], other])),
+        ],
+        now=NOW,
+    )
+    found = made_store.tally_report()
+    assert found.rejected == {"report_conflict": 2, "report_replayed": 5}
+    assert found.reports == 9
+    assert (found.tally.n, found.tally.counts) == expected_counts(CAMPAIGN, records[:3] + records[4:])
+
+
+def test_a_damaged_copy_adds_nothing_beside_the_clean_one_in_either_order(tmp_path):
+    data = batch(CAMPAIGN, reports(range(30)))
+    damaged = bytearray(data)
+    damaged[200] ^= 8
+    files = [write(tmp_path, "clean.hsr", data), write(tmp_path, "damaged.hsr", bytes(damaged))]
+    tallies = []
+    for number, order in enumerate(([0], [0, 1], [1, 0])):
+        made_store = create_store(tmp_path / f"s{number}", RAW)
+        for index in order:
+            made_store.ingest([files[index]], now=NOW)
+        tallies.append(made_store.tally().to_bytes())
+        found = made_store.tally_report()
+        accepted = list(Inputs(made_store.path, read_manifest(made_store.path).inputs).entries())
+        assert found.reports == sum(found.tally.n)
+        assert found.superseded + found.unproven == sum(file.unproven for file in accepted)
+    assert tallies[0] == tallies[1] == tallies[2]
+
+
+def test_unproven_records_count_where_nothing_better_exists(tmp_path):
+    data = batch(CAMPAIGN, reports(range(30)))
+    made_store = create_store(tmp_path / "s", RAW)
+    made_store.ingest([write(tmp_path, "cut.hsr", data[:-1])], now=NOW)
+    found = made_store.tally_report()
+    assert (found.reports, found.unproven, found.superseded) == (30, 30, 0)
+    assert found.rejected == {"truncated": 1}
+    made_store.ingest([write(tmp_path, "whole.hsr", data)], now=NOW)
+    found = made_store.tally_report()
+    assert (found.reports, found.unproven, found.superseded) == (30, 0, 30)
+
+
+records_of_fleet = st.lists(st.integers(0, 25), max_size=12)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    files=st.lists(st.tuples(records_of_fleet, st.sampled_from([0, 0, 1, 50])), min_size=1, max_size=5), data=st.data()
+)
+def test_any_order_split_and_repetition_ends_in_the_same_tally_bytes(tmp_path_factory, files, data):
+    """Files are (devices, bytes cut off the end); device 7 lies: its reports differ between files."""
+    folder = tmp_path_factory.mktemp("fleet")
+    paths = []
+    for number, (devices, cut) in enumerate(files):
+        content = batch(CAMPAIGN, [report(CAMPAIGN, d, number if d == 7 else d) for d in devices])
+        paths.append(write(folder, f"{number}.hsr", content[: len(content) - cut]))
+    tallies = set()
+    for attempt in range(2):
+        made_store = create_store(folder / f"s{attempt}", RAW)
+        order = data.draw(st.permutations(paths + data.draw(st.lists(st.sampled_from(paths), max_size=2))))
+        cut = data.draw(st.integers(0, len(order)))
+        for part in (order[:cut], order[cut:]):
+            made_store.ingest(part, now=NOW)
+        tallies.add(made_store.tally().to_bytes())
+    joined = write(folder, "joined.hsr", b"".join(path.read_bytes() for path in paths))
+    if all(cut == 0 for _, cut in files):
+        made_store = create_store(folder / "joined", RAW)
+        made_store.ingest([joined], now=NOW)
+        tallies.add(made_store.tally().to_bytes())
+    assert len(tallies) == 1
+
+
+# --- reports from periods that have not begun ---
+
+
+def test_reports_that_were_too_early_are_taken_from_the_same_file_when_their_period_has_begun(tmp_path):
+    present = CAMPAIGN.period_at(NOW)
+    records = [report(CAMPAIGN, device, period=present + device % 3) for device in range(30)]
+    path = write(tmp_path, "ahead.hsr", batch(CAMPAIGN, records))
+    made_store = create_store(tmp_path / "s", RAW)
+    assert made_store.ingest([path], now=NOW)[3:] == (10, 0, {"report_too_early": 20})
+    assert made_store.ingest([path], now=NOW)[1] == 1
+    assert made_store.ingest([path], now=NOW + DAY)[1:4] == (0, (), 10)
+    assert made_store.tally_report().rejected == {"report_too_early": 10}
+    assert made_store.ingest([path], now=NOW)[1] == 1, "a clock that went back changes nothing"
+    assert made_store.ingest([path], now=NOW + 5 * DAY)[3] == 10
+    found = made_store.tally_report()
+    assert (found.reports, found.rejected) == (30, {})
+    assert made_store.ingest([path], now=NOW + 9 * DAY)[1] == 1
+    assert next((made_store.path / "quarantine").iterdir()).read_bytes() == b""
+
+
+# --- bad files and quarantine ---
+
+
+def test_files_that_can_not_be_read_do_not_keep_their_neighbours_out(tmp_path):
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    paths = [
+        tmp_path / "folder",
+        tmp_path / "absent",
+        write(tmp_path, "empty", b""),
+        tmp_path / "pipe",
+        "bad\0name",
+        write(tmp_path, "good.hsr", batch(CAMPAIGN, reports(range(3)))),
+    ]
+    seen = []
+    made_store = create_store(tmp_path / "s", RAW)
+    summary = made_store.ingest(paths, now=NOW, progress=lambda done, total: seen.append((done, total)))
+    reasons = ("is_folder", "file_not_found", "empty_file", "unreadable", "unreadable")
+    unreadable = tuple((str(path), reason) for path, reason in zip(paths, reasons, strict=False))
+    assert summary == (6, 0, unreadable, 3, 0, {})
+    assert seen == [(i, 6) for i in range(1, 7)]
+
+
+def test_a_file_that_may_not_be_read_is_told_from_one_that_is_not_there(tmp_path, monkeypatch):
+    path = write(tmp_path, "a.hsr", batch(CAMPAIGN, reports(range(3))))
+    made_store = create_store(tmp_path / "s", RAW)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", lambda *_: (_ for _ in ()).throw(PermissionError(errno.EACCES, "no")))
+        assert sources.read_source(path) == (str(path), "permission_denied")
+    assert made_store.ingest([path], now=NOW).unreadable == ()
+
+
+def test_what_is_set_aside_is_kept_with_reason_file_offset_and_bytes(tmp_path):
+    bad = report(CAMPAIGN, 1)[:14] + b"\xff\xff\0\0"
+    data = batch(CAMPAIGN, [report(CAMPAIGN, 2), bad]) + b"foreign"
+    made_store = create_store(tmp_path / "s", RAW)
+    path = write(tmp_path, "a.hsr", data)
+    assert made_store.ingest([path], now=NOW).rejected == {"invalid_message": 1, "question_unknown": 1}
+    made_store.ingest([path], now=NOW)
+    (kept,) = (made_store.path / "quarantine").iterdir()
+    assert [json.loads(line) for line in kept.read_text().splitlines()] == [
+        {"reason": "question_unknown", "file": "a.hsr", "offset": 62, "length": 18, "bytes": bad.hex(), "proven": True},
+        {
+            "reason": "invalid_message",
+            "file": "a.hsr",
+            "offset": 124,
+            "length": 7,
+            "bytes": b"foreign".hex(),
+        },
+    ]
+    assert made_store.tally_report().rejected == {"invalid_message": 1, "question_unknown": 1}
+
+
+def test_the_quarantine_is_bounded_and_all_is_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(ingest, "Quarantine", lambda folder: Quarantine(folder, limit_bytes=1000))
+    made_store = create_store(tmp_path / "s", RAW)
+    bad = report(CAMPAIGN, 1)[:14] + b"\xff\xff\0\0"
+    files = [write(tmp_path, f"{i}.hsr", batch(CAMPAIGN, [bad] * (5 + i))) for i in range(4)]
+    assert made_store.ingest(files, now=NOW).rejected == {"question_unknown": 26}
+    sizes = [path.stat().st_size for path in (made_store.path / "quarantine").iterdir()]
+    assert 800 < sum(sizes) <= 1000
+
+
+# --- making and opening ---
+
+
+def test_making_a_store_again_opens_it_and_one_of_another_campaign_is_refused(tmp_path):
+    create_store(tmp_path / "s", RAW).ingest([write(tmp_path, "a", batch(CAMPAIGN, reports([1])))], now=NOW)
+    assert create_store(tmp_path / "s", RAW).tally().n != (0, 0, 0)
+    with pytest.raises(StorageError, match=r"^other_campaign"):
+        create_store(tmp_path / "s", RAW_UNARY)
+    with pytest.raises(DocumentError, match=r"^malformed"):
+        create_store(tmp_path / "t", b"not a campaign")
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_store_is_not_made_among_other_files(tmp_path):
+    write(tmp_path, "thesis.txt", b"x")
+    with pytest.raises(StorageError, match=r"^not_a_store"):
+        create_store(tmp_path, RAW)
+    with pytest.raises(StorageError, match=r"^not_a_store"):
+        create_store(tmp_path / "thesis.txt", RAW)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_opening_what_is_no_store(tmp_path):
+    for path in (tmp_path, tmp_path / "absent", write(tmp_path, "file", b"x")):
+        with pytest.raises(StorageError, match=r"^not_a_store"):
+            open_store(path)
+
+
+PART = {"bucket": 0, "name": "a.parquet", "records": 1, "sha256": "ab" * 32}
+FILE = {"name": "b.parquet", "rows": 1, "sha256": "ab" * 32}
+FORGOTTEN = {"before": 5, "counts": {**FILE}, "replayed": 0, "conflicting": 0, "superseded": 0}
+
+
+def manifest_edited(folder: Path, **changes) -> None:
+    path = folder / "manifest.json"
+    body = {**json.loads(path.read_text()), **changes}
+    del body["sha256"]
+    path.write_bytes(sealed(body))
+
+
+def test_a_store_of_newer_software_is_refused_and_not_touched(tmp_path):
+    made_store = create_store(tmp_path / "s", RAW)
+    manifest_edited(tmp_path / "s", format=3)
+    before = (tmp_path / "s" / "manifest.json").read_bytes()
+    for action in (lambda: open_store(tmp_path / "s"), made_store.tally, lambda: made_store.ingest([], now=NOW)):
+        with pytest.raises(StorageError, match=r"^store_newer"):
+            action()
+    assert (tmp_path / "s" / "manifest.json").read_bytes() == before
+
+
+def test_a_store_of_older_software_is_refused_and_not_touched(tmp_path):
+    made_store = create_store(tmp_path / "s", RAW)
+    for older in (0, 1):
+        manifest_edited(tmp_path / "s", format=older)
+        before = (tmp_path / "s" / "manifest.json").read_bytes()
+        with pytest.raises(StorageError, match=r"^store_older: .* ingest its files into a new one"):
+            made_store.ingest([], now=NOW)
+        assert (tmp_path / "s" / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"format": -1},
+        {"format": "1"},
+        {"format": True},
+        {"buckets": 3},
+        {"buckets": 0},
+        {"buckets": 1 << 13},
+        {"campaign": "00"},
+        {"campaign": bytes(32).hex()},
+        {"generation": -1},
+        {"generation": MAX_GENERATION + 1},
+        {"parts": [{**PART, "bucket": 16}]},
+        {"parts": [{**PART, "name": "../../a.parquet"}]},
+        {"parts": [{**PART, "name": "a\0.parquet"}]},
+        {"parts": [{**PART, "sha256": "AB" * 32}]},
+        {"parts": [{**PART, "sha256": "ab" * 31}]},
+        {"parts": [{**PART, "sha256": None}]},
+        {"parts": [PART, {**PART, "sha256": "cd" * 32}]},
+        {"parts": [{"bucket": 0}]},
+        {"parts": [{name: PART[name] for name in ("bucket", "name", "records")}]},
+        {"inputs": [FILE, FILE]},
+        {"inputs": [{**FILE, "rows": True}]},
+        {"inputs": [{**FILE, "rows": float("inf")}]},
+        {"inputs": [{**FILE, "name": "../b.parquet"}]},
+        {"rejected": {"truncated": "1"}},
+        {"claims": ["xy"]},
+        {"superseded": [1]},
+        {"forgotten": {**FORGOTTEN, "before": -1}},
+        {"forgotten": {**FORGOTTEN, "counts": None}},
+        {"forgotten": 5},
+    ],
+)
+def test_a_manifest_that_does_not_fit_is_store_damaged(tmp_path, changes):
+    create_store(tmp_path / "s", RAW)
+    manifest_edited(tmp_path / "s", parts=[PART], inputs=[FILE], forgotten=FORGOTTEN)
+    open_store(tmp_path / "s")
+    manifest_edited(tmp_path / "s", **changes)
+    with pytest.raises(StorageError, match=r"^store_damaged"):
+        open_store(tmp_path / "s")
+
+
+@pytest.mark.parametrize("raw", [RAW, RAW_UNARY])
+def test_sorting_all_records_and_looking_repeated_ones_up_count_the_same(tmp_path, monkeypatch, raw):
+    """Copies, conflicts and damaged batches among them, in slices of every size."""
+    campaign = opened(raw)
+    present = campaign.period_at(NOW)
+    some = [report(campaign, device, device, period=present - device % 3) for device in range(400)]
+    other = [report(campaign, device, device + 1, period=present - device % 3) for device in range(50)]
+    contents = (
+        batch(campaign, some[:300]),
+        batch(campaign, some[::-1]),
+        batch(campaign, other),
+        batch(campaign, some[250:])[:-3],
+    )
+    made_store = create_store(tmp_path / "s", raw, buckets=2)
+    made_store.ingest([write(tmp_path, str(i), content) for i, content in enumerate(contents)], now=NOW)
+    for scope in (Scope(), Scope(present, present), Scope(proven_only=True)):
+        found = []
+        for many in (-1, 2):  # always and never
+            monkeypatch.setattr(repeats, "_MANY", many)
+            found.append(made_store.tally_report(scope))
+        assert found[0] == found[1]
+        assert found[0].reports > 100
+        assert set(found[0].rejected) >= {"report_conflict", "report_replayed"}
+        assert found[0].superseded
+
+
+def test_an_edited_manifest_is_noticed_even_if_it_still_makes_sense(tmp_path):
+    """Without its digest, a store whose manifest lost a part would count fewer reports and say nothing."""
+    made_store = create_store(tmp_path / "s", RAW)
+    made_store.ingest([write(tmp_path, "a", batch(CAMPAIGN, reports(range(100))))], now=NOW)
+    path = tmp_path / "s" / "manifest.json"
+    whole = path.read_bytes()
+    body = json.loads(whole)
+    for edited in (
+        {**body, "parts": body["parts"][1:]},
+        {**body, "inputs": []},
+        {**body, "rejected": {"truncated": 1}},
+        {**body, "generation": 0},
+        {**body, "closed": True},
+        {name: value for name, value in body.items() if name != "sha256"},
+    ):
+        path.write_text(json.dumps(edited, indent=1))
+        for action in (made_store.tally, lambda: open_store(tmp_path / "s"), lambda: made_store.ingest([], now=NOW)):
+            with pytest.raises(StorageError, match=r"^store_damaged: its manifest is not as it was written"):
+                action()
+    path.write_bytes(whole)
+    made_store.tally()
+
+
+def test_a_changed_bit_in_any_byte_of_a_manifest_is_noticed(tmp_path):
+    made_store = create_store(tmp_path / "s", RAW, buckets=1)
+    made_store.ingest([write(tmp_path, "a", batch(CAMPAIGN, reports(range(3))))], now=NOW)
+    path = tmp_path / "s" / "manifest.json"
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        with pytest.raises(StorageError, match=r"^store_(damaged|newer|older)"):
+            read_manifest(tmp_path / "s")
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(StorageError, match=r"^store_damaged"):
+            read_manifest(tmp_path / "s")
+
+
+def test_other_damage_is_store_damaged(tmp_path):
+    made_store = create_store(tmp_path / "s", RAW)
+    made_store.ingest([write(tmp_path, "a", batch(CAMPAIGN, reports(range(100))))], now=NOW)
+    part = next(iter((tmp_path / "s" / "reports").glob("bucket=*/*.parquet")))
+    whole = part.read_bytes()
+    flipped = bytearray(whole)
+    flipped[60] ^= 1
+    for content in (b"", whole[:-9], bytes(flipped)):
+        part.write_bytes(content)
+        with pytest.raises(StorageError, match=r"^store_damaged"):
+            made_store.tally()
+    other = next(path for path in (tmp_path / "s" / "reports").glob("bucket=*/*.parquet") if path != part)
+    part.unlink()
+    with pytest.raises(StorageError, match=r"^store_damaged"):
+        made_store.tally()
+    pq.write_table(pq.ParquetFile(other).read().slice(0, 0), part)
+    with pytest.raises(StorageError, match=r"^store_damaged"):
+        made_store.tally()
+    part.write_bytes(whole)
+    made_store.tally()
+    for content in (b"", b"[]", b"{", b"\xff"):
+        (tmp_path / "s" / "manifest.json").write_bytes(content)
+        with pytest.raises(StorageError, match=r"^store_damaged"):
+            made_store.tally()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"x", RAW_UNARY, RAW[:-1]])
+def test_a_damaged_campaign_file_is_store_damaged(tmp_path, content):
+    create_store(tmp_path / "s", RAW)
+    path = tmp_path / "s" / "campaign.hsc"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(StorageError, match=r"^store_damaged"):
+        open_store(tmp_path / "s")
+
+
+# --- two at once ---
+
+
+def test_a_second_ingest_waits_and_is_refused_after_its_time(tmp_path):
+    made_store = create_store(tmp_path / "s", RAW)
+    made_store.lock_timeout_seconds = 0.1
+    with (tmp_path / "s" / "lock").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(StorageError, match=r"^store_busy"):
+            made_store.ingest([], now=NOW)
+        assert made_store.tally().n == (0, 0, 0), "reading needs no lock"
+    made_store.ingest([], now=NOW)
+
+
+def test_waiting_ends_when_the_other_is_done(tmp_path):
+    naps = []
+    with (tmp_path / "lock").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+
+        def sleep(seconds):
+            naps.append(seconds)
+            if len(naps) == 3:
+                fcntl.flock(held, fcntl.LOCK_UN)
+
+        with durable.exclusive(tmp_path / "lock", 100, clock=lambda: 0.0, sleep=sleep):
+            pass
+    assert len(naps) == 3
+
+
+# --- crashes ---
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+STEPS = ("replace", "mkdir", "unlink")
+
+
+def failing(monkeypatch, at: int, error: OSError | type[Crash]) -> list[str]:
+    """Let the operating system's ``at``-th step fail; returns the steps as they are made.
+
+    After a crash nothing more is done; after another failure everything else still works.
+    """
+    made_steps: list[str] = []
+
+    def wrap(name, original, counts=lambda *_: True):
+        def step(*args, **kwargs):
+            if not counts(*args):
+                return original(*args, **kwargs)
+            made_steps.append(name)
+            if len(made_steps) == at or (len(made_steps) > at and error is Crash):
+                raise error() if error is Crash else error
+            return original(*args, **kwargs)
+
+        return step
+
+    for name in STEPS:
+        monkeypatch.setattr(Path, name, wrap(name, getattr(Path, name)))
+    monkeypatch.setattr(Path, "open", wrap("open", Path.open, lambda _, mode="r", *__: "w" in mode))
+    monkeypatch.setattr(os, "open", wrap("create", os.open, lambda _, flags, *__: flags & os.O_EXCL))
+    monkeypatch.setattr(writing._Sink, "write", wrap("write", writing._Sink.write, lambda sink, _: not sink.closed))
+    monkeypatch.setattr(os, "fsync", wrap("fsync", os.fsync))
+    return made_steps
+
+
+def filled(folder: Path) -> tuple[Path, Path]:
+    """A store with one file in it, orphans beside it, and a second file to ingest."""
+    first = write(folder, "first.hsr", batch(CAMPAIGN, reports(range(40))))
+    bad = report(CAMPAIGN, 1)[:14] + b"\xff\xff\0\0"
+    second = write(folder, "second.hsr", batch(CAMPAIGN, [*reports(range(30, 60)), bad]))
+    create_store(folder / "template", RAW, buckets=4).ingest([first], now=NOW)
+    (folder / "template" / "reports" / "bucket=00" / "00000002-0-0000.parquet").write_bytes(b"half a part")
+    (folder / "template" / "inputs" / "00000002.parquet").write_bytes(b"half an index")
+    (folder / "template" / "manifest.json.tmp").write_bytes(b"{")
+    return folder / "template", second
+
+
+@contextmanager
+def full_unless_past(at: int, steps: list[str]):
+    """A step that failed for lack of space is refused with that reason, and never passed over."""
+    refusals = []
+    try:
+        yield
+    except StorageError as refusal:
+        refusals.append(refusal.reason)
+    assert refusals == (["disk_full"] if len(steps) >= at else [])
+
+
+@pytest.mark.parametrize("kind", ["crash", "full"])
+def test_an_ingest_that_ends_at_any_step_leaves_the_old_store_or_the_new_one(tmp_path, monkeypatch, kind):
+    template, second = filled(tmp_path)
+    old = open_store(template).tally().to_bytes()
+    shutil.copytree(template, tmp_path / "whole")
+    whole = open_store(tmp_path / "whole")
+    whole.ingest([second], now=NOW)
+    new = whole.tally().to_bytes()
+    outcomes = []
+    for at in range(1, 1000):
+        shutil.copytree(template, tmp_path / f"s{at}")
+        made_store = open_store(tmp_path / f"s{at}")
+        error = Crash if kind == "crash" else OSError(errno.ENOSPC, "no space")
+        with monkeypatch.context() as patch:
+            steps = failing(patch, at, error)
+            with suppress(Crash) if kind == "crash" else full_unless_past(at, steps):
+                made_store.ingest([second], now=NOW)
+        if len(steps) < at:
+            break
+        outcomes.append(made_store.tally().to_bytes())
+        committed = outcomes[-1] == new
+        summary = made_store.ingest([second], now=NOW)
+        assert summary.files_repeated == int(committed)
+        assert made_store.tally().to_bytes() == new
+        assert made_store.tally_report().rejected == whole.tally_report().rejected
+        on_disk = {str(path.relative_to(made_store.path)) for path in made_store.path.rglob("*.parquet")}
+        assert on_disk == read_manifest(made_store.path).paths()
+        assert not list(made_store.path.rglob("*.tmp"))
+        shutil.rmtree(made_store.path)
+    assert set(outcomes) == {old, new}
+    assert outcomes == sorted(outcomes, key=lambda tally: tally == new), "once committed, always committed"
+    assert len(outcomes) > 40
+
+
+def test_a_store_whose_making_was_interrupted_is_made_by_the_next_attempt(tmp_path, monkeypatch):
+    for at in range(1, 100):
+        with monkeypatch.context() as patch:
+            steps = failing(patch, at, Crash)
+            with suppress(Crash):
+                create_store(tmp_path / f"s{at}", RAW)
+        assert create_store(tmp_path / f"s{at}", RAW).campaign.id == CAMPAIGN.id
+        if len(steps) < at:
+            break
+    assert at > 5
+
+
+def test_other_trouble_of_the_disk_is_io_failed(tmp_path, monkeypatch):
+    made_store = create_store(tmp_path / "s", RAW)
+    path = write(tmp_path, "a", batch(CAMPAIGN, reports(range(3))))
+    failing(monkeypatch, 3, OSError(errno.EIO, "Input/output error"))
+    with pytest.raises(StorageError, match=r"^io_failed: .*Input/output error"):
+        made_store.ingest([path], now=NOW)
+
+
+def test_everything_that_is_committed_was_flushed_before(tmp_path, monkeypatch):
+    """Each part and its folder, the index of input files, and then the manifest, by content and by name."""
+    made_store = create_store(tmp_path / "s", RAW, buckets=2)
+    path = write(tmp_path, "a", batch(CAMPAIGN, reports(range(9))))
+    flushed = []
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda number: flushed.append(Path(f"/proc/self/fd/{number}").readlink()))
+        steps = failing(patch, 10_000, Crash)
+        made_store.ingest([path], now=NOW)
+    manifest = read_manifest(made_store.path)
+    names = [path.relative_to(made_store.path).as_posix() for path in flushed]
+    for part in manifest.parts:
+        folder = part.path.rpartition("/")[0]
+        assert names.index(part.path) < len(names) - 1 - names[::-1].index(folder)
+    index = "inputs/00000001.parquet"
+    assert names[-4:] == [f"{index}.tmp", "inputs", "manifest.json.tmp", "."]
+    assert {*manifest.paths()} == {part.path for part in manifest.parts} | {index}
+    assert steps[-3:] == ["fsync", "replace", "fsync"]
+
+
+# --- estimates ---
+
+
+def test_estimates_wait_for_the_smallest_batch(tmp_path):
+    raw = Publisher().campaign(min_batch_size=50)
+    campaign = opened(raw)
+    made_store = create_store(tmp_path / "s", raw)
+    made_store.ingest([write(tmp_path, "a", batch(campaign, reports(range(49), campaign)))], now=NOW)
+    assert made_store.statistics().reports == 49
+    with pytest.raises(PolicyError, match=r"^batch_too_small: usable reports so far: 49; .* 50"):
+        made_store.estimates()
+    made_store.ingest([write(tmp_path, "b", batch(campaign, reports([49], campaign)))], now=NOW)
+    frame = made_store.estimates()
+    assert set(frame.columns) >= {"question", "cell", "n", "estimate", "sd", "low", "high"}
+    assert len(frame) == 2 + 8 + 4
+
+
+def test_statistics_carry_what_was_rejected_and_how_much_is_unproven(tmp_path):
+    made_store = create_store(tmp_path / "s", RAW)
+    made_store.ingest([write(tmp_path, "a", batch(CAMPAIGN, reports(range(9)))[:-1])], now=NOW)
+    statistics = made_store.statistics()
+    assert (statistics.reports, statistics.unproven, dict(statistics.rejected)) == (9, 9, {"truncated": 1})
+    assert statistics.tally == made_store.tally()
+
+
+def test_the_repr_of_a_store_names_folder_and_campaign(tmp_path):
+    assert repr(create_store(tmp_path / "s", RAW)) == f"Store({str(tmp_path / 's')!r}, campaign 'mushrooms')"
+
+
+def test_the_package_offers_its_two_names_and_no_others():
+    assert aggregator.open_store is open_store
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = aggregator.nothing
+
+
+def test_a_campaign_of_a_newer_spec_is_refused(tmp_path):
+    with pytest.raises(DocumentError, match=r"^unsupported_version"):
+        create_store(tmp_path / "s", Publisher().campaign({"spec": "2.0"}))
+    assert made().header.spec == "1.0"

@@ -1,0 +1,169 @@
+"""A store's reports as other engines see them, without our help; docs/store.md has the same queries."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pandas as pd
+import pytest
+from support.killed import every_death
+from support.publisher import NOW, Publisher
+from support.reports import batch, opened, report
+
+from aggregator.storage import compaction
+from aggregator.storage.manifest import read_manifest
+from aggregator.store.store import create_store, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RAW = {kind: Publisher().campaign(mechanism=kind) for kind in ("direct", "oue", "she")}
+CAMPAIGNS = {kind: opened(raw) for kind, raw in RAW.items()}
+TEXT = (Path(__file__).parents[3] / "docs" / "store.md").read_text()
+PARTS_SQL, TALLY_SQL = re.findall(r"```sql\n(.*?)```", TEXT, re.DOTALL)
+NAMES, PANDAS, POLARS, TALLY_PANDAS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+
+
+def filled(folder, kind):
+    """A store with a whole batch, a repeat of it in part, and a damaged one."""
+    campaign = CAMPAIGNS[kind]
+    store = create_store(folder / "store", RAW[kind])
+    for number, (devices, cut) in enumerate([(range(100), 0), (range(90, 110), 0), (range(110, 130), 44)]):
+        data = batch(campaign, [report(campaign, device, device) for device in devices])
+        path = folder / f"{number}.hsr"
+        path.write_bytes(data[: len(data) - cut])
+        store.ingest([path], now=NOW)
+    return store
+
+
+@pytest.mark.parametrize("kind", ["direct", "oue", "she"])
+def test_pandas_reads_every_record_with_its_bucket(tmp_path, kind):
+    store = filled(tmp_path, kind)
+    frame = pd.read_parquet(store.path / "reports")
+    assert len(frame) == 100 + 20 + 20
+    assert frame.proven.sum() == 120
+    assert frame.claim.isna().all(), "a batch without a trailer claims nothing"
+    assert ((frame.id % 16).astype(int) == frame.bucket.astype(int)).all()
+    assert frame.id.nunique() == 130
+    assert set(frame.period) == {CAMPAIGNS[kind].period_at(NOW)}
+
+
+@pytest.mark.parametrize("kind", ["direct", "oue", "she"])
+def test_duckdb_reads_the_same(tmp_path, kind):
+    store = filled(tmp_path, kind)
+    found = duckdb.sql(
+        f"select count(*), count(distinct id), count(*) filter (proven), max(id % 16 <> bucket::int)::int "
+        f"from read_parquet('{store.path}/reports/*/*.parquet', hive_partitioning = true)"
+    ).fetchall()
+    assert found == [(140, 130, 120, 0)]
+
+
+def by_python(code: str) -> int:
+    found: dict[str, Any] = {}
+    exec(NAMES + code, found)
+    return len(found["reports"])
+
+
+def by_duckdb() -> int:
+    with duckdb.connect() as connection:
+        ((found,),) = connection.sql(PARTS_SQL).fetchall()
+    return found
+
+
+ENGINES: dict[str, Callable[[], int]] = {
+    "duckdb": by_duckdb,
+    "pandas": lambda: by_python(PANDAS),
+    "polars": lambda: by_python(POLARS),
+}
+
+
+def read_until_whole(engine: str, folder: Path) -> int:
+    """What the documentation says: read again if a file is gone. Another failure is one."""
+    while True:
+        before = read_manifest(folder).generation
+        try:
+            return ENGINES[engine]()
+        except (OSError, duckdb.IOException):
+            assert read_manifest(folder).generation > before, "a file that the manifest names is not there"
+
+
+def test_the_queries_of_the_documentation_count_what_the_tally_counts(tmp_path, monkeypatch):
+    store = filled(tmp_path, "direct")
+    tally = store.tally()
+    expected = {
+        (question, answer): count
+        for question, counts in enumerate(tally.counts)
+        for answer, count in enumerate(counts)
+        if count
+    }
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect() as connection:
+        assert connection.sql(PARTS_SQL).fetchall() == [(140,)]
+        rows = connection.sql(TALLY_SQL).fetchall()
+    assert {(question, answer): count for question, answer, count in rows} == expected
+    names: dict[str, Any] = {}
+    exec(NAMES + PANDAS + TALLY_PANDAS, names)
+    assert names["counts"].to_dict() == expected
+    assert {engine: read() for engine, read in ENGINES.items()} == dict.fromkeys(ENGINES, 140)
+
+
+def inbox(folder, number, size=5):
+    """Files of so many reports each, all different."""
+    campaign, found = CAMPAIGNS["direct"], []
+    for name in range(number):
+        found.append(folder / f"{name}.hsr")
+        devices = range(name * size, (name + 1) * size)
+        found[-1].write_bytes(batch(campaign, [report(campaign, device) for device in devices]))
+    return found
+
+
+def by_pattern(folder: Path) -> int | None:
+    """What the names on the disk say; None where a file is none."""
+    try:
+        return len(pd.read_parquet([str(path) for path in folder.glob("reports/*/*.parquet")]))
+    except (OSError, ValueError):
+        return None
+
+
+def test_an_ingest_that_dies_at_any_step_shows_engines_only_what_was_committed(tmp_path, monkeypatch):
+    """Also one that joins small parts, whose records are on the disk twice for a while."""
+    monkeypatch.setattr(compaction, "MOST_SMALL", 2)
+    monkeypatch.chdir(tmp_path)
+    store = create_store(tmp_path / "store", RAW["direct"], buckets=2)
+    files = inbox(tmp_path, 4)
+    for path in files[:2]:
+        store.ingest([path], now=NOW)
+    seen = []
+    for _ in every_death(lambda: open_store(store.path).ingest(files[2:], now=NOW)):
+        counts = {engine: read() for engine, read in ENGINES.items()}
+        assert len(set(counts.values())) == 1
+        seen.append((counts["pandas"], by_pattern(store.path)))
+    assert {count for count, _ in seen} == {10, 20}
+    assert {count for _, count in seen} > {10, 20}, "a pattern finds what is not committed, so this test can fail"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engines_that_read_while_ingests_run_see_only_what_was_committed(tmp_path, monkeypatch, engine):
+    monkeypatch.setattr(compaction, "MOST_SMALL", 2)
+    monkeypatch.chdir(tmp_path)
+    store = create_store(tmp_path / "store", RAW["direct"], buckets=2)
+    first, *files = inbox(tmp_path, 13)
+    store.ingest([first], now=NOW)
+
+    def fill():
+        for path in files:
+            store.ingest([path], now=NOW)
+
+    seen = []
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(fill)
+        while not writing.done():
+            seen.append(read_until_whole(engine, store.path))
+        writing.result()
+    assert set(seen) <= set(range(5, 5 * 13 + 1, 5)), "what no commit had"
+    assert seen == sorted(seen)
+    assert read_until_whole(engine, store.path) == 5 * 13

@@ -1,0 +1,275 @@
+"""Random operations on a store, crashes among them, where every report has a cell of its own.
+
+A cell that counts 2 proves that a report was counted twice, one that counts 0 that one was lost. Time goes on
+meanwhile, so that reports of periods that have not begun are set aside and added later, by another ingest or from the
+quarantine; models are published of what is there. After the manner of the simulations that Janus's collection
+jobs are tested with.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from support.fleets import records, sealed
+from support.publisher import DAY, NOW
+from support.reports import opened
+
+from aggregator.publishing.campaigns import Terms, build_campaign, publish_campaign
+from aggregator.publishing.models import publish_model
+from aggregator.publishing.workspace import create_workspace, open_workspace
+from aggregator.storage import compaction
+from aggregator.storage.manifest import read_manifest
+from aggregator.storage.part_writer import _Sink
+from aggregator.store.rejudging import retry as judge_again
+from aggregator.store.store import create_store, open_store
+from aggregator.tally.counting import Scope
+from aggregator.tally.tally import Tally
+from protocol.documents.campaign import parse_campaign
+from protocol.documents.envelope import read_envelope
+from protocol.documents.model import parse_model
+from protocol.errors import PolicyError, StorageError
+from protocol.features import Categorical
+from protocol.schema import Label, build_schema
+
+SCHEMA = build_schema(
+    Label("label", ["a", "b"]), [Categorical("one", [str(number) for number in range(200)], substitute=0)]
+)
+TERMS = Terms("simulation", 1_000_000, "direct", purpose="a test", lifetime_seconds=365 * DAY)
+CAMPAIGN = parse_campaign(build_campaign(SCHEMA, TERMS, 1, NOW))
+"""Every example's workspace signs one with the same questions."""
+QUESTION = next(i for i, question in enumerate(CAMPAIGN.questions) if question.mechanism.answers >= 400)
+CELLS, PERIODS = 400, 4
+FIRST = CAMPAIGN.period_at(NOW)
+CUTS = st.sampled_from([0, 0, 44])
+SETS = st.lists(st.sets(st.integers(0, CELLS - 1), max_size=30), max_size=4)
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+def reports(numbers):
+    """Report i: cell i, period i mod 4, an id of the cell's question that nobody else has."""
+    numbers = np.array(sorted(numbers), np.int64)
+    low, high = CAMPAIGN.assignment.interval(QUESTION, 0)
+    first_four = low + numbers * 7_919_777 % (high - low)
+    ids = (first_four.astype(np.uint64) << np.uint64(32)) | (numbers.astype(np.uint64) * np.uint64(0x9E3779B1))
+    return records(CAMPAIGN, ids, FIRST + numbers % PERIODS, QUESTION, numbers)
+
+
+class crashing:  # noqa: N801 - used as a with
+    """The operating system's ``at``-th step is the last one. Attribute ``happened``: whether it came to it."""
+
+    def __init__(self, at):
+        self.at, self.steps, self.happened = at, 0, False
+
+    def _wrap(self, original, counts=lambda *_: True):
+        def step(*args, **kwargs):
+            self.steps += bool(counts(*args))
+            if self.steps >= self.at and counts(*args):
+                self.happened = True
+                raise Crash
+            return original(*args, **kwargs)
+
+        return step
+
+    def __enter__(self):
+        self._patch = pytest.MonkeyPatch()
+        for name in ("replace", "mkdir", "unlink"):
+            self._patch.setattr(Path, name, self._wrap(getattr(Path, name)))
+        self._patch.setattr(os, "fsync", self._wrap(os.fsync))
+        self._patch.setattr(_Sink, "write", self._wrap(_Sink.write, lambda sink, _: not sink.closed))
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        self._patch.undo()
+        return kind is Crash
+
+
+class Operator(RuleBasedStateMachine):
+    """What an operator does to a store, and what he must find in it afterwards."""
+
+    @initialize(buckets=st.sampled_from([1, 4]), day=st.sampled_from([0, 0, PERIODS]))
+    def begin(self, buckets, day):
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(os, "fsync", lambda _: None)
+        self.patch.setattr(compaction, "MOST_SMALL", 3)
+        self.home = tempfile.TemporaryDirectory()
+        self.folder = Path(self.home.name)
+        self.work = create_workspace(self.folder / "work", name="workspace", now=NOW)
+        raw = publish_campaign(self.work, SCHEMA, TERMS, NOW)
+        self.campaign = opened(raw)
+        self.store = create_store(self.folder / "s", raw, buckets=buckets)
+        self.day = day
+        self.files = 0
+        self.here: set[int] = set()
+        self.forgotten = FIRST
+        self.known: dict[Path, set[int]] = {}
+        self.early: dict[bytes, set[int]] = {}  # of each content in the store
+        self.doubtful: set[Path] = set()
+
+    def teardown(self):
+        self.patch.undo()
+        self.home.cleanup()
+
+    @property
+    def now(self):
+        return NOW + self.day * DAY
+
+    def _file(self, numbers, cut):
+        self.files += 1
+        path = self.folder / f"{self.files}.hsr"
+        data = sealed(self.campaign, reports(numbers))
+        path.write_bytes(data[: len(data) - cut])
+        self.known[path] = numbers
+        return path
+
+    def _known_files(self, data):
+        return data.draw(st.lists(st.sampled_from(sorted(self.known)), max_size=3)) if self.known else []
+
+    def _begun(self, numbers):
+        return {number for number in numbers if number % PERIODS <= self.day}
+
+    def _add(self, numbers):
+        self.here |= {number for number in self._begun(numbers) if FIRST + number % PERIODS >= self.forgotten}
+
+    def _taken(self, paths):
+        for path in paths:
+            self._add(self.known[path])
+            self.early[path.read_bytes()] = self.known[path] - self._begun(self.known[path])
+        self.doubtful -= set(paths)
+
+    def _judged(self):
+        """What a retry leaves: of every file in the store only what has not begun yet."""
+        for content, numbers in self.early.items():
+            self._add(numbers)
+            self.early[content] = numbers - self._begun(numbers)
+
+    @rule(sets=SETS, cut=CUTS)
+    def ingest(self, sets, cut):
+        paths = [self._file(numbers, cut) for numbers in sets]
+        self.store.ingest(paths, now=self.now)
+        self._taken(paths)
+
+    @rule(data=st.data(), days=st.integers(0, 2))
+    def ingest_again(self, data, days):
+        self.day += days
+        paths = self._known_files(data)
+        settled = all(self.early.get(path.read_bytes(), {None}) == set() for path in paths)
+        assert self.store.ingest(paths, now=self.now).files_repeated == len(paths) or not settled
+        self._taken(paths)
+
+    @rule(sets=SETS, at=st.integers(1, 40), data=st.data())
+    def ingest_and_crash(self, sets, at, data):
+        paths = [self._file(numbers, 0) for numbers in sets] + self._known_files(data)
+        generation = read_manifest(self.store.path).generation
+        with crashing(at) as crash:
+            self.store.ingest(paths, now=self.now)
+        self.store = open_store(self.store.path)
+        if read_manifest(self.store.path).generation > generation or not crash.happened:
+            self._taken(paths)
+        else:  # what the quarantine held of them may be gone; retry says that they are to be ingested again
+            contents = {path.read_bytes() for path in paths}
+            self.doubtful |= {path for path in self.known if path.read_bytes() in contents}
+
+    @rule(days=st.integers(0, 2))
+    def retry(self, days):
+        self.day += days
+        self.store.ingest(self.doubtful, now=self.now)
+        self._taken(self.doubtful.copy())
+        judge_again(self.store, now=self.now)
+        self._judged()
+
+    @rule(at=st.integers(1, 40), days=st.integers(0, 2))
+    def retry_and_crash(self, at, days):
+        self.day += days
+        self.store.ingest(self.doubtful, now=self.now)
+        self._taken(self.doubtful.copy())
+        generation = read_manifest(self.store.path).generation
+        with crashing(at) as crash:
+            judge_again(self.store, now=self.now)
+        self.store = open_store(self.store.path)
+        if read_manifest(self.store.path).generation > generation or not crash.happened:
+            self._judged()
+
+    @rule(before=st.integers(0, PERIODS), at=st.integers(1, 60))
+    def forget_and_crash(self, before, at):
+        with crashing(at):
+            self.store.forget(FIRST + min(before, self.day), now=self.now)
+        self.store = open_store(self.store.path)
+        found = read_manifest(self.store.path).first_period
+        assert found in {0, *range(self.forgotten, FIRST + self.day + 1)}
+        self.forgotten = max(self.forgotten, found)
+
+    @rule(before=st.integers(0, PERIODS))
+    def forget(self, before):
+        before = FIRST + min(before, self.day)
+        self.store.forget(before, now=self.now)
+        self.forgotten = max(self.forgotten, before)
+
+    @rule()
+    def publish(self):
+        if not self.here:
+            with pytest.raises(PolicyError, match="batch_too_small"):
+                publish_model(self.work, self.store.statistics(), self.store.campaign_bytes, self.now)
+            return
+        raw = publish_model(self.work, self.store.statistics(), self.store.campaign_bytes, self.now)
+        made = parse_model(read_envelope(raw, "model").payload)
+        wanted = [[0] * len(cells) for cells in self.store.tally().counts]
+        for number in self.here:
+            wanted[QUESTION][number] = 1
+        n = tuple(len(self.here) if question == QUESTION else 0 for question in range(len(wanted)))
+        tally = Tally(self.campaign.id, n, tuple(map(tuple, wanted)))
+        assert made.statistics_id == sha256(tally.to_bytes()).digest()
+        assert made.card["reports"] == len(self.here)
+
+    @rule(at=st.integers(1, 12))
+    def publish_and_crash(self, at):
+        """Neither the store nor the next publication is any the worse."""
+        if self.here:
+            with crashing(at):
+                publish_model(self.work, self.store.statistics(), self.store.campaign_bytes, self.now)
+            self.work = open_workspace(self.work.path)
+            self.publish()
+
+    @rule()
+    def damage_is_noticed_and_mended(self):
+        parts = sorted(self.store.path.glob("reports/*/*.parquet"))
+        if parts and parts[0].name in {part.name for part in read_manifest(self.store.path).parts}:
+            content = parts[0].read_bytes()
+            parts[0].write_bytes(content[:-1])
+            named = {part.path for part in read_manifest(self.store.path).parts}
+            if str(parts[0].relative_to(self.store.path)) in named:
+                with pytest.raises(StorageError, match="store_damaged"):
+                    self.store.tally()
+            parts[0].write_bytes(content)
+
+    @invariant()
+    def every_report_counts_once(self):
+        if not hasattr(self, "store"):
+            return
+        cells = self.store.tally().counts[QUESTION]
+        assert {cell for cell, count in enumerate(cells) if count} == self.here
+        assert set(cells) <= {0, 1}
+        for period in range(PERIODS):
+            cells = self.store.tally(Scope(FIRST + period, FIRST + period)).counts[QUESTION]
+            assert {cell for cell, count in enumerate(cells) if count} == {
+                i for i in self.here if i % PERIODS == period
+            }
+        if self.forgotten == FIRST:  # what is forgotten before it begins for a file may stay counted as too early
+            early = read_manifest(self.store.path).rejected.get("report_too_early", 0)
+            assert early == sum(map(len, self.early.values()))
+
+
+class TestOperator(Operator.TestCase):
+    """Run by pytest."""
+
+    settings = settings(max_examples=40, stateful_step_count=20, deadline=None)

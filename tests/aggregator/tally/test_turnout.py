@@ -1,0 +1,113 @@
+"""Answers by stratum and period: from a store, however it is divided, forgotten or limited; and a fleet's own."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from support import stores
+from support.failures import reason
+from support.publisher import DAY, NOW, Publisher
+from support.reports import batch, digest, opened, report
+
+from aggregator.estimates.recurrence import BOUND, KNOWN, ONCE
+from aggregator.fleet.roster import Roster
+from aggregator.storage.manifest import read_manifest
+from aggregator.store.returning import squares_of_answers
+from aggregator.store.status import status
+from aggregator.tally.counting import Scope
+from aggregator.tally.turnout import Turnout, turnout_of
+
+LATER = NOW + 9 * DAY
+RAW = Publisher().campaign(answers=3, epsilon_micro=3_000_000, time_precision=DAY // 4)
+CAMPAIGN = opened(RAW)
+FIRST = CAMPAIGN.period_at(NOW)
+ROSTER = Roster("test", tuple(map(str, range(12))), b"".join(digest("secret", device) for device in range(12)))
+ANSWERED = [(device, period) for device in range(12) for period in range(8) if (device * period) % 3 != 1]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_flushing():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        yield
+
+
+def made_store(folder, answered=ANSWERED):
+    """Repeats, damage and a lost answer among the reports."""
+    records = [report(CAMPAIGN, d, d, period=FIRST + p, index=i) for d, p in answered for i in range(3)][:-1]
+    return stores.stored(folder, RAW, batch(CAMPAIGN, records), batch(CAMPAIGN, records[:9])[:-44], now=LATER)
+
+
+def expected(chosen=lambda _: True):
+    by_place = Counter((FIRST + p) * 3 + i for d, p in ANSWERED for i in range(3) if chosen(p))
+    last = ANSWERED[-1][1]
+    if chosen(last):
+        by_place[(FIRST + last) * 3 + 2] -= 1
+    return by_place
+
+
+def as_counter(turnout):
+    return Counter(dict(zip(turnout.place.tolist(), turnout.answers.tolist(), strict=True)))
+
+
+def test_a_store_counts_its_answers_by_stratum_and_period_whatever_its_memory(tmp_path):
+    store = made_store(tmp_path)
+    for memory in (1 << 30, 1):
+        store.memory_bytes = memory
+        assert as_counter(store.tally_report().turnout) == expected()
+    scope = Scope(first=FIRST + 2, last=FIRST + 5)
+    assert as_counter(store.tally_report(scope).turnout) == expected(lambda p: 2 <= p <= 5)
+    store.forget(FIRST + 4, now=LATER)
+    assert as_counter(store.tally_report().turnout) == expected()
+    assert as_counter(store.tally_report(scope).turnout) == expected(lambda p: 2 <= p <= 5)
+
+
+def test_one_period_knows_its_devices_and_several_know_a_bound(tmp_path):
+    store = made_store(tmp_path)
+    assert store.statistics().recurrence.basis == BOUND
+    assert store.statistics(Scope(first=FIRST, last=FIRST)).recurrence.basis == ONCE
+    found = status(store)
+    devices = [sum((d * p) % 3 != 1 for d in range(12)) for p in range(8)]
+    assert found.periods.devices.tolist() == devices
+    assert (found.devices_at_least, found.devices_at_most) == (max(devices), sum(devices))
+    assert [row["devices"] for row in found.to_json()["periods"]] == devices
+
+
+@pytest.mark.parametrize("memory", [1 << 30, 1])
+def test_a_fleet_list_tells_how_often_each_device_answered(tmp_path, memory):
+    store = made_store(tmp_path)
+    store.memory_bytes = memory
+    times = np.array([[sum(d == own for d, _ in ANSWERED) for own in range(12)]] * 3)
+    times[2, ANSWERED[-1][0]] -= 1
+    squares = squares_of_answers(store, read_manifest(store.path), Scope(), [ROSTER])
+    assert squares == tuple((times**2).sum(axis=1).tolist())
+    recurrence = store.statistics(rosters=[ROSTER]).recurrence
+    assert recurrence.basis == KNOWN
+    np.testing.assert_allclose(recurrence.concentration, np.array(squares) / times.sum(axis=1) ** 2)
+    bound = store.statistics().recurrence
+    assert all(mine <= most for mine, most in zip(recurrence.concentration, bound.concentration, strict=True))
+
+
+def test_a_list_that_is_not_the_whole_fleet_or_reports_that_are_gone_are_refused(tmp_path):
+    store = made_store(tmp_path)
+    part = Roster("part", ROSTER.devices[:5], ROSTER.secrets[: 5 * 32])
+    assert reason(lambda: store.statistics(rosters=[part])) == "fleet_incomplete"
+    rest = Roster("rest", ROSTER.devices[5:], ROSTER.secrets[5 * 32 :])
+    assert store.statistics(rosters=[part, rest, part]).recurrence.basis == KNOWN
+    store.forget(FIRST + 4, now=LATER)
+    assert reason(lambda: store.statistics(rosters=[ROSTER])) == "reports_forgotten"
+    assert store.statistics(Scope(first=FIRST + 4), rosters=[ROSTER]).recurrence.basis == KNOWN
+
+
+def test_turnouts_add_up_and_far_periods_take_no_room():
+    one = turnout_of(2, np.array([5, 5, 1 << 31]), np.array([1, 1, 0]), np.array([3, 4, 1]))
+    assert as_counter(one) == {11: 7, 1 << 32: 1}
+    other = turnout_of(2, np.array([5]), np.array([0]), np.array([2]))
+    assert one.merge(other) == other.merge(one)
+    assert one.merge(other).less(one) == other
+    assert one.merge(other) != other
+    by_period = one.merge(other).by_period()
+    assert [column.tolist() for column in by_period] == [[5, 1 << 31], [9, 1], [7, 1]]
+    assert Turnout.none(CAMPAIGN).by_period().devices.size == 0
