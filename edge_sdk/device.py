@@ -17,7 +17,7 @@ from edge_sdk.policy import DAY_SECONDS, Spent
 from edge_sdk.reporting import Reporting
 from edge_sdk.storage.documents import Documents
 from edge_sdk.storage.marker import system_machine
-from edge_sdk.timekeeper import Timekeeper
+from edge_sdk.timekeeping.timekeeper import Timekeeper
 from protocol.documents import campaign as campaigns
 from protocol.documents import trust
 from protocol.errors import DocumentError, InputError, StorageError
@@ -108,7 +108,7 @@ class Device:
         from edge_sdk.opening import open_state
 
         if clock is None:
-            from edge_sdk.clock import system_clock, system_uptime
+            from edge_sdk.timekeeping.clock import system_clock, system_uptime
 
             clock, uptime = system_clock, uptime or system_uptime
         state, allowed = open_state(
@@ -138,8 +138,8 @@ class Device:
         Raises:
             InputError, DocumentError, StorageError: as :meth:`open`; the old state is then untouched.
         """
-        from edge_sdk.clock import system_clock
         from edge_sdk.opening import reset_state
+        from edge_sdk.timekeeping.clock import system_clock
 
         now = (clock or system_clock)()
         return reset_state(

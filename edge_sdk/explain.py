@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge_sdk.dates import date
+from edge_sdk.timekeeping.dates import date
 from protocol.allowance import answers_in_a_day, days_paid
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import PolicyError

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
-    from edge_sdk.timekeeper import Timekeeper
+    from edge_sdk.timekeeping.timekeeper import Timekeeper
     from protocol.documents.campaign import Campaign
     from protocol.documents.model import Model
     from protocol.schema import Check, Schema
@@ -224,7 +224,7 @@ def _refuse_again() -> bytes:
 def _check_unpaid(campaign: Campaign, period: int, paid_until: int) -> None:
     """Refuse a period that began before the last one that any version of the campaign's name was paid for ended."""
     if period * campaign.time_precision < paid_until:
-        from edge_sdk.dates import date
+        from edge_sdk.timekeeping.dates import date
 
         raise PolicyError(
             "period_answered",

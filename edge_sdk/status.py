@@ -10,11 +10,11 @@ from protocol.epsilon import format_micro
 
 if TYPE_CHECKING:
     from edge_sdk.meanings import Meanings, Unread
-    from edge_sdk.periods import Present, Reading
     from edge_sdk.policy import Policy, Spent
     from edge_sdk.storage.documents import Documents
     from edge_sdk.storage.ledger import Ledger
     from edge_sdk.storage.spool import Held, Spool
+    from edge_sdk.timekeeping.periods import Present, Reading
     from protocol.documents.campaign import Campaign
 
 

@@ -226,7 +226,7 @@ def _shown(key: str, value: Any) -> str:
 
 
 def _date(seconds: int) -> str:
-    from edge_sdk.dates import date
+    from edge_sdk.timekeeping.dates import date
 
     return date(seconds, "%Y-%m-%d %H:%M:%S")
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from support.publisher import DAY, NOW
 
 from edge_sdk import Device, Policy, PolicyError
-from edge_sdk.clock import system_uptime
-from edge_sdk.periods import Anchor, Present, Reading, after_answer, after_document, present
+from edge_sdk.timekeeping.clock import system_uptime
+from edge_sdk.timekeeping.periods import Anchor, Present, Reading, after_answer, after_document, present
 from protocol.batches.report import decode_report
 
 HOUR = 3600

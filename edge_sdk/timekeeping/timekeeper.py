@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edge_sdk.periods import Anchor, Reading, after_answer, after_document, present
+from edge_sdk.timekeeping.periods import Anchor, Reading, after_answer, after_document, present
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from edge_sdk.periods import Present
     from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
+    from edge_sdk.timekeeping.periods import Present
 
 _KEY = "anchor"
 
