@@ -17,6 +17,7 @@ from aggregator.storage.manifest import damaged
 from aggregator.storage.part_writer import PART_BYTES, bucket_of
 from aggregator.storage.parts import Stored, read_part, without
 from aggregator.tally.duplicates import IdSet, Members, repeated_rows
+from aggregator.tally.lots import Lots
 from aggregator.tally.tally import Counter, Tally, settle
 from aggregator.tally.turnout import Turnout, TurnoutCounter
 from protocol.errors import InputError
@@ -220,10 +221,11 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Sli
 
     Everything is counted as it is read, and only ids are kept. If some of them stand more than once, their
     records are read again: what they added is taken back, and what is settled of them is added. If they are
-    very many, as after a merged file beside the files it was made of, this is done with all records.
+    very many, as after a merged file beside the files it was made of, this is done with all records, in a temporary
+    file if they do not fit into memory.
 
     Raises:
-        StorageError: ``store_damaged``.
+        StorageError: ``store_damaged``; ``disk_full``, ``io_failed``: of the temporary file.
     """
     reuse_freed_memory()
     whole, ids = _Count(campaign, scope), IdSet(_expected(manifest, which), _known_bits(manifest, which))
@@ -238,6 +240,8 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Sli
     if repeated is not None and not len(repeated):
         return Counted(whole.tally(), whole.turnout(), whole.unproven, superseded)
     less, more = _Count(campaign, scope), _Count(campaign, scope)
+    if repeated is None:  # all of them are taken back
+        whole = _Count(campaign, scope)
     replayed = conflicting = 0
     if repeated is None:
         lots = _everything(folder, campaign, manifest, which)
@@ -245,7 +249,8 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Sli
         lots = _doubtful(folder, campaign, manifest, which, repeated)
     for doubtful in lots:
         settled = settle(doubtful)
-        less.add(doubtful)
+        if repeated is not None:
+            less.add(doubtful)
         more.add(settled.records)
         superseded += settled.superseded
         replayed += settled.replayed
@@ -261,13 +266,18 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Sli
 
 
 def _everything(folder: Path, campaign: Campaign, manifest: Manifest, which: Slice) -> Iterator[Columns]:
-    """All records of a slice, as many at a time as fit into memory; those of one id together."""
-    lots = 1
-    while lots < _MAX_SLICES and _expected(manifest, which) > which.most * lots:
-        lots *= 2
-    for lot in range(lots):
-        finer = which._replace(slices=which.slices * lots, number=which.number + which.slices * lot)
-        yield without(load(folder, campaign, manifest, finer), manifest.superseded).records
+    """All records of a slice, as many at a time as fit into memory; those of one id together. Read once."""
+    pieces = (without(stored, manifest.superseded).records for stored in _row_groups(folder, campaign, manifest, which))
+    answer_bytes, number = campaign.layout.answer_bytes, 1
+    while number < _MAX_SLICES and _expected(manifest, which) > which.most * number:
+        number *= 2
+    if number == 1:
+        yield Columns.join(list(pieces), answer_bytes)
+        return
+    with Lots(number, _known_bits(manifest, which), answer_bytes) as lots:
+        for records in pieces:
+            lots.add(records)
+        yield from lots
 
 
 def _doubtful(
