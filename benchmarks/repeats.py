@@ -1,6 +1,6 @@
 """What counting costs where every report came twice, by the memory that it may take.
 
-    python benchmarks/repeats.py [--reports 20000000] [--memory 64] [--runs 5] [--folder DIR] [--json]
+    python benchmarks/repeats.py [--reports 20000000] [--memory 64] [--runs 5] [--buckets 16] [--folder DIR] [--json]
 
 So many reports, and each of them again in files of other cuts: half of the records are repeats. A ratio is to counting
 with as much memory as it likes, which takes turns with the others. The folder's disk counts, and that of ``TMPDIR``.
@@ -30,10 +30,10 @@ _UNLIMITED = 1 << 40
 _MIB = 1 << 20
 
 
-def make(folder: Path, reports: int) -> Path:
+def make(folder: Path, reports: int, buckets: int) -> Path:
     """A store of these reports, each of them twice: in a file of a million, and in one of two halves of it."""
     campaign = opened(RAW)
-    store = create_store(folder / "store", RAW)
+    store = create_store(folder / "store", RAW, buckets=buckets)
     for number in range(-(-reports // FILE_REPORTS)):
         made = made_batches.records(campaign, min(FILE_REPORTS, reports - number * FILE_REPORTS), number)
         half = len(made) // 2
@@ -55,10 +55,10 @@ def tally(path: Path, memory: int, reports: int) -> None:
     assert (found.reports, found.rejected) == (reports, {"report_replayed": reports}), "every report counts once"
 
 
-def counting(reports: int, memories: list[int], runs: int, folder: Path | None) -> list[Row]:
+def counting(reports: int, memories: list[int], runs: int, buckets: int, folder: Path | None) -> list[Row]:
     """One row for each amount of memory, the unlimited first."""
     with tempfile.TemporaryDirectory(dir=folder) as home:
-        path = make(Path(home), reports)
+        path = make(Path(home), reports, buckets)
         limits = [_UNLIMITED, *(memory * _MIB for memory in memories)]
         tally(path, _UNLIMITED, reports)  # the parts are in the page cache
         seconds = interleaved_seconds([partial(tally, path, limit, reports) for limit in limits], runs)
@@ -75,9 +75,10 @@ def main() -> None:
     parser.add_argument("--reports", type=int, default=20_000_000, help="different reports")
     parser.add_argument("--memory", type=int, nargs="+", default=[64], help="MiB that counting may take")
     parser.add_argument("--runs", type=int, default=5, help="runs of which each figure is the median")
+    parser.add_argument("--buckets", type=int, default=16, help="of the store; fewer reports in fewer are as many each")
     parser.add_argument("--folder", type=Path, help="where the store is made; the disk counts")
     chosen = parser.parse_args()
-    rows = counting(chosen.reports, chosen.memory, chosen.runs, chosen.folder)
+    rows = counting(chosen.reports, chosen.memory, chosen.runs, chosen.buckets, chosen.folder)
     show(f"{TITLE}; medians of {chosen.runs} runs", rows, as_json=chosen.json)
 
 

@@ -17,7 +17,7 @@ from aggregator.cluster.tasks import Chosen, Job, identities, marks, read_files
 from aggregator.intake.sources import Unreadable
 from aggregator.intake.transaction import Ingest, Progress
 from aggregator.intake.urls import is_url
-from aggregator.storage.compaction import MOST_SMALL, SMALL_RECORDS
+from aggregator.storage.compaction import MOST_SMALL, SMALL_RECORDS, compact
 from aggregator.storage.manifest import fingerprint, read_manifest
 from protocol.errors import StorageError
 
@@ -82,6 +82,12 @@ class ClusterIngest(Ingest):
                 seen.add(mark)
         again += self._read(first, apart=False)
         self._read_again(sorted(again), listed)
+
+    def commit(self) -> Manifest | None:
+        """As ``Ingest.commit``; small parts, of which every task wrote one into each bucket, are joined before."""
+        parts = (self._folder, self._campaign.layout, self._manifest, self._parts)
+        self._parts = compact(*parts, most_small=1, name="gathered")
+        return super().commit()
 
     def _list(self) -> list[Mark | None]:
         """The marks of all files."""

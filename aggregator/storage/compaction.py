@@ -19,10 +19,26 @@ MOST_SMALL = 16
 SMALL_RECORDS = 1 << 18
 
 
-def compact(folder: Path, layout: Layout, manifest: Manifest, parts: Sequence[Part]) -> list[Part]:
+def compact(
+    folder: Path,
+    layout: Layout,
+    manifest: Manifest,
+    parts: Sequence[Part],
+    *,
+    most_small: int = MOST_SMALL,
+    name: str = "joined",
+) -> list[Part]:
     """The parts as the next manifest shall name them: the small ones of a bucket that has too many, in one.
 
     What they replace stays where it is until that manifest stands.
+
+    Args:
+        folder: the store's.
+        layout: of the campaign.
+        manifest: of the store before.
+        parts: in it, or written since.
+        most_small: so many small ones of a bucket may stay.
+        name: of the joined parts, once for each name and generation.
 
     Raises:
         StorageError: ``store_damaged``: one of the small parts is not as it was written.
@@ -32,14 +48,14 @@ def compact(folder: Path, layout: Layout, manifest: Manifest, parts: Sequence[Pa
     for bucket in range(manifest.buckets):
         of_bucket = [part for part in parts if part.bucket == bucket]
         small = [part for part in of_bucket if part.records < SMALL_RECORDS]
-        if len(small) > MOST_SMALL:
+        if len(small) > most_small:
             joined += small
             kept += [part for part in of_bucket if part.records >= SMALL_RECORDS]
         else:
             kept += of_bucket
     if not joined:
         return sorted(kept)
-    with PartWriter(folder, layout, manifest.buckets, f"{manifest.generation + 1:08d}-joined") as writer:
+    with PartWriter(folder, layout, manifest.buckets, f"{manifest.generation + 1:08d}-{name}") as writer:
         for part in joined:
             for stored in read_part(folder / part.path, part, layout, manifest.buckets):
                 writer.add(stored)

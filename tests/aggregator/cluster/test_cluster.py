@@ -148,6 +148,19 @@ def test_two_workers_make_what_one_process_makes(tmp_path, workers):
     assert state(together) == state(alone)
 
 
+def test_the_parts_of_many_tasks_are_joined(tmp_path, workers):
+    files = []
+    for number in range(40):
+        files.append(tmp_path / f"{number}.hsr")
+        files[-1].write_bytes(sealed(CAMPAIGN, honest(CAMPAIGN, 300, PERIOD, number)))
+    for some in (files[:30], files[30:]):
+        store, _ = ingested(tmp_path / "s", some, workers)
+        check_whole(store)
+    parts = read_manifest(store.path).parts
+    assert len(parts) == 2 * len({part.bucket for part in parts}) == 32
+    assert sum(store.tally().n) == 12_000
+
+
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_files_in_any_order(tmp_path_factory, threads, data):

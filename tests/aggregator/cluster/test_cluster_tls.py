@@ -30,6 +30,7 @@ RAW = Publisher().campaign()
 CAMPAIGN = opened(RAW)
 TEXT = (Path(__file__).parents[3] / "docs" / "cluster.md").read_text()
 AUTHORITY, MEMBER = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
+START_SECONDS = 90
 (CONFIGURATION,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
 
 
@@ -55,13 +56,19 @@ def dask_process(folder, configuration, *command, until):
             [sys.executable, "-m", "dask", *command], stdout=sink, stderr=sink, env=environment, cwd=folder
         )
     try:
+        deadline = time.monotonic() + START_SECONDS
         while (found := re.search(until, log.read_text())) is None:
             assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
         yield found
     finally:
         process.terminate()
-        process.wait(30)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +77,9 @@ def tls(certificates, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cluster")
     scheduler = ["scheduler", "--protocol", "tls", "--port", "0", "--host", "127.0.0.1", "--no-dashboard"]
     with dask_process(folder, certificates, *scheduler, until=r"Scheduler at: +tls://127.0.0.1:([0-9]+)") as found:
-        worker = ["worker", f"tls://127.0.0.1:{found[1]}", "--nworkers", "1", "--nthreads", "1", "--no-dashboard"]
+        # Without a nanny, which goes on when its worker could not start; in a folder, and with a lock, of its own.
+        worker = ["worker", f"tls://127.0.0.1:{found[1]}", "--no-nanny", "--nthreads", "1", "--no-dashboard",
+                  "--local-directory", str(folder), "--death-timeout", str(START_SECONDS)]  # fmt: skip
         with dask_process(folder, certificates, *worker, until="Starting established connection"):
             yield found[1]
 
