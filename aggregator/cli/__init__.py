@@ -1,1 +1,6 @@
-"""The command ``hearsay``: one file per group of commands; what they say goes through ``output``."""
+"""``hearsay``: the aggregator from a shell.
+
+In: a command line. Out: tables or one JSON object on standard output, notes on standard error, and an exit status.
+``table`` lists the commands; ``documents`` and ``reports`` hold one file per command; ``options`` and ``output`` are
+what all of them share.
+"""

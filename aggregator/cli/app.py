@@ -1,4 +1,4 @@
-"""The group of commands, how other packages join it, and how every failure ends: one line and a status.
+"""The group of all commands, the commands of other packages, and the end of every failure: one line and a status.
 
 Exit status: 0 success; 1 a refusal, ``reason: detail`` on standard error; 2 wrong usage, likewise with
 the reason ``usage``; 130 interrupted. No traceback, and no value of a record, reaches the terminal
@@ -11,32 +11,18 @@ import os
 import sys
 import traceback
 from importlib.metadata import EntryPoint, entry_points
+from pkgutil import resolve_name
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli import (
-    documents,
-    evaluating,
-    fleet,
-    gateway,
-    keys,
-    making,
-    operating,
-    predicting,
-    projecting,
-    publishing,
-    quarantining,
-    reports,
-    retention,
-    serving,
-    trusting,
-)
 from aggregator.cli.output import complain
+from aggregator.cli.table import COMMANDS
 from protocol.errors import HearsayError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 PLUGINS = "hearsay.commands"
 """Entry-point group by which another package adds a command: name → click command."""
@@ -44,20 +30,53 @@ PLUGINS = "hearsay.commands"
 INTERRUPTED = 130
 
 
+def installed_plugins() -> Iterable[EntryPoint]:
+    """The commands that installed packages offer."""
+    return entry_points(group=PLUGINS)
+
+
 class Commands(click.Group):
-    """Commands of this package and of others. One that can not be loaded leaves the others alone."""
+    """Commands of this package and of other packages. Each is imported when it is asked for.
+
+    A plugin that can not be loaded leaves the other commands alone.
+
+    Args:
+        name: of the group.
+        table: name → ``module:attribute`` of this package's commands.
+        plugins: lists the commands of other packages.
+        options: as of :class:`click.Group`.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        table: Mapping[str, str] = MappingProxyType({}),
+        plugins: Callable[[], Iterable[EntryPoint]] = installed_plugins,
+        **options: Any,
+    ) -> None:
+        super().__init__(name, **options)
+        self._table = table
+        self._plugins = plugins
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names, sorted."""
-        return sorted({*super().list_commands(ctx), *_plugins()})
+        return sorted({*super().list_commands(ctx), *self._table, *self._offered()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command by name; our own win over a plugin's. A plugin is imported when it is asked for."""
-        own = super().get_command(ctx, cmd_name)
-        if own is not None:
-            return own
-        plugin = _plugins().get(cmd_name)
+        """A command by name. A command of this package wins over a plugin of the same name."""
+        added = super().get_command(ctx, cmd_name)
+        if added is not None:
+            return added
+        if cmd_name in self._table:
+            command = resolve_name(self._table[cmd_name])
+            assert isinstance(command, click.Command)
+            return command
+        plugin = self._offered().get(cmd_name)
         return None if plugin is None else _load(plugin)
+
+    def _offered(self) -> dict[str, EntryPoint]:
+        return {plugin.name: plugin for plugin in self._plugins()}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click's own; without any argument the whole help, on standard error, and status 2."""
@@ -108,10 +127,6 @@ class Commands(click.Group):
         return 1
 
 
-def _plugins() -> dict[str, EntryPoint]:
-    return {plugin.name: plugin for plugin in entry_points(group=PLUGINS)}
-
-
 def _load(plugin: EntryPoint) -> click.Command:
     problem = "it is not a command"
     try:
@@ -124,7 +139,7 @@ def _load(plugin: EntryPoint) -> click.Command:
 
 
 def _broken(plugin: EntryPoint, problem: str) -> click.Command:
-    """Stands in for a plugin that can not be loaded, so that help still lists it."""
+    """The command in the place of a plugin that can not be loaded. The help still lists it."""
 
     def refuse(arguments: tuple[str, ...]) -> None:
         del arguments
@@ -141,7 +156,7 @@ def _broken(plugin: EntryPoint, problem: str) -> click.Command:
 
 
 def _report_bug(error: BaseException) -> None:
-    """Type and place of a bug, without its text: that may hold a value of a record."""
+    """Print type and place of a bug. Its text may hold a value of a record, and is not printed."""
     if os.environ.get("HEARSAY_DEBUG") == "1":
         traceback.print_exception(error)
         return
@@ -151,12 +166,16 @@ def _report_bug(error: BaseException) -> None:
 
 
 def _swallow_output() -> None:
-    """Whoever read our output has gone: let the interpreter's last flush go nowhere."""
+    """Discard the interpreter's last flush: the reader of the output is gone."""
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, sys.stdout.fileno())
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands,
+    table=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(package_name="hearsay", message="%(package)s %(version)s")
 def hearsay() -> None:
     """Naive Bayes classifiers from locally private reports of devices.
@@ -169,29 +188,3 @@ def hearsay() -> None:
       hearsay ingest c.hsc reports/*.hsr --store store --workspace work
       hearsay publish --store store --workspace work -o m.hsm
     """  # noqa: D301 - click's mark for lines that it must not wrap
-
-
-for _command in (
-    keys.init,
-    keys.key,
-    keys.sign,
-    trusting.trust,
-    making.schema,
-    projecting.projection,
-    making.campaign,
-    publishing.publish,
-    predicting.predict,
-    serving.serve,
-    reports.ingest,
-    reports.estimate,
-    retention.forget,
-    documents.show,
-    documents.verify,
-    evaluating.evaluate,
-    fleet.fleet,
-    gateway.merge,
-    quarantining.quarantine,
-    operating.status,
-    operating.export,
-):
-    hearsay.add_command(_command)

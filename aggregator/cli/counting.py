@@ -1,31 +1,59 @@
-"""What ``estimate``, ``publish`` and ``evaluate show`` share: which of a store's reports they count, and how."""
+"""The counts of a store's reports, as the options of several commands choose them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.clusters import cluster_option, working_on
-from aggregator.cli.output import working
-from aggregator.cli.periods import chosen_periods, periods_option
-from aggregator.cli.sizes import memory_option
+from aggregator.cli.output import print_facts, warn, working
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from aggregator.estimates.recurrence import Recurrence
     from aggregator.estimates.statistics import Statistics
     from aggregator.fleet.roster import Roster
     from aggregator.periods import Span
+    from aggregator.store.store import Store
+    from protocol.documents.campaign import Campaign
 
 
-def counted_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``--periods``, ``--proven-only``, ``--memory`` and ``--cluster``, passed on under these names."""
-    proven = click.option("--proven-only", is_flag=True, help="Leave out reports from damaged files.")
-    for option in (cluster_option, memory_option(), proven, periods_option()):
-        command = option(command)
-    return command
+def chosen_periods(periods: Span | None, campaign: Campaign) -> range | None:
+    """The numbers of the periods in a campaign; None for all.
+
+    Raises:
+        InputError: ``periods_absent``.
+    """
+    return None if periods is None else periods.of(campaign.time_precision)
+
+
+@contextmanager
+def working_on(store: Store, cluster: str | None) -> Iterator[None]:
+    """Let a cluster do a store's work, if ``cluster`` names one.
+
+    Raises:
+        InputError: ``missing_extra``.
+        StorageError: ``cluster_unreachable``.
+    """
+    if cluster is None:
+        yield
+        return
+    from aggregator.cluster.cluster import open_cluster
+
+    if cluster.startswith("tcp://"):
+        warn(
+            f"whoever reaches {cluster} can run any program as the user of its workers, and read and change the "
+            "store; tls:// lets in the holders of certificates alone"
+        )
+    with open_cluster(cluster) as workers:
+        store.cluster = workers
+        try:
+            yield
+        finally:
+            store.cluster = None
 
 
 def count_store(
@@ -37,15 +65,15 @@ def count_store(
     proven_only: bool,
     rosters: Sequence[Roster] = (),
 ) -> tuple[Statistics, bytes]:
-    """The statistics of some of a store's reports, and its campaign's file.
+    """The statistics of some of a store's reports, and the bytes of its campaign's file.
 
     Args:
         store: its folder.
-        periods: which; None for all.
-        memory: bytes for the records; None for the store's own choice.
-        cluster: the address of one, or None.
+        periods: which periods; None for all.
+        memory: bytes for the records; None for the store's own limit.
+        cluster: the address of a cluster, or None for this machine.
         proven_only: leave out reports from damaged files.
-        rosters: fleet lists, so that it is known how often each device answered.
+        rosters: fleet lists. With them it is known how often each device answered.
 
     Raises:
         InputError, StorageError: as the store's own methods.
@@ -59,3 +87,18 @@ def count_store(
     with working_on(opened, cluster), working("counting reports"):
         scope = scope_of(chosen_periods(periods, opened.campaign), proven_only=proven_only)
         return opened.statistics(scope, rosters=rosters), opened.campaign_bytes
+
+
+def print_populations(recurrence: Recurrence) -> None:
+    """Explain below a table its two populations, and the assumption behind the second one's intervals."""
+    from aggregator.estimates.recurrence import BOUND, DEVICES, POPULATION
+
+    click.echo()
+    advice = "; --fleet LIST.hsf tells, in a closed fleet" if recurrence.basis == BOUND else ""
+    print_facts(
+        {
+            "these devices": DEVICES,
+            "population": POPULATION,
+            "assumed": f"{recurrence.assumption}{advice}",
+        }
+    )

@@ -13,6 +13,9 @@ import click
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from aggregator.publishing.signatures import Standing
 
 _NO_WRAP_WIDTH = 100_000
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
@@ -156,3 +159,23 @@ def when(seconds: int) -> str:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):
         return f"{seconds} s after 1970"
+
+
+def say(facts: dict[str, Any], *, as_json: bool) -> None:
+    """Print facts as JSON, or aligned for people with their names in words."""
+    if as_json:
+        print_json(facts)
+    else:
+        print_facts({name.replace("_", " "): _in_words(value) for name, value in facts.items()})
+
+
+def _in_words(value: object) -> object:
+    return ("no", "yes")[value] if isinstance(value, bool) else value
+
+
+def warn_of_draft(standing: Standing, output: Path) -> None:
+    """Say that a document lacks signatures, if it does."""
+    if not standing.complete:
+        warn(
+            f"devices refuse it so far, with {standing}; see hearsay sign {output} --key KEY, and hearsay trust gather"
+        )

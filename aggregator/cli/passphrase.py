@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -19,19 +18,10 @@ from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 VARIABLE = "HEARSAY_PASSPHRASE_FILE"
 MAX_PASSPHRASE_BYTES = 1024
-
-passphrase_option = click.option(
-    "--passphrase-file",
-    type=click.Path(path_type=Path),
-    envvar=VARIABLE,
-    help=f"File whose first line is the passphrase; also by {VARIABLE}; else the terminal is asked.",
-)
-no_passphrase_option = click.option(
-    "--no-passphrase", is_flag=True, help="Keep the new secrets in the clear, in files for their owner alone."
-)
 
 
 def asked(file: Path | None, what: str = "") -> Callable[[], bytes]:

@@ -14,9 +14,10 @@ import pytest
 from click.testing import CliRunner
 from support.publisher import Publisher
 
-from aggregator import entry
-from aggregator.cli import app, output
-from aggregator.cli.app import Commands, hearsay
+from aggregator import cli, entry
+from aggregator.cli import output
+from aggregator.cli.app import PLUGINS, Commands, hearsay
+from aggregator.cli.table import COMMANDS
 from protocol.errors import PolicyError
 
 
@@ -74,18 +75,15 @@ def test_a_reader_that_has_gone_is_no_error(tmp_path):
     assert done.returncode == 1
 
 
-def plugin(monkeypatch, *points):
-    monkeypatch.setattr(app, "entry_points", lambda group: [EntryPoint(*point, group) for point in points])
-
-
-def test_a_plugin_joins_and_a_broken_one_leaves_the_others_alone(monkeypatch):
-    plugin(
-        monkeypatch,
-        ("greet", "support.plugins:greet"),
-        ("absent", "support.no_such_module:x"),
-        ("number", "support.plugins:NUMBER"),
-        ("show", "support.plugins:greet"),
-    )
+def test_a_plugin_joins_and_a_broken_one_leaves_the_others_alone():
+    offered = {
+        "greet": "support.plugins:greet",
+        "absent": "support.no_such_module:x",
+        "number": "support.plugins:NUMBER",
+        "show": "support.plugins:greet",
+    }
+    points = [EntryPoint(name, place, PLUGINS) for name, place in offered.items()]
+    hearsay = Commands("hearsay", table=COMMANDS, plugins=lambda: points)
     run = CliRunner().invoke
     assert run(hearsay, ["greet"]).stdout == "hello\n"
     help_text = run(hearsay, ["--help"]).stdout
@@ -101,8 +99,8 @@ def test_a_plugin_joins_and_a_broken_one_leaves_the_others_alone(monkeypatch):
 
 def all_commands():
     """Every command, those of groups included, as typed."""
-    for name, command in sorted(hearsay.commands.items()):
-        inner = getattr(command, "commands", {})
+    for name in COMMANDS:
+        inner = getattr(hearsay.get_command(None, name), "commands", {})
         yield from ([name, sub] for sub in sorted(inner)) if inner else [[name]]
 
 
@@ -111,6 +109,30 @@ def test_every_help_has_an_example_and_every_printer_takes_json(words):
     text = CliRunner().invoke(hearsay, [*words, "--help"]).stdout
     assert f"Example:\n    hearsay {' '.join(words)} " in text
     assert "--json" in text
+
+
+def test_the_table_is_the_listing_of_the_rooms():
+    """A command's file has its name, and no file of a command is left out of the table."""
+    rooms = [Path(cli.__file__).parent / room for room in ("documents", "reports")]
+    modules = {path for room in rooms for path in room.glob("*.py") if "@click." in path.read_text("utf-8")}
+    assert {f"aggregator.cli.{path.parent.name}.{path.stem}:{path.stem}" for path in modules} == set(COMMANDS.values())
+    assert [place.rpartition(":")[2] for place in COMMANDS.values()] == list(COMMANDS)
+
+
+def test_a_command_is_loaded_when_it_is_asked_for():
+    code = (
+        "import sys\nfrom aggregator.cli.app import hearsay\n"
+        "try: hearsay(['show', '--help'])\nexcept SystemExit: pass\n"
+        "rooms = ('aggregator.cli.documents.', 'aggregator.cli.reports.')\n"
+        "print(sorted(name for name in sys.modules if name.startswith(rooms)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "['aggregator.cli.documents.describe', 'aggregator.cli.documents.show']\n"
+
+
+def test_an_unknown_command_is_wrong_usage():
+    result = CliRunner().invoke(hearsay, ["no-such"])
+    assert (result.exit_code, result.stderr) == (2, "usage: No such command 'no-such'; see hearsay --help\n")
 
 
 def test_without_its_libraries_the_script_says_what_to_install(monkeypatch, capsys):

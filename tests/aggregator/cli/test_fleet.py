@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from nacl.pwhash import argon2id
 from support.publisher import DAY, NOW, Publisher
-from support.reports import opened
+from support.reports import batch, opened
 
 from aggregator import sealing
 from aggregator.cli import passphrase
@@ -185,3 +185,15 @@ def test_a_person_at_a_terminal_is_asked_without_echo(monkeypatch):
     assert (how["hide_input"], how["confirmation_prompt"]) == (True, True)
     with pytest.raises(InputError, match=r"^file_not_found"):
         passphrase.read_passphrase(Path("/nowhere/at/all"), what="the list")
+
+
+def test_a_list_in_the_clear_needs_no_passphrase_wherever_it_is_given(work):
+    """Nobody sits at a terminal here: whoever asks for a passphrase refuses."""
+    run("new", work / "names.txt", "-o", work / "out", "--no-passphrase")
+    listed = ("--fleet", work / "out" / "fleet.hsf")
+    run("ids", work / "c.hsc", *listed, "--periods", PERIOD, "-o", work / "i")
+    (work / "a.hsr").write_bytes(batch(CAMPAIGN, []))
+    store = ("--store", work / "s")
+    for arguments in (("ingest", work / "c.hsc", work / "a.hsr", *store, *listed), ("estimate", *store, *listed)):
+        result = CliRunner().invoke(hearsay, [str(argument) for argument in arguments])
+        assert (result.exit_code, "passphrase" in result.stderr) == (0, False), result.output

@@ -13,7 +13,6 @@ from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
 from aggregator import sealing
-from aggregator.cli import quarantining, reports
 from aggregator.cli.app import hearsay
 from aggregator.fleet import roster as rosters
 from aggregator.periods import begins
@@ -36,8 +35,7 @@ def _now(monkeypatch):
 
 
 def at(monkeypatch, seconds):
-    for module in (reports, quarantining):
-        monkeypatch.setattr(module.time, "time", lambda: seconds)
+    monkeypatch.setattr("time.time", lambda: seconds)
 
 
 def run(*arguments, status=0):

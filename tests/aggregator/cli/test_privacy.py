@@ -19,7 +19,7 @@ from support.failures import reason
 from support.publisher import NOW, Publisher
 
 from aggregator.cli.app import hearsay
-from aggregator.cli.documents import up
+from aggregator.cli.documents.verify import up
 from aggregator.publishing.privacy import pace_warning
 from edge_sdk import Device
 from protocol import canonical, mechanisms

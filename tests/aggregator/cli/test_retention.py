@@ -9,7 +9,6 @@ from click.testing import CliRunner
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator.cli import reports, retention
 from aggregator.cli.app import hearsay
 from aggregator.periods import begins
 from aggregator.storage.manifest import read_manifest
@@ -28,8 +27,7 @@ def run(*arguments, status=0):
 @pytest.fixture
 def store(tmp_path, monkeypatch):
     """150 reports of three periods in whole files, and 30 of the last in a cut one."""
-    for module in (reports, retention):
-        monkeypatch.setattr(module.time, "time", lambda: NOW + 2 * DAY)
+    monkeypatch.setattr("time.time", lambda: NOW + 2 * DAY)
     (tmp_path / "c.hsc").write_bytes(RAW)
     whole = [report(CAMPAIGN, device, device, period=FIRST + device % 3) for device in range(150)]
     cut = [report(CAMPAIGN, device, device, period=FIRST + 2) for device in range(200, 230)]
@@ -88,7 +86,7 @@ def test_dates_are_the_periods_that_begin_on_them(store):
 
 
 def test_too_few_reports_in_the_periods_are_too_few(store, monkeypatch):
-    monkeypatch.setattr(reports.time, "time", lambda: NOW + 3 * DAY)
+    monkeypatch.setattr("time.time", lambda: NOW + 3 * DAY)
     sparse = store.parent / "sparse.hsr"
     sparse.write_bytes(batch(CAMPAIGN, [report(CAMPAIGN, device, period=FIRST + 3) for device in range(19)]))
     run("ingest", store.parent / "c.hsc", sparse, "--store", store)

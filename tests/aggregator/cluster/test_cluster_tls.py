@@ -19,7 +19,6 @@ from click.testing import CliRunner
 from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator.cli import reports
 from aggregator.cli.app import hearsay
 from aggregator.cluster import cluster as cluster_room
 from aggregator.cluster import probe as cluster_probe
@@ -103,7 +102,7 @@ def refused(address):
 
 
 def test_the_certificates_of_the_documentation_let_in_their_holders(tls, certificates, tmp_path, monkeypatch):
-    monkeypatch.setattr(reports.time, "time", lambda: NOW)
+    monkeypatch.setattr("time.time", lambda: NOW)
     monkeypatch.setattr(cluster_probe, "SILENCE_SECONDS", 10.0)
     monkeypatch.setattr(cluster_room, "CONNECT_SECONDS", 30.0)
     (tmp_path / "c.hsc").write_bytes(RAW)

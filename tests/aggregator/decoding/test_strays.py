@@ -11,7 +11,7 @@ from support.publisher import NOW, Publisher
 from support.reports import batch, header, opened, report
 
 from aggregator.cli.app import hearsay
-from aggregator.cli.describe import MAX_DAMAGE
+from aggregator.cli.documents.describe import MAX_DAMAGE
 from aggregator.decoding.decode import MAX_PIECES, Decoder
 from aggregator.gateway.merge import merge_files
 from aggregator.storage.quarantine import Quarantine

@@ -9,7 +9,7 @@ import pytest
 from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator.cli.reports import WHY_NOT
+from aggregator.cli.reports.ingest import WHY_NOT
 from aggregator.decoding.decode import Decoder
 from aggregator.intake import sources
 from aggregator.reading import read_regular

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from protocol.schema import Schema
 
 
+MAX_FILE_BYTES = 1 << 30
+"""The largest file that ``show`` and ``verify`` read."""
+
 MAX_DAMAGE = 100
-"""Of one report file, how many stretches of damage are listed; all are counted."""
+"""How many stretches of damage are listed for one report file. All of them are counted."""
 
 
 class Shown(NamedTuple):

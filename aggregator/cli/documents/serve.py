@@ -1,31 +1,30 @@
-"""The command ``serve``: a server to try devices against."""
+"""``hearsay serve``: a web server to try devices against."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.making import json_option, say
-from aggregator.cli.output import printable, warn
-from aggregator.cli.sizes import parse_size
+from aggregator.cli.options import PATH, json_option, read_size
+from aggregator.cli.output import printable, say, warn
 from protocol.errors import InputError
 
-_SIZE: dict[str, Any] = {"callback": parse_size, "show_default": True, "metavar": "SIZE"}
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SIZE: dict[str, Any] = {"callback": read_size, "show_default": True, "metavar": "SIZE"}
 MAX_TOKEN_BYTES = 4096
 
 
 @click.command()
-@click.argument("tree", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("tree", type=PATH, metavar="DIR")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of this machine to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: any that is free.")
-@click.option(
-    "--token", "token_file", type=click.Path(path_type=Path), metavar="FILE", help="Take batches only with its word."
-)
+@click.option("--token", "token_file", type=PATH, metavar="FILE", help="Take batches only with its word.")
 @click.option("--largest", default="16MiB", help="Of one batch file.", **_SIZE)
 @click.option("--room", default="1GiB", help="For all files that wait in DIR/reports.", **_SIZE)
 @json_option

@@ -1,17 +1,16 @@
-"""Commands for anyone who holds a file: ``show`` what it says, ``verify`` whether it may be believed."""
+"""``hearsay verify``: whether a device would accept a file, and what a campaign really spends."""
 
 from __future__ import annotations
 
 import time
 from decimal import ROUND_CEILING, Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from aggregator.cli import describe
-from aggregator.cli.making import json_option
-from aggregator.cli.output import print_facts, print_json, print_table, warn, when
+from aggregator.cli.documents.describe import MAX_FILE_BYTES
+from aggregator.cli.options import PATH, json_option
+from aggregator.cli.output import print_json, print_table, warn, when
 from protocol.batches import batch
 from protocol.document import read_payload
 from protocol.documents import campaign, model, trust
@@ -20,52 +19,20 @@ from protocol.epsilon import format_micro
 from protocol.errors import DocumentError, InputError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from aggregator.publishing.privacy import PrivacySheet
     from aggregator.publishing.signatures import Standing
     from protocol.document import Header
     from protocol.epsilon import PrivacyLoss
 
-MAX_BATCH_BYTES = 1 << 30
-
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@json_option
-def show(file: Path, *, as_json: bool) -> None:
-    """Print what a trust root, campaign, model or report file says. Nothing is verified.
-
-    \b
-    Example:
-      hearsay show c.hsc
-    """  # noqa: D301
-    from aggregator.files import read_file
-
-    raw = read_file(file, MAX_BATCH_BYTES)
-    role = role_of(raw)
-    if role is None:
-        shown = describe.batches(raw)
-        if shown is None:
-            raise InputError("unknown_file", f"'{file}' is no trust root, campaign, model or report file")
-    else:
-        shown = describe.document(read_envelope(raw, role), role)
-    if as_json:
-        print_json({"kind": shown.kind, "verified": False, **shown.content})
-    else:
-        click.echo(f"UNVERIFIED {shown.kind}: what this file says, whoever wrote it")
-        print_facts(shown.facts)
-        if shown.rows:
-            click.echo()
-            print_table(shown.columns, shown.rows)
-    if shown.warning:
-        warn(shown.warning)
-
-
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @click.option(
     "--trust",
     "trust_files",
-    type=click.Path(path_type=Path),
+    type=PATH,
     required=True,
     multiple=True,
     help="The trust root, .hst; given again, a newer root that follows from it, in any order.",
@@ -89,7 +56,7 @@ def verify(file: Path, trust_files: tuple[Path, ...], *, privacy: bool, as_json:
     from aggregator.files import read_file
     from aggregator.publishing.signatures import root_of, standing
 
-    raw = read_file(file, MAX_BATCH_BYTES)
+    raw = read_file(file, MAX_FILE_BYTES)
     role = role_of(raw)
     if role is None:
         _refuse_unsigned(file, raw)

@@ -1,24 +1,22 @@
-"""Commands of the operator who gathers reports: ``ingest`` and ``estimate``."""
+"""``hearsay ingest``: report files, into a store."""
 
 from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.clusters import cluster_option, working_on
-from aggregator.cli.counting import count_store, counted_options
-from aggregator.cli.enrolling import enrolled_ids, enrolment_options, note_missing_ids
-from aggregator.cli.making import json_option
+from aggregator.cli.counting import working_on
+from aggregator.cli.enrolment import enrolled_ids, note_missing_ids
+from aggregator.cli.options import PATH, cluster_option, enrolment_options, json_option, signer_options
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, progress
-from aggregator.cli.populations import fleet_option, print_populations, rosters_of
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from aggregator.periods import Span
+    from pathlib import Path
+
     from aggregator.store.store import IngestSummary
 
 WHY_NOT = {
@@ -36,13 +34,12 @@ WHY_NOT = {
 
 
 @click.command()
-@click.argument("campaign_file", type=click.Path(path_type=Path), metavar="CAMPAIGN")
+@click.argument("campaign_file", type=PATH, metavar="CAMPAIGN")
 @click.argument("files", nargs=-1, required=True)
 @click.option("--recursive", is_flag=True, help="Of a folder, its folders too.")
 @click.option("--strict", is_flag=True, help="Status 1 if any file could not be read.")
-@click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder to keep the reports in.")
-@click.option("--trust", type=click.Path(path_type=Path), help="Trust root that must have signed the campaign.")
-@click.option("--workspace", type=click.Path(path_type=Path), help="Workspace whose trust root that is.")
+@click.option("--store", type=PATH, required=True, help="Folder to keep the reports in.")
+@signer_options("campaign")
 @click.option("--buckets", type=int, help="Into how many a new store is divided, a power of two.  [default: 16]")
 @enrolment_options
 @cluster_option
@@ -154,58 +151,3 @@ def _print_summary(summary: IngestSummary, *, as_json: bool) -> None:
     if summary.unreadable:
         click.echo()
         print_table(["not read", "reason", ""], [(*found, WHY_NOT[found.reason]) for found in summary.unreadable])
-
-
-@click.command()
-@click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder made by hearsay ingest.")
-@counted_options
-@fleet_option
-@json_option
-@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
-def estimate(
-    store: Path,
-    periods: Span | None,
-    memory: int | None,
-    cluster: str | None,
-    lists: tuple[Path, ...],
-    passphrase_file: Path | None,
-    *,
-    proven_only: bool,
-    as_json: bool,
-    as_csv: bool,
-) -> None:
-    """Show unbiased counts with standard deviations and 95 % intervals, in reports asked.
-
-    Estimates may be negative: they are what the reports say before anything is made pretty. Each has two
-    intervals: of these devices, each weighted by its answers, and of the population that they are drawn from.
-    In the table the intervals of shares end where shares do; --json and --csv have them as they are.
-    What was set aside is told of the whole store, whatever the periods. In CSV a text that a spreadsheet
-    would run (=1+1) has an apostrophe before it.
-
-    \b
-    Example:
-      hearsay estimate --store store --csv > estimates.csv
-      hearsay estimate --store store --periods 2026-11-01..2026-11-30 --proven-only
-    """  # noqa: D301
-    from aggregator.estimates.showing import COLUMNS, rows
-    from aggregator.spreadsheets import csv_text
-
-    if as_json and as_csv:
-        raise click.UsageError("give --json or --csv, not both", click.get_current_context())
-    rosters = rosters_of(lists, passphrase_file)
-    statistics, _ = count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters)
-    if statistics.reports:  # of none at all there is nothing to protect, and what was set aside is worth seeing
-        statistics.check_publishable()
-    if as_json:
-        print_json(statistics.to_json())
-        return
-    if as_csv:
-        click.echo(csv_text(statistics.frame()), nl=False)
-        return
-    print_facts(
-        {"reports": statistics.reports, "of them from damaged files": statistics.unproven}
-        | {f"set aside: {reason}": count for reason, count in statistics.rejected.items()}
-        | ({"superseded by whole files": statistics.superseded} if statistics.superseded else {})
-    )
-    print_table(COLUMNS, rows(statistics), COLUMNS[2:])
-    print_populations(statistics.recurrence)

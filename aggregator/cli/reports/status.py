@@ -1,4 +1,4 @@
-"""Commands about a store as a whole: ``hearsay status`` and ``hearsay export``."""
+"""``hearsay status``: how many reports there are, and how many devices are still needed."""
 
 from __future__ import annotations
 
@@ -6,18 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.clusters import cluster_option, working_on
-from aggregator.cli.making import force_option, json_option, output_option
-from aggregator.cli.output import note, print_facts, print_json, print_table, working
-from aggregator.cli.periods import chosen_periods, periods_option
-from aggregator.cli.quarantining import store_option
-from aggregator.cli.sizes import memory_option
+from aggregator.cli.counting import working_on
+from aggregator.cli.options import cluster_option, json_option, memory_option, store_option
+from aggregator.cli.output import print_facts, print_json, print_table, working
 from aggregator.periods import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.periods import Span
     from aggregator.store.status import DayCount, Status
 
 _BAR = 30
@@ -125,53 +121,3 @@ def _print_days(days: tuple[DayCount, ...]) -> None:
 def _between(least: int, most: int) -> str:
     """Bounds of a number of devices: who answered in two periods, ids do not tell."""
     return str(most) if least == most else f"{least} to {most}"
-
-
-@click.command()
-@store_option
-@click.option("--format", "kind", type=click.Choice(["parquet", "csv"]), required=True, help="What to write.")
-@periods_option()
-@click.option("--all", "everything", is_flag=True, help="All records as stored: repeats and conflicts too.")
-@click.option("--proven-only", is_flag=True, help="Leave out reports of damaged files.")
-@memory_option("1GiB")
-@output_option
-@force_option
-@json_option
-def export(
-    store: Path,
-    kind: str,
-    periods: Span | None,
-    memory: int,
-    output: Path,
-    *,
-    everything: bool,
-    proven_only: bool,
-    force: bool,
-    as_json: bool,
-) -> None:
-    """Write a store's reports to one file, for an archive or another engine.
-
-    By default exactly those that are counted: one per id, none in conflict. Columns: id (in CSV 16
-    hexadecimal digits), period, start, question, asked, answer, proven. Answers are as the devices
-    perturbed them; nothing is estimated.
-
-    \b
-    Example:
-      hearsay export --store store --format csv --periods 2026-11-01..2026-11-30 -o november.csv
-    """  # noqa: D301
-    from aggregator.store.export import export as export_reports
-    from aggregator.store.store import open_store
-    from aggregator.tally.counting import scope_of
-
-    opened = open_store(store)
-    opened.memory_bytes = memory
-    scope = scope_of(chosen_periods(periods, opened.campaign), proven_only=proven_only)
-    with working("writing reports"):
-        written = export_reports(opened, output, kind, scope=scope, everything=everything, force=force)
-    if as_json:
-        print_json({**written._asdict(), "output": str(output)})
-        return
-    print_facts({"reports": written.reports, "written": str(output)})
-    if written.forgotten_before:
-        first = shown(written.forgotten_before, opened.campaign.time_precision)
-        note(f"reports of periods before {first} were forgotten and are not in the file")

@@ -1,21 +1,21 @@
-"""Commands about what was set aside: ``hearsay quarantine ls``, ``show``, ``rm`` and ``retry``."""
+"""``hearsay quarantine``: the pieces of files that an ingest set aside, and why."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.enrolling import enrolled_ids, enrolment_options
-from aggregator.cli.making import json_option
+from aggregator.cli.enrolment import enrolled_ids
+from aggregator.cli.options import enrolment_options, json_option, store_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, when, working
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from aggregator.decoding.decode import Rejected
     from aggregator.storage.quarantine import Kept
@@ -25,9 +25,6 @@ _NAME_DIGITS = 8
 _ROW_BYTES = 16
 _MOST_SHOWN = 20
 
-store_option = click.option(
-    "--store", type=click.Path(path_type=Path), required=True, help="Folder made by hearsay ingest."
-)
 reason_option = click.option("--reason", help="Only what was set aside for this reason.")
 
 

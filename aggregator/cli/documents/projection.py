@@ -1,27 +1,33 @@
-"""The command that fits a projection on a pilot: ``projection``."""
+"""``hearsay projection``: fewer numbers in the place of many, fitted on a pilot file."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.making import force_option, json_option, output_option
+from aggregator.cli.options import (
+    PATH,
+    equal_frequency_option,
+    force_option,
+    json_option,
+    missing_option,
+    output_option,
+)
 from aggregator.cli.output import note, print_facts, print_json, print_table, working
 from aggregator.files import check_output, write_output
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from aggregator.models.pilot import Outside
 
 DEFAULT_BINS = 4
 
 
 @click.command()
-@click.argument("pilot", type=click.Path(path_type=Path), metavar="PILOT.csv")
-@click.option(
-    "--schema", "schema_file", type=click.Path(path_type=Path), required=True, help="Schema of the pilot: a .toml file."
-)
+@click.argument("pilot", type=PATH, metavar="PILOT.csv")
+@click.option("--schema", "schema_file", type=PATH, required=True, help="Schema of the pilot: a .toml file.")
 @click.option("--method", required=True, help="pca, or dca: directions in which the classes differ.")
 @click.option("--components", type=int, required=True, help="K: how many numbers the inputs become.")
 @output_option
@@ -29,9 +35,9 @@ DEFAULT_BINS = 4
 @click.option("--bounds", default="pilot", show_default=True, help="Outputs' bounds: from the inputs or the pilot.")
 @click.option("--quantile", type=float, default=0.0, show_default=True, help="Share of the pilot to clip on each side.")
 @click.option("--bins", type=int, default=DEFAULT_BINS, show_default=True, help="Bins of a component.")
-@click.option("--equal-frequency", is_flag=True, help="Bin edges at the pilot's quantiles, not of equal width.")
-@click.option("--missing", multiple=True, help="Cell that means missing; repeatable; default: empty and ?.")
-@click.option("--plot", type=click.Path(path_type=Path), help="SVG file to draw the components' power into.")
+@equal_frequency_option
+@missing_option
+@click.option("--plot", type=PATH, help="SVG file to draw the components' power into.")
 @force_option
 @json_option
 def projection(

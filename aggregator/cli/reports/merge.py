@@ -1,27 +1,36 @@
-"""The command of a gateway: ``hearsay merge``."""
+"""``hearsay merge``: report files joined into one, by a gateway."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.enrolling import campaign_of
-from aggregator.cli.making import force_option, json_option, output_option
+from aggregator.cli.enrolment import campaign_of
+from aggregator.cli.options import (
+    PATH,
+    force_option,
+    json_option,
+    memory_option,
+    naming_workspace_option,
+    output_option,
+)
 from aggregator.cli.output import print_facts, print_json, progress
-from aggregator.cli.sizes import memory_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @click.command()
-@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.argument("files", type=PATH, nargs=-1, required=True)
 @click.option(
     "--campaign",
     "campaign_file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="CAMPAIGN",
     help="Keep its reports alone; its batches are then read although a bit of their header changed.",
 )
-@click.option("--workspace", type=click.Path(path_type=Path), help="Workspace whose campaigns are known by name or id.")
+@naming_workspace_option
 @output_option
 @memory_option("256MiB")
 @force_option

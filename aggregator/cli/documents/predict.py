@@ -1,29 +1,29 @@
-"""The command ``predict``: a model's classes for the records of a file."""
+"""``hearsay predict``: a model's classes for the records of a file."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.making import force_option, json_option
+from aggregator.cli.options import PATH, force_option, json_option, missing_option, signer_options
 from aggregator.cli.output import note, print_facts, print_json, warn, working
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from aggregator.models.predicting import Predictions
     from aggregator.models.scoring import Model
 
 
 @click.command()
-@click.argument("model_file", type=click.Path(path_type=Path), metavar="MODEL")
-@click.argument("data", type=click.Path(path_type=Path), metavar="DATA.csv")
-@click.option("--trust", type=click.Path(path_type=Path), help="Trust root that must have signed the model.")
-@click.option("--workspace", type=click.Path(path_type=Path), help="Workspace whose trust root that is.")
+@click.argument("model_file", type=PATH, metavar="MODEL")
+@click.argument("data", type=PATH, metavar="DATA.csv")
+@signer_options("model")
 @click.option("--proba", is_flag=True, help="Give the probability of every class too.")
-@click.option("--missing", multiple=True, help="Cell that means missing; repeatable; default: empty and ?.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="CSV file to write; default: print it.")
+@missing_option
+@click.option("-o", "--output", type=PATH, help="CSV file to write; default: print it.")
 @force_option
 @json_option
 def predict(

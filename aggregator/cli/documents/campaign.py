@@ -1,140 +1,42 @@
-"""Commands that make what devices are asked: ``schema`` and ``campaign``; options that others share."""
+"""``hearsay campaign``: what devices are asked, signed; and the version that ends a campaign."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from aggregator.cli.output import counted, note, print_facts, print_json, print_table, warn, when, working
-from aggregator.cli.passphrase import asked, passphrase_option
-from aggregator.files import check_output, write_output
+from aggregator.cli.options import (
+    PATH,
+    contact_option,
+    force_option,
+    json_option,
+    life_option,
+    output_option,
+    passphrase_option,
+    period_option,
+    workspace_option,
+)
+from aggregator.cli.output import note, print_table, say, warn, warn_of_draft, when
+from aggregator.cli.passphrase import asked
+from aggregator.files import check_output
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 from protocol.words import to_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from aggregator.planning.expected import Candidate
-    from aggregator.publishing.signatures import Standing
     from aggregator.publishing.workspace import Workspace
     from protocol.documents.campaign import Campaign
 
-output_option = click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, help="File to write; must not exist."
-)
-force_option = click.option("--force", is_flag=True, help="Replace the output if it exists.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-workspace_option = click.option(
-    "--workspace", type=click.Path(path_type=Path), required=True, help="Folder made by hearsay init."
-)
-
-
-AUTO_FAMILY = (
-    "family auto means discrete: which family is right more often, variances do not tell; hearsay simulate does"
-)
-
-
-def say(facts: dict[str, Any], *, as_json: bool) -> None:
-    """Print facts as JSON, or aligned for people with their names in words."""
-    if as_json:
-        print_json(facts)
-    else:
-        print_facts({name.replace("_", " "): _in_words(value) for name, value in facts.items()})
-
-
-def _in_words(value: object) -> object:
-    return ("no", "yes")[value] if isinstance(value, bool) else value
-
-
-def warn_of_draft(standing: Standing, output: Path) -> None:
-    """Say that a document lacks signatures, if it does."""
-    if not standing.complete:
-        warn(
-            f"devices refuse it so far, with {standing}; see hearsay sign {output} --key KEY, and hearsay trust gather"
-        )
-
 
 @click.command()
-@click.argument("data", type=click.Path(path_type=Path))
-@click.option("--label", required=True, help="Column to predict.")
-@output_option
-@click.option("--name", help="Name of campaigns made from it; default: the file's name.")
-@click.option("--bins", type=int, default=4, show_default=True, help="Bins of a numeric feature.")
-@click.option("--equal-frequency", is_flag=True, help="Bin edges at the pilot's quantiles, not of equal width.")
-@click.option("--max-values", type=int, default=12, show_default=True, help="Integers with more values become numeric.")
-@click.option("--missing", multiple=True, help="Cell that means missing; repeatable; default: empty and ?.")
-@click.option("--drop", multiple=True, help="Column to leave out; repeatable.")
-@force_option
-@json_option
-def schema(
-    data: Path,
-    label: str,
-    output: Path,
-    name: str | None,
-    bins: int,
-    equal_frequency: bool,  # noqa: FBT001 - click passes options by name
-    max_values: int,
-    missing: tuple[str, ...],
-    drop: tuple[str, ...],
-    *,
-    force: bool,
-    as_json: bool,
-) -> None:
-    """Draft a schema from a pilot file (CSV, plain or .gz) whose people agreed to be seen.
-
-    Read and correct the draft: its values and bounds become public with the campaign.
-
-    \b
-    Example:
-      hearsay schema pilot.csv --label class --drop id -o schema.toml
-    """  # noqa: D301
-    from aggregator.schema_doubts import doubts
-    from aggregator.schema_draft import draft_schema
-    from aggregator.schema_file import parse_schema_text
-    from aggregator.tables import MISSING_TOKENS, read_table, unlabelled
-
-    check_output(output, force=force)
-    with working("reading the pilot"):
-        pilot = read_table(data)
-        text = draft_schema(
-            pilot,
-            label,
-            name=name or data.name.split(".")[0] or "campaign",
-            bins=bins,
-            equal_frequency=equal_frequency,
-            max_values=max_values,
-            missing=missing or MISSING_TOKENS,
-            drop=drop,
-        )
-    write_output(output, text.encode(), force=force)
-    drafted = parse_schema_text(text)
-    kinds = [feature.kind for feature in drafted.schema.features]
-    facts: dict[str, Any] = {
-        "schema": str(output),
-        "name": drafted.name,
-        "label": label,
-        "classes": len(drafted.schema.label.classes),
-        "categorical": kinds.count("categorical"),
-        "numeric": kinds.count("numeric"),
-    }
-    doubtful = doubts(pilot, label, missing or MISSING_TOKENS, drop)
-    say({**facts, "doubts": doubtful} if as_json else facts, as_json=as_json)
-    for line in doubtful:
-        warn(line)
-    without = unlabelled(pilot, label, missing or MISSING_TOKENS)
-    if without:
-        note(f"{counted(without, 'record')} {'has' if without == 1 else 'have'} no label")
-    if "numeric" in kinds:
-        note("bounds of numeric features came from the pilot; replace them by bounds that are known without data")
-
-
-@click.command()
-@click.argument("schema_file", type=click.Path(path_type=Path), metavar="SCHEMA.toml", required=False)
+@click.argument("schema_file", type=PATH, metavar="SCHEMA.toml", required=False)
 @workspace_option
 @click.option("--epsilon", help="Total privacy cost of a device in one period, for example 1.0.")
 @click.option("--mechanism", help="How answers are perturbed; see above.")
@@ -146,15 +48,15 @@ def schema(
 @click.option("--approach", type=int, help="How laplace asks for moments: 1 all at once, 3 one number (default).")
 @click.option("--variance-floor", help="Gaussian: smallest variance of a number in [-1, 1]; default 0.01.")
 @click.option("--split", help="Gaussian: how often classes, numbers and squares are asked for an answer, like 1:2:2.")
-@click.option("--projection", type=click.Path(path_type=Path), help="File made by hearsay projection, to embed.")
+@click.option("--projection", type=PATH, help="File made by hearsay projection, to embed.")
 @click.option("--theta", help="Threshold of 'the', between 0 and 1; default 0.25.")
 @output_option
 @click.option("--answers", default="one", show_default=True, help="Per device and period: one, all, auto, a number.")
 @click.option("--name", help="Default: the schema's name. Versions rise per name.")
 @click.option("--purpose", default="", help="Why, in words, for the owner of a device.")
-@click.option("--contact", default="not stated", help="Whom the owner of a device can ask.")
-@click.option("--period", default="1d", show_default=True, help="A device answers once in it: seconds, 90m, 12h, 1d.")
-@click.option("--days", type=click.IntRange(1, 36_500), default=30, show_default=True, help="Life of the campaign.")
+@contact_option
+@period_option
+@life_option(30, "campaign")
 @click.option(
     "--min-batch-size",
     type=click.IntRange(1, (1 << 32) - 1),

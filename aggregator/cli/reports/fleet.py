@@ -1,22 +1,31 @@
-"""Commands of a closed fleet: ``hearsay fleet new`` and ``hearsay fleet ids``."""
+"""``hearsay fleet``: the secrets and the report ids of a closed fleet."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.enrolling import campaign_of
-from aggregator.cli.making import force_option, json_option, output_option
+from aggregator.cli.enrolment import campaign_of, rosters_of
+from aggregator.cli.options import (
+    PATH,
+    force_option,
+    json_option,
+    naming_workspace_option,
+    no_passphrase_option,
+    output_option,
+    passphrase_option,
+    periods_option,
+)
 from aggregator.cli.output import counted, note, print_facts, print_json, progress, working
-from aggregator.cli.passphrase import asked, chosen, no_passphrase_option, passphrase_option
-from aggregator.cli.periods import periods_option
+from aggregator.cli.passphrase import chosen
 from aggregator.periods import shown_range
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from aggregator.periods import Span
     from protocol.documents.campaign import Campaign
 
@@ -38,8 +47,8 @@ def fleet() -> None:
 
 
 @fleet.command()
-@click.argument("names", type=click.Path(path_type=Path), metavar="NAMES.txt")
-@click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, help="Folder to make.")
+@click.argument("names", type=PATH, metavar="NAMES.txt")
+@click.option("-o", "--output", "out", type=PATH, required=True, help="Folder to make.")
 @click.option("--name", help="Name of the fleet; by default that of the file.")
 @passphrase_option
 @no_passphrase_option
@@ -89,11 +98,11 @@ def _device_names(raw: bytes) -> list[str]:
 
 
 @fleet.command()
-@click.argument("campaign_file", type=click.Path(path_type=Path), metavar="CAMPAIGN")
-@click.option("--fleet", "lists", type=click.Path(path_type=Path), multiple=True, required=True,
+@click.argument("campaign_file", type=PATH, metavar="CAMPAIGN")
+@click.option("--fleet", "lists", type=PATH, multiple=True, required=True,
               help="Fleet list (.hsf); several together are one fleet.")  # fmt: skip
 @periods_option(required=True)
-@click.option("--workspace", type=click.Path(path_type=Path), help="Workspace whose campaigns are known by name or id.")
+@naming_workspace_option
 @output_option
 @force_option
 @click.option("--processes", type=click.IntRange(1, 256), help="How many compute at once; by default one per core.")
@@ -122,14 +131,13 @@ def ids(
     """  # noqa: D301
     from aggregator.files import PRIVATE, check_output, open_output
     from aggregator.fleet.ids import fleet_ids, write_ids
-    from aggregator.fleet.roster import distinct_secrets, read_roster
+    from aggregator.fleet.roster import distinct_secrets
     from protocol.documents.provisioning import SECRET_BYTES
 
     check_output(output, force=force)
     campaign = campaign_of(campaign_file, workspace)
     wanted = _of_campaign(campaign, periods.of(campaign.time_precision))
-    passphrase = asked(passphrase_file, "the fleet list")
-    rosters = [read_roster(path, passphrase) for path in lists]
+    rosters = rosters_of(lists, passphrase_file)
     found = fleet_ids(rosters, campaign, wanted, processes=processes or os.cpu_count() or 1)
     with progress("computing ids", len(wanted)) as step, open_output(output, force=force, mode=PRIVATE) as sink:
         written = write_ids(sink, campaign, wanted, found, lambda done: step(done, len(wanted)) if step else None)

@@ -1,22 +1,36 @@
-"""Commands of private evaluation: ``evaluate ask`` and ``evaluate show``."""
+"""``hearsay evaluate``: how often a published model is right, from private answers."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.counting import count_store, counted_options
-from aggregator.cli.making import force_option, json_option, output_option, say, warn_of_draft, workspace_option
-from aggregator.cli.output import counted, print_facts, print_json, print_table, warn
-from aggregator.cli.passphrase import asked, passphrase_option
-from aggregator.cli.populations import fleet_option, print_populations, rosters_of
+from aggregator.cli.counting import count_store, print_populations
+from aggregator.cli.enrolment import rosters_of
+from aggregator.cli.options import (
+    PATH,
+    contact_option,
+    counted_options,
+    force_option,
+    json_option,
+    life_option,
+    output_option,
+    passphrase_option,
+    period_option,
+    roster_options,
+    store_option,
+    workspace_option,
+)
+from aggregator.cli.output import counted, print_facts, print_json, print_table, say, warn, warn_of_draft
+from aggregator.cli.passphrase import asked
 from protocol.epsilon import format_micro
 from protocol.words import to_words
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from aggregator.periods import Span
     from aggregator.planning.evaluation import Evaluation
 
@@ -34,14 +48,14 @@ def evaluate() -> None:
 
 
 @evaluate.command()
-@click.argument("model_file", type=click.Path(path_type=Path), metavar="MODEL")
+@click.argument("model_file", type=PATH, metavar="MODEL")
 @workspace_option
 @click.option("--epsilon", required=True, help="Privacy cost of a device's one answer, for example 1.0.")
 @output_option
 @click.option("--name", help="Default: the model's name with -outcome.")
-@click.option("--contact", default="not stated", help="Whom the owner of a device can ask.")
-@click.option("--period", default="1d", show_default=True, help="A device answers once in it: seconds, 90m, 12h, 1d.")
-@click.option("--days", type=click.IntRange(1, 36_500), default=30, show_default=True, help="Life of the campaign.")
+@contact_option
+@period_option
+@life_option(30, "campaign")
 @click.option("--min-batch-size", type=click.IntRange(1, (1 << 32) - 1), default=1, show_default=True)
 @passphrase_option
 @force_option
@@ -106,9 +120,9 @@ def ask(
 
 
 @evaluate.command()
-@click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder made by hearsay ingest.")
+@store_option
 @counted_options
-@fleet_option
+@roster_options
 @json_option
 def show(
     store: Path,

@@ -1,21 +1,30 @@
-"""The command ``publish``: a model from a store's reports, and the folder that devices fetch from."""
+"""``hearsay publish``: a model from a store's reports, and the folder that devices fetch from."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.counting import count_store, counted_options
-from aggregator.cli.making import force_option, json_option, say, warn_of_draft, workspace_option
-from aggregator.cli.output import warn, when
-from aggregator.cli.passphrase import asked, passphrase_option
+from aggregator.cli.counting import count_store
+from aggregator.cli.options import (
+    PATH,
+    counted_options,
+    force_option,
+    json_option,
+    life_option,
+    passphrase_option,
+    workspace_option,
+)
+from aggregator.cli.output import say, warn, warn_of_draft, when
+from aggregator.cli.passphrase import asked
 from aggregator.files import check_output
 from aggregator.periods import shown
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from aggregator.estimates.statistics import Statistics
     from aggregator.periods import Span
     from aggregator.publishing.workspace import Workspace
@@ -23,15 +32,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--store", type=click.Path(path_type=Path), help="Folder made by hearsay ingest.")
+@click.option("--store", type=PATH, help="Folder made by hearsay ingest.")
 @workspace_option
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Model to write; must not exist.")
-@click.option(
-    "--to", "tree", type=click.Path(path_type=Path), help="Folder that devices fetch from; brought up to date."
-)
+@click.option("-o", "--output", type=PATH, help="Model to write; must not exist.")
+@click.option("--to", "tree", type=PATH, help="Folder that devices fetch from; brought up to date.")
 @click.option("--postprocess", help="How estimates become probabilities; default: the campaign's choice.")
 @click.option("--name", help="Default: the campaign's name. Versions rise per name.")
-@click.option("--days", type=click.IntRange(1, 36_500), default=365, show_default=True, help="Life of the model.")
+@life_option(365, "model")
 @counted_options
 @passphrase_option
 @force_option

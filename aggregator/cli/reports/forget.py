@@ -1,25 +1,24 @@
-"""The command of the operator who keeps reports no longer than needed: ``forget``."""
+"""``hearsay forget``: reports of earlier periods removed, and their counts kept."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.making import json_option
+from aggregator.cli.options import json_option, memory_option, read_start, store_option
 from aggregator.cli.output import print_facts, print_json, working
-from aggregator.cli.periods import read_start
-from aggregator.cli.sizes import memory_option
 from aggregator.periods import shown
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from aggregator.periods import Moment
 
 
 @click.command()
-@click.option("--store", type=click.Path(path_type=Path), required=True, help="Folder made by hearsay ingest.")
+@store_option
 @click.option("--before", callback=read_start, metavar="PERIOD", required=True,
               help="First period to keep, by number or by a day in it (UTC): 2026-11-22.")  # fmt: skip
 @memory_option("1GiB")

@@ -1,17 +1,16 @@
-"""The commands ``hearsay trust …``: who may sign what, from one version of the trust root to the next."""
+"""``hearsay trust``: who may sign what, from one version of the trust root to the next."""
 
 from __future__ import annotations
 
 import time
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.making import json_option, say, workspace_option
-from aggregator.cli.output import counted, note, print_facts, print_json, print_table, warn, when
-from aggregator.cli.passphrase import asked, passphrase_option
+from aggregator.cli.options import PATH, json_option, life_option, passphrase_option, workspace_option
+from aggregator.cli.output import counted, note, print_facts, print_json, print_table, say, warn, when
+from aggregator.cli.passphrase import asked
 from protocol.document import DAY_SECONDS
 from protocol.documents.envelope import SIZE_LIMITS, keyid, role_of
 from protocol.documents.trust import ROLES
@@ -19,6 +18,7 @@ from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from aggregator.publishing.history import Published
     from aggregator.publishing.roots import Change, Step
@@ -51,10 +51,8 @@ def _changing(function: Callable[..., Change]) -> Callable[..., None]:
     """What all changes of the root share: options, and what is said of the next root."""
 
     @workspace_option
-    @click.option("--days", type=click.IntRange(1, 36_500), default=3650, show_default=True, help="Life of the root.")
-    @click.option(
-        "--sign-with", type=click.Path(path_type=Path), multiple=True, help="Root key kept elsewhere; repeatable."
-    )
+    @life_option(3650, "root")
+    @click.option("--sign-with", type=PATH, multiple=True, help="Root key kept elsewhere; repeatable.")
     @passphrase_option
     @json_option
     @wraps(function)
@@ -84,7 +82,7 @@ def _changing(function: Callable[..., Change]) -> Callable[..., None]:
 
 @trust.command("add-key")
 @role_argument
-@click.option("--key", type=click.Path(path_type=Path), help="Public key, .key.pub; default: make one here.")
+@click.option("--key", type=PATH, help="Public key, .key.pub; default: make one here.")
 @threshold_option
 @_changing
 def add_key(role: str, key: Path | None, threshold: int | None) -> Change:
@@ -121,7 +119,7 @@ def revoke(role: str, keyids: tuple[str, ...], threshold: int | None) -> Change:
 
 @trust.command()
 @role_argument
-@click.option("--key", "keys", type=click.Path(path_type=Path), multiple=True, help="Public key; repeatable.")
+@click.option("--key", "keys", type=PATH, multiple=True, help="Public key; repeatable.")
 @click.option(
     "--keys", "count", type=click.IntRange(1, 16), help="How many to make here; default: 1, if none is given."
 )
@@ -260,7 +258,7 @@ def _key_rows(opened: Workspace) -> list[tuple[str, str, str]]:
 
 
 @trust.command()
-@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.argument("files", type=PATH, nargs=-1, required=True)
 @workspace_option
 @json_option
 def gather(files: tuple[Path, ...], workspace: Path, *, as_json: bool) -> None:

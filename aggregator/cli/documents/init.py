@@ -1,0 +1,64 @@
+"""``hearsay init``: the workspace of whoever signs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aggregator.cli.options import PATH, json_option, life_option, no_passphrase_option, passphrase_option
+from aggregator.cli.output import say, when
+from aggregator.cli.passphrase import chosen
+from protocol.document import DAY_SECONDS
+from protocol.documents.trust import ROLES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@click.argument("folder", type=PATH)
+@click.option("--name", help="Name of the trust root; default: the folder's name.")
+@life_option(3650, "root")
+@passphrase_option
+@no_passphrase_option
+@json_option
+def init(
+    folder: Path,
+    name: str | None,
+    days: int,
+    passphrase_file: Path | None,
+    *,
+    no_passphrase: bool,
+    as_json: bool,
+) -> None:
+    """Make a workspace: signing keys and the trust root that devices pin.
+
+    The folder must not exist, or be empty; back it up. Its keys are encrypted under a passphrase, which is
+    asked for, unless --no-passphrase says otherwise: then whoever can read them can sign for you.
+
+    \b
+    Example:
+      hearsay init work
+      hearsay init work --no-passphrase
+    """  # noqa: D301
+    from aggregator.publishing.workspace import create_workspace
+
+    now = int(time.time())
+    passphrase = chosen(passphrase_file, refuse=no_passphrase)
+    workspace = create_workspace(
+        folder,
+        name=name or folder.absolute().name,
+        now=now,
+        lifetime_seconds=days * DAY_SECONDS,
+        passphrase=passphrase,
+    )
+    facts: dict[str, Any] = {"workspace": str(folder), "trust_root": str(folder / "root.hst")}
+    facts["name"] = workspace.root.header.name
+    keys = {each.role: each.id for each in workspace.key_files()}
+    facts.update({f"{role}_key": keys[role] for role in ROLES})
+    facts["encrypted"] = passphrase is not None
+    expires = workspace.root.header.expires
+    facts["expires"] = expires if as_json else when(expires)
+    say(facts, as_json=as_json)

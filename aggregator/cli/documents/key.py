@@ -1,0 +1,93 @@
+"""``hearsay key``: signing keys that are kept outside of a workspace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from aggregator.cli.options import PATH, json_option, no_passphrase_option, passphrase_option
+from aggregator.cli.output import say
+from aggregator.cli.passphrase import asked, chosen
+from protocol.documents.envelope import KEY_BYTES
+from protocol.documents.trust import ROLES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.group()
+def key() -> None:
+    """Make and protect signing keys that are kept outside of a workspace.
+
+    \b
+    Example:
+      hearsay key new alice.key --role campaign
+      hearsay trust add-key campaign --key alice.key.pub --threshold 2 --workspace work
+    """  # noqa: D301
+
+
+@key.command()
+@click.argument("output", type=PATH, metavar="OUT.key")
+@click.option("--role", type=click.Choice(ROLES), required=True, help="What the key will sign.")
+@passphrase_option
+@no_passphrase_option
+@json_option
+def new(output: Path, role: str, passphrase_file: Path | None, *, no_passphrase: bool, as_json: bool) -> None:
+    """Make a key pair: OUT.key, to be kept secret, and OUT.key.pub for whoever keeps the trust root.
+
+    The key is encrypted under a passphrase unless --no-passphrase says otherwise.
+
+    \b
+    Example:
+      hearsay key new alice.key --role campaign
+    """  # noqa: D301
+    import os
+
+    from aggregator.files import check_output, write_output
+    from aggregator.publishing.keys import key_file, public_line, write_key
+    from protocol.documents.envelope import SigningKey
+
+    public = output.with_name(f"{output.name}.pub")
+    for path in (output, public):
+        check_output(path, force=False)
+    passphrase = chosen(passphrase_file, refuse=no_passphrase)
+    made = key_file(role, SigningKey.from_seed(os.urandom(KEY_BYTES)), passphrase)
+    write_key(output, made)
+    write_output(public, public_line(made).encode())
+    say(
+        {"key": str(output), "public": str(public), "role": role, "id": made.id, "encrypted": made.encrypted},
+        as_json=as_json,
+    )
+
+
+@key.command()
+@click.argument("file", type=PATH, metavar="FILE.key")
+@passphrase_option
+@click.option("--new-passphrase-file", type=PATH, help="File with the new passphrase.")
+@no_passphrase_option
+@json_option
+def protect(
+    file: Path,
+    passphrase_file: Path | None,
+    new_passphrase_file: Path | None,
+    *,
+    no_passphrase: bool,
+    as_json: bool,
+) -> None:
+    """Put a key file under a new passphrase, or with --no-passphrase under none. The key stays the same.
+
+    For a workspace: each file in its folder keys, all under one passphrase.
+
+    \b
+    Example:
+      hearsay key protect work/keys/root.key
+    """  # noqa: D301
+    from aggregator.publishing.keys import key_file, read_key, write_key
+
+    before = read_key(file)
+    opened = before.open(asked(passphrase_file))
+    passphrase = chosen(new_passphrase_file, refuse=no_passphrase)
+    after = key_file(before.role, opened, passphrase)
+    write_key(file, after, force=True)
+    say({"key": str(file), "role": after.role, "id": after.id, "encrypted": after.encrypted}, as_json=as_json)

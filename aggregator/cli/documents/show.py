@@ -1,0 +1,48 @@
+"""``hearsay show``: what a file says, whoever wrote it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from aggregator.cli.documents import describe
+from aggregator.cli.options import PATH, json_option
+from aggregator.cli.output import print_facts, print_json, print_table, warn
+from protocol.documents.envelope import read_envelope, role_of
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@click.argument("file", type=PATH)
+@json_option
+def show(file: Path, *, as_json: bool) -> None:
+    """Print what a trust root, campaign, model or report file says. Nothing is verified.
+
+    \b
+    Example:
+      hearsay show c.hsc
+    """  # noqa: D301
+    from aggregator.files import read_file
+
+    raw = read_file(file, describe.MAX_FILE_BYTES)
+    role = role_of(raw)
+    if role is None:
+        shown = describe.batches(raw)
+        if shown is None:
+            raise InputError("unknown_file", f"'{file}' is no trust root, campaign, model or report file")
+    else:
+        shown = describe.document(read_envelope(raw, role), role)
+    if as_json:
+        print_json({"kind": shown.kind, "verified": False, **shown.content})
+    else:
+        click.echo(f"UNVERIFIED {shown.kind}: what this file says, whoever wrote it")
+        print_facts(shown.facts)
+        if shown.rows:
+            click.echo()
+            print_table(shown.columns, shown.rows)
+    if shown.warning:
+        warn(shown.warning)

@@ -1,0 +1,101 @@
+"""``hearsay sign``: one more signature on a trust root, campaign or model."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aggregator.cli.options import PATH, force_option, json_option, passphrase_option
+from aggregator.cli.output import note, say, warn, when
+from aggregator.cli.passphrase import asked
+from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from protocol.document import Header
+    from protocol.documents.envelope import Envelope
+
+
+@click.command()
+@click.argument("document", type=PATH)
+@click.option("--key", "key_path", type=PATH, required=True, help="Key file to sign with.")
+@click.option("-o", "--output", type=PATH, help="Default: the document itself is replaced.")
+@click.option("--trust", "trust_file", type=PATH, help="Trust root, to say how many are needed.")
+@passphrase_option
+@force_option
+@json_option
+def sign(
+    document: Path,
+    key_path: Path,
+    output: Path | None,
+    trust_file: Path | None,
+    passphrase_file: Path | None,
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Add one signature to a trust root, campaign or model. Needs the key file, and no workspace.
+
+    Look at the document first (hearsay show): your signature says that devices may obey it. A document
+    that no device would accept is not signed. Signing twice with one key changes nothing.
+
+    \b
+    Example:
+      hearsay sign c.hsc --key alice.key --trust work/root.hst
+    """  # noqa: D301
+    from aggregator.files import check_output, read_file, write_output
+    from aggregator.publishing.keys import read_key
+    from aggregator.publishing.signatures import check_payload, signed, to_bytes
+
+    raw = read_file(document, max(SIZE_LIMITS.values()))
+    role = role_of(raw)
+    if role is None:
+        raise InputError("unknown_file", f"'{document}' is no trust root, campaign or model")
+    place = document if output is None else output
+    check_output(place, force=force or output is None)
+    envelope = read_envelope(raw, role)
+    header = check_payload(envelope, role)
+    found = read_key(key_path)
+    if found.role != role:
+        raise InputError("wrong_key", f"the key is for a {found.role}, and the document is a {role}")
+    after = signed(envelope, found.open(asked(passphrase_file)))
+    if after != envelope or place != document:
+        write_output(place, to_bytes(after, role), force=force or output is None)
+    _say_signed(place, role, header, after, trust_file, found.id, added=after != envelope, as_json=as_json)
+
+
+def _say_signed(
+    place: Path,
+    role: str,
+    header: Header,
+    after: Envelope,
+    trust_file: Path | None,
+    hint: str,
+    *,
+    added: bool,
+    as_json: bool,
+) -> None:
+    from aggregator.files import read_file
+    from aggregator.publishing.signatures import root_of, standing
+    from protocol.documents.trust import restore
+
+    facts: dict[str, Any] = {"document": str(place), "kind": role, "name": header.name, "version": header.version}
+    facts |= {"id": sha256(after.payload).hexdigest(), "expires": header.expires if as_json else when(header.expires)}
+    facts |= {"key": hint, "added": added, "signatures": len(after.signatures)}
+    counted = []
+    if trust_file is not None:
+        trusted = restore(read_file(trust_file, SIZE_LIMITS["root"]), {}, 0).root.roles[role]
+        counted.append(("trusted", standing(after, trusted)))
+    if role == "root":
+        counted.append(("itself", standing(after, root_of(after).roles["root"])))
+    for name, held in counted:
+        facts[name] = held.said(as_json=as_json)
+    say(facts, as_json=as_json)
+    if not added:
+        note("the key had signed it already; nothing was changed")
+    if counted and not any(hint in held.signers for _, held in counted):
+        warn("no trust root that was looked at names this key: its signature counts for nothing there")

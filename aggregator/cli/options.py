@@ -1,0 +1,219 @@
+"""Options that several commands share, and how their texts are read.
+
+An ``…_option`` adds one option to a command, and ``…_options`` adds several. Each docstring names the parameters that
+the command then receives. Nothing here opens a file: ``counting`` and ``enrolment`` do the work that options ask for.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from aggregator.cli.passphrase import VARIABLE
+from aggregator.periods import Moment, Span, parse_span, parse_start
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_Read = TypeVar("_Read")
+
+PATH = click.Path(path_type=Path)
+"""The type of an argument or option that names a file or folder."""
+
+MOST_DAYS = 36_500
+LEAST_BYTES = 1 << 20
+_UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_SIZE = re.compile(r"([0-9]{1,15}) ?(|KiB|MiB|GiB|TiB)")
+
+output_option = click.option("-o", "--output", type=PATH, required=True, help="File to write; must not exist.")
+"""``output``: the path of the file to write."""
+
+force_option = click.option("--force", is_flag=True, help="Replace the output if it exists.")
+"""``force``: whether an existing output is replaced."""
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+"""``as_json``: whether programs read the output."""
+
+workspace_option = click.option("--workspace", type=PATH, required=True, help="Folder made by hearsay init.")
+"""``workspace``: the folder whose keys sign."""
+
+naming_workspace_option = click.option(
+    "--workspace", type=PATH, help="Workspace whose campaigns are known by name or id."
+)
+"""``workspace``: the folder that turns a campaign's name into its file, or None."""
+
+store_option = click.option("--store", type=PATH, required=True, help="Folder made by hearsay ingest.")
+"""``store``: the folder of a store that exists."""
+
+contact_option = click.option("--contact", default="not stated", help="Whom the owner of a device can ask.")
+"""``contact``: a sentence for the owner of a device."""
+
+period_option = click.option(
+    "--period", default="1d", show_default=True, help="A device answers once in it: seconds, 90m, 12h, 1d."
+)
+"""``period``: the text of a duration."""
+
+missing_option = click.option(
+    "--missing", multiple=True, help="Cell that means missing; repeatable; default: empty and ?."
+)
+"""``missing``: the texts that stand for no value; empty for the default."""
+
+equal_frequency_option = click.option(
+    "--equal-frequency", is_flag=True, help="Bin edges at the pilot's quantiles, not of equal width."
+)
+"""``equal_frequency``: whether bins are cut at quantiles."""
+
+passphrase_option = click.option(
+    "--passphrase-file",
+    type=PATH,
+    envvar=VARIABLE,
+    help=f"File whose first line is the passphrase; also by {VARIABLE}; else the terminal is asked.",
+)
+"""``passphrase_file``: a path, or None."""
+
+no_passphrase_option = click.option(
+    "--no-passphrase", is_flag=True, help="Keep the new secrets in the clear, in files for their owner alone."
+)
+"""``no_passphrase``: whether new secrets stay in the clear."""
+
+
+def life_option(default: int, of: str) -> Decorator:
+    """``days``: how long a document is valid, from 1 to 36,500.
+
+    Args:
+        default: days if the option is not given.
+        of: the kind of document, for the help.
+    """
+    return click.option(
+        "--days", type=click.IntRange(1, MOST_DAYS), default=default, show_default=True, help=f"Life of the {of}."
+    )
+
+
+def signer_options(of: str) -> Decorator:
+    """``trust`` and ``workspace``: whose signature a document must carry; each a path, or None.
+
+    Args:
+        of: the kind of document, for the help.
+    """
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        trust = click.option("--trust", type=PATH, help=f"Trust root that must have signed the {of}.")
+        return trust(click.option("--workspace", type=PATH, help="Workspace whose trust root that is.")(command))
+
+    return add
+
+
+def memory_option(default: str | None = None) -> Decorator:
+    """``memory``: a number of bytes.
+
+    Args:
+        default: the text of a size. Without one ``memory`` is None, and the store's own limit counts.
+    """
+    text = "How much memory to use for reports." + ("" if default else "  [default: 1GiB]")
+    return click.option("--memory", callback=read_size, default=default, show_default=True, metavar="SIZE", help=text)
+
+
+def periods_option(*, required: bool = False) -> Decorator:
+    """``periods``: a :class:`Span`, or None."""
+    text = "First and last period or day, both included, UTC: 2026-11-01..2026-11-30, 20758.., .. for all."
+    return click.option("--periods", callback=read_span, metavar="A..B", required=required, help=text)
+
+
+def cluster_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``cluster``: the address of a Dask cluster, or None."""
+    text = (
+        "Work on a Dask cluster: tls://HOST:PORT of one, tcp:// only where nobody else is in the network, or local:N "
+        "for N processes here, to try it out: threads, which need no option, are faster on one machine."
+    )
+    return click.option("--cluster", callback=read_cluster, metavar="ADDRESS", help=text)(command)
+
+
+def counted_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``periods``, ``proven_only``, ``memory`` and ``cluster``: which reports of a store are counted, and where."""
+    proven = click.option("--proven-only", is_flag=True, help="Leave out reports from damaged files.")
+    for option in (cluster_option, memory_option(), proven, periods_option()):
+        command = option(command)
+    return command
+
+
+def roster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``lists`` and ``passphrase_file``: the fleet lists by which a command knows how often each device answered."""
+    text = "Fleet list of a closed fleet: how often each device answered is then known; several are one fleet."
+    return _fleet_lists(text)(passphrase_option(command))
+
+
+def enrolment_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``enrolled``, ``lists`` and ``passphrase_file``: which devices are enrolled, by their ids or by fleet lists."""
+    text = "Ids of a closed fleet, from hearsay fleet ids: all other reports are refused."
+    enrolled = click.option("--enrolled", type=PATH, metavar="IDS.hsi", help=text)
+    lists = _fleet_lists("The same from a fleet list (.hsf); several are one fleet.")
+    return enrolled(lists(passphrase_option(command)))
+
+
+def _fleet_lists(text: str) -> Decorator:
+    return click.option("--fleet", "lists", type=PATH, multiple=True, metavar="LIST.hsf", help=text)
+
+
+def read_size(context: click.Context | None, parameter: click.Parameter | None, text: str | None) -> int | None:
+    """Bytes from ``512MiB``, ``1GiB`` or a plain number; None if the option is not given.
+
+    Raises:
+        click.BadParameter: the text is no size, or the size is below 1 MiB.
+    """
+    if text is None:
+        return None
+    match = _SIZE.fullmatch(text)
+    size = int(match[1]) * _UNITS[match[2]] if match is not None else 0
+    if size < LEAST_BYTES:
+        raise click.BadParameter("a size is at least 1MiB, for example 512MiB or 1GiB", context, parameter)
+    return size
+
+
+def read_span(context: click.Context | None, parameter: click.Parameter | None, text: str | None) -> Span | None:
+    """The periods that ``--periods`` names; None if the option is not given.
+
+    Raises:
+        click.BadParameter: the text names no span of periods.
+    """
+    return None if text is None else _read(parse_span, text, context, parameter)
+
+
+def read_start(context: click.Context | None, parameter: click.Parameter | None, text: str) -> Moment:
+    """One period, from its number, its day or its minute.
+
+    Raises:
+        click.BadParameter: the text names no period.
+    """
+    return _read(parse_start, text, context, parameter)
+
+
+def read_cluster(context: click.Context | None, parameter: click.Parameter | None, text: str | None) -> str | None:
+    """The address of a cluster, checked for its form; None if the option is not given.
+
+    Raises:
+        click.BadParameter: the text is no address of a cluster.
+    """
+    if text is None:
+        return None
+    from aggregator.cluster.cluster import check_address
+
+    _read(check_address, text, context, parameter)
+    return text
+
+
+def _read(
+    parse: Callable[[str], _Read], text: str, context: click.Context | None, parameter: click.Parameter | None
+) -> _Read:
+    """The value of a text. A text that the parser refuses is wrong usage."""
+    problem = ""
+    try:
+        return parse(text)
+    except InputError as error:
+        problem = error.detail
+    raise click.BadParameter(problem, context, parameter)

@@ -1,0 +1,72 @@
+"""``hearsay estimate``: unbiased counts of what devices answered, with intervals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from aggregator.cli.counting import count_store, print_populations
+from aggregator.cli.enrolment import rosters_of
+from aggregator.cli.options import counted_options, json_option, roster_options, store_option
+from aggregator.cli.output import print_facts, print_json, print_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aggregator.periods import Span
+
+
+@click.command()
+@store_option
+@counted_options
+@roster_options
+@json_option
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+def estimate(
+    store: Path,
+    periods: Span | None,
+    memory: int | None,
+    cluster: str | None,
+    lists: tuple[Path, ...],
+    passphrase_file: Path | None,
+    *,
+    proven_only: bool,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    """Show unbiased counts with standard deviations and 95 % intervals, in reports asked.
+
+    Estimates may be negative: they are what the reports say before anything is made pretty. Each has two
+    intervals: of these devices, each weighted by its answers, and of the population that they are drawn from.
+    In the table the intervals of shares end where shares do; --json and --csv have them as they are.
+    What was set aside is told of the whole store, whatever the periods. In CSV a text that a spreadsheet
+    would run (=1+1) has an apostrophe before it.
+
+    \b
+    Example:
+      hearsay estimate --store store --csv > estimates.csv
+      hearsay estimate --store store --periods 2026-11-01..2026-11-30 --proven-only
+    """  # noqa: D301
+    from aggregator.estimates.showing import COLUMNS, rows
+    from aggregator.spreadsheets import csv_text
+
+    if as_json and as_csv:
+        raise click.UsageError("give --json or --csv, not both", click.get_current_context())
+    rosters = rosters_of(lists, passphrase_file)
+    statistics, _ = count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters)
+    if statistics.reports:  # of none at all there is nothing to protect, and what was set aside is worth seeing
+        statistics.check_publishable()
+    if as_json:
+        print_json(statistics.to_json())
+        return
+    if as_csv:
+        click.echo(csv_text(statistics.frame()), nl=False)
+        return
+    print_facts(
+        {"reports": statistics.reports, "of them from damaged files": statistics.unproven}
+        | {f"set aside: {reason}": count for reason, count in statistics.rejected.items()}
+        | ({"superseded by whole files": statistics.superseded} if statistics.superseded else {})
+    )
+    print_table(COLUMNS, rows(statistics), COLUMNS[2:])
+    print_populations(statistics.recurrence)

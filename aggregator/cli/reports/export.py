@@ -1,0 +1,74 @@
+"""``hearsay export``: a store's reports as one file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from aggregator.cli.counting import chosen_periods
+from aggregator.cli.options import (
+    force_option,
+    json_option,
+    memory_option,
+    output_option,
+    periods_option,
+    store_option,
+)
+from aggregator.cli.output import note, print_facts, print_json, working
+from aggregator.periods import shown
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aggregator.periods import Span
+
+
+@click.command()
+@store_option
+@click.option("--format", "kind", type=click.Choice(["parquet", "csv"]), required=True, help="What to write.")
+@periods_option()
+@click.option("--all", "everything", is_flag=True, help="All records as stored: repeats and conflicts too.")
+@click.option("--proven-only", is_flag=True, help="Leave out reports of damaged files.")
+@memory_option("1GiB")
+@output_option
+@force_option
+@json_option
+def export(
+    store: Path,
+    kind: str,
+    periods: Span | None,
+    memory: int,
+    output: Path,
+    *,
+    everything: bool,
+    proven_only: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Write a store's reports to one file, for an archive or another engine.
+
+    By default exactly those that are counted: one per id, none in conflict. Columns: id (in CSV 16
+    hexadecimal digits), period, start, question, asked, answer, proven. Answers are as the devices
+    perturbed them; nothing is estimated.
+
+    \b
+    Example:
+      hearsay export --store store --format csv --periods 2026-11-01..2026-11-30 -o november.csv
+    """  # noqa: D301
+    from aggregator.store.export import export as export_reports
+    from aggregator.store.store import open_store
+    from aggregator.tally.counting import scope_of
+
+    opened = open_store(store)
+    opened.memory_bytes = memory
+    scope = scope_of(chosen_periods(periods, opened.campaign), proven_only=proven_only)
+    with working("writing reports"):
+        written = export_reports(opened, output, kind, scope=scope, everything=everything, force=force)
+    if as_json:
+        print_json({**written._asdict(), "output": str(output)})
+        return
+    print_facts({"reports": written.reports, "written": str(output)})
+    if written.forgotten_before:
+        first = shown(written.forgotten_before, opened.campaign.time_precision)
+        note(f"reports of periods before {first} were forgotten and are not in the file")
