@@ -158,7 +158,8 @@ class Device:
 
     def __repr__(self) -> str:
         try:
-            enrolled, waiting = len(self._documents.all("campaign")), self._reporting.spool.count()
+            with self._state.reading():
+                enrolled, waiting = len(self._documents.all("campaign")), self._reporting.spool.count()
         except StorageError:
             return "<Device whose state is closed or can not be read>"
         return f"<Device with {enrolled} campaigns, {waiting} unsent reports>"
@@ -449,7 +450,7 @@ class Device:
         """
         lines = self._reporting.ledger.history()
         if campaign is None:
-            return list(lines)
+            return lines
         if isinstance(campaign, bytes):
             return [line for line in lines if line.id == campaign]
         return [line for line in lines if line.id and is_called(campaign, line.campaign, line.id)]
@@ -458,23 +459,25 @@ class Device:
         """What was spent, what is left, what waits, which documents are installed, what the clocks say."""
         from edge_sdk.status import gather
 
-        reading = self._time.read()
-        moment = self._time.present(reading)
-        return gather(
-            self._documents,
-            self._reporting.ledger,
-            self._reporting.spool,
-            self._reporting.policy,
-            self._reporting.meanings,
-            Spent(
-                self._reporting.ledger.spent_around(moment.now, DAY_SECONDS),
-                self._reporting.ledger.spent_around(moment.now, self._reporting.policy.window_seconds),
-                self._reporting.ledger.spent_micro(),
-            ),
-            reading,
-            moment,
-            disabled=self._state.meta("secret") is None,
-        )
+        reporting = self._reporting
+        with self._state.reading():
+            reading = self._time.read()
+            moment = self._time.present(reading)
+            return gather(
+                self._documents,
+                reporting.ledger,
+                reporting.spool,
+                reporting.policy,
+                reporting.meanings,
+                Spent(
+                    reporting.ledger.spent_around(moment.now, DAY_SECONDS),
+                    reporting.ledger.spent_around(moment.now, reporting.policy.window_seconds),
+                    reporting.ledger.spent_micro(),
+                ),
+                reading,
+                moment,
+                disabled=self._state.meta("secret") is None,
+            )
 
 
 def _check_name(verdict: Verdict, name: str | None) -> None:

@@ -257,7 +257,7 @@ def _readable_total(place: str) -> int:
     with suppress(StorageError):
         state = State(place)
         try:
-            return Ledger(state).spent_micro()
+            return Ledger(state).last_total()
         finally:
             state.close()
     return 0

@@ -111,7 +111,7 @@ class Reporting:
             newest = self.ledger.newest(campaign.id)
             period = campaign.period_at(time)
             if newest is not None and newest.period >= period:
-                return Said(newest.reports or _refuse_again(), newest.period, repeated=True)
+                return Said(self.ledger.said(newest) or _refuse_again(), newest.period, repeated=True)
             _check_open(campaign, moment.now, time, period)
             _check_unpaid(campaign, period, self.ledger.paid_until(campaign.header.name))
             model = self.evaluated(campaign)

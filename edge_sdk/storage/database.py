@@ -21,11 +21,11 @@ from edge_sdk.storage.rows import COUNTED, COUNTS, META, TABLES, Rows, damaged, 
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from typing import IO
 
 STATE_FILE = "state.db"
-STATE_VERSION = 3
+STATE_VERSION = 4
 _APPLICATION_ID = 0x48737931  # "Hsy1"
 _BUSY_SECONDS = 30.0
 _DAMAGE = (
@@ -60,6 +60,9 @@ class State:
         self._unsure = False
         self._inside = False
         self._closed = False
+        self.era = 0  # another number once a change was taken back, or in a child: what was read may hold no more
+        self._metas: dict[str, bytes] | None = None
+        self._turns = 0
         self._highest: Highest | None = None
         self._highest_path = ""
         self._connection = self._connect()
@@ -130,22 +133,42 @@ class State:
             with _storage_errors():
                 _execute(connection, "BEGIN IMMEDIATE")
                 self._inside = True
+                self._turns += 1
+                before = connection.total_changes
                 try:
                     self._check_place()
                     self._check_age(connection)
-                    before = connection.total_changes
                     yield
                     self._check_process()
                     if connection.total_changes == before:
                         self._settle(connection)
                     self._commit(connection)
                 except BaseException:
+                    self.era += connection.total_changes != before
                     if self._owner == os.getpid() and connection.in_transaction:
                         _execute(connection, "ROLLBACK")
                     raise
                 finally:
                     self._inside = False
+                    self._metas = None
                 self._see_newest(connection)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """All that is read inside is of one moment, whatever other threads and processes write meanwhile."""
+        with self._lock:
+            connection = self._live()
+            if self._path is None or connection.in_transaction:
+                yield
+                return
+            with _storage_errors():
+                _execute(connection, "BEGIN")
+            try:
+                yield
+            finally:
+                if self._owner == os.getpid() and connection.in_transaction:
+                    with _storage_errors():
+                        _execute(connection, "COMMIT")
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         """Commit. One that fails may stand all the same, for all that can be read, and not be on the disk."""
@@ -233,26 +256,36 @@ class State:
             self._inherited.append(self._connection)
             self._connection = self._connect()
             self._owner = os.getpid()
+            self.era += 1
         return self._connection
+
+    @property
+    def turn(self) -> int:
+        """Number of the transaction that is under way, in which nobody else writes; 0 if none is."""
+        return self._turns if self._inside else 0
 
     def run(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         """All rows of one statement."""
-        with self._lock, _storage_errors():
-            return _execute(self._live(), statement, values)
-
-    def run_many(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
-        """One statement with each of some rows."""
-        for row in rows:
-            self.run(statement, row)
+        problem: sqlite3.Error | OSError
+        with self._lock:
+            try:
+                return _execute(self._live(), statement, values)
+            except (sqlite3.Error, OSError) as error:
+                problem = error
+        raise _translated(problem)
 
     @property
     def _meta(self) -> Rows:
         return Rows(self, META)  # not kept: a state that nobody uses any more is to be closed at once
 
     def meta(self, key: str) -> bytes | None:
-        """A single value kept under a name."""
-        row = self._meta.one(key)
-        return None if row is None else row[1]
+        """A single value kept under a name. Inside a transaction all are read at once."""
+        with self._lock:
+            if not self._inside:
+                return self.all_meta().get(key)
+            if self._metas is None:
+                self._metas = self.all_meta()
+            return self._metas.get(key)
 
     def all_meta(self) -> dict[str, bytes]:
         """All single values by name."""
@@ -260,14 +293,18 @@ class State:
 
     def write_meta(self, key: str, value: bytes) -> None:
         """Replace a single value."""
-        if self._meta.one(key) is None:
+        if self.meta(key) is None:
             self._meta.add((key, value))
         else:
             self._meta.replace((key, value))
+        if self._metas is not None:
+            self._metas[key] = value
 
     def remove_meta(self, key: str) -> None:
         """Forget a single value; its bytes are overwritten in the file."""
-        self._meta.remove(lambda row: row[0] == key)
+        if self.meta(key) is not None:
+            self._meta.remove(lambda row: row[0] == key)
+            self._metas = None
 
 
 def _execute(connection: sqlite3.Connection, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
@@ -336,18 +373,22 @@ def _place_of(path: str) -> tuple[int, int]:
 @contextmanager
 def _storage_errors() -> Iterator[None]:
     """Turn SQLite's and the system's errors into ours. Their texts name statements, never values."""
-    reason, detail = "", ""
+    problem: sqlite3.Error | OSError
     try:
         yield
-    except sqlite3.Error as error:
-        # What Python itself finds in a row, text that is no UTF-8 for example, has no name of SQLite's.
-        name = getattr(error, "sqlite_errorname", "") or type(error).__name__
-        reason, detail = _classify(name)
-    except OSError as error:
+    except (sqlite3.Error, OSError) as error:
+        problem = error
+    else:
+        return
+    raise _translated(problem)
+
+
+def _translated(error: sqlite3.Error | OSError) -> StorageError:
+    if isinstance(error, OSError):
         reason = "disk_full" if error.errno in (28, 122) else "io_failed"
-        detail = f"the state can not be written: {os.strerror(error.errno or 5)}"
-    if reason:
-        raise StorageError(reason, detail)
+        return StorageError(reason, f"the state can not be written: {os.strerror(error.errno or 5)}")
+    # What Python itself finds in a row, text that is no UTF-8 for example, has no name of SQLite's.
+    return StorageError(*_classify(getattr(error, "sqlite_errorname", "") or type(error).__name__))
 
 
 def _classify(name: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ proof against whoever signed both.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from edge_sdk.storage.rows import DOCUMENTS, EVIDENCE, FLOORS, Rows, damaged
@@ -46,7 +47,8 @@ class Documents:
             StorageError: ``state_damaged``: the stored root is not one that could have been accepted, or
                 some of what provisioning wrote is gone.
         """
-        meta = self._state.all_meta()
+        with self._state.reading():
+            meta, known = self._state.all_meta(), self._floors.all()
         if not meta:
             return None
         if not meta.keys() >= _PROVISIONED or not meta.keys() & _SECRETS:
@@ -54,7 +56,7 @@ class Documents:
         if "secret" in meta and len(meta["secret"]) != SEED_BYTES:
             raise damaged()
         root = meta["root"]
-        floors = {(role, name): (version, digest) for _, role, name, version, digest in self._floors.all()}
+        floors = {(role, name): (version, digest) for _, role, name, version, digest in known}
         floor = _floor(meta["time_floor"])
         restored = None
         with suppress(HearsayError):
@@ -80,14 +82,15 @@ class Documents:
         Raises:
             StorageError: ``state_damaged``: a payload is not the one that was accepted.
         """
-        return sorted((name, digest, self._payload(number, role)) for number, name, digest in self._of(role))
+        with self._state.reading():
+            return sorted((name, digest, self._payload(number, role)) for number, name, digest in self._of(role))
 
     def _of(self, role: str) -> list[tuple[int, str, bytes]]:
         """Number, name and digest of the documents of a role."""
         return [(number, name, digest) for number, of, name, digest in self._documents.all() if of == role]
 
     def _payload(self, number: int, role: str) -> bytes:
-        return read_envelope(self._documents.body(number), role).payload
+        return _payload(self._documents.body(number), role)
 
     def payload(self, role: str, digest: bytes) -> bytes | None:
         """The payload of one accepted document, by its digest.
@@ -95,9 +98,10 @@ class Documents:
         Raises:
             StorageError: ``state_damaged``: it is not the one that was accepted.
         """
-        for number, _, known in self._of(role):
-            if known == digest:
+        with self._state.reading():
+            for number, *_ in self._documents.some("WHERE digest = ? AND role = ?", (digest, role)):
                 return self._payload(number, role)
+            self._of(role)  # none, unless a row is damaged or missing
         return None
 
     def write(self, role: str, name: str, digest: bytes, envelope: bytes) -> None:
@@ -175,6 +179,11 @@ class Documents:
     def evidence(self) -> list[tuple[str, bytes, bytes]]:
         """Pairs of signed documents that contradict each other: role, the accepted, the refused envelope."""
         return [(role, accepted, refused) for _, role, accepted, refused in self._evidence.all()]
+
+
+@lru_cache(maxsize=4)  # a device asks for the same campaign at every report
+def _payload(envelope: bytes, role: str) -> bytes:
+    return read_envelope(envelope, role).payload
 
 
 def _ended_key(role: str, name: str) -> str:

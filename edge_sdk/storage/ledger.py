@@ -3,13 +3,17 @@
 A line is never changed or removed, and its digest depends on all lines before it. Besides the lines there is, per
 campaign, the newest answered period with the bytes that were said then: every later call for that period, or for an
 earlier one, gets those. Each is checked against the other: neither can be missing, or be older, unseen.
+
+What follows from all lines together (``tally``) is remembered: a report reads the lines that came since.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.storage.rows import CAMPAIGNS, LEDGER, Rows, damaged, seal
+from edge_sdk.storage.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,13 +26,6 @@ BEFORE_RESET = 0
 _LAST = (1 << 63) - 1
 _RESET = "reset"
 """Kept where the ledger begins with such a line: then it is never empty."""
-
-
-class Newest(NamedTuple):
-    """The newest answered period of a campaign, and what was said (never the input)."""
-
-    period: int
-    reports: bytes
 
 
 class Answered(NamedTuple):
@@ -104,32 +101,78 @@ class Ledger:
     def __init__(self, state: State) -> None:
         self._state = state
         self._campaigns = Rows(state, CAMPAIGNS)
+        self._tally: Tally | None = None
 
     def known(self) -> list[Known]:
         """Every campaign that was ever answered, by number.
 
         The newest line of all must be there: a state whose last lines are hidden would answer again.
         """
-        found = [Known(*row) for row in self._campaigns.all()]
-        newest = self._newest()
+        return self._read()[1]
+
+    def _read(self) -> tuple[Line, list[Known]]:
+        """The newest line, and every campaign."""
+        with self._state.reading():
+            found = [Known(*row) for row in self._campaigns.all()]
+            newest = self._newest()
         if newest.number != max((each.line for each in found), default=0) and newest.campaign != BEFORE_RESET:
             raise damaged()
-        return found
+        return newest, found
 
-    def newest(self, campaign_id: bytes) -> Newest | None:
-        """The newest period that was answered for a campaign."""
-        for each in self.known():
-            if each.id == campaign_id:
-                return Newest(each.period, self._campaigns.body(each.number))
-        return None
+    def _told(self) -> Tally:
+        """What all lines say together: what was remembered, and the lines since then.
+
+        Read anew where the newest line that is remembered is not there, or a change was taken back.
+        """
+        tally, state = self._tally, self._state
+        if tally is not None and tally.turn == state.turn > 0:
+            return tally
+        if tally is None or not self._catch_up(tally):
+            tally = self._tally = Tally(state.era, *self._read())
+        tally.turn = state.turn
+        return tally
+
+    def _catch_up(self, tally: Tally) -> bool:
+        """Add the lines since then; False if what is remembered is not what was."""
+        last = tally.newest
+        found = self._state.run(f"{_LINES} WHERE number >= ? ORDER BY number", (last.number,))
+        lines = [_NOTHING] * (last == _NOTHING) + [Line(*row) for row in found]
+        if tally.era != self._state.era or lines[:1] != [last]:
+            return False
+        for before, line in pairwise(lines):
+            _check_line(before, line)
+            payer = self._payer(line.campaign)
+            if payer is not None and payer.line < line.number:
+                raise damaged()
+            tally.add(line, payer)
+        return True
+
+    def _payer(self, number: int) -> Known | None:
+        """The campaign of this number; None for what a reset counted."""
+        if number == BEFORE_RESET:
+            return None
+        for row in self._campaigns.some("WHERE number = ?", (number,)):
+            return Known(*row)
+        raise damaged()
+
+    def newest(self, campaign_id: bytes) -> Known | None:
+        """What is known of a campaign, the newest period that was answered for it among that."""
+        with self._state.reading():
+            return self._told().campaigns.get(campaign_id)
+
+    def said(self, known: Known) -> bytes:
+        """What was said for the newest period of a campaign (never the input); nothing after an opt-out."""
+        if self._payer(known.number) != known:
+            raise damaged()
+        return self._campaigns.body(known.number)
 
     def paid_until(self, name: str) -> int:
         """When the last period that was paid for under a campaign's name ends, in seconds since 1970; 0 if none was.
 
         All versions of the name count, whatever the length of their periods, and for ever.
         """
-        ends = ((each.period + 1) * each.time_precision for each in self.known() if each.name == name)
-        return max(ends, default=0)
+        with self._state.reading():
+            return self._told().ends.get(name, 0)
 
     def forget_answers(self) -> None:
         """Forget what was said; that it was stays. Run when the owner opts out."""
@@ -143,13 +186,14 @@ class Ledger:
             StorageError: ``state_damaged``.
         """
         newest = {}
-        for line in self._forward():
-            if line.campaign == BEFORE_RESET and line.number != 1:
+        with self._state.reading():
+            for line in self._forward():
+                if line.campaign == BEFORE_RESET and line.number != 1:
+                    raise damaged()
+                newest[line.campaign] = line.number, line.period
+            newest.pop(BEFORE_RESET, None)
+            if newest != {each.number: (each.line, each.period) for each in self.known()}:
                 raise damaged()
-            newest[line.campaign] = line.number, line.period
-        newest.pop(BEFORE_RESET, None)
-        if newest != {each.number: (each.line, each.period) for each in self.known()}:
-            raise damaged()
 
     def _forward(self) -> Iterator[Line]:
         """Every line, oldest first."""
@@ -189,6 +233,11 @@ class Ledger:
 
     def spent_micro(self) -> int:
         """Everything this device ever spent, in millionths of ε."""
+        with self._state.reading():
+            return self._told().newest.total_micro
+
+    def last_total(self) -> int:
+        """The same by the newest line alone, where other rows are damaged."""
         return self._newest().total_micro
 
     def spent_around(self, time: int, seconds: int) -> int:
@@ -197,13 +246,11 @@ class Ledger:
         Lines after it are those of a clock that was corrected. What a leap spent years ahead does not count
         against every day until then.
         """
-        total = 0
-        for line in self._backward():
-            if line.latest <= time - seconds:
-                break
-            if time - seconds < line.answered_at < time + seconds and line.campaign != BEFORE_RESET:
-                total += line.epsilon_micro
-        return total
+        with self._state.reading():
+            tally = self._told()
+            if not tally.covers(seconds, time):
+                tally.cover(seconds, time, self._backward())
+            return tally.spent_around(seconds, time)
 
     def spend(self, campaign: Campaign, period: int, answered_at: int, reports: bytes) -> tuple[int, int]:
         """Write a line and the period's bytes. Earlier periods keep their cost and lose their bytes.
@@ -211,37 +258,40 @@ class Ledger:
         Returns:
             the line's number, which rises by one, and the campaign's number in this state.
         """
-        known = self.known()
-        number = next((each.number for each in known if each.id == campaign.id), 0)
-        new = not number
-        number = number or len(known) + 1
-        line = self._line(number, period, campaign.epsilon_micro, answered_at)
+        tally = self._told()
+        known = tally.campaigns.get(campaign.id)
+        number = len(tally.campaigns) + 1 if known is None else known.number
+        line = self._line(tally.newest, number, period, campaign.epsilon_micro, answered_at)
         header = campaign.header
-        row = Known(number, campaign.id, header.name, header.version, campaign.time_precision, line, period)
-        (self._campaigns.add if new else self._campaigns.replace)(row, reports)
-        return line, number
+        row = Known(number, campaign.id, header.name, header.version, campaign.time_precision, line.number, period)
+        (self._campaigns.add if known is None else self._campaigns.replace)(row, reports)
+        tally.add(line, row)
+        return line.number, number
 
     def count_as_spent(self, micro: int, now: int) -> int:
         """The first line after a reset: what the lost state may have spent. Returns its number."""
-        line = self._line(BEFORE_RESET, 0, micro, now)
+        line = self._line(self._newest(), BEFORE_RESET, 0, micro, now)
         self._state.write_meta(_RESET, b"1")
-        return line
+        return line.number
 
-    def _line(self, campaign: int, period: int, micro: int, answered_at: int) -> int:
-        before = self._newest()
+    def _line(self, before: Line, campaign: int, period: int, micro: int, answered_at: int) -> Line:
         latest, total = max(before.latest, answered_at), before.total_micro + micro
         row = (before.number + 1, campaign, period, micro, answered_at, latest, total)
-        values = (*row, seal(LEDGER.name, (before.seal, *row)))
-        self._state.run("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
-        return before.number + 1
+        line = Line(*row, seal(LEDGER.name, (before.seal, *row)))
+        self._state.run("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?)", line)
+        return line
 
-    def history(self) -> Iterator[Answered]:
+    def history(self) -> list[Answered]:
         """Every line, oldest first."""
-        known = {each.number: each for each in self.known()}
-        for line in self._forward():
-            each = known.get(line.campaign, Known(BEFORE_RESET, b"", "", 0, 0, 0, 0))
-            start = line.period * each.time_precision
-            yield Answered(each.name, each.version, each.id, line.period, start, line.answered_at, line.epsilon_micro)
+        with self._state.reading():
+            known = {each.number: each for each in self.known()}
+            known[BEFORE_RESET] = Known(BEFORE_RESET, b"", "", 0, 0, 0, 0)
+            return [_shown(line, known[line.campaign]) for line in self._forward()]
+
+
+def _shown(line: Line, payer: Known) -> Answered:
+    start = line.period * payer.time_precision
+    return Answered(payer.name, payer.version, payer.id, line.period, start, line.answered_at, line.epsilon_micro)
 
 
 def _check_line(before: Line, line: Line) -> None:

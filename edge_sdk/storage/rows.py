@@ -58,7 +58,7 @@ EVIDENCE = Table("evidence", ("number", "role", "accepted", "refused"))
 CAMPAIGNS = Table("campaigns", ("number", "id", "name", "version", "time_precision", "line", "period"), "reports")
 SEALED = Table("sealed", ("number", "path", "digest", "through", "sealed_at"))
 LEDGER = Table("ledger", ("number", "campaign", "period", "epsilon_micro", "answered_at", "latest", "total_micro"))
-SPOOL = Table("spool", ("number", "campaign", "answers", "made_at", "reports"))
+SPOOL = Table("spool", ("number", "campaign", "answers", "made_at", "all_answers", "all_bytes", "reports"))
 COUNTED = (META, FLOORS, DOCUMENTS, EVIDENCE, CAMPAIGNS, SEALED)
 """Tables whose number of rows is kept. Lines of ledger and spool follow one another, which shows as much."""
 TABLES = (COUNTS, *COUNTED, LEDGER, SPOOL)
@@ -96,10 +96,10 @@ class Rows:
 
     def all(self) -> list[tuple[Any, ...]]:
         """Every row in the order of its key, without the bodies. None is missing."""
-        rows = self._whole(self._state.run(f"{_select(self._table)} ORDER BY {self._key}"))
-        if any(row[0] >= after[0] for row, after in pairwise(rows)) or (
-            self._table in COUNTED and len(rows) != self._count()
-        ):
+        with self._state.reading():
+            rows = self._whole(self._state.run(f"{_select(self._table)} ORDER BY {self._key}"))
+            expected = self._count() if self._table in COUNTED else len(rows)
+        if len(rows) != expected or any(row[0] >= after[0] for row, after in pairwise(rows)):
             raise damaged()
         return rows
 
@@ -149,7 +149,8 @@ class Rows:
         """Delete the rows, looked at whole, that are not wanted; how many there were."""
         keys = [row[0] for row in self.all() if unwanted(row)]
         statement = f"DELETE FROM {self._table.name} WHERE {self._key} = ?"  # noqa: S608
-        self._state.run_many(statement, [(key,) for key in keys])
+        for key in keys:
+            self._state.run(statement, (key,))
         self._recount(-len(keys))
         return len(keys)
 

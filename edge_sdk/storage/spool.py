@@ -2,7 +2,8 @@
 
 A report stays until whoever carries it says that it arrived. The spool is bounded by number, bytes and
 age; when it is full the oldest go first and are counted by reason. What they cost stays spent. Each row has the
-number of the ledger's line that paid for it, and the spool is all of them after the last that was released.
+number of the ledger's line that paid for it, and the spool is all of them after the last that was released. Rows
+carry running totals, and dates that never fall: a new report reads the oldest row, the one before, and what it drops.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from protocol.digest import sha256
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from edge_sdk.storage.database import State
 
@@ -24,20 +25,28 @@ _MAX_SEALED = 256
 """So many sealed files are remembered, for acknowledgements that come late or twice."""
 
 
-_LAST = (1 << 63) - 1
 _RELEASED = "released"
 _DROPPED = "dropped:"
-_SIZES = """SELECT coalesce(max(CASE WHEN made_at < ? AND number < ? THEN number END), 0),
-    coalesce(sum(answers), 0), coalesce(sum(length(reports)), 0) FROM spool"""
 
 
 class Kept(NamedTuple):
-    """A row: the ledger's line, the campaign's number in this state, how many reports, when, and their bytes."""
+    """A row.
+
+    Attributes:
+        line: the ledger's, that paid for it.
+        campaign: its number in this state.
+        answers: how many reports.
+        made_at: when; brought down to the date of a later row, where a clock was set back in between.
+        all_answers, all_bytes: of the rows up to this one, counted since the spool was last empty.
+        reports: their bytes.
+    """
 
     line: int
     campaign: int
     answers: int
     made_at: int
+    all_answers: int
+    all_bytes: int
     reports: bytes
 
 
@@ -83,17 +92,21 @@ class Spool:
     def _released(self) -> int:
         return _number(self._state.meta(_RELEASED))
 
-    def _kept(self, through: int = _LAST) -> list[Kept]:
-        """The rows up to a line, oldest first; none is missing between the first that must be there and the last."""
-        released = self._released()
-        rows = [Kept(*row) for row in self._rows.some("WHERE number <= ? ORDER BY number", (through,))]
-        if [row.line for row in rows] != list(range(released + 1, released + 1 + len(rows))):
-            raise damaged()
-        if through == _LAST:
+    def _kept(self) -> list[Kept]:
+        """All rows, oldest first; none is missing."""
+        with self._state.reading():
+            released = self._released()
+            rows = [Kept(*row) for row in self._rows.all()]
             ((last,),) = self._state.run("SELECT coalesce(max(number), 0) FROM ledger")
-            if released + len(rows) != last:
-                raise damaged()
+        if [row.line for row in rows] != list(range(released + 1, last + 1)):
+            raise damaged()
         return rows
+
+    def _row(self, line: int) -> Kept:
+        """The row of a line that was not released."""
+        for row in self._rows.some("WHERE number = ?", (line,)):
+            return Kept(*row)
+        raise damaged()
 
     def add(self, line: int, number: int, records: Sequence[bytes], now: int, sure: int, limits: Limits) -> None:
         """Keep one period's reports; the oldest are dropped as far as the limits demand.
@@ -107,47 +120,60 @@ class Spool:
                 does not cost all that waits.
             limits: the owner's. The newest period stays, however large it is.
         """
-        self._rows.add(Kept(line, number, len(records), now, b"".join(records)))
-        measure = (sure - limits.age_seconds, line)
-        ((through, count, size),) = self._state.run(_SIZES, measure)
-        if through:
-            self._drop("spool_age", through)
-            ((_, count, size),) = self._state.run(_SIZES, measure)
-        if count > limits.reports:
-            self._drop("spool_reports", self._oldest(line, count - limits.reports, column=1))
-            ((_, count, size),) = self._state.run(_SIZES, measure)
-        if size > limits.size_bytes:
-            self._drop("spool_bytes", self._oldest(line, size - limits.size_bytes, column=2))
+        first = self._released() + 1
+        before = self._row(line - 1) if first < line else None
+        content = b"".join(records)
+        answers, size = (0, 0) if before is None else (before.all_answers, before.all_bytes)
+        newest = Kept(line, number, len(records), now, answers + len(records), size + len(content), content)
+        self._rows.add(newest)
+        if before is None:
+            return
+        if before.made_at > now:
+            self._date_back(before, first, now)
+        oldest = self._row(first)
+        too_old = sure - limits.age_seconds
+        oldest = self._drop_while("spool_age", oldest, newest, lambda row: row.made_at < too_old)
+        many = newest.all_answers - limits.reports
+        oldest = self._drop_while("spool_reports", oldest, newest, lambda row: row.all_answers - row.answers < many)
+        large = newest.all_bytes - limits.size_bytes
+        self._drop_while("spool_bytes", oldest, newest, lambda row: row.all_bytes - len(row.reports) < large)
 
-    def _oldest(self, line: int, surplus: int, *, column: int) -> int:
-        """Up to which line the oldest rows, this one never among them, make up a surplus."""
-        through = 0
-        statement = "SELECT number, answers, length(reports) FROM spool WHERE number < ? ORDER BY number"
-        for row in self._state.run(statement, (line,)):
-            through, surplus = row[0], surplus - row[column]
-            if surplus <= 0:
+    def _date_back(self, row: Kept, first: int, now: int) -> None:
+        """A clock was set back: no row is younger than a later one, and it is dropped no later."""
+        while row.made_at > now:
+            self._rows.replace(row._replace(made_at=now))
+            if row.line == first:
                 break
-        return through
+            row = self._row(row.line - 1)
 
-    def _drop(self, reason: str, through: int) -> None:
-        """Forget the oldest rows, up to one that is there, counted."""
-        lost = self._release(self._kept(through))
+    def _drop_while(self, reason: str, oldest: Kept, newest: Kept, unwanted: Callable[[Kept], bool]) -> Kept:
+        """Forget the oldest rows, never the newest, as long as they are unwanted; the oldest that is left."""
+        row, lost = oldest, 0
+        while row.line < newest.line and unwanted(row):
+            lost += row.answers
+            row = self._row(row.line + 1)
         if lost:
-            key = _DROPPED + reason
-            self._state.write_meta(key, b"%d" % (_number(self._state.meta(key)) + lost))
+            self._forget(reason, row.line - 1, lost)
+        return row
 
-    def _release(self, rows: Sequence[Kept]) -> int:
-        """Delete the oldest rows; how many reports they held."""
-        if rows:
-            self._state.run("DELETE FROM spool WHERE number <= ?", (rows[-1].line,))
-            self.begin_after(rows[-1].line)
-        return sum(row.answers for row in rows)
+    def _forget(self, reason: str, through: int, lost: int) -> None:
+        """Delete the oldest rows, and count the reports that they held."""
+        self._release(through)
+        key = _DROPPED + reason
+        self._state.write_meta(key, b"%d" % (_number(self._state.meta(key)) + lost))
+
+    def _release(self, through: int) -> None:
+        """Delete the oldest rows."""
+        self._state.run("DELETE FROM spool WHERE number <= ?", (through,))
+        self.begin_after(through)
 
     def reports(self) -> dict[bytes, list[bytes]]:
         """Reports that are not acknowledged, by campaign id, in the order they were made."""
-        ids = {row[0]: row[1] for row in Rows(self._state, CAMPAIGNS).all()}
+        with self._state.reading():
+            ids = {row[0]: row[1] for row in Rows(self._state, CAMPAIGNS).all()}
+            rows = self._kept()
         groups: dict[bytes, list[bytes]] = {}
-        for row in self._kept():
+        for row in rows:
             length, rest = divmod(len(row.reports), max(1, row.answers))
             if rest or length < _LEAST_RECORD_BYTES or row.campaign not in ids:
                 raise damaged()
@@ -187,11 +213,16 @@ class Spool:
 
     def forget_through(self, through: int) -> int:
         """Release what has arrived; returns the number of reports that were still kept."""
-        return self._release([row for row in self._kept() if row.line <= through])
+        rows = [row for row in self._kept() if row.line <= through]
+        if rows:
+            self._release(rows[-1].line)
+        return sum(row.answers for row in rows)
 
     def clear(self, reason: str) -> None:
         """Drop everything, counted."""
-        self._drop(reason, _LAST)
+        rows = self._kept()
+        if rows:
+            self._forget(reason, rows[-1].line, sum(row.answers for row in rows))
         self._sealed.remove(lambda _: True)
 
     def count(self) -> int:
@@ -200,14 +231,11 @@ class Spool:
 
     def held(self) -> Held:
         """What the spool holds and what it has lost."""
-        rows = self._kept()
-        released = self._released()
-        files = sum(through > released for _, _, _, through, _ in self._sealed.all())
-        drops = {
-            key.removeprefix(_DROPPED): _number(value)
-            for key, value in self._state.all_meta().items()
-            if key.startswith(_DROPPED)
-        }
+        with self._state.reading():
+            rows, sealed, meta = self._kept(), self._sealed.all(), self._state.all_meta()
+        released = _number(meta.get(_RELEASED))
+        files = sum(through > released for _, _, _, through, _ in sealed)
+        drops = {key.removeprefix(_DROPPED): _number(value) for key, value in meta.items() if key.startswith(_DROPPED)}
         size = sum(len(row.reports) for row in rows)
         oldest = min((row.made_at for row in rows), default=None)
         return Held(sum(row.answers for row in rows), size, oldest, files, drops)

@@ -387,8 +387,9 @@ def test_policy_error_is_not_a_document_error():
 
 @pytest.mark.parametrize("wrong", ["root.hst", None, 7, bytearray(b"x")])
 def test_a_path_or_anything_else_in_the_place_of_bytes_is_named(device, tmp_path, wrong):
-    for action in (device.enrol, device.install, device.explain, lambda value: device.report(value, {})):
+    for action in (device.enrol, device.install, device.explain):
         assert reason_of(action, wrong) == "argument_invalid"
+    assert reason_of(device.report, wrong, {}) == ("campaign_unknown" if wrong == "root.hst" else "argument_invalid")
     if wrong is not None:
         assert reason_of(Device.open, tmp_path / "other", trust=wrong) == "argument_invalid"
 

@@ -144,7 +144,10 @@ def test_damaged_trust_is_found_when_the_state_is_opened(state_dir, statement):
         ("UPDATE spool SET reports = 3", "drain"),
         ("UPDATE spool SET answers = 7", "drain"),
         ("UPDATE spool SET campaign = x'00'", "drain"),
-        ("INSERT INTO spool SELECT number + 1, campaign, answers, made_at, reports || x'00', seal FROM spool", "drain"),
+        (
+            "INSERT INTO spool SELECT number + 1, campaign, 1, made_at, 2, 36, reports || x'00', seal FROM spool",
+            "drain",
+        ),
         ("UPDATE spool SET number = number + 1", "drain"),
         ("DELETE FROM spool", "drain"),
         ("UPDATE documents SET name = CAST(x'ff' AS TEXT)", "status"),
@@ -198,7 +201,7 @@ def test_damage_that_shows_while_rows_are_fetched_is_ours(state_dir):
     """A page in the middle of a long table is overwritten: the query begins well and fails on the way."""
     with opened(state_dir) as device, device._state.transaction():
         for number in range(10, 2010):
-            Rows(device._state, SPOOL).add((number, 1, 1, NOW, bytes(18)))
+            Rows(device._state, SPOOL).add((number, 1, 1, NOW, number, 18 * number, bytes(18)))
     raw = bytearray((state_dir / "state.db").read_bytes())
     page = 4096
     for start in range(len(raw) - 8 * page, len(raw), page):

@@ -406,13 +406,13 @@ def _stopped_time(monkeypatch):
 
 def _uncounted_drops(monkeypatch):
     """What does not fit into the spool is forgotten in silence."""
-    plain = Spool._drop
+    plain = Spool._forget
 
-    def drop(self, reason, through):
-        plain(self, reason, through)
+    def forget(self, reason, through, lost):
+        plain(self, reason, through, lost)
         self._state.remove_meta(f"dropped:{reason}")
 
-    monkeypatch.setattr(Spool, "_drop", drop)
+    monkeypatch.setattr(Spool, "_forget", forget)
 
 
 def _late_reports_released(monkeypatch):
