@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -39,8 +40,11 @@ from support.publisher import DAY, NOW, Publisher
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from protocol.documents.campaign import Campaign
+
 ANSWERS = [("direct", 8), ("oue", 32), ("sue", 32), ("the", 32), ("she", 8)]
 HOUR = 3600
+YEAR = 365 * DAY
 BARE = "import msgpack, sqlite3, nacl.bindings"
 
 
@@ -111,6 +115,66 @@ def durable_reports(count: int = 200) -> list[Row]:
     return [Row("durable report on disk", taken * 1e6, "µs", "one flushed write", taken / floor)]
 
 
+def reports_in_memory(waiting: int = 6000, versions: int = 300, repeats: int = 300) -> list[Row]:
+    """A report without the disk: at first; and beside it with many unsent, after many versions, after a leap."""
+    fresh = InMemory()
+    plain = sqlite3.connect(":memory:", isolation_level=None)
+    for name in "abc":
+        plain.execute(f"CREATE TABLE {name} (number INTEGER PRIMARY KEY, value)")
+
+    def insert() -> None:
+        """What SQLite itself takes for one line, one campaign and one spooled report."""
+        plain.execute("BEGIN IMMEDIATE")
+        for name in "abc":
+            plain.execute(f"INSERT INTO {name} VALUES (NULL, ?)", (bytes(60),))  # names of ours
+        plain.execute("COMMIT")
+
+    first, floor = interleaved_seconds([fresh.report, insert], repeats)
+    plain.close()
+    rows = [Row("report in memory", first * 1e6, "µs", "three inserts of SQLite", first / floor)]
+
+    def compare(what: str) -> None:
+        taken, beside = interleaved_seconds([old.report, InMemory().report], repeats)
+        rows.append(Row(f"report in memory, {what}", taken * 1e6, "µs", "of a new device", taken / beside))
+
+    old = InMemory()
+    old.report(waiting)
+    compare(f"{waiting:,} unsent")
+    for version in range(2, 2 + versions):
+        old.campaign = old.enrol("steady", version)
+        old.report()
+    compare(f"{versions} versions answered too")
+    steady, old.campaign = old.campaign, old.enrol("leapt", 1)
+    old.now += 10 * YEAR
+    old.report()
+    old.now, old.campaign = old.now - 10 * YEAR, steady
+    old.report(500)
+    compare("500 lines after a leap of years too")
+    return rows
+
+
+class InMemory:
+    """A device without a disk that answers every hour."""
+
+    def __init__(self) -> None:
+        self._publisher = Publisher()
+        self.now = NOW
+        policy = Policy.of(epsilon_lifetime="100000", epsilon_per_day="100")
+        self._device = Device.open(None, trust=self._publisher.root(), clock=lambda: self.now, policy=policy)
+        self.campaign = self.enrol("steady", 1)
+
+    def enrol(self, name: str, version: int) -> Campaign:
+        """A campaign of an hour's period."""
+        raw = self._publisher.campaign(name=name, version=version, lifetime=20 * YEAR, time_precision=HOUR)
+        return self._device.enrol(raw)
+
+    def report(self, times: int = 1) -> None:
+        """Answers of the next hours."""
+        for _ in range(times):
+            self.now += HOUR
+            self._device.report(self.campaign.id, {"odor": "n", "width": 3}, label="e")
+
+
 def simulated_devices(count: int = 1500) -> list[Row]:
     """Whole devices in memory per second: provisioned, enrolled, asked once."""
     publisher = Publisher()
@@ -163,6 +227,7 @@ def main() -> None:
         *start(),
         *answers(),
         *durable_reports(),
+        *reports_in_memory(),
         *simulated_devices(),
         *file_to_counts(),
     ]
