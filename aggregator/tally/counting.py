@@ -6,6 +6,7 @@ too much memory is read several times, each time for the ids that agree in some 
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -221,8 +222,8 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Sli
 
     Everything is counted as it is read, and only ids are kept. If some of them stand more than once, their
     records are read again: what they added is taken back, and what is settled of them is added. If they are
-    very many, as after a merged file beside the files it was made of, this is done with all records, in a temporary
-    file if they do not fit into memory.
+    very many, as after a merged file beside the files it was made of, this is done with all records. What does not
+    fit into memory is divided in a temporary file.
 
     Raises:
         StorageError: ``store_damaged``; ``disk_full``, ``io_failed``: of the temporary file.
@@ -243,11 +244,7 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Sli
     if repeated is None:  # all of them are taken back
         whole = _Count(campaign, scope)
     replayed = conflicting = 0
-    if repeated is None:
-        lots = _everything(folder, campaign, manifest, which)
-    else:
-        lots = _doubtful(folder, campaign, manifest, which, repeated)
-    for doubtful in lots:
+    for doubtful in _again(folder, campaign, manifest, which, repeated):
         settled = settle(doubtful)
         if repeated is not None:
             less.add(doubtful)
@@ -265,39 +262,34 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Sli
     )
 
 
-def _everything(folder: Path, campaign: Campaign, manifest: Manifest, which: Slice) -> Iterator[Columns]:
-    """All records of a slice, as many at a time as fit into memory; those of one id together. Read once."""
-    pieces = (without(stored, manifest.superseded).records for stored in _row_groups(folder, campaign, manifest, which))
-    answer_bytes, number = campaign.layout.answer_bytes, 1
+def _again(
+    folder: Path, campaign: Campaign, manifest: Manifest, which: Slice, ids: NDArray[np.uint64] | None
+) -> Iterator[Columns]:
+    """The records of a slice with one of these ids, or all of them; those of one id together. The parts are read once.
+
+    If they are more than fit into memory, they come in lots, by way of a temporary file.
+    """
+    number = 1
     while number < _MAX_SLICES and _expected(manifest, which) > which.most * number:
         number *= 2
-    if number == 1:
-        yield Columns.join(list(pieces), answer_bytes)
-        return
-    with Lots(number, _known_bits(manifest, which), answer_bytes) as lots:
-        for records in pieces:
-            lots.add(records)
-        yield from lots
-
-
-def _doubtful(
-    folder: Path, campaign: Campaign, manifest: Manifest, which: Slice, ids: NDArray[np.uint64]
-) -> Iterator[Columns]:
-    """All records of a slice with one of these ids, as many ids at a time as records fit into memory."""
-    start, count = 0, len(ids)
-    while start < len(ids):
-        members, pieces, records = Members(ids[start : start + count]), [], 0
+    members = None if ids is None else Members(ids)
+    held: list[Columns] = []
+    with ExitStack() as stack:
+        lots = None
         for everything in _row_groups(folder, campaign, manifest, which):
-            stored = without(everything, manifest.superseded)
-            pieces.append(stored.records.take(members.rows(stored.records.id)))
-            records += pieces[-1].size
-            if records > which.most and count > 1:
-                break
+            records = without(everything, manifest.superseded).records
+            held.append(records if members is None else records.take(members.rows(records.id)))
+            if lots is None and number > 1 and sum(piece.size for piece in held) > which.most:
+                known_bits = _known_bits(manifest, which)
+                lots = stack.enter_context(Lots(number, known_bits, campaign.layout.answer_bytes))
+            if lots is not None:
+                for piece in held:
+                    lots.add(piece)
+                held.clear()
+        if lots is None:
+            yield Columns.join(held, campaign.layout.answer_bytes)
         else:
-            yield Columns.join(pieces, campaign.layout.answer_bytes)
-            start += count
-            continue
-        count = (count + 1) // 2
+            yield from lots
 
 
 class _Count:

@@ -21,13 +21,13 @@ from protocol.errors import StorageError
 RAW = {name: Publisher().campaign(mechanism=name) for name in ("direct", "oue", "she")}
 
 
-def twice(folder, raw):
-    """A store of 400 reports, most of which are there twice, in three files, one of them damaged."""
+def twice(folder, raw, copies=300):
+    """A store of 400 reports, most of which, or few, are there twice, in three files, one of them damaged."""
     campaign = opened(raw)
     made = [report(campaign, device) for device in range(400)]
     folder.mkdir()
     files = []
-    for name, some in (("a", made), ("b", made[:300]), ("c", made[200:250])):
+    for name, some in (("a", made), ("b", made[:copies]), ("c", made[200:250])):
         files.append(folder / f"{name}.hsr")
         files[-1].write_bytes(batch(campaign, some))
     files[-1].write_bytes(files[-1].read_bytes()[:-1])
@@ -55,6 +55,19 @@ def store(request, tmp_path):
 def test_counts_are_the_same_however_little_fits(store, scope):
     assert counted(store, 1 << 20, scope=scope) == counted(store, 10, scope=scope)
     assert sum(found.replayed for found in counted(store, 10)) == 300
+
+
+@pytest.mark.parametrize("copies", [30, 300])
+def test_repeats_taken_for_few_that_do_not_fit_are_read_once_more_as_well(tmp_path, monkeypatch, copies):
+    store = twice(tmp_path / "in", RAW["direct"], copies)
+    expected = counted(store, 1 << 20)
+    assert sum(found.replayed for found in expected) == copies
+    monkeypatch.setattr(counting.IdSet, "has_many", lambda _: False)
+    read = []
+    read_part = counting.read_part
+    monkeypatch.setattr(counting, "read_part", lambda path, *more: read.append(path) or read_part(path, *more))
+    assert counted(store, 4) == expected
+    assert {read.count(path) for path in read} == {2}
 
 
 @pytest.mark.parametrize("slices", [1, 2])
