@@ -23,6 +23,7 @@ bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/numeric.py
 	$(BIN)/python benchmarks/ingest.py
 	$(BIN)/python benchmarks/forgetting.py
+	$(BIN)/python benchmarks/repeats.py --reports 2500000 --buckets 2
 	$(BIN)/python benchmarks/cluster.py --reports 4000000
 	$(BIN)/python benchmarks/variance.py
 	$(BIN)/python benchmarks/averaging.py
