@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import made_batches
 import numpy as np
 from harness import Row, interleaved_seconds
+from raw_counts import count_batches
 
-from aggregator.intake.raw_counts import count_batches
 from protocol import mechanisms
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))

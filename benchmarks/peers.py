@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import made_batches
 import numpy as np
 from harness import Row, interleaved_seconds
+from raw_counts import count_batches
 
-from aggregator.intake.raw_counts import count_batches
 from aggregator.reading import read_regular
 from protocol import mechanisms
 

@@ -293,25 +293,6 @@ class Decoder:
             digest = sha256(body).digest()
         return digest if data.endswith(digest) else None
 
-    def one_batch(self, data: Source, *, most: int = BLOCK) -> Iterator[Stretch]:
-        """The stretches of a file that :meth:`states_one_batch`, if :meth:`proof` finds that it is one."""
-        length, end = self._layout.record_length, len(data) - TRAILER_BYTES
-        for start in range(len(self._head), end, most * length):
-            count = min(most, (end - start) // length)
-            yield Stretch(((start, count),), True, (), b"", {}, ())
-
-    def proof(self, data: Source) -> bytes | None:
-        """The digest of the batch that a file says it is, if its records and the digest bear that out.
-
-        Then :meth:`stretches` finds the same records as :meth:`one_batch`, which says so before anything is proven.
-        """
-        start, end, length = len(self._head), len(data) - TRAILER_BYTES, self._layout.record_length
-        count = (end - start) // length
-        if count_adjacent(data, start, length, self._layout.prefix) < count:
-            return None
-        found = piecewise_digest(data, 0, end)
-        return found if data[-len(found) :] == found else None
-
     def _stated(self, size: int) -> bytes | None:
         """How the trailer of a batch begins that is so long with it; None if no batch is."""
         count, rest = divmod(size - len(self._head) - TRAILER_BYTES, self._layout.record_length)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,8 +38,6 @@ _BLOCK = 1 << 16
 _SMALL_BYTES = 1 << 16
 SHARED_BYTES = 4 << 20
 """Files from this size on are shared among threads."""
-BELIEVED_BYTES = 8 << 20
-"""Files from this size on are believed to be the one batch that they say, until their digest is known."""
 
 
 class Read(NamedTuple):
@@ -78,10 +75,6 @@ class _Kept(NamedTuple):
     records: Columns
     forgotten: NDArray[np.intp]
     foreign: NDArray[np.intp]
-
-
-class _NotProvenError(Exception):
-    """A file is not the whole batch that it says it is."""
 
 
 class _File:
@@ -139,8 +132,6 @@ class Reader:
         now: the present, in seconds since 1970.
         enrolled: if the fleet is closed, whose reports are not refused as ``id_not_enrolled``.
         team: with whom the blocks of a large file are shared.
-        believes: whether a large file is read before its digest is known. It gets parts of its own, so that it can be
-            given up: worth it where there are few files, and nothing else to do meanwhile.
     """
 
     def __init__(
@@ -152,11 +143,8 @@ class Reader:
         now: int,
         enrolled: Enrolled | None = None,
         team: Team | None = None,
-        *,
-        believes: bool = False,
     ) -> None:
         self._team = team
-        self._believes = believes
         self._inputs = inputs
         self._writer = writer
         self._decoder = Decoder(campaign)
@@ -239,37 +227,15 @@ class Reader:
 
     def _one(self, file: _File) -> Read:
         """One file, block by block. What an earlier ingest took of it stays as it is."""
-        data = file.source.data
-        read = None
-        if self._team is not None and self._believes and len(data) >= BELIEVED_BYTES:
-            read = self._believed(file, self._team) if self._decoder.states_one_batch(data) else None
-        return read or self._sum(file, self._blocks(file), self._naming(file))
-
-    def _believed(self, file: _File, team: Team) -> Read | None:
-        """A file that says it is one batch, read while its digest is taken; None, and nothing kept, if it is not."""
-        data = file.source.data
-        proof = team.begin(self._decoder.proof, data)
-        with suppress(_NotProvenError), self._writer.beside(file.source.number) as writer:
-            stretches = self._decoder.one_batch(data, most=_BLOCK)
-            blocks = team.each(partial(self._take, file, writer), stretches)
-            read = self._sum(file, blocks, self._naming(file), proof)
-            self._writer.adopt(writer)
-            return read
-        file.kept = False
-        return None
+        return self._sum(file, self._blocks(file), self._naming(file))
 
     def _sum(
         self,
         file: _File,
         blocks: Iterable[_Taken],
         name: Callable[[], bytes] | None,
-        proof: Callable[[], bytes | None] | None = None,
     ) -> Read:
-        """What the blocks of a file come to.
-
-        Raises:
-            _NotProvenError: ``proof`` was awaited and not given.
-        """
+        """What the blocks of a file come to."""
         source, known = file.source, file.known
         good, added = [0, 0], [0, 0]
         counts: Counter[str] = Counter()
@@ -293,10 +259,6 @@ class Reader:
             refused.append(foreign)
             if claim := _claim(block):
                 claims.add(claim)
-        if proof is not None:
-            if (digest := proof()) is None:
-                raise _NotProvenError
-            digests.append(digest)
         pieces.sort(key=lambda piece: piece.offset)
         rejected = {reason: number for reason, number in sorted(counts.items()) if number}
         entry = self._entry(source, name and name(), (good[True], good[False]), rejected, digests)
@@ -321,10 +283,10 @@ class Reader:
         """All blocks of a file, in order; if it is large, others help."""
         stretches = self._decoder.stretches(file.source.data, most=_BLOCK)
         if self._team is None or len(file.source.data) < SHARED_BYTES:
-            return map(partial(self._take, file, self._writer), stretches)
-        return self._team.each(partial(self._take, file, self._writer), stretches)
+            return map(partial(self._take, file), stretches)
+        return self._team.each(partial(self._take, file), stretches)
 
-    def _take(self, file: _File, writer: PartWriter, stretch: Stretch) -> _Taken:
+    def _take(self, file: _File, stretch: Stretch) -> _Taken:
         """Judge a block and put what is good and new into the parts."""
         data = file.source.data
         block = self._decoder.judge(data, stretch, now=self._time_for(file))
@@ -338,7 +300,7 @@ class Reader:
         claim = _claim(block)
         claimed = np.full(kept.records.size, claim, np.uint64) if claim else None
         file.kept = True
-        writer.add(Stored(kept.records, claimed))
+        self._writer.add(Stored(kept.records, claimed))
         forgotten = len(kept.forgotten)
         rest = block._replace(records=records.take(slice(0)), positions=block.positions[:0])
         good = records.size - forgotten - len(places)

@@ -86,7 +86,7 @@ class Ingest:
         with ExitStack() as stack:
             pool = ThreadPoolExecutor(self._workers)
             team = Team(pool, _OFFERED * self._workers) if self._workers > 1 else None
-            reader = self._reader(stack, team, believes=len(files) <= self._workers)
+            reader = self._reader(stack, team)
             stack.enter_context(pool)  # left before the reader's parts are: by then nobody writes
 
             again: list[tuple[int, str]] = []
@@ -106,12 +106,12 @@ class Ingest:
                 report(1)
             self._parts += reader.finish()
 
-    def _reader(self, stack: ExitStack, team: Team | None = None, *, believes: bool = False) -> Reader:
+    def _reader(self, stack: ExitStack, team: Team | None = None) -> Reader:
         name = f"{self._manifest.generation + 1:08d}-0"
         writer = stack.enter_context(PartWriter(self._folder, self._campaign.layout, self._manifest.buckets, name))
         first_period = self._manifest.first_period
         judging = (self._now, self._enrolled, team)
-        return Reader(self._campaign, self._inputs, writer, first_period, *judging, believes=believes)
+        return Reader(self._campaign, self._inputs, writer, first_period, *judging)
 
     def _collect(self, pending: set[Future[list[Read]]], report: Progress) -> set[Future[list[Read]]]:
         done, rest = wait(pending, return_when=FIRST_COMPLETED)

@@ -116,15 +116,6 @@ class PartWriter:
                 with suppress(OSError):  # whoever comes next removes it
                     part.path.unlink()
 
-    def beside(self, number: int) -> PartWriter:
-        """Another writer, for records that may turn out not to be wanted. The number is used once."""
-        return PartWriter(self._folder, self._layout, self._buckets, f"{self._name}-{number}")
-
-    def adopt(self, other: PartWriter) -> None:
-        """The parts of the other, which is finished, are from here."""
-        self._begun += other._begun
-        self._parts += other.finish()
-
     def add(self, stored: Stored) -> None:
         """Keep records; they are in a part for certain after :meth:`finish`."""
         order, ends = by_bucket(stored.records.id, self._buckets)

@@ -26,9 +26,7 @@ def graph():
 def rooms(imports, package):
     """Every module of a package and the room that it is in."""
     return {
-        module: room
-        for room in imports.find_children(package)
-        for module in {room, *imports.find_descendants(room)}
+        module: room for room in imports.find_children(package) for module in {room, *imports.find_descendants(room)}
     }
 
 
@@ -83,9 +81,7 @@ def picture(imports):
         for room, (x, y) in sorted(places.items()):
             for other in sorted(below[room]):
                 to_x, to_y = places[other]
-                lines.append(
-                    f'<line x1="{x + _BOX / 2:.0f}" y1="{y + _HIGH}" x2="{to_x + _BOX / 2:.0f}" y2="{to_y}"/>'
-                )
+                lines.append(f'<line x1="{x + _BOX / 2:.0f}" y1="{y + _HIGH}" x2="{to_x + _BOX / 2:.0f}" y2="{to_y}"/>')
             colour = "#cfe3f3" if imports.find_children(room) else "#eeeeee"
             name = escape(room.split(".")[1])
             boxes.append(
@@ -97,7 +93,8 @@ def picture(imports):
         parts += boxes
         top += 40 + len(rows) * _ROW
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{top}" font-family="sans-serif" font-size="12">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{top}" '
+        'font-family="sans-serif" font-size="12">'
         "<title>Rooms of the packages; each imports only rooms that stand below it</title>"
         f'<rect width="{width}" height="{top}" fill="white"/>'
     )

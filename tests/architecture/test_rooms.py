@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import rooms  # noqa: E402 - the module beside this one
+import rooms
 
 MOST_MODULES = 16
 LARGER = {"protocol/mechanisms"}

@@ -16,8 +16,8 @@ from support.reports import Row, batch, digest, header, made, mixed, report, sum
 
 from aggregator.decoding import matrix
 from aggregator.decoding.decode import Decoder
-from aggregator.intake.raw_counts import count_batches
 from aggregator.tally.sums import Sums
+from benchmarks.raw_counts import count_batches
 from protocol import mechanisms
 from protocol.batches import scan
 from protocol.batches.batch import Batch, read_batches

@@ -9,10 +9,10 @@ from support.reports import batch, digest, made, mixed, opened, report
 from aggregator.decoding.decode import decode_batches
 from aggregator.estimates.debias import debias
 from aggregator.estimates.statistics import estimate
-from aggregator.intake.raw_counts import count_batches
 from aggregator.storage.quarantine import Quarantine
 from aggregator.store.store import create_store
 from aggregator.tally.tally import count
+from benchmarks.raw_counts import count_batches
 from protocol import mechanisms
 from protocol.batches.report import encode_report, report_id
 

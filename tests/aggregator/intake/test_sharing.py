@@ -43,9 +43,8 @@ def whole(count, seed):
 
 @pytest.fixture
 def everything_is_large(monkeypatch):
-    """Files of a few records are shared, believed and read in many blocks; some records are set aside."""
+    """Files of a few records are shared and read in many blocks; some records are set aside."""
     monkeypatch.setattr(reader, "SHARED_BYTES", 1)
-    monkeypatch.setattr(reader, "BELIEVED_BYTES", 1)
     monkeypatch.setattr(reader, "_SMALL_BYTES", 0)
     monkeypatch.setattr(reader, "_BLOCK", 17)
     monkeypatch.setattr(decode, "MAX_PIECES", 40)
@@ -110,25 +109,8 @@ def test_a_shared_file_makes_the_same_store_as_one_thread(tmp_path, everything_i
     assert found[0][0][1][1] == 1
 
 
-def test_what_is_believed_in_vain_leaves_no_part(tmp_path, everything_is_large, monkeypatch):
-    del everything_is_large
-    path = tmp_path / "a.hsr"
-    path.write_bytes(damaged("digest", whole(500, 1)))
-    begun = []
-    beside = writing.PartWriter.beside
-    monkeypatch.setattr(writing.PartWriter, "beside", lambda *given: begun.append(given) or beside(*given))
-    monkeypatch.setattr(writing, "ROW_GROUP", 4)
-    made = store.create_store(tmp_path / "s", RAW)
-    made.workers = 2
-    summary = made.ingest([path], now=NOW)
-    assert (len(begun), summary.proven, summary.unproven) == (1, 0, 500)
-    assert len(list(made.path.rglob("*.parquet"))) == len(read_manifest(made.path).parts) + 1
-    assert made.tally_report().unproven == 500
-
-
 def test_many_files_share_their_parts(tmp_path, everything_is_large, monkeypatch):
     del everything_is_large
-    monkeypatch.setattr(writing.PartWriter, "beside", None)  # not to be called
     paths = [tmp_path / f"{number}.hsr" for number in range(3)]
     for number, path in enumerate(paths):
         path.write_bytes(whole(100, number))
