@@ -2,12 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint unit bench clean edge fuzz arm faults
+.PHONY: demo test test-all lint unit bench clean edge fuzz arm faults
 
 demo: .venv/demo.stamp
 	$(BIN)/hearsay demo
 
 test: lint unit
+
+# Everything: what make test leaves out too (the tests marked slow).
+test-all: lint
+	$(BIN)/pytest -n auto --dist loadgroup
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .
@@ -15,7 +19,7 @@ lint: .venv/dev.stamp
 	$(BIN)/mypy
 
 unit: .venv/dev.stamp
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(BIN)/pytest -n auto --dist loadgroup -m "not slow"
 
 # Modest sizes: some minutes in all. Those that need the reference data sets say so if they are not there.
 bench: .venv/dev.stamp

@@ -17,6 +17,8 @@ import pytest
 from support.machine import Machine, need
 from support.units import UNITS, command_line, entries, variables
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).parent.parent / "docs"
 SERVING = (DOCS / "serving.md").read_text("utf-8")
 GUIDE = (DOCS / "raspberry-pi.md").read_text("utf-8")

@@ -29,6 +29,8 @@ sys.path.insert(0, str(EXAMPLE))
 from device import Broker
 from topics import REPORTS, client, kept
 
+pytestmark = pytest.mark.slow
+
 DEVICES, PERIODS, WORKERS = 12, 6, 4
 DYING = """
 import os, runpy

@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 from support.publisher import Publisher
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 BESIDE = ("msgpack", "pynacl", "cffi", "pycparser")
 """What the wheel depends on, and PyNaCl on: copied from here, so that the test needs no network."""

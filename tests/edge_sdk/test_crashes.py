@@ -24,6 +24,8 @@ from protocol.batches import batch
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 RECORD = {"odor": "n", "width": 3.2}
 ROOT = Publisher().root()
 CAMPAIGN = Publisher().campaign()

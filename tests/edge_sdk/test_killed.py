@@ -14,6 +14,8 @@ from support.faults.lives import SCENARIOS
 from support.faults.mutations import MUTATIONS
 from support.faults.shim import break_scenario, build
 
+pytestmark = pytest.mark.slow
+
 WHOLE = "a whole life"
 ACTS = [name for name in SCENARIOS if name != WHOLE]
 WAYS = ("kill", "tear", "short", "EIO", "ENOSPC", "restart")

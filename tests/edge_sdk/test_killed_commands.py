@@ -14,6 +14,8 @@ from support.faults.lives import RECORD_BYTES, said_in_batches
 from support.faults.shim import TREE, build, environment
 from support.publisher import Publisher
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = {
     "provision": ["provision", "1.hst"],
     "enrol": ["enrol", "mushrooms.hsc"],

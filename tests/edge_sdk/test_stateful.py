@@ -429,6 +429,7 @@ def _older_documents(monkeypatch):
 MUTATIONS = [_second_answer, _believed_leaps, _stopped_time, _uncounted_drops, _late_reports_released, _older_documents]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__.strip("_"))
 def test_a_device_that_is_wrong_is_not_the_model(small_disk, monkeypatch, mutate):
     mutate(monkeypatch)

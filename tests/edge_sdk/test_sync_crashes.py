@@ -22,6 +22,8 @@ from edge_sdk.sync.run import sync
 from edge_sdk.transport.folder import Folder
 from protocol.batches import batch
 
+pytestmark = pytest.mark.slow
+
 LOOKS = ("SELECT", "PRAGMA")
 """Statements that change nothing: a kill between two changes is the same wherever it falls."""
 RECORD = {"odor": "n", "width": 3.2}

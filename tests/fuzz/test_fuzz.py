@@ -14,6 +14,8 @@ from fuzz.targets import LARGEST, TARGETS
 from protocol.documents.campaign import parse_campaign
 from protocol.errors import HearsayError
 
+pytestmark = pytest.mark.slow
+
 MUTATIONS = 150
 GOOD = {
     "envelope": {"root", "campaign", "model"},

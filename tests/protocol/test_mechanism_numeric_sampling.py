@@ -147,6 +147,7 @@ def noise_without_a_sign(value, seed):
     return (abs(answer),)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("broken", "mechanism"),
     [

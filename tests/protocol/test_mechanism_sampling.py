@@ -134,6 +134,7 @@ def one_coin_for_two_bits(value, seed):
     return tuple(bits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("broken", "mechanism"),
     [

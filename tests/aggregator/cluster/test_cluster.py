@@ -47,7 +47,7 @@ TODAY = NOW + 3 * DAY
 NO_PORT = "127.0.0.1:0"
 """For Dask's pages: any port, since a fixed one may be taken."""
 
-pytestmark = pytest.mark.xdist_group("cluster")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster")]
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,8 @@ from aggregator.cluster import probe as cluster_probe
 from aggregator.cluster.cluster import open_cluster
 from protocol.errors import StorageError
 
+pytestmark = pytest.mark.slow
+
 RAW = Publisher().campaign()
 CAMPAIGN = opened(RAW)
 TEXT = (Path(__file__).parents[3] / "docs" / "cluster.md").read_text()
