@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint unit bench clean edge fuzz arm faults
+.PHONY: demo test test-all lint unit bench clean docs edge fuzz arm faults
 
 demo: .venv/demo.stamp
 	$(BIN)/hearsay demo
@@ -34,6 +34,10 @@ bench: .venv/dev.stamp
 	-$(BIN)/python benchmarks/theta.py --repeats 10 --out theta.tmp.svg && rm -f theta.tmp.svg
 	-$(BIN)/python benchmarks/accuracy.py --repeats 10 --big-repeats 2 --engine vector
 	-$(BIN)/python benchmarks/accuracy.py --form numeric --repeats 5
+
+# The pages that are made from the programs: docs/cli.md. A test compares it with them.
+docs: .venv/dev.stamp
+	$(BIN)/python docs/generate_cli.py
 
 # The device's own wheel, from this tree: protocol and edge_sdk, for `pip install dist/hearsay_edge-*.whl` on a device.
 edge: .venv/bin/python

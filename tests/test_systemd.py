@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.units import UNITS, entries
 
-from edge_sdk.cli.main import _parser
+from edge_sdk.cli.table import build_parser
 
 GUIDE = UNITS.parent / "raspberry-pi.md"
 SERVICES = sorted(UNITS.glob("*.service"))
@@ -42,7 +42,7 @@ def test_there_are_the_units_that_the_guide_names():
 
 @pytest.mark.parametrize("line", commands())
 def test_a_command_takes_the_arguments_that_it_is_given(line):
-    options = _parser().parse_args(arguments_of(line))
+    options = build_parser().parse_args(arguments_of(line))
     assert callable(options.run)
     assert options.state == Path("/var/lib/hearsay")
 
@@ -50,7 +50,7 @@ def test_a_command_takes_the_arguments_that_it_is_given(line):
 def test_the_commands_are_not_few_and_a_wrong_one_is_seen():
     assert len(commands()) >= 6
     with pytest.raises(SystemExit):
-        _parser().parse_args(arguments_of(f"{PROGRAM} --state /var/lib/hearsay synchronise x"))
+        build_parser().parse_args(arguments_of(f"{PROGRAM} --state /var/lib/hearsay synchronise x"))
 
 
 @pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.name)

@@ -1,0 +1,276 @@
+"""All commands of ``hearsay-edge``: name, help, arguments and examples of each; and the parser made of them."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from edge_sdk.cli import commands, sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+PROGRAM = "hearsay-edge"
+_ON_DEVICE = f"{PROGRAM} --state /var/lib/hearsay"
+
+
+class Command(NamedTuple):
+    """One command.
+
+    Attributes:
+        name: as typed.
+        run: does the work: from the parsed options to one dictionary to print.
+        summary: one line of help.
+        add_arguments: adds the command's own arguments to its parser.
+        examples: whole lines of a shell; at least one.
+    """
+
+    name: str
+    run: Callable[[argparse.Namespace], dict[str, Any]]
+    summary: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    examples: tuple[str, ...]
+
+
+def _nothing(_parser: argparse.ArgumentParser) -> None:
+    """A command without arguments of its own."""
+
+
+def _file(name: str, metavar: str, text: str, **more: Any) -> Callable[[argparse.ArgumentParser], None]:
+    """Adds one argument that names a file or folder."""
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(name, type=Path, metavar=metavar, help=text, **more)
+
+    return add
+
+
+_enrolment = _file("--enrolment", "FILE.hsp", "in a closed fleet: this device's provisioning file")
+_root = _file("root", "ROOT.hst", "the file that the owner trusts")
+_campaign = _file("campaign", "CAMPAIGN.hsc", "a signed campaign")
+
+
+def _record(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "record", nargs="?", default="-", metavar="FILE", help="holds one JSON object; - is standard input"
+    )
+
+
+def _provision(parser: argparse.ArgumentParser) -> None:
+    _root(parser)
+    _enrolment(parser)
+
+
+def _explain(parser: argparse.ArgumentParser) -> None:
+    _campaign(parser)
+    _file("--model", "M.hsm", "the model that it evaluates, if that is not installed yet")(parser)
+
+
+def _report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--campaign", required=True, metavar="ID", help="name, or first digits of the id")
+    parser.add_argument("--label", help="class of the record; default: the record's own label field")
+    parser.add_argument(
+        "--check", action="store_true", help="report nothing: name the features that count as missing or unlisted"
+    )
+    _record(parser)
+
+
+def _predict(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", help="name, if several are installed")
+    _record(parser)
+
+
+def _history(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--campaign", metavar="ID", help="of this campaign alone: its name, or first digits of an id")
+
+
+def _reset(parser: argparse.ArgumentParser) -> None:
+    _root(parser)
+    parser.add_argument(
+        "--count-budget-as-spent", action="store_true", help="yes: nothing is left of the lifetime ε until it is raised"
+    )
+    _enrolment(parser)
+
+
+COMMANDS = (
+    Command(
+        "provision",
+        commands.provision,
+        "pin the trust root that this device obeys",
+        _provision,
+        (f"{_ON_DEVICE} provision root.hst",),
+    ),
+    Command(
+        "explain",
+        commands.explain,
+        "say in words what a campaign asks and costs",
+        _explain,
+        (
+            f"{_ON_DEVICE} explain mushrooms.hsc",
+            f"{_ON_DEVICE} explain mushrooms-outcome.hsc --model mushrooms.hsm",
+        ),
+    ),
+    Command(
+        "enrol",
+        commands.enrol,
+        "accept a campaign, if it is signed and the policy allows it",
+        _campaign,
+        (f"{_ON_DEVICE} enrol mushrooms.hsc",),
+    ),
+    Command(
+        "report",
+        commands.report,
+        "answer about one record, at most once per period",
+        _report,
+        (
+            f"""echo '{{"odor": "n", "label": "e"}}' | {_ON_DEVICE} report --campaign mushrooms""",
+            f"""echo '{{"odor": "?"}}' | {_ON_DEVICE} report --campaign mushrooms --check""",
+        ),
+    ),
+    Command(
+        "drain",
+        commands.drain,
+        "seal all reports that were not acknowledged into a new batch file",
+        _file("out", "OUT.hsr", "a file that does not exist yet"),
+        (f"{_ON_DEVICE} drain today.hsr",),
+    ),
+    Command(
+        "ack",
+        commands.ack,
+        "forget the reports of sealed files that have arrived",
+        _file("sealed", "OUT.hsr", "where drain put it, or where it is now", nargs="+"),
+        (f"{_ON_DEVICE} ack today.hsr",),
+    ),
+    Command(
+        "install",
+        commands.install,
+        "verify a model and keep it",
+        _file("model", "MODEL.hsm", "a signed model"),
+        (f"{_ON_DEVICE} install mushrooms.hsm",),
+    ),
+    Command(
+        "predict",
+        commands.predict,
+        "classify one record with the installed model",
+        _predict,
+        (f"""echo '{{"odor": "f"}}' | {_ON_DEVICE} predict""",),
+    ),
+    Command(
+        "rotate",
+        commands.rotate,
+        "follow newer trust roots, given in any order",
+        _file("roots", "ROOT.hst", "the next root, and those after it", nargs="+"),
+        (f"{_ON_DEVICE} rotate 3.hst 2.hst",),
+    ),
+    Command(
+        "sync",
+        sync.run,
+        "fetch roots, campaigns and models from a source, and send reports to it",
+        sync.add_arguments,
+        (
+            f"{_ON_DEVICE} sync https://example.org/hearsay --campaign mushrooms",
+            f"{_ON_DEVICE} sync /media/stick",
+        ),
+    ),
+    Command(
+        "status",
+        commands.status,
+        "what was spent, what waits, what is installed, what the clocks say",
+        _nothing,
+        (f"{_ON_DEVICE} status --json",),
+    ),
+    Command(
+        "history",
+        commands.history,
+        "what was answered, when and at which ε; never what was said",
+        _history,
+        (f"{_ON_DEVICE} history",),
+    ),
+    Command(
+        "evidence",
+        commands.evidence,
+        "write signed documents that contradict each other into a folder",
+        _file("out", "DIR", "a new or empty folder"),
+        (f"{_ON_DEVICE} evidence proof/",),
+    ),
+    Command(
+        "disable",
+        commands.disable,
+        "opt out: delete secret and unsent reports; what was spent stays counted",
+        _nothing,
+        (f"{_ON_DEVICE} disable",),
+    ),
+    Command(
+        "enable",
+        commands.enable,
+        "take part again after disable, under a new secret",
+        _enrolment,
+        (f"{_ON_DEVICE} enable",),
+    ),
+    Command(
+        "reset",
+        commands.reset,
+        "start afresh after a loss, knowingly",
+        _reset,
+        (f"{_ON_DEVICE} reset root.hst --count-budget-as-spent",),
+    ),
+)
+"""In the order of a device's life."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors quote no argument: one of the arguments may be a record."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line and end with status 2."""
+        quoted = message.startswith(("unrecognized", "argument"))
+        detail = "there is an argument that this command does not take" if quoted else message
+        self.exit(2, f"usage: {detail}; see {self.prog} --help\n")
+
+
+class _Version(argparse.Action):
+    """Prints the version of the installed distribution. The distribution is looked for only when asked."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        """Print and stop."""
+        from importlib.metadata import PackageNotFoundError, version
+
+        for name in (PROGRAM, "hearsay"):
+            with suppress(PackageNotFoundError):
+                print(f"{PROGRAM} {version(name)}")  # noqa: T201
+                parser.exit()
+        parser.exit(1, "not_installed: this software runs from its source tree; install it\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of a whole command line. Its result has ``run``, ``state`` and ``json`` beside a command's own."""
+    parser = _Parser(
+        prog=PROGRAM,
+        description="Answer questions about records privately, keep the reports, classify with signed models.",
+        epilog=_listed("examples", [line for command in COMMANDS for line in command.examples]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version, help="print name and version of this software, and stop")
+    parser.add_argument("--state", type=Path, required=True, metavar="DIR", help="this device's own folder")
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        own = subparsers.add_parser(
+            command.name,
+            help=command.summary,
+            description=command.summary,
+            epilog=_listed("example", command.examples),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        own.add_argument("--json", action="store_true", help="print one JSON object")
+        own.set_defaults(run=command.run)
+        command.add_arguments(own)
+    return parser
+
+
+def _listed(title: str, lines: Sequence[str]) -> str:
+    return "\n".join([f"{title}:", *(f"  {line}" for line in lines)])
