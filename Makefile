@@ -35,9 +35,10 @@ bench: .venv/dev.stamp
 	-$(BIN)/python benchmarks/accuracy.py --repeats 10 --big-repeats 2 --engine vector
 	-$(BIN)/python benchmarks/accuracy.py --form numeric --repeats 5
 
-# The pages that are made from the programs: docs/cli.md. A test compares it with them.
+# What of docs/ is made from the source: cli.md and the picture of the rooms. Tests compare both with it.
 docs: .venv/dev.stamp
 	$(BIN)/python docs/generate_cli.py
+	$(BIN)/python tests/architecture/rooms.py
 
 # The device's own wheel, from this tree: protocol and edge_sdk, for `pip install dist/hearsay_edge-*.whl` on a device.
 edge: .venv/bin/python
