@@ -118,7 +118,9 @@ class Member:
         self.hour = 0
         self.said = []
         self._broker = broker
-        self.device = Device.open(place, trust=publisher.root(), policy=Policy.of(), clock=self._now)
+        self.device = Device.open(
+            place, trust=publisher.root(), policy=Policy.of(epsilon_per_day="100"), clock=self._now
+        )
 
     def _now(self):
         return NOW + 3600 * self.hour

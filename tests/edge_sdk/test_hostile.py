@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 PUBLISHER = Publisher()
 CAMPAIGN, MODEL = PUBLISHER.campaign(), PUBLISHER.model()
-PERMISSIVE = Policy.of(epsilon_per_period="100000", epsilon_lifetime="100000", shortest_period=1, allow_refuse=True)
+PERMISSIVE = Policy.of(
+    epsilon_per_period="100000", epsilon_lifetime="100000", shortest_period=1, report_bytes=1 << 30, allow_refuse=True
+)
 PEAK_PER_BYTE = 250
 PEAK_AT_LEAST = 1_500_000
 """Bytes of memory that refusing a document may take for each of its bytes, and for any. Whatever it packs, the packer
