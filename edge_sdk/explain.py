@@ -9,8 +9,6 @@ from edge_sdk.timekeeping.dates import date
 from protocol.allowance import answers_in_a_day, days_paid
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import PolicyError
-from protocol.mechanisms import BITS, INTEGERS
-from protocol.mechanisms.direct import Direct
 from protocol.projection import Component
 from protocol.questions import MOMENT, MOMENTS, PRESENT, SQUARE
 from protocol.schema import refusing
@@ -30,7 +28,6 @@ _ALWAYS_LISTED = _WORD // 100
 """Chance, out of 2^32, above which a question has a line of its own: 1 %."""
 _MAX_RARE_LISTED = 12
 HIGH_EPSILON_MICRO = 20 * MICRO
-BIT_ANSWERS = 2
 
 
 def explain(campaign: Campaign, policy: Policy, spent: Spent, now: int, evaluated: Model | None = None) -> str:
@@ -111,7 +108,7 @@ def _asked_of_model(campaign: Campaign, evaluated: Model) -> list[str]:
     """An evaluation asks for a prediction, so about everything that the model reads, whatever the campaign lists."""
     label, header = quoted(campaign.schema.label.name), evaluated.header
     read = ", ".join(quoted(feature.name) for feature in evaluated.schema.features)
-    noises = dict.fromkeys(_noise(question) for question in campaign.questions)
+    noises = dict.fromkeys(question.mechanism.describe() for question in campaign.questions)
     return [
         f"Once per {_duration(campaign.time_precision)} the device answers whether a model is right:",
         f"  - its {label} together with what the installed model predicts from {read}: {'; or '.join(noises)}",
@@ -128,7 +125,7 @@ def _strata(campaign: Campaign) -> list[list[Asked]]:
     for number, question in enumerate(campaign.questions):
         low, high = campaign.assignment.interval(number, question.stratum)
         width, noises = found[question.stratum].get(_subject(campaign, question), (0, []))
-        noise = _noise(question)
+        noise = question.mechanism.describe()
         merged = noises if noise in noises else [*noises, noise]
         found[question.stratum][_subject(campaign, question)] = width + high - low, merged
     parts = [[Asked(subject, width, tuple(noises)) for subject, (width, noises) in each.items()] for each in found]
@@ -199,21 +196,6 @@ def _observed(schema: Schema, index: int) -> str:
         inputs = ", ".join(quoted(schema.features[place].name) for place in schema.projection.inputs)
         return f"{quoted(observed.name)} (computed from {inputs})"
     return quoted(observed.name)
-
-
-def _noise(question: Question) -> str:
-    """How an answer hides its input."""
-    mechanism = question.mechanism
-    size = question.size
-    if isinstance(mechanism, Direct):
-        return f"one of {size} values, the true one {float(mechanism.p):.0%} of the time, else another at random"
-    if mechanism.layout == INTEGERS:
-        return f"{size} numbers, each buried in random noise ({mechanism.name})"
-    if mechanism.layout == BITS:
-        return f"{size} yes/no bits, each flipped at random ({mechanism.name})"
-    if mechanism.answers == BIT_ANSWERS:
-        return "one bit from a coin that the number bends a little (bit)"
-    return f"one number of {mechanism.answers}, likelier near the true one ({mechanism.name})"
 
 
 def _cost(campaign: Campaign, policy: Policy, spent: Spent, now: int) -> list[str]:

@@ -27,6 +27,7 @@ __all__ = [
     "from_dict",
     "from_epsilon",
     "from_micro",
+    "kind",
     "names",
 ]
 
@@ -43,9 +44,10 @@ _CLASSES = {
     "laplace": "Laplace",
     "duchi": "Duchi",
 }
-"""Name → class, in the module of that name. Loaded when asked for: a device needs one or two of them."""
+"""The one table of mechanisms: name → class, in the module of that name.
 
-_OPTIONS = {"the": ("theta",), "laplace": ("delta",)}
+A module is loaded when its mechanism is asked for: a device needs one or two of them.
+"""
 
 
 def names() -> tuple[str, ...]:
@@ -53,10 +55,18 @@ def names() -> tuple[str, ...]:
     return tuple(_CLASSES)
 
 
-def _kind(name: object) -> type[Mechanism]:
+def kind(name: object) -> type[Mechanism]:
+    """The class of the mechanism called ``name``.
+
+    Raises:
+        InputError: ``mechanism_unknown``; ``mechanism_incomplete``: its class lacks a part of the contract.
+    """
     if not isinstance(name, str) or name not in _CLASSES:
         raise InputError("mechanism_unknown", f"the mechanisms are {', '.join(_CLASSES)}")
     found: type[Mechanism] = getattr(import_module(f"{__name__}.{name}"), _CLASSES[name])
+    if found.__abstractmethods__:
+        missing = ", ".join(sorted(found.__abstractmethods__))
+        raise InputError("mechanism_incomplete", f"the mechanism {name} lacks {missing}: see docs/extending.md")
     return found
 
 
@@ -70,29 +80,30 @@ def from_epsilon(name: str, epsilon: str | float | Decimal, size: int = 1, **opt
         name: one of :func:`names`.
         epsilon: 0.001 … 16, a multiple of 10⁻⁶.
         size: the number of values.
-        options: ``theta``, the threshold of ``the``.
+        options: those of its :attr:`~Mechanism.option_names`: ``theta`` of ``the``, ``delta`` of ``laplace``.
 
     Raises:
         InputError: ``mechanism_unknown``, ``epsilon_invalid``, ``size_invalid``, ``parameters_invalid``.
     """
     if type(size) is not int:  # the cache below takes 6.0 for 6
         raise InputError("size_invalid", "the size is an integer")
-    return from_micro(_kind(name).name, micro_epsilon(epsilon), size, **options)
+    return from_micro(kind(name).name, micro_epsilon(epsilon), size, **options)
 
 
 def from_micro(name: str, epsilon_micro: int, size: int, **options: Any) -> Mechanism:
     """As :func:`from_epsilon`, with ε in millionths."""
-    unknown = set(options) - set(_OPTIONS.get(name, ()))
-    if unknown:
-        raise InputError("option_unknown", f"the mechanism {name} has no option '{min(unknown)}'")
     if options:  # values of any type, so not for the cache: some have no hash
-        return _kind(name).from_micro(epsilon_micro, size, **options)
+        found = kind(name)
+        unknown = set(options) - set(found.option_names)
+        if unknown:
+            raise InputError("option_unknown", f"the mechanism {name} has no option '{min(unknown)}'")
+        return found.from_micro(epsilon_micro, size, **options)
     return _derived(name, epsilon_micro, size)
 
 
 @lru_cache(maxsize=4096)
 def _derived(name: str, epsilon_micro: int, size: int) -> Mechanism:
-    return _kind(name).from_micro(epsilon_micro, size)
+    return kind(name).from_micro(epsilon_micro, size)
 
 
 def from_dict(parameters: object) -> Mechanism:
@@ -103,4 +114,4 @@ def from_dict(parameters: object) -> Mechanism:
     """
     if not isinstance(parameters, dict):
         raise InputError("parameters_invalid", "a mechanism is a map of parameters")
-    return _kind(parameters.get("name")).from_dict(parameters)
+    return kind(parameters.get("name")).from_dict(parameters)

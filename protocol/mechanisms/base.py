@@ -1,4 +1,7 @@
-"""What every mechanism can do: perturb one input with one seed, and state its exact distribution."""
+"""The contract of a mechanism: integer parameters, a perturbation, its exact distribution, a sentence for owners.
+
+docs/extending.md says how to add a mechanism. ``tests/aggregator/test_mechanism_contract.py`` holds every one to this.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,13 @@ SINGLE, BITS, INTEGERS = 1, 2, 3
 class Mechanism(ABC):
     """An ε-locally-differentially-private question-and-answer rule with integer parameters.
 
-    A mechanism is an immutable value. The device calls :meth:`perturb`; the aggregator reads the
-    integer parameters to debias; both can ask for :meth:`distribution` and :meth:`privacy_loss`.
+    A mechanism is an immutable value. The device calls :meth:`perturb`; ``explain`` prints :meth:`describe`;
+    the aggregator reads the integer parameters to debias; both can ask for :meth:`distribution` and
+    :meth:`privacy_loss`.
 
     Attributes:
-        name: how campaigns call it.
+        name: the mechanism's name in campaigns; also the name of its module and its row in the table.
+        option_names: the arguments that :meth:`from_micro` takes besides ε and size.
         layout: :data:`SINGLE`, :data:`BITS` or :data:`INTEGERS` (docs/formats.md, section 3).
         size: how many values, classes or dimensions the input has.
         epsilon_micro: declared ε in millionths; the true loss is never above it.
@@ -37,6 +42,7 @@ class Mechanism(ABC):
     __slots__ = ("epsilon_micro", "size")
     name: ClassVar[str]
     layout: ClassVar[int]
+    option_names: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, epsilon_micro: int, size: int) -> None:
         self.epsilon_micro = epsilon_micro
@@ -68,6 +74,10 @@ class Mechanism(ABC):
     def privacy_loss(self) -> PrivacyLoss:
         """The exact worst log-ratio of an answer's probabilities over all pairs of inputs."""
 
+    @abstractmethod
+    def describe(self) -> str:
+        """How an answer hides its input, in words for the owner of a device: one line, without a full stop."""
+
     @property
     @abstractmethod
     def answers(self) -> int:
@@ -84,7 +94,7 @@ class Mechanism(ABC):
         return self.bounds
 
     def options(self) -> dict[str, Any]:
-        """What besides ε and size the integers follow from, as arguments of :meth:`from_micro`."""
+        """The values of :attr:`option_names`: with ε and size, all that the integers follow from."""
         return {}
 
     @property

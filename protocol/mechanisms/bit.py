@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.mechanisms.base import ONE, SINGLE
+from protocol.mechanisms.base import ONE
 from protocol.mechanisms.numeric import (
     CoinMechanism,
+    SingleNumberMechanism,
     bent,
     bit_estimate,
     bit_variance,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 TAG = b"hearsay/1/bit"
 
 
-class Bit(CoinMechanism):
+class Bit(CoinMechanism, SingleNumberMechanism):
     """P(answer = 1) = (2^31 + ⌊x(T − 2^31)/S⌋)/2^32 with T = ⌊2^32·E/(1 + E)⌋.
 
     The inputs S and −S have the worst ratio. The floor biases the estimate by at most S/(T − 2^31) units of 1/S.
@@ -30,7 +31,6 @@ class Bit(CoinMechanism):
     __slots__ = ()
     MAX_SIZE = 1
     name = "bit"
-    layout = SINGLE
 
     @property
     def answers(self) -> int:
@@ -45,6 +45,10 @@ class Bit(CoinMechanism):
         """
         check_number(value)
         return int(Stream(seed, TAG).coin(bent(value, self.threshold)))
+
+    def describe(self) -> str:
+        """One coin."""
+        return "one bit from a coin that the number bends a little (bit)"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
         """Zero and one with their probabilities."""

@@ -57,6 +57,10 @@ class Bits(CoinMechanism):
         words = Stream(seed, TAG).words(self.size)
         return tuple(int(word < bent(x, self.threshold)) for word, x in zip(words, value, strict=True))
 
+    def describe(self) -> str:
+        """The number of bits."""
+        return f"{self.size} yes/no bits, each flipped at random ({self.name})"
+
     def bit_probabilities(self, value: Sequence[int]) -> list[Fraction]:
         """Exact probability that each bit of the answer is 1."""
         from fractions import Fraction

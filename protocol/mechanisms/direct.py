@@ -1,4 +1,4 @@
-"""Direct encoding: k-ary randomised response. Keeps the true value or names another one."""
+"""Direct encoding (GRR, k-ary randomised response): an answer keeps the true value or names another one."""
 
 from __future__ import annotations
 
@@ -98,6 +98,10 @@ class Direct(FrequencyMechanism):
             return value
         other = stream.below(self.size - 1)
         return other + (other >= value)
+
+    def describe(self) -> str:
+        """How often the true value is named."""
+        return f"one of {self.size} values, the true one {float(self.p):.0%} of the time, else another at random"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
         """P for the value itself, q for every other one."""

@@ -32,6 +32,7 @@ class Duchi(CoinMechanism):
 
     __slots__ = ()
     MAX_SIZE = 4096
+    asks_for_all = True
     name = "duchi"
     layout = BITS
 
@@ -61,6 +62,10 @@ class Duchi(CoinMechanism):
             agreeing = sum(a == v for a, v in zip(answer, corner, strict=True))
             if (2 * agreeing > self.dimensions) == side:
                 return tuple(map(int, answer[: self.size]))
+
+    def describe(self) -> str:
+        """The number of bits."""
+        return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def distribution(self, value: Sequence[int]) -> dict[tuple[int, ...], Fraction]:
         """Exact probability of every row of bits.

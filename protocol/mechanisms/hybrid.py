@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from protocol.epsilon import MICRO, PrivacyLoss, check_answer_micro, exp_below
-from protocol.mechanisms.base import ONE, SINGLE, check_size, read_integers
+from protocol.mechanisms.base import ONE, check_size, read_integers
 from protocol.mechanisms.bit import Bit
-from protocol.mechanisms.numeric import NumericMechanism, bent, check_number
+from protocol.mechanisms.numeric import SingleNumberMechanism, bent, check_number
 from protocol.mechanisms.piecewise import CELLS, Piecewise
 from protocol.stream import Stream
 
@@ -18,7 +18,7 @@ TAG = b"hearsay/1/hybrid"
 PIECEWISE_ABOVE_MICRO = 610_000
 
 
-class Hybrid(NumericMechanism):
+class Hybrid(SingleNumberMechanism):
     """With probability A/2^32 an answer as ``piecewise`` gives it, else N plus the bit of ``bit``.
 
     A = ⌊2^32(1 − e^{−ε/2})⌋ above ε = 0.61, else 0: the mixture with the smallest worst variance.
@@ -27,7 +27,6 @@ class Hybrid(NumericMechanism):
 
     __slots__ = ("bit", "piecewise", "share")
     name = "hybrid"
-    layout = SINGLE
 
     def __init__(self, epsilon_micro: int, share: int, piecewise: Piecewise, bit: Bit) -> None:
         """``share`` is A, out of 2^32; the two parts have the full ε."""
@@ -84,6 +83,10 @@ class Hybrid(NumericMechanism):
         if stream.coin(self.share):
             return self.piecewise.answer(value, stream)
         return CELLS + stream.coin(bent(value, self.bit.threshold))
+
+    def describe(self) -> str:
+        """The number of answers there are."""
+        return f"one number of {self.answers}, likelier near the true one ({self.name})"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
         """Both parts' tables, weighted."""

@@ -36,6 +36,7 @@ class Laplace(NoisyIntegers, NumericMechanism):
 
     __slots__ = ("delta",)
     name = "laplace"
+    option_names = ("delta",)
 
     def __init__(self, epsilon_micro: int, size: int, delta: int, s: int, t: int) -> None:
         """``s``/``t`` is the rate of the noise per step."""

@@ -63,6 +63,10 @@ class NoisyIntegers(Mechanism):
         """H = ⌈64·t/s⌉: how far the noise goes at most."""
         return -(-_TAIL * self.t // self.s)
 
+    def describe(self) -> str:
+        """The number of numbers."""
+        return f"{self.size} numbers, each buried in random noise ({self.name})"
+
     @property
     @abstractmethod
     def bounds(self) -> tuple[int, int]:

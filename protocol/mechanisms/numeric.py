@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from protocol import SCALE
 from protocol.epsilon import PrivacyLoss, check_answer_micro, exp_below
-from protocol.mechanisms.base import ONE, Mechanism, check_size, out_of_domain, read_integers, unbounded, uninformative
+from protocol.mechanisms.base import (
+    ONE,
+    SINGLE,
+    Mechanism,
+    check_size,
+    out_of_domain,
+    read_integers,
+    unbounded,
+    uninformative,
+)
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -23,9 +32,13 @@ class NumericMechanism(Mechanism):
 
     :meth:`estimate` undoes the noise on average: the mean over answers is the input. Estimates and
     variances are in units of 1/S and 1/S².
+
+    Attributes:
+        asks_for_all: the input is the vector of all numbers of a record, not one number of one class.
     """
 
     __slots__ = ()
+    asks_for_all: ClassVar[bool] = False
 
     @abstractmethod
     def estimate(self, answer: Any) -> Any:
@@ -34,6 +47,17 @@ class NumericMechanism(Mechanism):
     @abstractmethod
     def variance(self, x: int) -> Fraction:
         """Exact variance of the estimate of one coordinate whose input is x."""
+
+
+class SingleNumberMechanism(NumericMechanism):
+    """A numeric mechanism of one number x whose answer is one small integer.
+
+    Answer i stands for the estimate x̂_i = :meth:`estimate` (i), so the counts of the answers are all that an
+    estimator needs.
+    """
+
+    __slots__ = ()
+    layout = SINGLE
 
 
 def check_number(value: object) -> None:
@@ -98,8 +122,9 @@ def bit_variance(x: int, threshold: int) -> Fraction:
 
 
 class CoinMechanism(NumericMechanism):
-    """A numeric mechanism whose only parameter is T, a coin bent towards the truth.
+    """A numeric mechanism of one bit per coordinate, whose only parameter is T, a coin bent towards the truth.
 
+    The bits 1 and 0 stand for the estimates ±B of their coordinate, B a number that :meth:`estimate` derives from T.
     T = ⌊2^32 · E/(1 + E)⌋ with E = e^ε; the worst ratio is T/(2^32 − T), as each mechanism shows.
     """
 

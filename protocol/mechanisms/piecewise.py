@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from protocol import SCALE
 from protocol.epsilon import MICRO, PrivacyLoss, check_answer_micro, exp_below
-from protocol.mechanisms.base import ONE, SINGLE, check_size, read_integers, unbounded, uninformative
-from protocol.mechanisms.numeric import NumericMechanism, check_number
+from protocol.mechanisms.base import ONE, check_size, read_integers, unbounded, uninformative
+from protocol.mechanisms.numeric import SingleNumberMechanism, check_number
 from protocol.stream import Stream
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ TAG = b"hearsay/1/piecewise"
 CELLS = 4096
 
 
-class Piecewise(NumericMechanism):
+class Piecewise(SingleNumberMechanism):
     """The answer is one of N = 4096 cells: with probability T/2^32 in a window of w cells around x.
 
     The window starts at cell s = (x + S)(N − w)/2S, rounded at random so that its mean is exact.
@@ -32,7 +32,6 @@ class Piecewise(NumericMechanism):
 
     __slots__ = ("threshold", "window")
     name = "piecewise"
-    layout = SINGLE
 
     def __init__(self, epsilon_micro: int, window: int, threshold: int) -> None:
         """``window`` is w in cells, ``threshold`` is T out of 2^32."""
@@ -100,6 +99,10 @@ class Piecewise(NumericMechanism):
     def _start(self, value: int) -> tuple[int, int]:
         """First cell of the window, and the chance out of 2S that it is the next one."""
         return divmod((value + SCALE) * (CELLS - self.window), 2 * SCALE)
+
+    def describe(self) -> str:
+        """The number of answers there are."""
+        return f"one number of {self.answers}, likelier near the true one ({self.name})"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
         """Probability of every cell: the mixture over the two places where the window may start."""

@@ -30,6 +30,7 @@ class ThresholdedHistogram(UnaryMechanism):
 
     __slots__ = ("theta_micro",)
     name = "the"
+    option_names = ("theta",)
 
     def __init__(
         self, epsilon_micro: int, size: int, one_if_true: int, one_if_other: int, theta_micro: int = DEFAULT_THETA_MICRO

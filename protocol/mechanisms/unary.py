@@ -103,6 +103,10 @@ class UnaryMechanism(FrequencyMechanism):
         bits[value] = 1 if words[value] < self.one_if_true else 0
         return tuple(bits)
 
+    def describe(self) -> str:
+        """The number of bits."""
+        return f"{self.size} yes/no bits, each flipped at random ({self.name})"
+
     def bit_probabilities(self, value: int) -> list[Fraction]:
         """Exact probability that each bit of the answer is 1."""
         self.check_value(value)
