@@ -6,26 +6,15 @@ HMACs of secrets. A test holds its distribution against the device's; benchmarks
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from aggregator.models.encoding import NO_NUMBER, Sight
+from aggregator.planning.draws import draw
 from protocol import SCALE
 from protocol.batches.report import ID_BYTES
-from protocol.mechanisms import BITS, SINGLE
-from protocol.mechanisms.base import ONE
-from protocol.mechanisms.bit import Bit
-from protocol.mechanisms.bits import Bits
-from protocol.mechanisms.direct import Direct
-from protocol.mechanisms.duchi import Duchi
-from protocol.mechanisms.hybrid import Hybrid
-from protocol.mechanisms.laplace import Laplace
-from protocol.mechanisms.noise import GRID
-from protocol.mechanisms.numeric import HALF
-from protocol.mechanisms.piecewise import CELLS, Piecewise
-from protocol.mechanisms.she import SummedHistogram
-from protocol.mechanisms.unary import UnaryMechanism
+from protocol.mechanisms import BITS, INTEGERS, SINGLE
 from protocol.questions import CELL, CLASS, MOMENTS, OUTCOME, PRESENT, SQUARE
 
 if TYPE_CHECKING:
@@ -141,96 +130,13 @@ def _answer_bytes(
     mechanism: Mechanism, inputs: NDArray[np.int64], layout: Layout, rng: np.random.Generator
 ) -> NDArray[np.uint8]:
     """The answer fields of one question, as wide as the mechanism needs."""
-    if isinstance(mechanism, Direct):
-        return _as_bytes(_direct(mechanism, inputs, rng), _single(layout))
-    if isinstance(mechanism, UnaryMechanism):
-        return np.packbits(_unary(mechanism, inputs, rng), axis=1)
-    if isinstance(mechanism, SummedHistogram):
-        return _as_bytes(_histogram(mechanism, inputs, rng), ">i4")
-    if isinstance(mechanism, Bit):
-        return _as_bytes(_coins(inputs, mechanism.threshold, rng).astype(np.int64), _single(layout))
-    if isinstance(mechanism, Piecewise):
-        return _as_bytes(_piecewise(mechanism, inputs, rng), _single(layout))
-    if isinstance(mechanism, Hybrid):
-        chosen = rng.integers(0, ONE, len(inputs)) < mechanism.share
-        bits = CELLS + _coins(inputs, mechanism.bit.threshold, rng)
-        return _as_bytes(np.where(chosen, _piecewise(mechanism.piecewise, inputs, rng), bits), _single(layout))
-    if isinstance(mechanism, Bits):
-        return np.packbits(_coins(inputs, mechanism.threshold, rng), axis=1)
-    if isinstance(mechanism, Duchi):
-        return np.packbits(_duchi(mechanism, inputs, rng), axis=1)
-    if isinstance(mechanism, Laplace):
-        return _as_bytes(_laplace(mechanism, inputs, rng), ">i4")
-    raise TypeError(f"the vector engine does not know the mechanism {mechanism.name}")
-
-
-def _as_bytes(values: NDArray[Any], kind: str) -> NDArray[np.uint8]:
-    return np.ascontiguousarray(values.astype(kind)).view(np.uint8).reshape(len(values), -1)
-
-
-def _direct(mechanism: Direct, inputs: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    others = rng.integers(0, mechanism.size - 1, len(inputs))
-    truthful = rng.integers(0, ONE, len(inputs)) < mechanism.keep
-    return np.where(truthful, inputs, others + (others >= inputs))
-
-
-def _unary(mechanism: UnaryMechanism, inputs: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.bool_]:
-    words = rng.integers(0, ONE, (len(inputs), mechanism.size), np.uint32)
-    bits = words < mechanism.one_if_other
-    rows = np.arange(len(inputs))
-    bits[rows, inputs] = words[rows, inputs] < mechanism.one_if_true
-    return bits
-
-
-def _histogram(mechanism: SummedHistogram, inputs: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """The difference of two geometric numbers is discrete Laplace noise of the same rate."""
-    shape = (len(inputs), mechanism.size)
-    leave = -np.expm1(-mechanism.s / mechanism.t)
-    noise = rng.geometric(leave, shape) - rng.geometric(leave, shape)
-    noise[np.arange(len(inputs)), inputs] += GRID
-    return np.asarray(np.clip(noise, *mechanism.bounds), np.int64)
+    answers = draw(mechanism, inputs, rng)
+    if mechanism.layout == BITS:
+        return np.packbits(answers, axis=1)
+    width = ">i4" if mechanism.layout == INTEGERS else _single(layout)
+    return np.ascontiguousarray(answers.astype(width)).view(np.uint8).reshape(len(answers), -1)
 
 
 def _single(layout: Layout) -> str:
     """How a single value is written in a layout."""
     return ">u2" if layout.kind in (SINGLE, BITS) else ">u4"
-
-
-def _coins(inputs: NDArray[np.int64], threshold: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """One coin per number, bent as in ``bit``."""
-    return rng.integers(0, ONE, inputs.shape) < HALF + inputs * (threshold - HALF) // SCALE
-
-
-def _piecewise(mechanism: Piecewise, inputs: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    start, rest = np.divmod((inputs + SCALE) * (CELLS - mechanism.window), 2 * SCALE)
-    start += rng.integers(0, 2 * SCALE, len(inputs)) < rest
-    inside = rng.integers(0, ONE, len(inputs)) < mechanism.threshold
-    near = start + rng.integers(0, mechanism.window, len(inputs))
-    far = rng.integers(0, CELLS - mechanism.window, len(inputs))
-    return np.where(inside, near, np.where(far < start, far, far + mechanism.window))
-
-
-def _laplace(mechanism: Laplace, inputs: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    steps, rest = np.divmod(inputs * GRID, SCALE)
-    steps += rng.integers(0, SCALE, inputs.shape) < rest
-    leave = -np.expm1(-mechanism.s / mechanism.t)
-    steps += rng.geometric(leave, inputs.shape) - rng.geometric(leave, inputs.shape)
-    return np.asarray(np.clip(steps, *mechanism.bounds), np.int64)
-
-
-def _duchi(mechanism: Duchi, inputs: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Corners drawn until each lies on the side that its coin says."""
-    people, d = len(inputs), mechanism.dimensions
-    padded = np.zeros((people, d), np.int64)
-    padded[:, : mechanism.size] = inputs
-    corners = rng.integers(0, 2 * SCALE, (people, d)) < padded + SCALE
-    sides = rng.integers(0, ONE, people) < mechanism.threshold
-    answers = np.zeros((people, d), bool)
-    waiting = np.arange(people)
-    while waiting.size:
-        drawn = rng.integers(0, 2, (waiting.size, d)).astype(bool)
-        agreeing = (drawn == corners[waiting]).sum(axis=1)
-        fits = (2 * agreeing > d) == sides[waiting]
-        answers[waiting[fits]] = drawn[fits]
-        waiting = waiting[~fits]
-    return answers[:, : mechanism.size]

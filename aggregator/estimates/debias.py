@@ -3,8 +3,8 @@
 Source: docs/math.md, section 1. The integers are those that the devices used, and stay integers until
 the last division, so rounding adds no bias.
 
-A new family registers its function with :data:`debias` (and, if its answers also say something about
-sums of several values, with :data:`marginal`); nothing else needs to know it.
+A new family registers its function with :data:`debias`, and with :data:`noise_law` and :data:`marginal` if its
+answers speak of shares of values and of sums of several values. docs/extending.md lists the other parts of a family.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import numpy as np
 from protocol import SCALE
 from protocol.epsilon import exp_below
 from protocol.errors import InputError
-from protocol.mechanisms import BITS, FrequencyMechanism, Mechanism
+from protocol.mechanisms import SINGLE, FrequencyMechanism, Mechanism
 from protocol.mechanisms.bit import Bit
-from protocol.mechanisms.bits import Bits
-from protocol.mechanisms.duchi import Duchi
+from protocol.mechanisms.direct import Direct
 from protocol.mechanisms.laplace import Laplace
 from protocol.mechanisms.noise import GRID
-from protocol.mechanisms.numeric import NumericMechanism
+from protocol.mechanisms.numeric import CoinMechanism, SingleNumberMechanism
 from protocol.mechanisms.she import SummedHistogram
+from protocol.mechanisms.unary import UnaryMechanism
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -222,23 +222,30 @@ def marginal(mechanism: Mechanism, n: int, counts: Sequence[int], groups: int) -
     return None
 
 
-@marginal.register(FrequencyMechanism)
-def marginal_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int], groups: int) -> Marginal:
-    """Pure protocols, with s = K/``groups`` values in a group.
+@marginal.register(UnaryMechanism)
+def marginal_unary(mechanism: UnaryMechanism, n: int, counts: Sequence[int], groups: int) -> Marginal:
+    """Unary encodings, with s = K/``groups`` values in a group.
 
-    ``direct``: an answer supports a group with probability p' = p + (s − 1)q if the true value is in
-    it, else q' = s q: a pure protocol again, with p' − q' = p − q. (The sum of the cells' variances
-    would be wrong: one answer names one cell, so cells are correlated.)
+    The bits are independent given the values, so estimates and noise variances add up, and the variances of
+    s cells depend on their shares by their sum alone. Other pure protocols that answer with bits have no such
+    independence, and need a function of their own.
+    """
+    members = len(counts) // groups
+    cells = debias_pure(mechanism, n, counts).estimate.reshape(members, groups)
+    at_zero, at_one = Law.pure(mechanism.p, mechanism.q)
+    return Marginal(n, cells.sum(axis=0), Law(members * at_zero, members * at_zero + at_one - at_zero))
 
-    Unary: the bits are independent given the values, so estimates and noise variances add up, and the
-    variances of s cells depend on their shares by their sum alone.
+
+@marginal.register(Direct)
+def marginal_direct(mechanism: Direct, n: int, counts: Sequence[int], groups: int) -> Marginal:
+    """``direct``, with s = K/``groups`` values in a group.
+
+    An answer supports a group with probability p' = p + (s − 1)q if the true value is in it, else q' = s q: a
+    pure protocol again, with p' − q' = p − q. (The sum of the cells' variances would be wrong: one answer names
+    one cell, so cells are correlated.)
     """
     members = len(counts) // groups
     p, q = mechanism.p, mechanism.q
-    if mechanism.layout == BITS:
-        cells = debias_pure(mechanism, n, counts).estimate.reshape(members, groups)
-        at_zero, at_one = Law.pure(p, q)
-        return Marginal(n, cells.sum(axis=0), Law(members * at_zero, members * at_zero + at_one - at_zero))
     totals = [sum(counts[group::groups]) for group in range(groups)]
     p, q = p + (members - 1) * q, members * q
     return Marginal(n, _supports(p, q, n, totals).estimate, Law.pure(p, q))
@@ -253,8 +260,9 @@ def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]
     return Marginal(n, np.array(totals), Law(variance, variance))
 
 
-@debias.register(NumericMechanism)
-def debias_single_number(mechanism: NumericMechanism, n: int, counts: Sequence[int]) -> Debiased:
+@debias.register(SingleNumberMechanism)
+@debias.register(Bit)  # a coin and a single number: its answers are values, not rows of bits
+def debias_single_number(mechanism: SingleNumberMechanism, n: int, counts: Sequence[int]) -> Debiased:
     """``bit``, ``piecewise``, ``hybrid``: count i is the number of answers i; the estimate is Σ x̂/S.
 
         Σ_i c_i x̂_i / S,   Var = Σ_i c_i x̂_i²/S² − (Σ_i c_i x̂_i/S)²/n
@@ -273,7 +281,7 @@ def debias_single_number(mechanism: NumericMechanism, n: int, counts: Sequence[i
 
 
 @lru_cache(maxsize=64)
-def _integer_estimates(mechanism: NumericMechanism) -> tuple[tuple[int, ...], int]:
+def _integer_estimates(mechanism: SingleNumberMechanism) -> tuple[tuple[int, ...], int]:
     """x̂_i/S of every answer i as integers w_i over one denominator: w_i/``unit``.
 
     Kept: thousands of cells' fractions take long, and the questions of a campaign share few mechanisms.
@@ -283,19 +291,18 @@ def _integer_estimates(mechanism: NumericMechanism) -> tuple[tuple[int, ...], in
     return tuple(int(value * unit) for value in values), unit
 
 
-def sign_size(mechanism: Bit | Bits | Duchi) -> float:
+def sign_size(mechanism: CoinMechanism) -> float:
     """B: one answer of a single bit stands for ±B, in units of S."""
     return float(_exact_size(mechanism))
 
 
-def _exact_size(mechanism: Bit | Bits | Duchi) -> Fraction:
-    one = mechanism.estimate(1) if isinstance(mechanism, Bit) else mechanism.estimate((1,))[0]
+def _exact_size(mechanism: CoinMechanism) -> Fraction:
+    one = mechanism.estimate(1) if mechanism.layout == SINGLE else mechanism.estimate((1,))[0]
     return Fraction(one) / SCALE
 
 
-@debias.register(Bits)
-@debias.register(Duchi)
-def debias_signs(mechanism: Bits | Duchi, n: int, counts: Sequence[int]) -> Debiased:
+@debias.register(CoinMechanism)
+def debias_signs(mechanism: CoinMechanism, n: int, counts: Sequence[int]) -> Debiased:
     """``bits`` and ``duchi``: count i is how often coordinate i was answered 1; the estimate is Σ x̂/S.
 
         B(2c_i − n),   Var = nB² − (B(2c_i − n))²/n

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.estimates.debias import Law, noise_law, sign_size
+from protocol.errors import InputError
 from protocol.mechanisms import FrequencyMechanism, Mechanism
-from protocol.mechanisms.bit import Bit
-from protocol.mechanisms.bits import Bits
-from protocol.mechanisms.duchi import Duchi
+from protocol.mechanisms.numeric import CoinMechanism, NumericMechanism
 from protocol.mechanisms.she import SummedHistogram
 
 if TYPE_CHECKING:
@@ -57,7 +56,19 @@ def count_interval(mechanism: Mechanism, n: int, estimate: Floats, dependence: F
     Returns:
         None where the counts of this family follow no law that is simple enough:
         :func:`normal_interval` is for those.
+
+    Raises:
+        InputError: ``mechanism_incomplete``: its family has no interval here.
     """
+    del n, estimate, dependence
+    raise InputError("mechanism_incomplete", f"there is no interval for answers of '{mechanism.name}'")
+
+
+@count_interval.register(NumericMechanism)
+def no_score_interval(
+    mechanism: NumericMechanism, n: int, estimate: Floats, dependence: Floats | float = 1.0
+) -> Interval | None:
+    """``piecewise``, ``hybrid``, ``laplace``: sums of many noises, for which :func:`normal_interval` is right."""
     del mechanism, n, estimate, dependence
     return None
 
@@ -92,12 +103,8 @@ def histogram_interval(
     return Interval(n * found.low, n * found.high)
 
 
-@count_interval.register(Bit)
-@count_interval.register(Bits)
-@count_interval.register(Duchi)
-def sign_interval(
-    mechanism: Bit | Bits | Duchi, n: int, estimate: Floats, dependence: Floats | float = 1.0
-) -> Interval:
+@count_interval.register(CoinMechanism)
+def sign_interval(mechanism: CoinMechanism, n: int, estimate: Floats, dependence: Floats | float = 1.0) -> Interval:
     """One bit about a number of mean m: a pure protocol about the share f = (1 + m)/2.
 
     An answer is 1 with probability λ = ½ + m/(2B) = q + f(p − q), p = ½ + 1/(2B), q = 1 − p, so the counts are

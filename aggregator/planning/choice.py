@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from protocol import mechanisms
 from protocol.epsilon import exp_below
 from protocol.errors import InputError
+from protocol.mechanisms.numeric import NumericMechanism
 from protocol.questions import ALL_AT_ONCE, MOMENT, MOMENTS, ONE_PER_CLASS, SINGLE_NUMBER
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from protocol.mechanisms import Mechanism
     from protocol.questions import Subject
 
@@ -41,15 +46,19 @@ def mechanism_for(name: str, epsilon_micro: int, size: int, **options: Any) -> M
     return mechanisms.from_micro(name, epsilon_micro, size, **options)
 
 
-FORMS = {
-    "bit": SINGLE_NUMBER,
-    "piecewise": SINGLE_NUMBER,
-    "hybrid": SINGLE_NUMBER,
-    "bits": ONE_PER_CLASS,
-    "laplace": ONE_PER_CLASS,
-    "duchi": ALL_AT_ONCE,
-}
-"""Numeric mechanism → how it asks for moments. ``laplace`` can also ask for all numbers at once."""
+@cache
+def forms() -> Mapping[str, str]:
+    """Numeric mechanism → how it asks for moments. ``laplace`` can also ask for all numbers at once."""
+    kinds = {name: mechanisms.kind(name) for name in mechanisms.names()}
+    return MappingProxyType(
+        {name: _own_form(kind) for name, kind in kinds.items() if issubclass(kind, NumericMechanism)}
+    )
+
+
+def _own_form(kind: type[NumericMechanism]) -> str:
+    if kind.layout == mechanisms.SINGLE:
+        return SINGLE_NUMBER
+    return ALL_AT_ONCE if kind.asks_for_all else ONE_PER_CLASS
 
 
 def form_of(name: str, approach: int | None = None) -> str:
@@ -62,10 +71,10 @@ def form_of(name: str, approach: int | None = None) -> str:
     Raises:
         InputError: ``mechanism_unknown``, it is none for numbers; ``approach_invalid``.
     """
-    if name not in FORMS:
-        raise InputError("mechanism_unknown", f"a Gaussian campaign takes {', '.join(FORMS)}")
+    if name not in forms():
+        raise InputError("mechanism_unknown", f"a Gaussian campaign takes {', '.join(forms())}")
     if approach is None or (name, approach) == ("laplace", 3):
-        return FORMS[name]
+        return forms()[name]
     if (name, approach) == ("laplace", 1):
         return ALL_AT_ONCE
     raise InputError("approach_invalid", "an approach is 1 or 3, and of laplace alone")

@@ -16,7 +16,7 @@ from contextlib import suppress
 from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.planning.choice import AUTO, FORMS, form_of, moment_mechanism
+from aggregator.planning.choice import AUTO, form_of, forms, moment_mechanism
 from protocol import SCALE
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.errors import InputError
@@ -60,7 +60,7 @@ def candidates(schema: Schema, epsilon_micro: int) -> list[Candidate]:
         InputError: ``epsilon_invalid``; ``no_numbers``: the schema has no number to ask about.
     """
     found = []
-    for name in FORMS:
+    for name in forms():
         for approach in APPROACHES.get(name, (None,)):
             with suppress(_TooWideError):
                 found.append(_gaussian(schema, epsilon_micro, name, approach))
@@ -92,7 +92,7 @@ def settle_family(family: str, mechanism: str) -> str:
     """
     if family != AUTO:
         return family
-    if mechanism in FORMS:
+    if mechanism in forms():
         raise InputError(
             "family_unknown", f"auto means discrete, which takes no mechanism {mechanism}; say --family gaussian"
         )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from aggregator.planning.completeness import check_complete
 from protocol.document import check_understood, read_payload
 from protocol.documents import campaign, model, trust
 from protocol.documents.envelope import (
@@ -131,11 +132,12 @@ def to_bytes(envelope: Envelope, role: str) -> bytes:
 
 
 def check_payload(envelope: Envelope, role: str) -> Header:
-    """Refuse a payload that no device would accept, whoever signs it. Returns its header.
+    """Refuse a payload that no device would accept, or that asks what nobody can evaluate. Returns its header.
 
     Raises:
         DocumentError: ``malformed``, ``unsupported_version``, ``unknown_crit``, ``invalid_campaign``,
             ``epsilon_understated``, ``invalid_model``.
+        InputError: ``mechanism_incomplete``, of a campaign.
     """
     body, header = read_payload(envelope.payload)
     known = {"root": trust.UNDERSTOOD, "campaign": campaign.UNDERSTOOD, "model": model.UNDERSTOOD}[role]
@@ -143,7 +145,7 @@ def check_payload(envelope: Envelope, role: str) -> Header:
     if role == "root":
         trust.parse_root(body, header)
     elif role == "campaign":
-        campaign.parse_campaign(envelope.payload)
+        check_complete(campaign.parse_campaign(envelope.payload).questions)
     else:
         model.parse_model(envelope.payload)
     return header

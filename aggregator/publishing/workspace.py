@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.files import read_file, sync_folder, write_output
+from aggregator.planning.completeness import check_complete
 from aggregator.publishing.history import Published, history_bytes, latest_of_each, read_history
 from aggregator.publishing.keys import KeyFile, key_file, no_passphrase, read_key, write_key
 from aggregator.publishing.lifetimes import header_for
@@ -151,7 +152,7 @@ class Workspace(NamedTuple):
 
         Raises:
             StorageError: ``workspace_damaged``, ``io_failed``.
-            InputError: ``passphrase_missing``, ``passphrase_wrong``.
+            InputError: ``passphrase_missing``, ``passphrase_wrong``, ``mechanism_incomplete``.
             DocumentError: what a device would refuse it for, but for signatures; then nothing was recorded.
         """
         with self.locked() as current:
@@ -171,7 +172,10 @@ class Workspace(NamedTuple):
 
         Raises:
             DocumentError: what a device would refuse it for.
+            InputError: ``mechanism_incomplete``, of a campaign.
         """
+        if role == "campaign":
+            check_complete(campaign.parse_campaign(payload).questions)
         state = trust.pin(self.root_bytes, now)
         key = SigningKey.from_seed(bytes(KEY_BYTES))
         roles = {**state.root.roles, role: trust.Role(frozenset([key.public]), 1)}

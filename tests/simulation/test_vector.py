@@ -17,6 +17,7 @@ from support.publisher import NOW, Publisher
 from aggregator.decoding.decode import decode_batches
 from aggregator.estimates.debias import debias, noise_variance
 from aggregator.models.encoding import NO_NUMBER, Sight
+from aggregator.planning.draws import draw
 from aggregator.tally.tally import count
 from protocol import SCALE
 from protocol.batches.batch import Header, write_batch
@@ -104,15 +105,13 @@ def test_every_question_is_asked_as_often_as_its_interval_is_wide():
 
 @pytest.mark.parametrize("fault", ["keeps the truth too often", "never lies with the last value"])
 def test_the_comparison_sees_a_wrong_engine(fault, monkeypatch):
-    plain = vector._direct
-
     def wrong(mechanism, inputs, rng):
-        answers = plain(mechanism, inputs, rng)
+        answers = draw(mechanism, inputs, rng)
         if fault == "keeps the truth too often":
             return np.where(rng.random(len(inputs)) < 0.1, inputs, answers)
         return np.where((answers == mechanism.size - 1) & (inputs != mechanism.size - 1), 0, answers)
 
-    monkeypatch.setattr(vector, "_direct", wrong)
+    monkeypatch.setattr(vector, "draw", wrong)
     with pytest.raises(AssertionError):
         test_the_counts_are_as_likely_as_a_fleet_of_devices_would_make_them("direct", 1)
 
@@ -191,29 +190,17 @@ def test_numbers_are_answered_as_devices_would_answer_them(name, epsilon, size):
     check_numbers(name, epsilon, size, **({"delta": 2} if name == "laplace" else {}))
 
 
-@pytest.mark.parametrize(
-    ("part", "name"),
-    [("_coins", "bit"), ("_coins", "bits"), ("_piecewise", "piecewise"), ("_laplace", "laplace"), ("_duchi", "duchi")],
-)
-def test_the_comparison_of_numbers_sees_an_input_that_is_shrunk_by_a_tenth(part, name, monkeypatch):
-    plain = getattr(vector, part)
-
-    def shrunk(first, second, rng):
-        if part == "_coins":
-            return plain(first * 9 // 10, second, rng)
-        return plain(first, second * 9 // 10, rng)
-
-    monkeypatch.setattr(vector, part, shrunk)
+@pytest.mark.parametrize("name", ["bit", "bits", "piecewise", "laplace", "duchi"])
+def test_the_comparison_of_numbers_sees_an_input_that_is_shrunk_by_a_tenth(name, monkeypatch):
+    monkeypatch.setattr(vector, "draw", lambda mechanism, inputs, rng: draw(mechanism, inputs * 9 // 10, rng))
     with pytest.raises(AssertionError):
         check_numbers(name, "3", 1)
 
 
 def test_the_comparison_of_numbers_sees_noise_that_is_too_small(monkeypatch):
-    plain = vector._laplace
+    def quieter(_mechanism, inputs, rng):
+        return draw(from_epsilon("laplace", "1.2", 1), inputs, rng)
 
-    def quieter(mechanism, inputs, rng):
-        return plain(from_epsilon("laplace", "1.2", 1), inputs, rng)
-
-    monkeypatch.setattr(vector, "_laplace", quieter)
+    monkeypatch.setattr(vector, "draw", quieter)
     with pytest.raises(AssertionError):
         check_numbers("laplace", "1", 1)

@@ -57,7 +57,8 @@ def batch(campaign: Campaign, records: Iterable[bytes]) -> bytes:
 
 def summand(mechanism, answer):
     """What one answer of several parts adds to each sum of its question: docs/formats.md, section 4, word for word."""
-    return [min(max(part, 0), 1024) for part in answer] if mechanism.name == "she" else list(answer)
+    least, most = mechanism.counted
+    return [min(max(part, least), most) for part in answer]
 
 
 class Row(NamedTuple):

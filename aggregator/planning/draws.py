@@ -1,0 +1,148 @@
+"""Answers of many devices at once, as each mechanism draws them: one function per family of mechanisms.
+
+The randomness is numpy's, so nothing here is private: these draws are for simulations and for benchmarks.
+``tests/aggregator/test_mechanism_contract.py`` compares them with the exact distributions.
+
+A new family registers its function with :data:`draw`. A campaign whose mechanisms have no draw is not signed
+(:mod:`aggregator.planning.completeness`).
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from protocol import SCALE
+from protocol.errors import InputError
+from protocol.mechanisms.base import ONE, Mechanism
+from protocol.mechanisms.bit import Bit
+from protocol.mechanisms.bits import Bits
+from protocol.mechanisms.direct import Direct
+from protocol.mechanisms.duchi import Duchi
+from protocol.mechanisms.hybrid import Hybrid
+from protocol.mechanisms.laplace import Laplace
+from protocol.mechanisms.noise import GRID
+from protocol.mechanisms.numeric import HALF
+from protocol.mechanisms.piecewise import CELLS, Piecewise
+from protocol.mechanisms.she import SummedHistogram
+from protocol.mechanisms.unary import UnaryMechanism
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+    Bools = NDArray[np.bool_]
+
+
+@singledispatch
+def draw(mechanism: Mechanism, inputs: Integers, rng: np.random.Generator) -> NDArray[Any]:
+    """The answers of N devices, drawn independently.
+
+    Args:
+        mechanism: how the answers are perturbed; A is ``mechanism.answers``.
+        inputs: int64, shape (N,) of values or single numbers, or (N, size) of vectors of numbers.
+        rng: source of the randomness.
+
+    Returns:
+        Layout 1: int64, shape (N,). Layout 2: bool, shape (N, A). Layout 3: int64, shape (N, A).
+
+    Raises:
+        InputError: ``mechanism_incomplete``: the mechanism's family has no draw here.
+    """
+    del inputs, rng
+    raise InputError("mechanism_incomplete", f"there is no vectorised draw for the mechanism {mechanism.name}")
+
+
+@draw.register(Direct)
+def draw_direct(mechanism: Direct, inputs: Integers, rng: np.random.Generator) -> Integers:
+    """``direct``: the value itself, or one of the others."""
+    others = rng.integers(0, mechanism.size - 1, len(inputs))
+    truthful = rng.integers(0, ONE, len(inputs)) < mechanism.keep
+    return np.where(truthful, inputs, others + (others >= inputs))
+
+
+@draw.register(UnaryMechanism)
+def draw_unary(mechanism: UnaryMechanism, inputs: Integers, rng: np.random.Generator) -> Bools:
+    """Unary encodings: one coin per value."""
+    words = rng.integers(0, ONE, (len(inputs), mechanism.size), np.uint32)
+    bits = words < mechanism.one_if_other
+    rows = np.arange(len(inputs))
+    bits[rows, inputs] = words[rows, inputs] < mechanism.one_if_true
+    return bits
+
+
+@draw.register(SummedHistogram)
+def draw_histogram(mechanism: SummedHistogram, inputs: Integers, rng: np.random.Generator) -> Integers:
+    """``she``: the difference of two geometric numbers is discrete Laplace noise of the same rate."""
+    shape = (len(inputs), mechanism.size)
+    leave = -np.expm1(-mechanism.s / mechanism.t)
+    noise = rng.geometric(leave, shape) - rng.geometric(leave, shape)
+    noise[np.arange(len(inputs)), inputs] += GRID
+    return np.asarray(np.clip(noise, *mechanism.bounds), np.int64)
+
+
+@draw.register(Bit)
+def draw_bit(mechanism: Bit, inputs: Integers, rng: np.random.Generator) -> Integers:
+    """``bit``: one coin per device."""
+    return coins(inputs, mechanism.threshold, rng).astype(np.int64)
+
+
+@draw.register(Bits)
+def draw_bits(mechanism: Bits, inputs: Integers, rng: np.random.Generator) -> Bools:
+    """``bits``: one coin per class."""
+    return coins(inputs, mechanism.threshold, rng)
+
+
+def coins(inputs: Integers, threshold: int, rng: np.random.Generator) -> Bools:
+    """One coin per number, of the shape of ``inputs``, bent as in ``bit``."""
+    return rng.integers(0, ONE, inputs.shape) < HALF + inputs * (threshold - HALF) // SCALE
+
+
+@draw.register(Piecewise)
+def draw_piecewise(mechanism: Piecewise, inputs: Integers, rng: np.random.Generator) -> Integers:
+    """``piecewise``: a cell of the window around the number, or any other cell."""
+    start, rest = np.divmod((inputs + SCALE) * (CELLS - mechanism.window), 2 * SCALE)
+    start += rng.integers(0, 2 * SCALE, len(inputs)) < rest
+    inside = rng.integers(0, ONE, len(inputs)) < mechanism.threshold
+    near = start + rng.integers(0, mechanism.window, len(inputs))
+    far = rng.integers(0, CELLS - mechanism.window, len(inputs))
+    return np.where(inside, near, np.where(far < start, far, far + mechanism.window))
+
+
+@draw.register(Hybrid)
+def draw_hybrid(mechanism: Hybrid, inputs: Integers, rng: np.random.Generator) -> Integers:
+    """``hybrid``: an answer of ``piecewise``, or the bit of ``bit`` above all cells."""
+    chosen = rng.integers(0, ONE, len(inputs)) < mechanism.share
+    bits = CELLS + draw_bit(mechanism.bit, inputs, rng)
+    return np.where(chosen, draw_piecewise(mechanism.piecewise, inputs, rng), bits)
+
+
+@draw.register(Laplace)
+def draw_laplace(mechanism: Laplace, inputs: Integers, rng: np.random.Generator) -> Integers:
+    """``laplace``: each number rounded at random to the grid, plus noise as in ``she``."""
+    steps, rest = np.divmod(inputs * GRID, SCALE)
+    steps += rng.integers(0, SCALE, inputs.shape) < rest
+    leave = -np.expm1(-mechanism.s / mechanism.t)
+    steps += rng.geometric(leave, inputs.shape) - rng.geometric(leave, inputs.shape)
+    return np.asarray(np.clip(steps, *mechanism.bounds), np.int64)
+
+
+@draw.register(Duchi)
+def draw_duchi(mechanism: Duchi, inputs: Integers, rng: np.random.Generator) -> Bools:
+    """``duchi``: corners drawn until each lies on the side that its coin says."""
+    people, d = len(inputs), mechanism.dimensions
+    padded = np.zeros((people, d), np.int64)
+    padded[:, : mechanism.size] = inputs
+    corners = rng.integers(0, 2 * SCALE, (people, d)) < padded + SCALE
+    sides = rng.integers(0, ONE, people) < mechanism.threshold
+    answers = np.zeros((people, d), bool)
+    waiting = np.arange(people)
+    while waiting.size:
+        drawn = rng.integers(0, 2, (waiting.size, d)).astype(bool)
+        agreeing = (drawn == corners[waiting]).sum(axis=1)
+        fits = (2 * agreeing > d) == sides[waiting]
+        answers[waiting[fits]] = drawn[fits]
+        waiting = waiting[~fits]
+    return answers[:, : mechanism.size]
