@@ -26,10 +26,6 @@ PARTS: Mapping[str, _SingleDispatchCallable[Any]] = {
     "interval": count_interval,
     "vectorised draw": draw,
 }
-    "estimator": debias,
-    "interval": count_interval,
-    "vectorised draw": draw,
-}
 """What the aggregator holds per family of mechanisms: name → function with one implementation per family."""
 MAX_DESCRIPTION = 200
 """Longest description of a mechanism, in characters: it stands in a line of ``explain``."""

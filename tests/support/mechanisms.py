@@ -1,0 +1,84 @@
+"""Every mechanism there is, with inputs of its own kind: no test needs a list of names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from protocol import SCALE, mechanisms
+from protocol.errors import InputError
+from protocol.mechanisms import BITS, SINGLE, Mechanism, ValueMechanism
+from protocol.mechanisms.noise import ApproximateTable
+from support.reports import summand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+NUMBERS = (-SCALE, SCALE, 0, -20_000, 777)
+
+
+def kinds(form: type[Mechanism]) -> tuple[str, ...]:
+    """The names of the mechanisms of one kind."""
+    return tuple(name for name in mechanisms.names() if issubclass(mechanisms.kind(name), form))
+
+
+def sizes(name: str, most: int = 4) -> list[int]:
+    """The sizes up to ``most`` that a mechanism takes."""
+    return [size for size in range(1, most + 1) if _takes(name, size)]
+
+
+def _takes(name: str, size: int) -> bool:
+    try:
+        mechanisms.from_epsilon(name, 1, size)
+    except InputError as error:
+        if error.reason != "size_invalid":
+            raise
+        return False
+    return True
+
+
+def made(name: str, epsilon: str = "1", most: int = 3) -> Mechanism:
+    """The mechanism of a name, of the largest size that it takes up to ``most``."""
+    return mechanisms.from_epsilon(name, epsilon, sizes(name, most)[-1])
+
+
+def inputs_of(mechanism: Mechanism) -> list[Any]:
+    """Inputs from all of a mechanism's domain: every value, or numbers with both ends among them."""
+    if isinstance(mechanism, ValueMechanism):
+        return list(range(mechanism.size))
+    if mechanism.layout == SINGLE:
+        return list(NUMBERS)
+    used = mechanism.most_nonzero
+    vectors = [tuple(x if place < used else 0 for place in range(mechanism.size)) for x in NUMBERS]
+    return vectors + [vector[::-1] for vector in vectors if used < mechanism.size]
+
+
+def truth(mechanism: Mechanism, value: Any) -> list[float]:
+    """What one answer's estimate is of: the value's row of zeros and a one, or the numbers in units of S."""
+    if isinstance(mechanism, ValueMechanism):
+        return [float(value == other) for other in range(mechanism.size)]
+    return [x / SCALE for x in (value if isinstance(value, tuple) else (value,))]
+
+
+def is_exact(table: dict[Any, Any]) -> bool:
+    """Whether a distribution is whole."""
+    return not isinstance(table, ApproximateTable)
+
+
+def sums_of(mechanism: Mechanism, answers: Iterable[Any]) -> list[int]:
+    """One question's counts, as a tally has them: docs/formats.md, section 4."""
+    if mechanism.layout == SINGLE:
+        return np.bincount(list(answers), minlength=mechanism.answers).tolist()
+    if mechanism.layout == BITS:
+        return np.sum([np.asarray(answer, np.int64) for answer in answers], axis=0).tolist()
+    return np.sum([summand(mechanism, answer) for answer in answers], axis=0).tolist()
+
+
+def as_answers(mechanism: Mechanism, drawn: NDArray[Any]) -> list[Any]:
+    """Answers of a vectorised draw in the form that a device gives them."""
+    if mechanism.layout == SINGLE:
+        return drawn.tolist()
+    return [tuple(row) for row in drawn.astype(int).tolist()]
