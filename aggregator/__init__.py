@@ -1,7 +1,7 @@
-"""What runs where reports are gathered: intake, statistics, models, publishing and the ``hearsay`` command.
+"""What runs where reports are gathered: intake, estimates, models, publishing and the ``hearsay`` command.
 
-One report file's way through it: ``intake.decode`` (columns) → ``intake.store`` (Parquet) →
-``intake.tally`` (integer counts) → ``statistics`` (unbiased estimates) → ``models`` → ``publishing``.
+One report file's way through it: ``decoding`` (columns) → ``intake`` and ``store`` (Parquet) → ``tally``
+(integer counts) → ``estimates`` (unbiased, with variances) → ``models`` → ``publishing``.
 
 The names that programs need are here; each loads what it needs (numpy, pandas, pyarrow) when it is first
 used, so that a command which needs none of them starts at once. What a command does, one of these does:

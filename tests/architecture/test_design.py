@@ -1,0 +1,94 @@
+"""docs/design.md names what is there: its tables the rooms and modules, its surface the commands and options."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+from aggregator.cli.app import hearsay
+from aggregator.cli.table import COMMANDS
+from edge_sdk.cli import table as edge
+
+ROOT = Path(__file__).parents[2]
+DESIGN = (ROOT / "docs" / "design.md").read_text("utf-8")
+OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*|-[a-z])(?![\w-])")
+
+
+def section(title):
+    return re.search(rf"^## {title}.*?\n(.*?)(?=^## |\Z)", DESIGN, re.MULTILINE | re.DOTALL)[1]
+
+
+def named(package):
+    """Rooms (with a slash) and modules that a package's table names, in order."""
+    rows = re.search(rf"^\| `{package}/` \|.*?(?=\n\n)", section("Parts"), re.MULTILINE | re.DOTALL)[0].split("\n")[2:]
+    return [name for row in rows for name in row.split("|")[1].strip().split(", ")]
+
+
+def there(package):
+    folder = ROOT / package
+    rooms = {f"{path.parent.name}/" for path in folder.glob("*/__init__.py")}
+    return rooms | {path.stem for path in folder.glob("*.py") if path.stem != "__init__"}
+
+
+@pytest.mark.parametrize("package", ["protocol", "edge_sdk", "aggregator", "simulation"])
+def test_the_tables_name_every_room_and_module_once_and_no_other(package):
+    assert sorted(named(package)) == sorted(there(package))
+
+
+def commands_of(text):
+    """Every command of ``hearsay`` in a text, with the options that stand after it, up to the next command."""
+    joined = re.sub(r"\n +", " ", text)
+    for part in re.split(r"\n| ; |(?=`hearsay )", joined):
+        found = re.match(r"`?hearsay ([a-z]+)( [a-z|-]+)?", part)
+        if found:
+            yield found[1], (found[2] or "").strip(), set(OPTION.findall(part))
+
+
+def surface():
+    return re.search(r"```\n(hearsay init .*?)```", section("The surface"), re.DOTALL)[1]
+
+
+def options_of(command):
+    inner = command.commands.values() if isinstance(command, click.Group) else [command]
+    return {name for each in inner for parameter in each.params for name in parameter.opts}
+
+
+def test_the_surface_names_every_command_with_options_that_it_has():
+    found = list(commands_of(surface()))
+    assert {name for name, _, _ in found} == {*COMMANDS, "demo", "simulate"}
+    for name, inner, options in found:
+        command = hearsay.get_command(click.Context(hearsay), name)
+        assert options <= options_of(command), name
+        if isinstance(command, click.Group):
+            assert set(inner.split("|")) <= set(command.commands), name
+
+
+def test_the_surface_names_every_command_of_a_device_with_options_that_it_has():
+    line = re.search(r"hearsay-edge --state DIR (.*)", re.sub(r"\n +", " ", surface()))[1]
+    found = {part.split()[0]: set(OPTION.findall(part)) for part in line.split(" | ")}
+    assert set(found) == {command.name for command in edge.COMMANDS}
+    for command in edge.COMMANDS:
+        parser = argparse.ArgumentParser(add_help=False)
+        command.add_arguments(parser)
+        assert found[command.name] <= {*parser._option_string_actions, "--json"}, command.name
+
+
+def test_what_is_planned_is_not_there():
+    planned = list(commands_of(re.sub(r"`(simulate|plan|report) ", r"`hearsay \1 ", section("Planned"))))
+    assert {name for name, _, _ in planned} == {"plan", "report", "simulate"}
+    assert {name for name, _, _ in planned} & set(COMMANDS) == set()
+    known = options_of(hearsay.get_command(click.Context(hearsay), "simulate"))
+    [options] = [options for name, _, options in planned if name == "simulate"]
+    assert options == {"--trust", "--nodes"}
+    assert options & known == set()
+
+
+def test_the_extras_are_those_of_the_distribution():
+    told = re.search(r"extras: (.*?)\. ", section("The surface"))[1]
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert set(re.findall(r"`(\w+)`", told)) == set(declared)
