@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.questions import CELL, MOMENT, MOMENTS, OUTCOME
 
 if TYPE_CHECKING:
-    from protocol.questions import Question
+    from protocol.questions import Subject
     from protocol.schema import Schema
 
 _POWERS = {1: "", 2: "²"}
@@ -29,10 +29,20 @@ class Cell(NamedTuple):
     of_class: str
 
 
-def cells_of(question: Question, schema: Schema) -> list[Cell]:
+def question_name(subject: Subject, schema: Schema) -> str:
+    """A question in words: ``class``, ``cell odor``, ``moment 1 of width`` or ``moments 2``."""
+    kind, feature, _, power, of_class = subject
+    name = "" if feature is None else f" {schema.observed[feature].name}"
+    if kind == MOMENT:
+        where = "" if of_class is None else f", {schema.label.name}={schema.label.classes[of_class]}"
+        return f"{kind} {power} of{name}{where}"
+    return f"{kind}{name}" if power is None else f"{kind} {power}"
+
+
+def cells_of(subject: Subject, schema: Schema) -> list[Cell]:
     """Every number of an estimate, in its order."""
     classes = schema.label.classes
-    kind, feature, _, _, of_class = question.subject
+    kind, feature, _, _, of_class = subject
     if kind == OUTCOME:
         return [Cell(None, predicted, true) for true in classes for predicted in classes]
     if kind == MOMENTS:
@@ -47,11 +57,11 @@ def cells_of(question: Question, schema: Schema) -> list[Cell]:
     return [Cell(observed.name, value, one) for value in values for one in classes]
 
 
-def cell_names(question: Question, schema: Schema) -> list[str]:
+def cell_names(subject: Subject, schema: Schema) -> list[str]:
     """A name for every number of an estimate: ``label=e``, ``odor=n, label=e``, ``width, label=e``."""
-    label, kind, power = schema.label.name, question.kind, question.subject.power
+    label, kind, power = schema.label.name, subject.kind, subject.power
     names = []
-    for feature, value, of_class in cells_of(question, schema):
+    for feature, value, of_class in cells_of(subject, schema):
         what = f"{label}={of_class}"
         if kind == OUTCOME:
             what = f"{what}, predicted {label}={value}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.estimates.cells import cell_names
+from aggregator.estimates.cells import cell_names, question_name
 
 if TYPE_CHECKING:
     from aggregator.estimates.intervals import Interval
@@ -25,15 +25,13 @@ def as_range(low: float, high: float) -> str:
 
 
 def _rows(statistics: Statistics, found: QuestionEstimate) -> list[tuple[object, ...]]:
-    from aggregator.estimates.statistics import question_name
-
-    schema, n = statistics.campaign.schema, found.n
+    schema, n = statistics.schema, found.n
     least = 0 if found.is_share else -n
     intervals = [interval.between(least, n) for interval in (found.devices_interval, found.interval)]
     ends = [_ranges(interval) if n else [""] * len(found.estimate) for interval in intervals]
     estimates = [f"{number:.1f}" if n else "" for number in found.estimate.tolist()]
-    name = question_name(found.question, schema)
-    named = zip(cell_names(found.question, schema), estimates, *ends, strict=True)
+    name = question_name(found.subject, schema)
+    named = zip(cell_names(found.subject, schema), estimates, *ends, strict=True)
     return [(name, cell, n, estimate, *both) for cell, estimate, *both in named]
 
 

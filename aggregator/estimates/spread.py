@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from protocol.questions import Question
+    from aggregator.estimates.statistics import QuestionEstimate
+    from protocol.questions import Subject
     from protocol.schema import Schema
 
     Floats = NDArray[np.float64]
@@ -37,18 +38,19 @@ _LEAST = 1e-9
 class Estimated(NamedTuple):
     """One question's unbiased estimate, in reports, of the n asked."""
 
-    question: Question
+    subject: Subject
     n: int
     estimate: Floats
 
 
-def moments(found: Iterable[Estimated], schema: Schema, power: int) -> Floats:
+def moments(found: Iterable[Estimated | QuestionEstimate], schema: Schema, power: int) -> Floats:
     """Shape (numbers, k): the estimated mean of x^power·[y = c]; NaN where nobody was asked."""
     classes = len(schema.label.classes)
     totals = np.zeros((len(schema.numeric), classes))
     asked = np.zeros((len(schema.numeric), classes))
-    for question, n, estimate in found:
-        kind, feature, _, of_power, of_class = question.subject
+    for one in found:
+        n, estimate = one.n, one.estimate
+        kind, feature, _, of_power, of_class = one.subject
         if of_power != power or n == 0:
             continue
         if kind == MOMENTS:
@@ -69,14 +71,14 @@ class Spreads(NamedTuple):
     of_number: Floats
     of_square: Floats
 
-    def of_question(self, question: Question, schema: Schema) -> Floats:
+    def of_subject(self, subject: Subject, schema: Schema) -> Floats:
         """Shape (K,): those that a question of moments asks for."""
-        table: Floats = self.of_square if question.subject.power == SQUARE else self.of_number
-        if question.kind == MOMENTS:
+        table: Floats = self.of_square if subject.power == SQUARE else self.of_number
+        if subject.kind == MOMENTS:
             return table.ravel()
-        assert question.feature is not None
-        of_class = question.subject.of_class
-        row = table[schema.numeric.index(question.feature)]
+        assert subject.feature is not None
+        of_class = subject.of_class
+        row = table[schema.numeric.index(subject.feature)]
         return np.asarray(row if of_class is None else row[of_class : of_class + 1])
 
 
@@ -90,9 +92,9 @@ def spreads(found: Iterable[Estimated], schema: Schema, class_share: Floats) -> 
     """
     found = tuple(found)
     there = np.tile(np.clip(class_share, _LEAST, 1), (len(schema.numeric), 1))
-    for question, n, estimate in found:
-        if question.kind == PRESENT and question.feature is not None and n:
-            row = schema.numeric.index(question.feature)
+    for subject, n, estimate in found:
+        if subject.kind == PRESENT and subject.feature is not None and n:
+            row = schema.numeric.index(subject.feature)
             there[row] = np.clip(estimate[len(class_share) :] / n, _LEAST, there[row])
     first, second = (moments(found, schema, power) for power in (1, SQUARE))
     first = np.clip(np.nan_to_num(first), -there, there)

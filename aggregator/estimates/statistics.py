@@ -1,27 +1,25 @@
-"""The hall: unbiased estimates with variances, where all kinds of counts end and every fit begins.
+"""The shape in which all kinds of counts end and every fit begins: unbiased estimates with variances.
 
-Source: docs/math.md, section 1. Nothing here is made pretty: estimates may be negative. Making
-probabilities of them is a second, named step (``aggregator.models``).
+The shape does not tell how counts arrived. :mod:`aggregator.estimates.reports` makes it from tallies of reports; sums
+of nodes and of curators have a module each beside it. Models, planning and publishing read the shape alone.
+
+Source: docs/math.md, section 1; docs/decisions/0052. Estimates may be negative: making probabilities of them is a
+second, named step (``aggregator.models``).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
+from hashlib import sha256
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aggregator.estimates.cells import cell_names, cells_of
-from aggregator.estimates.class_shares import combined
-from aggregator.estimates.debias import debias
-from aggregator.estimates.intervals import Interval, count_interval, normal_interval
-from aggregator.estimates.recurrence import Recurrence, once
+from aggregator.estimates.cells import cell_names, cells_of, question_name
 from aggregator.estimates.showing import COLUMNS, rows
-from aggregator.estimates.spread import Estimated, spreads
 from aggregator.notebooks import facts, table
-from aggregator.tally.counting import EVERYTHING, Scope
 from protocol.errors import InputError, PolicyError
 from protocol.questions import MOMENT, MOMENTS, SQUARE
 
@@ -31,54 +29,120 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from aggregator.estimates.debias import Debiased
-    from aggregator.estimates.spread import Spreads
-    from aggregator.tally.tally import Tally
-    from protocol.documents.campaign import Campaign
-    from protocol.questions import Question
+    from aggregator.estimates.debias import Law
+    from aggregator.estimates.intervals import Interval
+    from protocol.documents.campaign import Campaign, Fit
+    from protocol.questions import Subject
     from protocol.schema import Schema
 
     Floats = NDArray[np.float64]
 
+JOINED_ID = b"hearsay joined statistics v1"
+
+
+class Sample(NamedTuple):
+    """The answers that one question's answers are chosen from, without putting back.
+
+    Attributes:
+        people: samples with one number are of the same devices; samples with two numbers share no device.
+        stratum: of the campaign.
+        answers: N, to all questions of the stratum.
+        concentration: c = ΣT²/(ΣT)², T the answers of each device: 1/N if N devices answered once.
+    """
+
+    people: int
+    stratum: int
+    answers: int
+    concentration: float
+
+
+class Vote(NamedTuple):
+    """What one question says of the classes.
+
+    Attributes:
+        sample: where its answers are from.
+        n: answers, at least one.
+        share: shape (k,), unbiased shares of the classes; may be negative.
+        law: of one answer's noise about a class's share.
+    """
+
+    sample: Sample
+    n: int
+    share: Floats
+    law: Law
+
+    @property
+    def planned_variance(self) -> float:
+        """Of a class's share, if all classes had the same: known before any answer."""
+        equal = 1 / len(self.share)
+        noise = self.n * float(self.law.at(np.array(equal)))
+        return noise / self.n**2 + equal * (1 - equal) / self.n
+
+
+class Right(NamedTuple):
+    """What an outcome question says of a model.
+
+    Attributes:
+        share: of right predictions, unbiased; may be negative.
+        law: of one answer's noise about that share.
+    """
+
+    share: float
+    law: Law
+
 
 @dataclass(frozen=True, eq=False)
 class QuestionEstimate:
-    """What is known about one question. Estimates are in reports: how many of the ``n`` asked.
+    """What is known about one question. Estimates are in reports (or records): how many of the ``n`` asked.
 
-    Of each number there are two variances and intervals (``aggregator.estimates.recurrence``): of n times the shares
-    among these devices, each weighted by its answers (``devices_…``), and of n times those in the population
-    that they are drawn from, which holds the other's uncertainty and more.
+    Of each number there are two variances and intervals: of n times the shares among these devices, each weighted by
+    its answers (``devices_…``), and of n times those in the population that the devices are drawn from. The second
+    holds the uncertainty of the first, and the chance of who takes part.
 
     Attributes:
-        question: what was asked.
-        n: answers counted.
-        counts: the integer sums they came from.
+        subject: what was asked.
+        n: answers, or records asked.
         estimate: shape (K,), unbiased; may be negative or exceed ``n``. Zeros if n = 0.
         noise_variance: shape (K,), of the noise, given who was asked. Infinite if n = 0.
         spread: shape (K,), s², the variance of the true value between those asked: f(1 − f) of a share f, with
             the estimated share brought into [0, 1].
-        chosen: π, the part of its stratum's answers that this question got.
-        concentration: c = ΣT²/(ΣT)² of its stratum: 1/N if N devices answered once.
+        devices_scatter: how many times n·s² the choice of who was asked adds to the variance, for these devices.
+        scatter: the same for the population; 1 if n different devices were asked.
+        interval: 95 % intervals for n times the population's shares or means; without finite ends if n = 0.
+        devices_interval: the same for these devices.
+        planned_variance: of a share or mean, at equal shares or even numbers: known before any answer.
+        law: of one answer's noise, as a line in (x − least)/(1 − least), x a share or mean; None if it is no line.
+        is_binomial: whether that law is a coin's, so that the counts are binomial.
+        adds_up: whether the estimates sum to ``n`` whatever the noise.
+        classes: what the question says of the classes: a vote for each source; empty if it says nothing.
+        right: of an outcome question, what it says of the model; None if n = 0.
     """
 
-    question: Question
+    subject: Subject
     n: int
-    counts: tuple[int, ...]
     estimate: Floats
     noise_variance: Floats
     spread: Floats
-    chosen: float
-    concentration: float
+    devices_scatter: float
+    scatter: float
+    interval: Interval
+    devices_interval: Interval
+    planned_variance: float
+    law: Law | None = None
+    is_binomial: bool = False
+    adds_up: bool = False
+    classes: tuple[Vote, ...] = ()
+    right: Right | None = None
 
     @property
     def is_share(self) -> bool:
         """Whether the numbers are shares of those asked, and not means."""
-        return self.question.kind not in (MOMENT, MOMENTS)
+        return is_share(self.subject)
 
     @property
     def sampling_variance(self) -> Floats:
         """Shape (K,): from whom it happened to be that was asked, of the population."""
-        return np.asarray(self.n * self.spread * self._dependence(drawn=True))
+        return np.asarray(self.n * self.spread * self.scatter)
 
     @property
     def variance(self) -> Floats:
@@ -88,7 +152,7 @@ class QuestionEstimate:
     @property
     def devices_variance(self) -> Floats:
         """Shape (K,), of these devices: noise, and which of their answers this question got."""
-        return np.asarray(self.noise_variance + self.n * self.spread * self._dependence(drawn=False))
+        return np.asarray(self.noise_variance + self.n * self.spread * self.devices_scatter)
 
     @property
     def sd(self) -> Floats:
@@ -100,20 +164,6 @@ class QuestionEstimate:
         """Shape (K,): standard deviation, of these devices."""
         return np.sqrt(self.devices_variance)
 
-    @cached_property
-    def interval(self) -> Interval:
-        """95 % intervals for n times the population's shares; without ends if n = 0.
-
-        From the law of the counts where that is known (``aggregator.estimates.intervals``), so they reach further
-        towards the middle than away from it; else the estimate and 1.96 standard deviations either side.
-        """
-        return self._interval(self.sd, drawn=True)
-
-    @cached_property
-    def devices_interval(self) -> Interval:
-        """The same for n times the shares among these devices, each weighted by its answers."""
-        return self._interval(self.devices_sd, drawn=False)
-
     @property
     def low(self) -> Floats:
         """Shape (K,): lower ends of :attr:`interval`."""
@@ -124,67 +174,60 @@ class QuestionEstimate:
         """Shape (K,): upper ends of the same intervals."""
         return self.interval.high
 
-    def _dependence(self, *, drawn: bool) -> float:
-        """How many times as much as n different people would have it the true values scatter."""
-        return 1 - self.chosen + (self.n * self.concentration if drawn else 0.0)
 
-    def _interval(self, sd: Floats, *, drawn: bool) -> Interval:
-        if not self.n:
-            return normal_interval(self.estimate, sd)
-        squares = _is_stretched(self.question)
-        dependence = 1 + (self._dependence(drawn=drawn) - 1) * self._relative_spread()
-        stretched = 2 * self.estimate - self.n if squares else self.estimate
-        found = count_interval(self.question.mechanism, self.n, stretched, dependence)
-        if found is None:
-            return normal_interval(self.estimate, sd)
-        return Interval((found.low + self.n) / 2, (found.high + self.n) / 2) if squares else found
-
-    def _relative_spread(self) -> Floats:
-        """Shape (K,): the spread as a part of the largest that this mean allows; 1 of shares."""
-        if self.is_share:
-            return np.ones(len(self.estimate))
-        mean = self.estimate / self.n
-        least = 0 if _is_stretched(self.question) else -1
-        room = np.maximum((mean - least) * (1 - mean), np.finfo(float).tiny)
-        return np.clip(self.spread / room, 0, 1)
+def is_share(subject: Subject) -> bool:
+    """Whether a question's numbers are shares of those asked, and not means."""
+    return subject.kind not in (MOMENT, MOMENTS)
 
 
-@dataclass(frozen=True, eq=False)
-class Statistics:
-    """All estimates of one campaign.
+def is_stretched(subject: Subject) -> bool:
+    """Whether the answers are about 2v − S, v the number asked for: single squares."""
+    return subject.of_class is not None and subject.power == SQUARE
+
+
+class Source(ABC):
+    """Where statistics came from, and what is said of it. No fit and no weight depends on it.
 
     Attributes:
         campaign: what was asked.
-        tally: the integer counts that everything here follows from.
-        rejected: records and stretches not counted, by reason.
-        unproven: records counted although their batch was damaged.
-        questions: one estimate per question, in the campaign's order.
-        superseded: records of damaged batches not counted because a whole batch has the same ids.
-        recurrence: how often the same devices answered, as far as it is known.
-        scope: of which periods and which standing the counted reports are. What is not counted is told of all.
+        rejected: contributions that were not used, by reason.
     """
 
     campaign: Campaign
-    tally: Tally
     rejected: Mapping[str, int]
-    unproven: int
-    questions: tuple[QuestionEstimate, ...]
-    superseded: int
-    recurrence: Recurrence
-    scope: Scope = EVERYTHING
-
-    @cached_property
-    def reports(self) -> int:
-        """Reports used, after de-duplication."""
-        return sum(self.tally.n)
 
     @property
+    @abstractmethod
+    def reports(self) -> int:
+        """Reports or records used."""
+
+    @property
+    @abstractmethod
     def statistics_id(self) -> bytes:
-        """SHA-256 of the tally bytes."""
-        return self.tally.statistics_id
+        """32 bytes: a digest of the counts."""
+
+    @abstractmethod
+    def counts(self, question: int) -> list[int]:
+        """The integers that the estimate of one question of the campaign came from."""
+
+    @abstractmethod
+    def populations(self) -> dict[str, Any]:
+        """``devices`` and ``population``, whom the two intervals are about, and what the second one ``assumes``."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, int]:
+        """What people should know of the reports, beside their number."""
+
+    @abstractmethod
+    def card(self) -> dict[str, Any]:
+        """What a model's card says of its source: integers, booleans, text and lists of text."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """All of it for programs, the campaign and the digest among it."""
 
     def check_publishable(self) -> None:
-        """Refuse to show or publish estimates from fewer reports than the campaign promises to wait for.
+        """Refuse fewer reports than the campaign promises to wait for.
 
         Raises:
             PolicyError: ``batch_too_small`` (DAP's minimum batch size).
@@ -196,6 +239,88 @@ class Statistics:
                 f"usable reports so far: {self.reports}; the campaign promises to wait for {needed}",
             )
 
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """All estimates about one schema.
+
+    Attributes:
+        schema: what the subjects of the questions are about.
+        fit: how a model is made of the estimates.
+        questions: one estimate per question; of one source in the order of its campaign.
+        sources: where they came from: one, or several that were joined (``aggregator.estimates.joining``).
+    """
+
+    schema: Schema
+    fit: Fit
+    questions: tuple[QuestionEstimate, ...]
+    sources: tuple[Source, ...]
+
+    @property
+    def source(self) -> Source:
+        """The one source.
+
+        Raises:
+            InputError: ``several_sources``: the statistics are joined.
+        """
+        if len(self.sources) != 1:
+            raise InputError(
+                "several_sources", f"these statistics join {len(self.sources)} campaigns; name one campaign's alone"
+            )
+        return self.sources[0]
+
+    @property
+    def campaign(self) -> Campaign:
+        """The campaign of the one source.
+
+        Raises:
+            InputError: ``several_sources``.
+        """
+        return self.source.campaign
+
+    @property
+    def reports(self) -> int:
+        """Reports or records used."""
+        return sum(source.reports for source in self.sources)
+
+    @property
+    def statistics_id(self) -> bytes:
+        """That of the one source; of several, a digest of theirs in rising order."""
+        if len(self.sources) == 1:
+            return self.sources[0].statistics_id
+        return sha256(JOINED_ID + b"".join(sorted(source.statistics_id for source in self.sources))).digest()
+
+    @property
+    def rejected(self) -> Mapping[str, int]:
+        """Contributions that were not used, by reason, of all sources."""
+        found: dict[str, int] = {}
+        for source in self.sources:
+            for reason, count in source.rejected.items():
+                found[reason] = found.get(reason, 0) + count
+        return found
+
+    @property
+    def populations(self) -> dict[str, Any]:
+        """Whom the two intervals of every number are about; the first source's words, and what each assumes."""
+        found = [source.populations() for source in self.sources]
+        if len(found) == 1:
+            return found[0]
+        assumed = dict.fromkeys(str(one["assumes"]) for one in found)
+        return {
+            "devices": found[0]["devices"],
+            "population": found[0]["population"],
+            "assumes": "; ".join(["the sources are samples of one population", *assumed]),
+        }
+
+    def check_publishable(self) -> None:
+        """Refuse to show or publish estimates from fewer reports than a source's campaign promises to wait for.
+
+        Raises:
+            PolicyError: ``batch_too_small``.
+        """
+        for source in self.sources:
+            source.check_publishable()
+
     def frame(self) -> pd.DataFrame:
         """One row per question and cell, in reports asked.
 
@@ -205,19 +330,18 @@ class Statistics:
         """
         import pandas as pd
 
-        schema = self.campaign.schema
         tables = []
         for found in self.questions:
             of_devices = found.devices_interval
             numbers = {"sd": found.sd, "low": found.low, "high": found.high}
             numbers |= {"devices_sd": found.devices_sd, "devices_low": of_devices.low, "devices_high": of_devices.high}
-            cells = cells_of(found.question, schema)
+            cells = cells_of(found.subject, self.schema)
             columns = {
-                "question": question_name(found.question, schema),
-                "cell": cell_names(found.question, schema),
-                "kind": found.question.kind,
+                "question": question_name(found.subject, self.schema),
+                "cell": cell_names(found.subject, self.schema),
+                "kind": found.subject.kind,
                 "feature": [cell.feature for cell in cells],
-                "power": pd.array([found.question.subject.power] * len(cells), dtype="Int64"),
+                "power": pd.array([found.subject.power] * len(cells), dtype="Int64"),
                 "value": [cell.value for cell in cells],
                 "class": [cell.of_class for cell in cells],
                 "n": found.n,
@@ -227,40 +351,43 @@ class Statistics:
         return pd.concat(tables, ignore_index=True)
 
     def _repr_html_(self) -> str:
-        about: dict[str, object] = {"campaign": self.campaign.header.name, "reports": self.reports}
+        names = ", ".join(source.campaign.header.name for source in self.sources)
+        about: dict[str, object] = {"campaign": names, "reports": self.reports}
         about |= {f"set aside: {reason}": count for reason, count in self.rejected.items()}
-        if self.reports < self.campaign.min_batch_size:
-            return facts("Estimates", {**about, "smallest batch": f"{self.campaign.min_batch_size}, not reached"})
-        about |= {"assumed": self.recurrence.assumption}
+        for source in self.sources:
+            if source.reports < source.campaign.min_batch_size:
+                return facts("Estimates", {**about, "smallest batch": f"{source.campaign.min_batch_size}, not reached"})
+        about |= {"assumed": self.populations["assumes"]}
         return facts("Estimates", about) + table(COLUMNS, rows(self))
 
     def to_json(self) -> dict[str, Any]:
-        """What ``hearsay estimate --json`` prints. Variances and ends are null for a question without answers."""
+        """What ``hearsay estimate --json`` prints. Variances and ends are null for a question without answers.
+
+        Statistics of one source have its ``counts`` with every question; joined ones have their ``sources``.
+        """
+        if len(self.sources) == 1:
+            counts = [{"counts": self.source.counts(place)} for place in range(len(self.questions))]
+            found = zip(self.questions, counts, strict=True)
+            return {**self.source.to_json(), "questions": [self._question_json(*one) for one in found]}
         return {
-            "campaign": self.campaign.id.hex(),
             "reports": self.reports,
             "rejected": dict(self.rejected),
-            "unproven": self.unproven,
-            "superseded": self.superseded,
-            "periods": self.scope.periods,
-            "proven_only": self.scope.proven_only,
             "statistics_id": self.statistics_id.hex(),
-            "populations": self.recurrence.to_json(),
-            "questions": [self._question_json(found) for found in self.questions],
+            "populations": self.populations,
+            "sources": [source.to_json() for source in self.sources],
+            "questions": [self._question_json(found, {}) for found in self.questions],
         }
 
-    def _question_json(self, found: QuestionEstimate) -> dict[str, Any]:
-        schema = self.campaign.schema
-        feature = found.question.feature
-        of_class = found.question.subject.of_class
+    def _question_json(self, found: QuestionEstimate, counts: dict[str, list[int]]) -> dict[str, Any]:
+        kind, feature, _, power, of_class = found.subject
         return {
-            "kind": found.question.kind,
-            "feature": None if feature is None else schema.observed[feature].name,
-            "power": found.question.subject.power,
-            "class": None if of_class is None else schema.label.classes[of_class],
-            "cells": cell_names(found.question, schema),
+            "kind": kind,
+            "feature": None if feature is None else self.schema.observed[feature].name,
+            "power": power,
+            "class": None if of_class is None else self.schema.label.classes[of_class],
+            "cells": cell_names(found.subject, self.schema),
             "n": found.n,
-            "counts": list(found.counts),
+            **counts,
             "estimates": _finite(found.estimate),
             "variances": _finite(found.variance),
             "low": _finite(found.low),
@@ -278,91 +405,3 @@ def _known(values: Floats) -> Floats:
 
 def _finite(values: Floats) -> list[float | None]:
     return [value if isfinite(value) else None for value in values.tolist()]
-
-
-def question_name(question: Question, schema: Schema) -> str:
-    """``class``, ``cell odor``, ``moment 1 of width`` or ``moments 2``."""
-    kind, feature, _, power, of_class = question.subject
-    name = "" if feature is None else f" {schema.observed[feature].name}"
-    if kind == MOMENT:
-        where = "" if of_class is None else f", {schema.label.name}={schema.label.classes[of_class]}"
-        return f"{kind} {power} of{name}{where}"
-    return f"{kind}{name}" if power is None else f"{kind} {power}"
-
-
-def estimate(
-    campaign: Campaign,
-    tally: Tally,
-    *,
-    recurrence: Recurrence | None = None,
-    rejected: Mapping[str, int] | None = None,
-    unproven: int = 0,
-    superseded: int = 0,
-    scope: Scope = EVERYTHING,
-) -> Statistics:
-    """Unbiased estimates from a tally. Run by the aggregator.
-
-    Args:
-        campaign: what was asked, with the integers that the devices used.
-        tally: the counts.
-        recurrence: how often the same devices answered; without it every answer to a stratum is taken for
-            another device's, which is right for one period and no more.
-        rejected: passed on, for whoever reads the statistics.
-        unproven, superseded, scope: likewise.
-
-    Raises:
-        InputError: ``other_campaign``: the tally counts answers to another campaign;
-            ``mechanism_unknown``: a question's answers have no estimator.
-    """
-    if tally.campaign != campaign.id:
-        raise InputError("other_campaign", "the tally counts answers to another campaign")
-    recurrence = recurrence or once(campaign, tally)
-    parts = [
-        _Part(question, n, counts, debias(question.mechanism, n, counts))
-        for question, n, counts in zip(campaign.questions, tally.n, tally.counts, strict=True)
-    ]
-    table = None
-    if any(part.question.kind in (MOMENT, MOMENTS) for part in parts):
-        shares = combined(campaign, tally.n, tally.counts, recurrence).share
-        table = spreads([part.estimated() for part in parts], campaign.schema, shares)
-    found = tuple(_completed(part, recurrence, table, campaign.schema) for part in parts)
-    return Statistics(campaign, tally, dict(rejected or {}), unproven, found, superseded, recurrence, scope)
-
-
-class _Part(NamedTuple):
-    """One question before its true values' spread is known."""
-
-    question: Question
-    n: int
-    counts: tuple[int, ...]
-    result: Debiased
-
-    def estimated(self) -> Estimated:
-        estimates = self.result.estimate
-        if _is_stretched(self.question):
-            estimates = (estimates + self.n) / 2
-        return Estimated(self.question, self.n, estimates)
-
-
-def _is_stretched(question: Question) -> bool:
-    """Whether the answers are about 2v − S, v the number asked for: single squares."""
-    return question.subject.of_class is not None and question.subject.power == SQUARE
-
-
-def _completed(part: _Part, recurrence: Recurrence, table: Spreads | None, schema: Schema) -> QuestionEstimate:
-    question, n, counts, result = part
-    estimates, noise = part.estimated().estimate, result.noise_variance
-    if table is not None and question.kind in (MOMENT, MOMENTS):
-        spread = table.of_question(question, schema)
-    else:
-        share = np.clip(estimates / max(n, 1), 0, 1)
-        spread = np.asarray(share * (1 - share), np.float64)
-    if _is_stretched(question):
-        noise = noise / 4
-    if result.holds_sampling and n:
-        spread = np.minimum(spread, noise / n)
-        noise = noise - n * spread
-    answers = recurrence.answers[question.stratum]
-    chosen = n / answers if answers else 1.0
-    concentration = recurrence.concentration[question.stratum]
-    return QuestionEstimate(question, n, counts, estimates, noise, spread, chosen, concentration)

@@ -44,7 +44,7 @@ def fit(statistics: Statistics, postprocess: str = "simplex") -> Parameters:
     """
     check_postprocess(postprocess)
     named = POSTPROCESSES[postprocess]
-    features = range(len(statistics.campaign.schema.observed))
+    features = range(len(statistics.schema.observed))
     tables = Tables(named.prior(statistics), tuple(table_of(named, statistics, index) for index in features))
     return parameters_of(tables)
 

@@ -33,7 +33,6 @@ from aggregator.models.gaussian import fit as fit_gaussian
 from aggregator.models.postprocess import POSTPROCESSES, project_to_simplex
 from protocol.documents.campaign import GAUSSIAN
 from protocol.epsilon import MICRO
-from protocol.mechanisms import SINGLE
 from protocol.questions import CELL, CLASS, MOMENT, MOMENTS, PRESENT, SQUARE
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class Foresight(NamedTuple):
 def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     """Expected accuracy of the model that is made of these statistics, and the largest class's share.
 
-    The same statistics give the same numbers: the randomness is seeded by the tally.
+    The same statistics give the same numbers: the randomness is seeded by their id.
 
     Raises:
         InputError: ``postprocess_unknown``, ``not_fittable``.
@@ -116,8 +115,8 @@ class _StandIn:
     def __init__(self, statistics: Statistics) -> None:
         self.statistics = statistics
         self.prior = POSTPROCESSES["simplex"].prior(statistics)
-        schema = statistics.campaign.schema
-        numbers = schema.numeric if statistics.campaign.fit.family == GAUSSIAN else ()
+        schema = statistics.schema
+        numbers = schema.numeric if statistics.fit.family == GAUSSIAN else ()
         seen = [self._means(i) if i in numbers else self._table(i) for i in range(len(schema.observed))]
         kept = _kept([contrast for contrasts in seen for contrast in contrasts])
         self.terms: list[Term] = []
@@ -129,28 +128,27 @@ class _StandIn:
         """Of the joint table, shape (values, k)."""
         asked = [one for one in self.statistics.questions if _is_about(one, CELL, feature) and one.n]
         if not asked:
-            size = self.statistics.campaign.schema.observed[feature].size
+            size = self.statistics.schema.observed[feature].size
             alike = np.outer(np.full(size, 1 / size), self.prior)
             return [_Contrast(alike, np.zeros_like(alike), np.ones_like(alike))]
         n = sum(one.n for one in asked)
-        joint = sum((one.estimate for one in asked), np.zeros(asked[0].question.size)) / n
-        noise = sum((one.variance for one in asked), np.zeros(asked[0].question.size)) / n**2
+        joint = sum((one.estimate for one in asked), np.zeros(asked[0].subject.size)) / n
+        noise = sum((one.variance for one in asked), np.zeros(asked[0].subject.size)) / n**2
         shape = (-1, len(self.prior))
         joint, noise = joint.reshape(shape), noise.reshape(shape)
         margin = joint.sum(axis=1)
         # Of k cells with variance v each, x_c − π_c Σx has Σ_c Var = v(k − 2 + kΣπ²).
         expected = len(self.prior) - 2 + len(self.prior) * float((self.prior**2).sum())
-        if all(one.question.mechanism.layout == SINGLE for one in asked):
-            expected *= joint.size / (joint.size - 1)  # an answer names one cell: the cells' sum is no noise
+        if all(one.adds_up for one in asked):
+            expected *= joint.size / (joint.size - 1)  # the cells' sum is known, and no noise
         alike = np.outer(_possible(margin), self.prior)
         return [_Contrast(alike, joint - np.outer(margin, self.prior), noise * expected / len(self.prior))]
 
     def _means(self, feature: int) -> list[_Contrast]:
         """Of a number's first and second moments within the classes, shape (1, k) each."""
-        schema, questions = self.statistics.campaign.schema, self.statistics.questions
+        schema, found = self.statistics.schema, self.statistics.questions
         row = schema.numeric.index(feature)
-        found = [Estimated(one.question, one.n, one.estimate) for one in questions]
-        noise = [Estimated(one.question, one.n, one.variance / max(one.n, 1)) for one in questions]
+        noise = [Estimated(one.subject, one.n, one.variance / max(one.n, 1)) for one in found]
         contrasts = []
         for power in (1, SQUARE):
             moment = np.nan_to_num(moments(found, schema, power)[row]) / self.prior
@@ -162,7 +160,7 @@ class _StandIn:
         return contrasts
 
     def _normal(self, first: Floats, second: Floats) -> NormalParameters:
-        floor = self.statistics.campaign.fit.variance_floor_micro / MICRO
+        floor = self.statistics.fit.variance_floor_micro / MICRO
         mean = np.clip(first[0], -1, 1)
         return NormalParameters(mean, np.clip(second[0] - mean**2, floor, 1))
 
@@ -178,8 +176,8 @@ class _StandIn:
 
     def _truth(self, found: QuestionEstimate) -> Floats | None:
         """What a question's shares or means are in this fleet; None where a model does not use it."""
-        kind, feature, _, power, of_class = found.question.subject
-        schema = self.statistics.campaign.schema
+        kind, feature, _, power, of_class = found.subject
+        schema = self.statistics.schema
         if kind == CLASS:
             return self.prior
         if kind == CELL and feature is not None and not isinstance(self.terms[feature], NormalParameters):
@@ -202,7 +200,7 @@ class _StandIn:
 
 
 def _is_about(found: QuestionEstimate, kind: str, feature: int) -> bool:
-    return (found.question.kind, found.question.feature) == (kind, feature)
+    return (found.subject.kind, found.subject.feature) == (kind, feature)
 
 
 def _kept(contrasts: Sequence[_Contrast]) -> Iterator[float]:
@@ -227,7 +225,7 @@ def _possible(shares: Floats) -> Floats:
 
 
 def _fitted(statistics: Statistics, postprocess: str) -> Sequence[Term]:
-    if statistics.campaign.fit.family == GAUSSIAN:
+    if statistics.fit.family == GAUSSIAN:
         return fit_gaussian(statistics, postprocess).terms
     return fit(statistics, postprocess).log_likelihood
 

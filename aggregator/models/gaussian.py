@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.estimates.spread import Estimated, moments
+from aggregator.estimates.spread import moments
 from aggregator.models.postprocess import POSTPROCESSES, check_postprocess, table_of
 from protocol.epsilon import MICRO
 from protocol.questions import PRESENT
@@ -61,10 +61,9 @@ def fit(statistics: Statistics, postprocess: str) -> GaussianParameters:
     check_postprocess(postprocess)
     named = POSTPROCESSES[postprocess]
     prior = named.prior(statistics)
-    schema = statistics.campaign.schema
-    floor = statistics.campaign.fit.variance_floor_micro / MICRO
-    found = [Estimated(one.question, one.n, one.estimate) for one in statistics.questions]
-    first, second = (moments(found, schema, power) for power in (1, 2))
+    schema = statistics.schema
+    floor = statistics.fit.variance_floor_micro / MICRO
+    first, second = (moments(statistics.questions, schema, power) for power in (1, 2))
     terms: list[NormalParameters | Floats] = []
     for index in range(len(schema.observed)):
         if index in schema.numeric:
@@ -79,7 +78,7 @@ def fit(statistics: Statistics, postprocess: str) -> GaussianParameters:
 def _share(statistics: Statistics, feature: int, prior: Floats) -> Floats:
     """Shape (k,): P(the number is there, class); P(class) where it always is."""
     for found in statistics.questions:
-        if found.question.kind == PRESENT and found.question.feature == feature and found.n:
+        if found.subject.kind == PRESENT and found.subject.feature == feature and found.n:
             there = found.estimate[len(prior) :] / found.n
             return np.clip(there, 1 / found.n, 1.0)
     return prior

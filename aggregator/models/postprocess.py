@@ -1,7 +1,7 @@
 """From unbiased estimates to probabilities: the second, named step, which may be biased but never negative.
 
-Each function takes the statistics of a discrete campaign and returns :class:`Tables`. Estimates are in
-reports asked, may be negative, and need not sum to the number of reports.
+A post-processing has two functions: one for the classes, one for a feature's table. Estimates are in reports asked,
+may be negative, and need not sum to the number of reports.
 
 Source: docs/math.md, section 4; ``paper`` is Yilmaz, Al-Rubaie, Chang 2019, section 3.1;
 ``simplex`` projects as Duchi, Shalev-Shwartz, Singer, Chandra (ICML 2008), figure 1.
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator.estimates.statistics import Statistics
+    from protocol.questions import Subject
 
     Floats = NDArray[np.float64]
 
@@ -86,37 +87,13 @@ def simplex_table(joint: Floats, asked: int) -> Floats:
     return np.asarray(smooth / smooth.sum(axis=0), np.float64)
 
 
-def paper(statistics: Statistics) -> Tables:
-    """:func:`paper_prior` and :func:`paper_table` for every feature of a discrete campaign.
-
-    Raises:
-        InputError: ``not_fittable``.
-    """
-    return _tables(POSTPROCESSES["paper"], statistics)
-
-
-def simplex(statistics: Statistics) -> Tables:
-    """:func:`simplex_prior` and :func:`simplex_table` for every feature of a discrete campaign.
-
-    Raises:
-        InputError: ``not_fittable``.
-    """
-    return _tables(POSTPROCESSES["simplex"], statistics)
-
-
-def _tables(postprocess: Postprocess, statistics: Statistics) -> Tables:
-    features = range(len(statistics.campaign.schema.observed))
-    likelihood = tuple(table_of(postprocess, statistics, index) for index in features)
-    return Tables(postprocess.prior(statistics), likelihood)
-
-
 def table_of(postprocess: Postprocess, statistics: Statistics, feature: int) -> Floats:
     """P(value | class) of one observed feature, shape (values, k): input a·k + c of its question is row a.
 
     Raises:
         InputError: ``not_fittable``.
     """
-    classes = len(statistics.campaign.schema.label.classes)
+    classes = len(statistics.schema.label.classes)
     joint = _estimate(statistics, CELL, feature).reshape(-1, classes)
     return postprocess.table(joint, _asked(statistics, CELL, feature))
 
@@ -161,18 +138,18 @@ def _estimate(statistics: Statistics, kind: str, feature: int | None) -> Floats:
     Raises:
         InputError: ``not_fittable``.
     """
-    found = [item.estimate for item in statistics.questions if _is_about(item.question, kind, feature)]
+    found = [item.estimate for item in statistics.questions if _is_about(item.subject, kind, feature)]
     if not found:
         raise InputError("not_fittable", "the campaign does not ask for the classes and for every feature")
     return np.asarray(np.sum(found, axis=0), dtype=np.float64)
 
 
 def _asked(statistics: Statistics, kind: str, feature: int | None) -> int:
-    return sum(item.n for item in statistics.questions if _is_about(item.question, kind, feature))
+    return sum(item.n for item in statistics.questions if _is_about(item.subject, kind, feature))
 
 
-def _is_about(question: object, kind: str, feature: int | None) -> bool:
-    return (getattr(question, "kind", None), getattr(question, "feature", None)) == (kind, feature)
+def _is_about(subject: Subject, kind: str, feature: int | None) -> bool:
+    return (subject.kind, subject.feature) == (kind, feature)
 
 
 def _at_least_one(estimate: Floats) -> Floats:

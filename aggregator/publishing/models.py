@@ -16,7 +16,6 @@ from aggregator.publishing.lifetimes import header_for
 from protocol.document import DAY_SECONDS
 from protocol.documents.campaign import EVALUATION, GAUSSIAN
 from protocol.documents.model import DiscreteModel, GaussianModel, Model, Normal, build_payload
-from protocol.epsilon import format_micro
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,14 +24,8 @@ if TYPE_CHECKING:
 
     from aggregator.estimates.statistics import Statistics
     from aggregator.publishing.workspace import Workspace
-    from protocol.documents.campaign import Campaign
 
 DEFAULT_LIFETIME_SECONDS = 365 * DAY_SECONDS
-THREATS = (
-    "Each answer is ε-locally private by itself, whoever reads it. The numbers are only as good as the devices: "
-    "whoever controls many devices, or sends invented reports, can move them."
-)
-INTERVALS = "95 % intervals cover noise and sampling; see hearsay estimate. The model's own probabilities carry none."
 
 
 def publish_model(
@@ -80,7 +73,7 @@ def publish_model(
             "header": header_for(name, version, now, lifetime_seconds),
             "campaign": campaign.id,
             "schema": campaign.schema,
-            "statistics_id": statistics.tally.statistics_id,
+            "statistics_id": statistics.statistics_id,
             "previous": before,
             "card": card,
         }
@@ -95,7 +88,7 @@ def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any
     Raises:
         InputError: ``postprocess_unknown``, ``not_fittable``.
     """
-    if statistics.campaign.fit.family == GAUSSIAN:
+    if statistics.fit.family == GAUSSIAN:
         gaussian = fit_gaussian(statistics, postprocess)
         terms = tuple(
             Normal(tuple(term.mean.tolist()), tuple(term.variance.tolist()))
@@ -117,25 +110,10 @@ def model_card(statistics: Statistics, postprocess: str) -> dict[str, Any]:
     """Facts about how a model was made: integers and text only, since payloads carry no floats."""
     campaign = statistics.campaign
     return {
-        "answers_per_device": campaign.answers,
+        **statistics.source.card(),
         "campaign_name": campaign.header.name,
-        "epsilon_per_answer": format_micro(campaign.epsilon_per_answer_micro),
-        "epsilon_total": format_micro(campaign.epsilon_micro),
-        "estimator": "unbiased counts from the campaign's integer probabilities",
-        "intervals": INTERVALS,
-        "mechanisms": mechanism_names(campaign),
-        "periods": statistics.scope.periods,
         "postprocess": postprocess,
-        "proven_only": statistics.scope.proven_only,
         "purpose": campaign.purpose,
-        "rejected": {reason: int(count) for reason, count in sorted(statistics.rejected.items()) if count},
         "reports": int(statistics.reports),
         "software": f"hearsay {installed_version('hearsay')}",
-        "threats": THREATS,
-        "unproven": int(statistics.unproven),
     }
-
-
-def mechanism_names(campaign: Campaign) -> list[str]:
-    """The mechanisms that a campaign's questions use, sorted."""
-    return sorted({question.mechanism.name for question in campaign.questions})

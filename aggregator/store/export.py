@@ -26,7 +26,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from aggregator.decoding.columns import Columns, big_endian
-from aggregator.estimates.statistics import question_name
+from aggregator.estimates.cells import question_name
 from aggregator.files import PRIVATE, check_output, open_output
 from aggregator.spreadsheets import to_cell
 from aggregator.storage.manifest import read_manifest
@@ -135,7 +135,7 @@ class _Shaper:
     def __init__(self, campaign: Campaign, *, as_text: bool) -> None:
         self._campaign = campaign
         self._as_text = as_text
-        asked = [question_name(question, campaign.schema) for question in campaign.questions]
+        asked = [question_name(question.subject, campaign.schema) for question in campaign.questions]
         self._asked = pa.array([to_cell(name) for name in asked] if as_text else asked)
         self._kinds = np.array([question.mechanism.layout for question in campaign.questions])
         self._sizes = np.array([question.mechanism.answers for question in campaign.questions])

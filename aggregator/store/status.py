@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from aggregator.estimates.cells import question_name
 from aggregator.estimates.intervals import Z95
 from aggregator.estimates.recurrence import at_most
-from aggregator.estimates.statistics import estimate, question_name
+from aggregator.estimates.reports import estimate
 from aggregator.notebooks import facts, table
 from aggregator.periods import begins
 from aggregator.storage.manifest import read_manifest
@@ -176,7 +177,7 @@ def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
     enough = found.reports >= campaign.min_batch_size
     shares = _asked_shares(campaign)
     reaches = tuple(
-        _reach(question_name(one.question, campaign.schema), one, share, target if enough else None, enough=enough)
+        _reach(question_name(one.subject, campaign.schema), one, share, target if enough else None, enough=enough)
         for one, share in zip(estimate(campaign, found.tally, recurrence=recurrence).questions, shares, strict=True)
     )
     needed = [reach.devices_needed for reach in reaches]

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aggregator.estimates.recurrence import at_most, known
-from aggregator.estimates.statistics import Statistics, estimate
+from aggregator.estimates.reports import estimate
 from aggregator.files import sync_folder
 from aggregator.intake.enrolment import check_enrolment
 from aggregator.intake.transaction import Ingest, remove_orphans
@@ -386,7 +386,8 @@ class Store:
             rejected=found.rejected,
             unproven=found.unproven,
             superseded=found.superseded,
-            scope=scope,
+            periods=scope.periods,
+            proven_only=scope.proven_only,
         )
 
     def estimates(self) -> pd.DataFrame:

@@ -220,7 +220,7 @@ def _print_piece(campaign: Campaign, file: Kept, piece: Rejected) -> None:
 
 def _fields(campaign: Campaign, piece: Rejected) -> dict[str, Any]:
     """What a record of the campaign says, but its answer."""
-    from aggregator.estimates.statistics import question_name
+    from aggregator.estimates.cells import question_name
     from protocol.batches.report import decode_report
 
     if piece.proven is None or len(piece.data) != campaign.layout.record_length:
@@ -232,7 +232,7 @@ def _fields(campaign: Campaign, piece: Rejected) -> dict[str, Any]:
         "period": period,
         "period_begins": when(period * campaign.time_precision),
         "question": question,
-        "asked": question_name(campaign.questions[question], campaign.schema) if known else "unknown",
+        "asked": question_name(campaign.questions[question].subject, campaign.schema) if known else "unknown",
         "stratum": campaign.questions[question].stratum if known else None,
         "whole_batch": piece.proven,
     }
