@@ -164,7 +164,7 @@ def tally_of(folder, publisher, files):
     store = create_store(folder, campaign_of(publisher))
     store.ingest(files, now=NOW + DAY)
     statistics = store.statistics()
-    return statistics.tally.to_bytes(), statistics.reports, dict(statistics.rejected)
+    return statistics.statistics_id, statistics.reports, dict(statistics.rejected)
 
 
 def test_broker_and_gateway_are_killed_again_and_again_and_the_tally_is_exact(

@@ -10,12 +10,10 @@ import math
 
 import numpy as np
 import pytest
+from support.estimated import summed
 from support.publisher import NOW, Publisher
 
-from aggregator.estimates.recurrence import once
-from aggregator.estimates.statistics import QuestionEstimate, Statistics
 from aggregator.models.discrete import fit
-from aggregator.tally.tally import Tally
 from edge_sdk import Device
 from protocol.documents import model
 from protocol.documents.campaign import parse_campaign
@@ -53,10 +51,8 @@ def exact_statistics(campaign):
         for *values, payment in PEOPLE:
             seen = campaign.schema.observe(dict(zip(names, values, strict=True)))
             counts[question.input_of(seen, campaign.schema.label.code(payment), 2)] += 1
-        nothing = np.zeros(question.size)
-        found.append(QuestionEstimate(question, 10, tuple(counts), np.array(counts, float), nothing, nothing, 1.0, 0.1))
-    tally = Tally.zero(campaign)
-    return Statistics(campaign, tally, {}, 0, tuple(found), 0, once(campaign, tally))
+        found.append(counts)
+    return summed(campaign, found, 10)
 
 
 def test_the_young_woman_of_medium_income_is_predicted_to_miss_a_payment(tmp_path):

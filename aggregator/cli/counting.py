@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from aggregator.cli.output import print_facts, warn, working
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from aggregator.estimates.recurrence import Recurrence
     from aggregator.estimates.statistics import Statistics
     from aggregator.fleet.roster import Roster
     from aggregator.periods import Span
@@ -89,16 +88,20 @@ def count_store(
         return opened.statistics(scope, rosters=rosters), opened.campaign_bytes
 
 
-def print_populations(recurrence: Recurrence) -> None:
-    """Explain below a table its two populations, and the assumption behind the second one's intervals."""
-    from aggregator.estimates.recurrence import BOUND, DEVICES, POPULATION
+def print_populations(populations: Mapping[str, Any]) -> None:
+    """Explain below a table its two populations, and the assumption behind the second one's intervals.
+
+    Args:
+        populations: as :attr:`aggregator.estimates.statistics.Statistics.populations`.
+    """
+    from aggregator.estimates.recurrence import BOUND
 
     click.echo()
-    advice = "; --fleet LIST.hsf tells, in a closed fleet" if recurrence.basis == BOUND else ""
+    advice = "; --fleet LIST.hsf tells, in a closed fleet" if populations.get("basis") == BOUND else ""
     print_facts(
         {
-            "these devices": DEVICES,
-            "population": POPULATION,
-            "assumed": f"{recurrence.assumption}{advice}",
+            "these devices": populations["devices"],
+            "population": populations["population"],
+            "assumed": f"{populations['assumes']}{advice}",
         }
     )

@@ -45,7 +45,7 @@ class Sample(NamedTuple):
 
     Attributes:
         people: samples with one number are of the same devices; samples with two numbers share no device.
-        stratum: of the campaign.
+        stratum: of the campaign; where every question is asked of every record, each has a stratum of its own.
         answers: N, to all questions of the stratum.
         concentration: c = ΣT²/(ΣT)², T the answers of each device: 1/N if N devices answered once.
     """

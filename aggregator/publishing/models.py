@@ -1,10 +1,11 @@
-"""Making a model file: fit the store's statistics, write down how it was made, sign.
+"""Making a model file: fit statistics, write down how the model was made, sign.
 
 Source: docs/formats.md, section 5 (model); docs/math.md, section 4.
 """
 
 from __future__ import annotations
 
+from hashlib import sha256
 from importlib.metadata import version as installed_version
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from aggregator.models.gaussian import fit as fit_gaussian
 from aggregator.publishing.lifetimes import header_for
 from protocol.document import DAY_SECONDS
 from protocol.documents.campaign import EVALUATION, GAUSSIAN
+from protocol.documents.envelope import read_envelope
 from protocol.documents.model import DiscreteModel, GaussianModel, Model, Normal, build_payload
 from protocol.errors import InputError
 
@@ -41,8 +43,8 @@ def publish_model(
     """Fit, sign and record the next version of a model. Run by the operator.
 
     Args:
-        statistics: of a store.
-        campaign_bytes: the store's signed campaign, which this workspace must have signed.
+        statistics: of one source.
+        campaign_bytes: the source's signed campaign, which this workspace must have signed.
         now: seconds since 1970.
         postprocess: how estimates become probabilities; the campaign's own choice by default.
         name: the campaign's by default.
@@ -52,13 +54,16 @@ def publish_model(
         The bytes of the ``.hsm`` file.
 
     Raises:
-        PolicyError, InputError: ``batch_too_small``; ``postprocess_unknown``, ``not_fittable``.
+        PolicyError, InputError: ``batch_too_small``; ``postprocess_unknown``, ``not_fittable``; ``other_campaign``,
+            the file is not the statistics' campaign; ``several_sources``, the statistics join several.
         DocumentError: ``bad_signature``, the campaign is not of this workspace; ``too_large``.
         StorageError: as :meth:`Workspace.publish`.
     """
     workspace.check_signed(campaign_bytes)
-    statistics.check_publishable()
     campaign = statistics.campaign
+    if sha256(read_envelope(campaign_bytes, "campaign").payload).digest() != campaign.id:
+        raise InputError("other_campaign", "the statistics are of another campaign than the file; give that one's file")
+    statistics.check_publishable()
     if campaign.fit.family == EVALUATION:
         raise InputError("not_fittable", "the campaign evaluates a model and makes none; see hearsay evaluate")
     postprocess = postprocess or campaign.fit.postprocess

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from aggregator.estimates.statistics import Statistics
     from aggregator.fleet.roster import Roster
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.executor import Workers

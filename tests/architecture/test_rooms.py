@@ -66,6 +66,23 @@ def test_few_imports_cross_from_room_to_room(imports):
     assert len(between) <= MOST_IMPORTS["reports"]
 
 
+def test_estimates_do_not_know_how_counts_arrived(imports):
+    """Only the module of reports reads tallies, and nobody above the estimates reads that module or a tally."""
+    needed = {
+        module: {target for target in imports.find_modules_directly_imported_by(module) if target.startswith("agg")}
+        for room in ("estimates", "models", "planning", "publishing")
+        for module in imports.find_descendants(f"aggregator.{room}")
+    }
+    of_reports = {"aggregator.estimates.reports", "aggregator.estimates.recurrence", "aggregator.estimates.debias"}
+    for module, targets in needed.items():
+        met = {target.removeprefix("aggregator.").split(".")[0] for target in targets}
+        assert not met & {"store", "storage", "intake", "decoding", "cluster", "gateway"}, (module, met)
+        if not module.startswith("aggregator.estimates."):
+            assert not targets & of_reports, (module, targets)
+        if module not in of_reports:
+            assert "tally" not in met, (module, met)
+
+
 def test_the_picture_in_the_documents_is_current(imports):
     """To draw it again: ``python tests/architecture/rooms.py``."""
     assert rooms.PICTURE.read_text(encoding="utf-8") == rooms.picture(imports)

@@ -63,10 +63,6 @@ def estimate(
     if as_csv:
         click.echo(csv_text(statistics.frame()), nl=False)
         return
-    print_facts(
-        {"reports": statistics.reports, "of them from damaged files": statistics.unproven}
-        | {f"set aside: {reason}": count for reason, count in statistics.rejected.items()}
-        | ({"superseded by whole files": statistics.superseded} if statistics.superseded else {})
-    )
+    print_facts({"reports": statistics.reports} | statistics.source.facts())
     print_table(COLUMNS, rows(statistics), COLUMNS[2:])
-    print_populations(statistics.recurrence)
+    print_populations(statistics.populations)

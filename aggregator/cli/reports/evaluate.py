@@ -175,7 +175,7 @@ def show(
     ]
     columns = ["true", "predicted", "share", "these devices", "population"]
     print_table(columns, rows, numeric=columns[2:])
-    print_populations(found.recurrence)
+    print_populations(found.populations)
 
 
 def as_object(found: Evaluation) -> dict[str, Any]:
@@ -184,5 +184,5 @@ def as_object(found: Evaluation) -> dict[str, Any]:
         "reports": found.reports,
         "accuracy": found.accuracy._asdict(),
         "confusion": [cell._asdict() for cell in found.confusion],
-        "populations": found.recurrence.to_json(),
+        "populations": dict(found.populations),
     }

@@ -8,7 +8,7 @@ from support.reports import batch, digest, made, mixed, opened, report
 
 from aggregator.decoding.decode import decode_batches
 from aggregator.estimates.debias import debias
-from aggregator.estimates.statistics import estimate
+from aggregator.estimates.reports import estimate
 from aggregator.storage.quarantine import Quarantine
 from aggregator.store.store import create_store
 from aggregator.tally.tally import count

@@ -9,10 +9,11 @@ from itertools import product
 import numpy as np
 import pytest
 from support.binomial import window
+from support.estimated import outcome
 from support.reports import made
 
 from aggregator.estimates.recurrence import BOUND, KNOWN, ONCE, answers_by_stratum, at_most, known, once
-from aggregator.estimates.statistics import estimate
+from aggregator.estimates.reports import estimate
 from aggregator.planning.evaluation import accuracy_of
 from aggregator.tally.tally import Tally
 from aggregator.tally.turnout import turnout_of
@@ -161,8 +162,8 @@ def test_what_is_said_names_both_populations_and_what_is_assumed():
 
 def test_accuracy_of_a_model_counts_devices_and_not_answers():
     mechanism = mechanisms.from_epsilon("direct", "4", 4)
-    alone = accuracy_of(mechanism, 2, [4000, 1000, 1000, 4000])
-    again = accuracy_of(mechanism, 2, [4000, 1000, 1000, 4000], concentration=1 / 500)
+    alone = accuracy_of(outcome(mechanism, 2, [4000, 1000, 1000, 4000]))
+    again = accuracy_of(outcome(mechanism, 2, [4000, 1000, 1000, 4000], concentration=1 / 500))
     assert again.estimate == alone.estimate
     assert again.high - again.low > 3 * (alone.high - alone.low)
     assert alone.devices_high - alone.devices_low < alone.high - alone.low

@@ -11,8 +11,8 @@ from support.publisher import NOW
 from aggregator.estimates.debias import debias, sign_size
 from aggregator.estimates.intervals import count_interval, normal_interval
 from aggregator.estimates.recurrence import once
+from aggregator.estimates.reports import estimate
 from aggregator.estimates.spread import spreads
-from aggregator.estimates.statistics import estimate
 from aggregator.publishing.campaigns import Terms, build_campaign
 from aggregator.tally.tally import Tally
 from protocol import SCALE, mechanisms
@@ -126,13 +126,14 @@ def test_variances_are_those_of_theory_for_every_mechanism_question_and_position
         if slow:  # of which every value has a table of thousands of cells
             numbers = np.rint(numbers * 8).astype(np.int64) // 8 // 8192 * 8192
         campaign = campaign_of(mechanism, epsilon, approach)
-        for found in estimate(campaign, expected_tally(campaign, label, numbers)).questions:
-            if found.question.kind == CLASS:
+        estimates = estimate(campaign, expected_tally(campaign, label, numbers)).questions
+        for question, found in zip(campaign.questions, estimates, strict=True):
+            if question.kind == CLASS:
                 continue
-            true = inputs(found.question, label, numbers)
+            true = inputs(question, label, numbers)
             np.testing.assert_allclose(found.estimate / N, true.mean(axis=0) / SCALE, atol=1e-3)
-            ratio = found.variance / N / true_variance(found.question, true)
-            assert (np.abs(ratio - 1) < 0.05).all(), (found.question.subject, shape, ratio)
+            ratio = found.variance / N / true_variance(question, true)
+            assert (np.abs(ratio - 1) < 0.05).all(), (question.subject, shape, ratio)
 
 
 @pytest.mark.parametrize("shape", ["uniform", "ends", "narrow"])
@@ -141,11 +142,11 @@ def test_the_scatter_of_numbers_is_exact_and_that_of_squares_close(shape):
     campaign = campaign_of("laplace", 16)
     tally = expected_tally(campaign, label, numbers)
     statistics = estimate(campaign, tally, recurrence=once(campaign, tally))
-    for found in statistics.questions:
-        if found.question.kind == CLASS:
+    for question, found in zip(campaign.questions, statistics.questions, strict=True):
+        if question.kind == CLASS:
             continue
-        true = (inputs(found.question, label, numbers) / SCALE).var(axis=0)
-        margin = 1e-3 if found.question.subject.power == 1 else 0.02
+        true = (inputs(question, label, numbers) / SCALE).var(axis=0)
+        margin = 1e-3 if question.subject.power == 1 else 0.02
         np.testing.assert_allclose(found.spread, true, atol=margin)
         assert (found.spread >= 0).all()
 
@@ -214,11 +215,11 @@ def test_a_square_s_interval_is_that_of_its_stretched_answers():
     campaign = campaign_of("bit", 8)
     counts = tuple((90, 10) if q.mechanism.answers == 2 else (40, 30, 30) for q in campaign.questions)
     tally = Tally(campaign.id, (100,) * len(counts), counts)
-    for found in estimate(campaign, tally).questions:
-        if found.question.kind == CLASS:
+    for question, asked, found in zip(campaign.questions, counts, estimate(campaign, tally).questions, strict=True):
+        if question.kind == CLASS:
             continue
-        estimated = debias(found.question.mechanism, 100, found.counts).estimate
-        low, high = count_interval(found.question.mechanism, 100, estimated)
-        if found.question.subject.power == SQUARE:
+        low, high = count_interval(question.mechanism, 100, debias(question.mechanism, 100, asked).estimate)
+        if question.subject.power == SQUARE:
             low, high = (low + 100) / 2, (high + 100) / 2
+        np.testing.assert_allclose(np.concatenate(found.interval), np.concatenate([low, high]), rtol=1e-9)
         np.testing.assert_allclose([found.low, found.high], [low, high])

@@ -13,7 +13,7 @@ from support.reports import Row, made
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.debias import debias, marginal
 from aggregator.estimates.intervals import Z95
-from aggregator.estimates.statistics import estimate
+from aggregator.estimates.reports import estimate
 from aggregator.tally.tally import Tally
 from protocol import mechanisms
 from protocol.errors import InputError, PolicyError
@@ -176,9 +176,11 @@ def test_the_table_names_every_cell():
 
 def test_variance_is_noise_plus_sampling_and_the_estimate_lies_in_its_interval():
     counts = ((60, 40), (30, 5, 5, 5, 5, 5, 5, 40), (20, 20, 20, 40))
-    statistics = estimate(CAMPAIGN, tally_of(CAMPAIGN, (100, 100, 100), counts), rejected={"truncated": 2}, unproven=7)
-    for found, mine in zip(statistics.questions, counts, strict=True):
-        p, q = float(found.question.mechanism.p), float(found.question.mechanism.q)
+    tally = tally_of(CAMPAIGN, (100, 100, 100), counts)
+    statistics = estimate(CAMPAIGN, tally, rejected={"truncated": 2}, unproven=7)
+    for found, question, mine in zip(statistics.questions, CAMPAIGN.questions, counts, strict=True):
+        assert found.subject == question.subject
+        p, q = float(question.mechanism.p), float(question.mechanism.q)
         raw = (np.array(mine) - 100 * q) / (p - q)
         share = np.clip(raw / 100, 0, 1)
         noise = 100 * (q * (1 - q) + share * (p * (1 - p) - q * (1 - q))) / (p - q) ** 2
@@ -191,14 +193,14 @@ def test_variance_is_noise_plus_sampling_and_the_estimate_lies_in_its_interval()
     body = json.loads(json.dumps(statistics.to_json(), allow_nan=False))
     assert body["reports"] == statistics.reports == 300
     assert (body["rejected"], body["unproven"]) == ({"truncated": 2}, 7)
-    assert body["statistics_id"] == statistics.tally.statistics_id.hex()
+    assert body["statistics_id"] == tally.statistics_id.hex()
     assert [(q["kind"], q["feature"], q["n"]) for q in body["questions"]] == [
         ("class", None, 100),
         ("cell", "odor", 100),
         ("cell", "width", 100),
     ]
-    for question, found in zip(body["questions"], statistics.questions, strict=True):
-        assert question["counts"] == list(found.counts)
+    for question, found, mine in zip(body["questions"], statistics.questions, counts, strict=True):
+        assert question["counts"] == list(mine)
         assert question["estimates"] == found.estimate.tolist()
         assert question["variances"] == found.variance.tolist()
         assert len(question["cells"]) == len(question["counts"])

@@ -18,7 +18,7 @@ from support.reports import made
 
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.debias import debias, lower_mean, marginal, noise_variance
-from aggregator.estimates.statistics import estimate
+from aggregator.estimates.reports import estimate
 from aggregator.tally.sums import Sums
 from aggregator.tally.tally import Tally
 from protocol import mechanisms

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.publisher import NOW
 
-from aggregator.estimates.statistics import estimate
+from aggregator.estimates.reports import estimate
 from aggregator.models.foresight import Foresight, foresee
 from aggregator.publishing.campaigns import Terms, build_campaign
 from aggregator.tally.tally import Tally

@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from support.estimated import summed
 from support.publisher import NOW, Publisher
 
-from aggregator.estimates.recurrence import once
-from aggregator.estimates.statistics import QuestionEstimate, estimate
 from aggregator.models.baselines import fit_plain_gaussian
 from aggregator.models.encoding import observe
 from aggregator.models.gaussian import NormalParameters, fit
@@ -16,7 +15,6 @@ from aggregator.models.reduction import fit_projection
 from aggregator.models.scoring import Model
 from aggregator.publishing.campaigns import Terms, build_campaign
 from aggregator.publishing.models import fitted_model
-from aggregator.tally.tally import Tally
 from edge_sdk.device import Device
 from protocol import SCALE
 from protocol.documents import model
@@ -67,13 +65,7 @@ def exact_statistics(campaign, frame):
                 np.add(total, (value + 1) / 2 if single_square else value, out=total)
             else:
                 total[value] += 1
-    empty = estimate(campaign, Tally.zero(campaign))
-    found = tuple(
-        QuestionEstimate(question, len(frame), (), total, np.zeros_like(total), np.zeros_like(total), 1.0, 1.0)
-        for question, total in zip(campaign.questions, sums, strict=True)
-    )
-    tally = replace(empty.tally, n=(len(frame),) * len(sums))
-    return replace(empty, questions=found, tally=tally, recurrence=once(campaign, tally))
+    return summed(campaign, sums, len(frame))
 
 
 @pytest.mark.parametrize(("mechanism", "approach"), FORMS)
@@ -110,8 +102,8 @@ def test_the_variance_floor_is_the_campaigns():
 def test_moments_out_of_range_are_clipped():
     statistics = exact_statistics(campaign_of(schema_of(), "laplace", 1), people())
     wild = tuple(
-        replace(item, estimate=item.estimate * (50 if item.question.subject.power == 1 else -50))
-        if item.question.kind == MOMENTS
+        replace(item, estimate=item.estimate * (50 if item.subject.power == 1 else -50))
+        if item.subject.kind == MOMENTS
         else item
         for item in statistics.questions
     )
@@ -124,7 +116,7 @@ def test_moments_out_of_range_are_clipped():
 def test_a_number_that_nobody_was_asked_about_says_nothing_of_the_class():
     statistics = exact_statistics(campaign_of(schema_of()), people())
     silent = tuple(
-        replace(item, n=0, estimate=item.estimate * 0) if item.question.feature == 0 else item
+        replace(item, n=0, estimate=item.estimate * 0) if item.subject.feature == 0 else item
         for item in statistics.questions
     )
     term = fit(replace(statistics, questions=silent), "simplex").terms[0]

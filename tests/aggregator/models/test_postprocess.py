@@ -1,16 +1,18 @@
 """Post-processing: always probabilities, whatever the noise; the projection is the nearest point there is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.estimated import summed
 from support.publisher import Publisher
 from support.reports import made
 
-from aggregator.estimates.recurrence import once
-from aggregator.estimates.statistics import QuestionEstimate, Statistics, estimate
+from aggregator.estimates.reports import estimate
 from aggregator.models.discrete import fit
-from aggregator.models.postprocess import HALF, POSTPROCESSES, paper, project_to_simplex, simplex
+from aggregator.models.postprocess import HALF, POSTPROCESSES, project_to_simplex, table_of
 from aggregator.tally.tally import Tally
 from protocol.canonical import pack, unpack
 from protocol.documents.campaign import parse_campaign
@@ -35,22 +37,25 @@ def statistics(draw):
     return estimate(campaign, Tally(campaign.id, tuple(asked), tuple(counts)))
 
 
-BY_NAME = {"paper": paper, "simplex": simplex}
+def prior(name, found):
+    """P(class), as the post-processing of this name has it."""
+    return POSTPROCESSES[name].prior(found)
 
 
-def test_every_postprocessing_is_tested_here():
-    assert set(BY_NAME) == set(POSTPROCESSES)
+def likelihood(name, found):
+    """P(value | class) of every feature, as the post-processing of this name has it."""
+    return [table_of(POSTPROCESSES[name], found, index) for index in range(len(found.schema.observed))]
 
 
-@given(statistics(), st.sampled_from(sorted(BY_NAME)))
+@given(statistics(), st.sampled_from(sorted(POSTPROCESSES)))
 def test_tables_are_probabilities_whatever_the_noise(found, name):
-    tables = BY_NAME[name](found)
-    features = found.campaign.schema.features
-    assert tables.prior.shape == (2,)
-    assert tables.prior.sum() == pytest.approx(1)
-    assert (tables.prior > 0).all()
-    assert len(tables.likelihood) == len(features)
-    for table, feature in zip(tables.likelihood, features, strict=True):
+    features = found.schema.features
+    assert prior(name, found).shape == (2,)
+    assert prior(name, found).sum() == pytest.approx(1)
+    assert (prior(name, found) > 0).all()
+    tables = likelihood(name, found)
+    assert len(tables) == len(features)
+    for table, feature in zip(tables, features, strict=True):
         assert table.shape == (feature.size, 2)
         assert (table > 0).all()
         np.testing.assert_allclose(table.sum(axis=0), 1)
@@ -61,29 +66,23 @@ def test_tables_are_probabilities_whatever_the_noise(found, name):
 
 def exact(estimates, campaign=CAMPAIGNS["direct"], n=100):
     """Statistics with given estimates."""
-    found = [
-        QuestionEstimate(
-            question, n, (0,) * question.size, np.array(e, float), np.ones(len(e)), np.zeros(len(e)), 1.0, 1.0
-        )
-        for question, e in zip(campaign.questions, estimates, strict=True)
-    ]
-    tally = Tally(campaign.id, (n,) * 3, ((),) * 3)
-    return Statistics(campaign, tally, {}, 0, tuple(found), 0, once(campaign, tally))
+    return summed(campaign, estimates, n)
 
 
 def test_paper_turns_what_is_not_positive_into_one():
-    tables = paper(exact([[120, -20], [10, -5, 20, 0, 30, 7, 0, -1], [1, 2, 3, 6]]))
-    assert tables.prior.tolist() == [120 / 121, 1 / 121]
+    found = exact([[120, -20], [10, -5, 20, 0, 30, 7, 0, -1], [1, 2, 3, 6]])
+    assert prior("paper", found).tolist() == [120 / 121, 1 / 121]
+    tables = likelihood("paper", found)
     # Rows are values, columns classes: [[10, 1], [20, 1], [30, 7], [1, 1]].
-    np.testing.assert_allclose(tables.likelihood[0], [[10 / 61, 0.1], [20 / 61, 0.1], [30 / 61, 0.7], [1 / 61, 0.1]])
-    np.testing.assert_allclose(tables.likelihood[1], [[0.25, 0.25], [0.75, 0.75]])
+    np.testing.assert_allclose(tables[0], [[10 / 61, 0.1], [20 / 61, 0.1], [30 / 61, 0.7], [1 / 61, 0.1]])
+    np.testing.assert_allclose(tables[1], [[0.25, 0.25], [0.75, 0.75]])
 
 
 def test_simplex_keeps_a_possible_table_and_adds_half_a_report_to_each_cell():
     joint = np.array([[40.0, 10.0], [20.0, 30.0]])
-    tables = simplex(exact([[60, 40], [50, 0, 0, 0, 0, 0, 0, 50], joint.ravel()]))
+    tables = likelihood("simplex", exact([[60, 40], [50, 0, 0, 0, 0, 0, 0, 50], joint.ravel()]))
     expected = joint + HALF
-    np.testing.assert_allclose(tables.likelihood[1], expected / expected.sum(axis=0))
+    np.testing.assert_allclose(tables[1], expected / expected.sum(axis=0))
 
 
 def test_simplex_takes_the_classes_from_all_questions():
@@ -91,16 +90,15 @@ def test_simplex_takes_the_classes_from_all_questions():
     counts = [(50, 50), (80, 0, 10, 0, 10, 0, 0, 0), (95, 0, 5, 0)]
     campaign = CAMPAIGNS["direct"]
     found = estimate(campaign, Tally(campaign.id, (100,) * 3, tuple(counts)))
-    assert paper(found).prior.tolist() == pytest.approx([0.5, 0.5])
-    assert simplex(found).prior[0] > 0.6
+    assert prior("paper", found).tolist() == pytest.approx([0.5, 0.5])
+    assert prior("simplex", found)[0] > 0.6
 
 
 def test_nothing_asked_is_nothing_known():
     found = estimate(CAMPAIGNS["oue"], Tally.zero(CAMPAIGNS["oue"]))
-    for postprocess in BY_NAME.values():
-        tables = postprocess(found)
-        np.testing.assert_allclose(tables.prior, 0.5)
-        np.testing.assert_allclose(tables.likelihood[0], 0.25)
+    for name in POSTPROCESSES:
+        np.testing.assert_allclose(prior(name, found), 0.5)
+        np.testing.assert_allclose(likelihood(name, found)[0], 0.25)
 
 
 def test_questions_about_one_feature_are_added_up():
@@ -109,26 +107,18 @@ def test_questions_about_one_feature_are_added_up():
     cell = {**body["questions"][2], "bound": 1 << 32}
     body["questions"] = [*body["questions"][:2], {**cell, "bound": 3 << 30}, cell]
     campaign = parse_campaign(pack(body))
-    n = 100
     parts = [[60, 40], [20, 10, 20, 10, 20, 10, 5, 5], [40, 10, 20, 30], [10, 40, 30, 20]]
-    found = [
-        QuestionEstimate(
-            question, n, (0,) * question.size, np.array(e, float), np.ones(len(e)), np.zeros(len(e)), 1.0, 1.0
-        )
-        for question, e in zip(campaign.questions, parts, strict=True)
-    ]
-    tally = Tally(campaign.id, (n,) * 4, ((),) * 4)
-    both = Statistics(campaign, tally, {}, 0, tuple(found), 0, once(campaign, tally))
-    np.testing.assert_allclose(paper(both).likelihood[1], 0.5)
-    np.testing.assert_allclose(simplex(both).likelihood[1], 0.5)
+    both = summed(campaign, parts, 100)
+    for name in POSTPROCESSES:
+        np.testing.assert_allclose(likelihood(name, both)[1], 0.5)
 
 
 def test_what_a_campaign_does_not_ask_can_not_be_fitted():
     found = exact([[60, 40], [20, 10, 20, 10, 20, 10, 5, 5], [40, 10, 20, 30]])
     for gone in range(3):
-        left = [item for index, item in enumerate(found.questions) if index != gone]
+        left = tuple(item for index, item in enumerate(found.questions) if index != gone)
         with pytest.raises(InputError) as refused:
-            paper(Statistics(found.campaign, found.tally, {}, 0, tuple(left), 0, found.recurrence))
+            fit(replace(found, questions=left), "paper")
         assert refused.value.reason == "not_fittable"
 
 

@@ -1,0 +1,100 @@
+"""Statistics that no report was needed for: sums of a source that a test makes up, and outcomes of one question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aggregator.estimates.debias import Law
+from aggregator.estimates.intervals import normal_interval
+from aggregator.estimates.recurrence import ONCE, Recurrence
+from aggregator.estimates.reports import estimate
+from aggregator.estimates.statistics import QuestionEstimate, Sample, Source, Statistics, Vote, is_share
+from aggregator.tally.tally import Tally
+from protocol.features import Categorical
+from protocol.questions import CELL, CLASS, OUTCOME, PRESENT, Subject
+from protocol.schema import Label, build_schema
+from support.reports import made
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from protocol.documents.campaign import Campaign
+
+
+@dataclass(frozen=True, eq=False)
+class Sums(Source):
+    """Sums over the records of a node, with noise of one variance on each."""
+
+    campaign: Campaign
+    sums: tuple[tuple[float, ...], ...]
+    records: int
+    rejected: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def reports(self) -> int:
+        return self.records
+
+    @property
+    def statistics_id(self) -> bytes:
+        return sha256(self.campaign.id + repr(self.sums).encode()).digest()
+
+    def counts(self, question: int) -> list[int]:
+        return [round(number) for number in self.sums[question]]
+
+    def populations(self) -> dict[str, Any]:
+        return {"devices": "these records", "population": "whom the records are drawn from", "assumes": "nothing"}
+
+    def facts(self) -> dict[str, int]:
+        return {"nodes": 1}
+
+    def card(self) -> dict[str, Any]:
+        return {"estimator": "noisy sums"}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"campaign": self.campaign.id.hex(), "reports": self.reports, "nodes": 1}
+
+
+def summed(campaign: Campaign, sums: Sequence[Sequence[float]], n: int, noise_variance: float = 0.0) -> Statistics:
+    """Statistics of sums over n records, every question asked of every record."""
+    classes = len(campaign.schema.label.classes)
+    found = tuple(
+        question_estimate(question.subject, n, np.array(cells, float), classes, noise_variance, place)
+        for place, (question, cells) in enumerate(zip(campaign.questions, sums, strict=True))
+    )
+    source = Sums(campaign, tuple(map(tuple, sums)), n)
+    return Statistics(campaign.schema, campaign.fit, found, (source,))
+
+
+def question_estimate(
+    subject: Subject, n: int, sums: np.ndarray, classes: int, noise_variance: float = 0.0, place: int = 0
+) -> QuestionEstimate:
+    """One question's sums over n records, with noise of one variance on each."""
+    noise = np.full(len(sums), noise_variance)
+    share = np.clip(sums / max(n, 1), 0, 1)
+    spread = share * (1 - share) if is_share(subject) else np.full(len(sums), 0.1)
+    votes: tuple[Vote, ...] = ()
+    if n and subject.kind in (CLASS, CELL, PRESENT):
+        members = subject.size // classes
+        law = Law(members * noise_variance / n, members * noise_variance / n)
+        votes = (Vote(Sample(0, place, n, 1 / n), n, sums.reshape(-1, classes).sum(axis=0) / n, law),)
+    sd = np.sqrt(noise + n * spread)
+    ends, own = normal_interval(sums, sd), normal_interval(sums, np.sqrt(noise))
+    planned = (noise_variance / max(n, 1) + 0.1) / max(n, 1)
+    law = Law(noise_variance / n, noise_variance / n) if n and is_share(subject) else None
+    return QuestionEstimate(subject, n, sums, noise, spread, 0.0, 1.0, ends, own, planned, law, classes=votes)
+
+
+def outcome(mechanism, classes: int, counts: Sequence[int], concentration: float | None = None) -> QuestionEstimate:
+    """The estimate of one outcome question over k classes, from its counts."""
+    schema = build_schema(Label("y", [f"c{i}" for i in range(classes)]), [Categorical("x", ["a", "b"], substitute=0)])
+    campaign = made()
+    question = campaign.questions[0]._replace(mechanism=mechanism, subject=Subject(OUTCOME, None, classes**2))
+    campaign = campaign._replace(schema=schema, questions=(question,))
+    n = sum(counts)
+    recurrence = Recurrence(ONCE, (n,), (1 / n if concentration is None else concentration,))
+    tally = Tally(campaign.id, (n,), (tuple(counts),))
+    return estimate(campaign, tally, recurrence=recurrence).questions[0]
