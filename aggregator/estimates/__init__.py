@@ -1,5 +1,6 @@
-"""From integer counts to unbiased estimates: variances, intervals, shares of the classes, tables.
+"""From counts to unbiased estimates: variances, intervals, shares of the classes, tables.
 
-In: tallies. Out: :class:`Statistics`, where every kind of count ends and every fit begins. Estimates may be negative;
-making probabilities of them is a later step (:mod:`aggregator.models`).
+In: tallies of reports (:mod:`aggregator.estimates.reports`). Out: :class:`aggregator.estimates.statistics.Statistics`,
+the shape in which every kind of count ends and every fit begins. Estimates may be negative; making probabilities of
+them is a later step (:mod:`aggregator.models`).
 """
