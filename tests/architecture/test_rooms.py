@@ -67,7 +67,10 @@ def test_few_imports_cross_from_room_to_room(imports):
 
 
 def test_estimates_do_not_know_how_counts_arrived(imports):
-    """Only the module of reports reads tallies, and nobody above the estimates reads that module or a tally."""
+    """Only the module of reports reads tallies, and nobody above the estimates reads that module or a tally.
+
+    ``completeness`` asks, before a campaign is signed, whether a mechanism's family has an estimator; it sees no count.
+    """
     needed = {
         module: {target for target in imports.find_modules_directly_imported_by(module) if target.startswith("agg")}
         for room in ("estimates", "models", "planning", "publishing")
@@ -78,7 +81,7 @@ def test_estimates_do_not_know_how_counts_arrived(imports):
         met = {target.removeprefix("aggregator.").split(".")[0] for target in targets}
         assert not met & {"store", "storage", "intake", "decoding", "cluster", "gateway"}, (module, met)
         if not module.startswith("aggregator.estimates."):
-            assert not targets & of_reports, (module, targets)
+            assert not targets & of_reports or module == "aggregator.planning.completeness", (module, targets)
         if module not in of_reports:
             assert "tally" not in met, (module, met)
 
