@@ -79,7 +79,7 @@ class Commands(click.Group):
         return {plugin.name: plugin for plugin in self._plugins()}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click's own; without any argument the whole help, on standard error, and status 2."""
+        """Parse as click does. Without any argument, print the whole help on standard error and end with status 2."""
         if not args and not ctx.resilient_parsing:
             click.echo(ctx.get_help(), err=True)
             ctx.exit(2)
@@ -120,7 +120,7 @@ class Commands(click.Group):
             _swallow_output()
         except OSError as error:
             complain("io_failed", error.strerror or type(error).__name__)
-        except Exception as error:  # noqa: BLE001 - the outermost layer: a bug is one line too
+        except Exception as error:  # noqa: BLE001 - the outermost layer prints a bug as one line
             _report_bug(error)
         else:
             return status if isinstance(status, int) else 0
@@ -133,7 +133,7 @@ def _load(plugin: EntryPoint) -> click.Command:
         command = plugin.load()
         if isinstance(command, click.Command):
             return command
-    except Exception as error:  # noqa: BLE001 - whatever a plugin does when imported, the others go on
+    except Exception as error:  # noqa: BLE001 - a plugin's import may raise anything
         problem = f"{type(error).__name__} when it was loaded"
     return _broken(plugin, problem)
 

@@ -1,4 +1,4 @@
-"""What commands say: tables and facts or JSON on standard output, notes and progress on standard error."""
+"""Output of commands: tables, facts or JSON on standard output; notes and progress on standard error."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
 def complain(reason: str, detail: str) -> None:
-    """One line on standard error that starts with a stable reason."""
+    """Print a refusal on standard error: one line that starts with a stable reason."""
     click.echo(f"{reason}: {printable(detail)}", err=True)
 
 
 def note(text: str) -> None:
-    """One line on standard error that is no failure."""
+    """Print one line on standard error that is no failure."""
     click.echo(f"note: {printable(text)}", err=True)
 
 
 def warn(text: str) -> None:
-    """One line on standard error about something that the user should reconsider."""
+    """Print one line on standard error about something that the user should reconsider."""
     click.echo(f"warning: {printable(text)}", err=True)
 
 
@@ -42,7 +42,7 @@ def printable(text: str) -> str:
 
 
 def print_json(value: Any) -> None:
-    """One JSON object, standard: bytes as hexadecimal, what is not finite as null."""
+    """Print one standard JSON object: bytes as hexadecimal, infinities and NaN as null."""
     click.echo(json.dumps(_plain(value), indent=1, allow_nan=False))
 
 
@@ -59,7 +59,7 @@ def _plain(value: Any) -> Any:
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
-    """Names and values, aligned. Both may come from a file: neither can forge a line."""
+    """Print names and values, aligned. Both may come from a file: neither can forge a line."""
     shown = [(printable(name), printable(str(value))) for name, value in facts.items()]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
@@ -67,7 +67,7 @@ def print_facts(facts: Mapping[str, object]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeric: Iterable[str] = ()) -> None:
-    """An aligned table: folded to the width of a terminal, one line per row elsewhere.
+    """Print an aligned table: folded to the width of a terminal, one line per row elsewhere.
 
     Args:
         columns: their names.
@@ -109,14 +109,14 @@ def _cell(value: object) -> str:
 
 
 def _echo(text: str) -> None:
-    """Print, replacing what the terminal's encoding lacks (ε under an old locale) instead of failing."""
+    """Print a line. Characters that the terminal's encoding lacks (ε under an old locale) become ``?``."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     click.echo(text.encode(encoding, "replace").decode(encoding))
 
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
-    """A callback (done, total) that draws a bar on standard error; None if that is no terminal."""
+    """A callback (done, total) that draws a bar on standard error; None if standard error is no terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -130,7 +130,7 @@ def progress(what: str, total: int) -> Iterator[Callable[[int, int], None] | Non
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """A moving sign on standard error while something of unknown length runs; nothing if that is no terminal."""
+    """Show a moving sign on standard error during the block, if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -146,7 +146,7 @@ def counted(number: int, what: str, ending: str = "s") -> str:
 
 
 def lasting(seconds: int) -> str:
-    """A duration as people say it, in the largest unit that divides it: ``1 day``, ``90 minutes``."""
+    """A duration in the largest unit that divides it: ``1 day``, ``90 minutes``."""
     for unit, name in _UNITS:
         if seconds % unit == 0:
             return counted(seconds // unit, name)
@@ -154,7 +154,7 @@ def lasting(seconds: int) -> str:
 
 
 def when(seconds: int) -> str:
-    """A time as people read it, UTC; the bare number where the calendar ends."""
+    """Date and time, UTC; the number of seconds beyond the end of the calendar."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):
@@ -162,7 +162,7 @@ def when(seconds: int) -> str:
 
 
 def say(facts: dict[str, Any], *, as_json: bool) -> None:
-    """Print facts as JSON, or aligned for people with their names in words."""
+    """Print facts as one JSON object, or aligned, with spaces in their names."""
     if as_json:
         print_json(facts)
     else:
@@ -174,7 +174,7 @@ def _in_words(value: object) -> object:
 
 
 def warn_of_draft(standing: Standing, output: Path) -> None:
-    """Say that a document lacks signatures, if it does."""
+    """Warn if a document lacks signatures."""
     if not standing.complete:
         warn(
             f"devices refuse it so far, with {standing}; see hearsay sign {output} --key KEY, and hearsay trust gather"

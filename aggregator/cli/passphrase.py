@@ -1,8 +1,7 @@
-"""Where a passphrase comes from: a file, a file that the environment names, or whoever sits at the terminal.
+"""Passphrases: from a file, from the file that the environment names, or typed at the terminal.
 
-One rule for all new secrets that a command keeps (a workspace's keys, single keys, fleet lists): they are
-encrypted, under a passphrase that comes from one of these, unless ``--no-passphrase`` says that they are to be
-in the clear. Nothing is in the clear because a variable was not set. (docs/decisions/0047)
+All new secrets that a command keeps (a workspace's keys, single keys, fleet lists) are encrypted under such a
+passphrase. Only ``--no-passphrase`` keeps them in the clear; a variable that is not set never does (decision 47).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ MAX_PASSPHRASE_BYTES = 1024
 
 
 def asked(file: Path | None, what: str = "") -> Callable[[], bytes]:
-    """A passphrase for existing keys: read, or asked for, when it is needed and once only.
+    """A function that returns the passphrase of existing keys. It reads or asks when first called, and once only.
 
     Raises (when called):
         InputError: ``passphrase_missing``: there is neither file nor terminal, or it is empty; those of reading.
@@ -33,13 +32,13 @@ def asked(file: Path | None, what: str = "") -> Callable[[], bytes]:
 
     @lru_cache(maxsize=1)
     def passphrase() -> bytes:
-        return read_passphrase(file, what=what)
+        return _from_terminal(what, again=False) if file is None else _from_file(file)
 
     return passphrase
 
 
 def chosen(file: Path | None, *, refuse: bool, what: str = "") -> bytes | None:
-    """A passphrase for new secrets; None keeps them in the clear, which only ``--no-passphrase`` asks for.
+    """A passphrase for new secrets; None, for secrets in the clear, only if ``--no-passphrase`` is given.
 
     Args:
         file: from the command line or the environment.
@@ -55,7 +54,7 @@ def chosen(file: Path | None, *, refuse: bool, what: str = "") -> bytes | None:
 
 
 def is_terminal() -> bool:
-    """Whether somebody can be asked."""
+    """Whether standard input is a terminal, so that somebody can be asked."""
     return sys.stdin.isatty()
 
 
@@ -76,16 +75,3 @@ def _from_terminal(what: str, *, again: bool) -> bytes:
         f"Passphrase of {what}" if what else "Passphrase", hide_input=True, confirmation_prompt=again, err=True
     )
     return text.encode()
-
-
-def read_passphrase(path: Path | None, *, what: str) -> bytes:
-    """A passphrase of what exists, which is needed at once.
-
-    Args:
-        path: the file that ``--passphrase-file`` or the environment names.
-        what: of what, for the question.
-
-    Raises:
-        InputError: ``passphrase_missing``; those of reading.
-    """
-    return _from_terminal(what, again=False) if path is None else _from_file(path)

@@ -62,7 +62,7 @@ def enrol(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def report(options: argparse.Namespace) -> dict[str, Any]:
-    """Answer about one record; what is told of a period that was answered before is that answer again."""
+    """Answer about one record. In a period that was answered before, return the same answer again."""
     with open_device(options) as device:
         campaign = device.campaign(options.campaign)
         record = _read_record(options.record)
@@ -87,7 +87,7 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _note_strangers(strangers: int) -> None:
-    """Say that keys were ignored, without naming them: a typing error should not go unseen."""
+    """Print how many keys were ignored, so that a typing error is seen. Keys are private and not named."""
     if strangers:
         print(f"note: {strangers} of the record's keys are no features here and were ignored", file=sys.stderr)  # noqa: T201
 
@@ -135,7 +135,7 @@ def predict(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def status(options: argparse.Namespace) -> dict[str, Any]:
-    """What was spent, what waits, what is installed."""
+    """Tell what was spent, what waits and what is installed."""
     with open_device(options) as device:
         shown = device.status().to_json()
     del shown["unread"]  # it is counted since the program started, which was just now
@@ -143,7 +143,7 @@ def status(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def history(options: argparse.Namespace) -> dict[str, Any]:
-    """What was answered, when and at which ε."""
+    """List what was answered, when and at which ε."""
     with open_device(options) as device:
         lines = device.history(options.campaign)
         spent = device.status().spent_micro
@@ -217,7 +217,7 @@ def reset(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def read_file(path: Path, limit: int) -> bytes:
-    """A file's bytes; one byte over the limit is enough to know that it is too large.
+    """The bytes of a file, at most one more than the limit: enough to know that the file is too large.
 
     Raises:
         InputError: ``file_unreadable``.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _TIMES = frozenset(("wall", "now", "confirmed", "time_floor", "oldest_report_at", "silent_until", "next_period_at"))
-"""Results that are seconds since 1970: people get a date."""
+"""Names of results that are seconds since 1970. People get a date, programs the number."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

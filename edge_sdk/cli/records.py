@@ -36,14 +36,14 @@ def read_record(raw: bytes) -> Any:
 
 
 def _integer(digits: str) -> int | float:
-    """An integer, or infinity with its sign where it is too long; a feature treats both alike."""
+    """The integer, or infinity with its sign if the text is too long. A feature treats both alike."""
     if len(digits) <= _ALWAYS_CONVERTED:
         return int(digits)
     return int(Decimal(digits)) if len(digits.lstrip("-")) <= MAX_INTEGER_DIGITS else float(digits)
 
 
 def _flattened(text: str) -> str:
-    """JSON text with an empty list for every list or object inside the outermost: no value either way."""
+    """JSON text with an empty list in the place of every inner list or object: none of them is a value."""
     parts, depth, start = [], 0, 0
     for found in _TOKENS.finditer(text):
         if found[0] in "[{":

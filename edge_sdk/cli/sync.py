@@ -13,7 +13,7 @@ _MAX_SECONDS = 86_400.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command line of a run may say."""
+    """Add the arguments of ``sync`` to its parser."""
     parser.add_argument("source", metavar="URL|DIR", help="where the source's tree begins: https://…, or a folder")
     parser.add_argument(
         "--campaign", action="append", default=[], metavar="NAME", help="enrol in this campaign; may be repeated"

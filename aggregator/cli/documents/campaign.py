@@ -166,7 +166,7 @@ _OF_ENDINGS = {"workspace", "ending", "output", "passphrase_file", "force", "as_
 
 
 def _check_only_ending(context: click.Context) -> None:
-    """An end says what the version before said: options that would say otherwise are wrong usage."""
+    """Refuse options beside ``--end`` that describe a campaign: its end copies them from the version before."""
     for parameter in context.command.params:
         name = parameter.name or ""
         if name not in _OF_ENDINGS and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
@@ -190,7 +190,7 @@ def _end(signer: Workspace, name: str, output: Path, *, force: bool, as_json: bo
 
 
 def _print_why(why: Sequence[Candidate], devices: int | None) -> None:
-    """The candidates that auto compared, the chosen one first."""
+    """Print the mechanisms that auto compared, the chosen one first."""
     click.echo()
     columns = ["family", "mechanism", "approach", "questions", "variance per device"]
     rows = [[c.family, c.mechanism, c.approach or "", c.questions, c.variance] for c in why]

@@ -51,7 +51,7 @@ class Shown(NamedTuple):
 
 
 def document(envelope: Envelope, role: str) -> Shown:
-    """A signed document as it stands; one that devices would refuse is shown with the reason.
+    """What a signed document says. If devices would refuse the document, the reason is among the facts.
 
     Raises:
         DocumentError: ``malformed``: its payload can not be read at all.
@@ -122,7 +122,7 @@ def batches(raw: bytes) -> Shown | None:
 
 
 def _last_batch(entries: list[dict[str, Any]], rows: list[list[object]]) -> tuple[dict[str, Any], list[object]]:
-    """The batch that was shown last, and its row."""
+    """The last batch in the list, and its row."""
     place = next(place for place in reversed(range(len(entries))) if "proven" in entries[place])
     return entries[place], rows[place]
 
@@ -194,7 +194,7 @@ def _short(value: object) -> str:
 
 
 def _features(schema: Schema) -> tuple[Sequence[str], list[list[object]]]:
-    """The features, those that are projected by name alone, and then the components that stand for them."""
+    """Columns and rows for the features. A projected feature has no codes; the components come last and have them."""
     projected = () if schema.projection is None else schema.projection.inputs
     rows: list[list[object]] = [
         [feature.name, f"{feature.kind}, projected", "", f"{feature.low} to {feature.high}"]

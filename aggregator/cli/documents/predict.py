@@ -77,7 +77,7 @@ def predict(
 
 
 def _model(given: Path, trust: Path | None, workspace: Path | None) -> Model:
-    """The model, verified if somebody to trust is named.
+    """The model. Its signature is checked if a trust root or a workspace is given.
 
     Raises:
         InputError: ``trust_ambiguous``; and as :meth:`Model.load` and :func:`document_bytes`.
@@ -107,7 +107,7 @@ def _accuracy(found: Predictions) -> dict[str, object]:
 
 
 def _as_object(found: Predictions, model: Model, output: Path | None, *, proba: bool) -> dict[str, object]:
-    """The predictions as programs read them; none of them where they went into a file."""
+    """The predictions as one JSON object. It holds no predictions if a file does."""
     about: dict[str, object] = {"records": len(found.frame), "labelled": found.labelled, "accuracy": found.accuracy}
     if output is not None:
         return {**about, "output": str(output)}

@@ -115,7 +115,7 @@ def _publish_model(
     force: bool,
     as_json: bool,
 ) -> dict[str, Any]:
-    """Fit, sign and write a model; what to say of it."""
+    """Fit, sign and write a model. Returns the facts to print."""
     from aggregator.gathering import sign_model
     from aggregator.models.foresight import Foresight
 
@@ -150,7 +150,7 @@ def _dated(periods: str, campaign: Campaign) -> str:
 
 
 def _publish_tree(signer: Workspace, folder: Path, *, as_json: bool) -> dict[str, Any]:
-    """Bring a tree up to date; what to say of it."""
+    """Bring the served folder up to date. Returns the facts to print."""
     from aggregator.publishing.tree import write_tree
 
     made = write_tree(signer, folder)

@@ -68,7 +68,7 @@ def _read_token(path: Path) -> str:
 
 
 def _log(method: str, place: str, status: int) -> None:
-    """One line for each request. No address: it would say more about a device than its report does."""
+    """Print one line per request, without the address: an address says more about a device than its report."""
     click.echo(printable(f"{status} {method} {place}"), err=True)
 
 

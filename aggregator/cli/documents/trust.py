@@ -48,7 +48,7 @@ def trust() -> None:
 
 
 def _changing(function: Callable[..., Change]) -> Callable[..., None]:
-    """What all changes of the root share: options, and what is said of the next root."""
+    """A command from a function that returns a change: adds the shared options, makes the next root, prints it."""
 
     @workspace_option
     @life_option(3650, "root")
@@ -220,7 +220,7 @@ def show(workspace: Path, *, as_json: bool) -> None:
 def _print_trust(
     opened: Workspace, rows: list[tuple[str, str, str]], waiting: Step | None, undersigned: list[Published]
 ) -> None:
-    """The root in force and what lacks signatures, for programs."""
+    """Print the root in force, the pending root and the documents that lack signatures, as JSON."""
     root = opened.root
     roles = {
         name: {
@@ -247,7 +247,7 @@ def _print_trust(
 
 
 def _key_rows(opened: Workspace) -> list[tuple[str, str, str]]:
-    """Role, key id, and where the secret part is kept."""
+    """One row per key: role, key id, place of the secret part."""
     here = {(each.role, each.public): each.encrypted for each in opened.key_files()}
     kept = {None: ELSEWHERE, False: "here", True: ENCRYPTED}
     return [
@@ -349,7 +349,7 @@ def _step_facts(step: Step, *, as_json: bool) -> dict[str, Any]:
 
 
 def _say_step(step: Step, workspace: Path, now: int, *, as_json: bool) -> None:
-    """What became of a next root, and what is left to do."""
+    """Print the state of the next root, and the next step for its signers."""
     from aggregator.publishing.roots import lacking
     from aggregator.publishing.workspace import open_workspace
 

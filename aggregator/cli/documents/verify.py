@@ -94,9 +94,9 @@ def _refuse_unsigned(file: Path, raw: bytes) -> NoReturn:
 
 
 def _followed(first: bytes, newer: list[bytes], now: int) -> trust.TrustState:
-    """The state of whoever pinned the first root and was then given the newer ones, in any order.
+    """The state of a device that pinned the first root and then got the newer roots, in any order.
 
-    Dates are checked of the last one reached only.
+    Only the dates of the last root reached are checked.
 
     Raises:
         DocumentError: as :func:`protocol.documents.trust.pin` and :func:`protocol.documents.trust.install_roots`.
@@ -108,7 +108,7 @@ def _followed(first: bytes, newer: list[bytes], now: int) -> trust.TrustState:
 
 
 def _verified_root(state: trust.TrustState, raw: bytes, now: int) -> Header:
-    """A root that is the trusted one, or follows it.
+    """The header of a root that is the trusted root or follows it.
 
     Raises:
         DocumentError: ``rollback`` for one that the trusted root has replaced; as ``install_roots``.
@@ -120,7 +120,7 @@ def _verified_root(state: trust.TrustState, raw: bytes, now: int) -> Header:
 
 
 def _check_values(role: str, payload: bytes, *, privacy: bool, as_json: bool) -> None:
-    """Value limits; an auditor sees what an understated campaign really spends before it is refused."""
+    """Check all values. With ``--privacy`` an understated campaign is refused after its real loss is printed."""
     if role == "model":
         model.parse_model(payload)
         return
@@ -173,7 +173,7 @@ def _sheet(payload: bytes) -> PrivacySheet:
 
 
 def print_sheet(sheet: PrivacySheet) -> None:
-    """The privacy sheet as a table; ε is rounded up in its last digit."""
+    """Print the privacy sheet as a table. ε is rounded up in its last digit."""
     per_answer = format_micro(sheet.declared_per_answer_micro)
     rows: list[list[object]] = [
         [name, question.mechanism.name, question.size, question.stratum, _foldable(loss), up(loss), per_answer]
@@ -189,7 +189,7 @@ def print_sheet(sheet: PrivacySheet) -> None:
 
 
 def _foldable(loss: PrivacyLoss) -> str:
-    """A worst ratio with spaces where a narrow table may break it: beside the bar, never in a number."""
+    """A worst ratio with spaces beside its bar, so that a narrow table breaks it there and not in a number."""
     from aggregator.publishing.privacy import ratio_text
 
     return ratio_text(loss).replace("/", " / ")

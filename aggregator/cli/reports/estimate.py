@@ -55,7 +55,7 @@ def estimate(
         raise click.UsageError("give --json or --csv, not both", click.get_current_context())
     rosters = rosters_of(lists, passphrase_file)
     statistics, _ = count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters)
-    if statistics.reports:  # of none at all there is nothing to protect, and what was set aside is worth seeing
+    if statistics.reports:  # without reports there is nothing to protect, and the counts set aside are worth seeing
         statistics.check_publishable()
     if as_json:
         print_json(statistics.to_json())

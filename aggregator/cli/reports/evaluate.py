@@ -179,7 +179,7 @@ def show(
 
 
 def as_object(found: Evaluation) -> dict[str, Any]:
-    """An evaluation as programs read it."""
+    """An evaluation as one JSON object."""
     return {
         "reports": found.reports,
         "accuracy": found.accuracy._asdict(),

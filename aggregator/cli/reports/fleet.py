@@ -84,7 +84,7 @@ def new(
 
 
 def _device_names(raw: bytes) -> list[str]:
-    """One name a line; empty lines and the space around names do not count.
+    """The names in a file, one a line, without empty lines and without the space around a name.
 
     Raises:
         InputError: ``not_utf8``.
@@ -151,7 +151,7 @@ def ids(
 
 
 def _of_campaign(campaign: Campaign, periods: range) -> range:
-    """Those of the periods that the campaign has.
+    """The given periods without those that the campaign does not have.
 
     Raises:
         InputError: ``periods_absent``: there is none.

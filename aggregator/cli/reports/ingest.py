@@ -30,7 +30,7 @@ WHY_NOT = {
     "not_reached": "no server answers where its URL leads; look at the endpoint, the network and its settings",
     "unreadable": "it is no file, or the disk failed",
 }
-"""Why a report file was not read, in words."""
+"""Reason → why a report file was not read, in words."""
 
 
 @click.command()
@@ -119,7 +119,7 @@ def _given(files: tuple[str, ...], *, recursive: bool) -> list[str]:
 
 
 def _say_unread(summary: IngestSummary, *, strict: bool) -> None:
-    """What was not read is an error where nothing else was, or where the operator asks for it.
+    """Print how many files were not read. With ``--strict``, or if no file was read, this is an error.
 
     Raises:
         InputError: ``unreadable``.

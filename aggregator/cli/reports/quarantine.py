@@ -172,7 +172,7 @@ def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: b
 
 
 def _merged(kept: list[Kept], names: tuple[str, ...]) -> list[tuple[Kept, tuple[Rejected, ...]]]:
-    """What several names choose, each file once."""
+    """The pieces that several names choose; each file is there once."""
     found: dict[str, tuple[Kept, tuple[Rejected, ...]]] = {}
     for name in names:
         for file, pieces in _chosen(kept, name):
@@ -183,7 +183,7 @@ def _merged(kept: list[Kept], names: tuple[str, ...]) -> list[tuple[Kept, tuple[
 
 
 def _chosen(kept: list[Kept], name: str) -> list[tuple[Kept, tuple[Rejected, ...]]]:
-    """The pieces of a name: of a file, of an identity (four digits or more will do), or one piece of one.
+    """The pieces that a name chooses: all of a file or of an identity (four digits or more), or one piece.
 
     Raises:
         InputError: ``piece_unknown``: nothing has the name, or several identities begin so.
@@ -219,7 +219,7 @@ def _print_piece(campaign: Campaign, file: Kept, piece: Rejected) -> None:
 
 
 def _fields(campaign: Campaign, piece: Rejected) -> dict[str, Any]:
-    """What a record of the campaign says, but its answer."""
+    """The fields of a piece that is a record of the campaign, without its answer; empty for other pieces."""
     from aggregator.estimates.cells import question_name
     from protocol.batches.report import decode_report
 
@@ -239,7 +239,7 @@ def _fields(campaign: Campaign, piece: Rejected) -> dict[str, Any]:
 
 
 def _in_words(campaign: Campaign, piece: Rejected) -> str:
-    """Why it was refused, with the numbers that decided it."""
+    """Why a piece was set aside, with the numbers that decided it."""
     fields = _fields(campaign, piece)
     header = campaign.header
     if piece.reason == "question_not_assigned" and fields:
@@ -262,7 +262,7 @@ def _in_words(campaign: Campaign, piece: Rejected) -> str:
 
 
 def _hexdump(data: bytes, offset: int) -> Iterator[str]:
-    """Sixteen bytes a line, with their place in the file and what of them prints."""
+    """Lines of sixteen bytes: place in the file, hexadecimal, and the printable characters."""
     for start in range(0, len(data), _ROW_BYTES):
         row = data[start : start + _ROW_BYTES]
         text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)

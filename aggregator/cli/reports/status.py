@@ -119,5 +119,5 @@ def _print_days(days: tuple[DayCount, ...]) -> None:
 
 
 def _between(least: int, most: int) -> str:
-    """Bounds of a number of devices: who answered in two periods, ids do not tell."""
+    """The bounds of a number of devices. Ids do not tell whether a device answered in two periods."""
     return str(most) if least == most else f"{least} to {most}"

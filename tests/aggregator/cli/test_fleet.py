@@ -184,7 +184,7 @@ def test_a_person_at_a_terminal_is_asked_without_echo(monkeypatch):
     assert text == "Passphrase of the list"
     assert (how["hide_input"], how["confirmation_prompt"]) == (True, True)
     with pytest.raises(InputError, match=r"^file_not_found"):
-        passphrase.read_passphrase(Path("/nowhere/at/all"), what="the list")
+        passphrase.asked(Path("/nowhere/at/all"), "the list")()
 
 
 def test_a_list_in_the_clear_needs_no_passphrase_wherever_it_is_given(work):
