@@ -4,6 +4,6 @@ In: the name of a document, or a sealed batch. Out: the document's bytes, or the
 ``registry`` says which transport an address means.
 """
 
-from edge_sdk.transport.base import Found, Transport
+from edge_sdk.transport.base import Found, Transport, parts_of
 
-__all__ = ["Found", "Transport"]
+__all__ = ["Found", "Transport", "parts_of"]

@@ -1,13 +1,16 @@
-"""How documents come to a device and batches leave it: what a carrier must do, whatever it is.
+"""The contract of a transport: how documents come to a device, and how batches leave it.
 
 A *source* is a tree of files, as ``hearsay publish --to`` writes it: ``roots/N.hst``,
 ``campaigns/NAME.hsc``, ``models/NAME.hsm``. Batches go to ``reports/NAME.hsr``. A *place* is such a path,
-its parts joined by ``/``. Nothing that a carrier brings is believed: the device verifies it. What it
-takes is believed to have arrived, so :meth:`Transport.send` returns only once that is sure.
+its parts joined by ``/``. Nothing that a transport brings is believed: the device verifies it. What a
+transport takes is believed to have arrived, so :meth:`Transport.send` returns only once that is sure.
+
+docs/extending.md says how to add a transport. ``tests/test_transport_contract.py`` holds every one to this.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -30,12 +33,17 @@ class Found(NamedTuple):
 
 
 class Transport(Protocol):
-    """Fetches from a source and sends to it. Two are here, a folder and the web; an application may bring its own."""
+    """Fetches from a source and sends to it. A folder and the web are here; other packages may bring more.
+
+    A transport is used by one thread at a time. It waits for a bounded time, and raises no errors but ours.
+    """
 
     @property
+    @abstractmethod
     def address(self) -> str:
-        """Which source this is; tags are remembered for one address only."""
+        """Which source this is, in one line without secrets; tags are remembered for one address only."""
 
+    @abstractmethod
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
         """The bytes at a place, or None if there is nothing.
 
@@ -45,10 +53,12 @@ class Transport(Protocol):
             tag: of the bytes that are known already; an unchanged place need not be read again.
 
         Raises:
+            InputError: ``address_invalid``, the place leads elsewhere (:func:`parts_of`).
             DocumentError: ``too_large``; StorageError: ``unreachable``, ``refused_by_server``,
             ``redirect_refused``, ``server_untrusted``, ``io_failed``.
         """
 
+    @abstractmethod
     def send(self, place: str, path: str) -> None:
         """Bring the file at ``path`` to a place. Once this returns it has arrived, whole.
 
@@ -61,7 +71,7 @@ class Transport(Protocol):
 
 
 class Guarded:
-    """A transport of which every failure is a refusal: what one place brings must not end the whole run."""
+    """A transport whose every failure is a refusal: what one place brings must not end the whole run."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -77,7 +87,7 @@ class Guarded:
         Raises:
             HearsayError: as the transport; StorageError: ``transport_failed``, for all other errors of it.
         """
-        with _refusals():
+        with refusals():
             found = self._transport.fetch(place, limit, tag)
             if found is not None and found.content is not None and len(found.content) > limit:
                 raise DocumentError("too_large", f"what is at {place} has more than {limit} bytes")
@@ -89,19 +99,19 @@ class Guarded:
         Raises:
             HearsayError: as :meth:`fetch`.
         """
-        with _refusals():
+        with refusals():
             self._transport.send(place, path)
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def refusals() -> Iterator[None]:
     """Turn what is no error of ours into one. Its text is not told: the other side may have written it."""
     foreign = ""
     try:
         yield
     except HearsayError:
         raise
-    except Exception as error:  # noqa: BLE001
+    except (Exception, SystemExit) as error:  # noqa: BLE001
         foreign = type(error).__name__
     if foreign:
         raise StorageError("transport_failed", f"the transport failed with {foreign}; repeat it later, or report this")

@@ -13,7 +13,7 @@ import stat
 from typing import IO
 
 from edge_sdk.storage.atomic_files import flush_folder, make_folder, write_new
-from edge_sdk.transport.base import Found, parts_of
+from edge_sdk.transport.base import Found, Transport, parts_of
 from protocol.errors import DocumentError, StorageError
 
 _ABSENT = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG))
@@ -21,8 +21,8 @@ _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 _BLOCK = 1 << 16
 
 
-class Folder:
-    """Implements :class:`edge_sdk.transport.base.Transport` over a folder that is there."""
+class Folder(Transport):
+    """A transport over a folder."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """The source at ``path``. It may be absent until it is used, as a stick may be."""

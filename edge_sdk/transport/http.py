@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urljoin
 
 from edge_sdk.entropy import system_entropy
-from edge_sdk.transport.base import Found, parts_of
+from edge_sdk.transport.base import Found, Transport, parts_of
 from edge_sdk.transport.http_request import Answer, Url, exchange, parse_url
 from edge_sdk.transport.retry import Deadline, Patience
 from protocol.errors import DocumentError, HearsayError, InputError, StorageError
@@ -45,8 +45,8 @@ class _Try(NamedTuple):
     problem: str = ""
 
 
-class Web:
-    """Implements :class:`edge_sdk.transport.base.Transport` over HTTP. Its ``repr`` shows neither address nor token."""
+class Web(Transport):
+    """A transport over HTTP. Its ``repr`` shows neither address nor token."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ from topics import INDEX, MAX_MESSAGE, OVERHEAD, REPORTS, client, digest, host_a
 
 from edge_sdk import Device, DocumentError, HearsayError, StorageError
 from edge_sdk.sync import sync
-from edge_sdk.transport import Found
+from edge_sdk.transport import Found, Transport, parts_of
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage
@@ -34,8 +34,8 @@ NOBODY_LISTENS = 0x10
 """What a broker's receipt says (MQTT 5) where no session takes the message: it is lost."""
 
 
-class Broker:
-    """One connection to a broker, as a transport: see `edge_sdk.transport.Transport`.
+class Broker(Transport):
+    """One connection to a broker, as a transport.
 
     Args:
         host: where the broker is.
@@ -49,7 +49,7 @@ class Broker:
     """
 
     def __init__(self, host: str, port: int = 1883, *, seconds: float = 30, **options: Any) -> None:
-        self.address = f"mqtt{'s' if options.get('ca') else ''}://{host}:{port}"
+        self._address = f"mqtt{'s' if options.get('ca') else ''}://{host}:{port}"
         self._seconds = seconds
         self._news = threading.Condition()
         self._seen: dict[object, Any] = {}
@@ -80,6 +80,11 @@ class Broker:
             self.close()
             raise
 
+    @property
+    def address(self) -> str:
+        """The broker's, in one spelling."""
+        return self._address
+
     def close(self) -> None:
         """End the connection; the broker keeps nothing of it."""
         self._client.disconnect()
@@ -93,6 +98,7 @@ class Broker:
 
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
         """The document at a place: what the broker retains. The index says beforehand what there is."""
+        parts_of(place)
         if self._index is None:
             self._index = self._read_index()
         if place not in self._index:
@@ -106,7 +112,8 @@ class Broker:
 
     def send(self, place: str, path: str) -> None:
         """Publish a batch and wait until the gateway has it on disk. The place's name stays here: content is name."""
-        content = Path(path).read_bytes()
+        parts_of(place)
+        content = _read(path)
         self._subscribe(kept(content))
         number = self._client.publish(REPORTS, content, qos=1).mid
         receipt = self._wait(("receipt", number))
@@ -153,6 +160,15 @@ class Broker:
         if not isinstance(index, dict) or not all(isinstance(item, str) for item in index.values()):
             raise DocumentError("malformed", f"the index at {self.address} is not understood")
         return index
+
+
+def _read(path: str) -> bytes:
+    problem = ""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        problem = error.strerror or type(error).__name__
+    raise StorageError("io_failed", f"the batch file can not be read: {problem}")
 
 
 def main(state: Path, broker: Broker, names: list[str]) -> int:

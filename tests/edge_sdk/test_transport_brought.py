@@ -1,0 +1,166 @@
+"""Transports of other packages, by the entry-point group ``hearsay.transports``: installed, broken, lying, absent."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+from edge_sdk.cli.main import main
+from edge_sdk.sync.run import sync
+from edge_sdk.transport.folder import Folder
+from edge_sdk.transport.http import Web
+from edge_sdk.transport.registry import GROUP, open_transport
+from protocol.errors import HearsayError
+
+GOOD = """
+from edge_sdk.transport import Transport
+from edge_sdk.transport.folder import Folder
+
+calls = []
+
+class Stick(Folder):
+    def __init__(self, path, address):
+        super().__init__(path)
+        self._own = address
+
+    @property
+    def address(self):
+        return self._own
+
+def open_stick(address, *, method, token, seconds):
+    calls.append((method, token, seconds))
+    return Stick("/" + address.partition("://")[2].partition("/")[2], address)
+"""
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Puts a package beside the installed ones, as pip would: a module, and its entry points."""
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    before = set(sys.modules)
+
+    def put(name, source, **entries):
+        site = tmp_path / "site"
+        information = site / f"{name}-1.0.dist-info"
+        information.mkdir(parents=True)
+        (site / f"{name}.py").write_text(source, "utf-8")
+        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", "utf-8")
+        lines = [f"{scheme} = {target}" for scheme, target in entries.items()]
+        (information / "entry_points.txt").write_text("\n".join([f"[{GROUP}]", *lines, ""]), "utf-8")
+        importlib.invalidate_caches()
+
+    yield put
+    for name in set(sys.modules) - before:
+        if name.startswith("brought"):
+            del sys.modules[name]
+
+
+def refusal(address, **options):
+    with pytest.raises(HearsayError) as caught:
+        open_transport(address, **options)
+    assert "\n" not in str(caught.value)
+    return caught.value.reason
+
+
+def test_an_unknown_scheme_is_opened_by_the_package_that_brings_it(install, tmp_path, device, publisher):
+    install("brought_good", GOOD, stick="brought_good:open_stick")
+    tree = tmp_path / "tree"
+    (tree / "campaigns").mkdir(parents=True)
+    (tree / "campaigns" / "mushrooms.hsc").write_bytes(publisher.campaign())
+    transport = open_transport(f"STICK://host{tree}", method="POST", token="word", seconds=3)
+    assert sys.modules["brought_good"].calls == [("POST", "word", 3)]
+    done = sync(device, transport, campaigns=["mushrooms"])
+    assert [taken.name for taken in done.campaigns] == ["mushrooms"]
+
+
+def test_the_command_takes_such_an_address(install, tmp_path, publisher, capsys):
+    install("brought_good", GOOD, stick="brought_good:open_stick")
+    root = tmp_path / "root.hst"
+    root.write_bytes(publisher.root(lifetime=1 << 33))
+    (tmp_path / "tree").mkdir()
+    assert main(["--state", str(tmp_path / "state"), "provision", str(root)]) == 0
+    capsys.readouterr()
+    assert main(["--state", str(tmp_path / "state"), "sync", f"stick://host{tmp_path / 'tree'}"]) == 0
+    assert "refusals" not in capsys.readouterr().out
+
+
+def test_what_is_built_in_is_never_another_packages(install, tmp_path):
+    install(
+        "brought_taker", "raise SystemExit", http="brought_taker:x", https="brought_taker:x", file="brought_taker:x"
+    )
+    assert type(open_transport("http://host/")) is Web
+    assert type(open_transport("HTTPS://host/")) is Web
+    assert type(open_transport(str(tmp_path))) is Folder
+    assert "brought_taker" not in sys.modules
+
+
+def test_a_scheme_that_nobody_or_that_two_packages_bring_is_refused(install):
+    assert refusal("stick://host/") == "address_invalid"
+    install("brought_good", GOOD, stick="brought_good:open_stick")
+    install("brought_other", GOOD, stick="brought_other:open_stick")
+    assert refusal("stick://host/") == "address_invalid"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "raise ValueError('secret')",
+        "raise SystemExit('secret')",
+        "import no_such_package_anywhere",
+        "def open_stick(:",
+        "open_stick = 5",
+        "def open_stick(address): pass",
+        "def open_stick(address, **options): raise OSError('secret')",
+        "def open_stick(address, **options): return None",
+        "def open_stick(address, **options): return object()",
+        "class Odd:\n    address, fetch, send = b'x', print, print\ndef open_stick(address, **options): return Odd()",
+        "class Odd:\n    address, fetch, send = 'x' * 5000, print, print\ndef open_stick(*_, **__): return Odd()",
+        "class Odd:\n    address, fetch, send = 'x', 1, print\ndef open_stick(address, **options): return Odd()",
+        "from edge_sdk.transport import Transport\nclass open_stick(Transport):\n    def __init__(self, *a, **k): pass",
+    ],
+)
+def test_a_package_that_fails_is_a_refusal_that_quotes_nothing_of_it(install, source):
+    install("brought_bad", source, stick="brought_bad:open_stick")
+    with pytest.raises(HearsayError) as caught:
+        open_transport("stick://host/")
+    assert caught.value.reason == "transport_failed"
+    assert "secret" not in str(caught.value)
+
+
+def test_a_refusal_of_the_package_keeps_its_reason(install):
+    text = (
+        "from edge_sdk import StorageError\ndef open_stick(address, **options): raise StorageError('unreachable', 'no')"
+    )
+    install("brought_far", text, stick="brought_far:open_stick")
+    assert refusal("stick://host/") == "unreachable"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "", "\0", "://x", "1a://x", "a b://x", "st\xefck://x", "a/b://x", "x" * 33 + "://host", "stick://user:word@host/x",
+        "stick://word@host", "stick://ho\nst", "stick://\x1b[2J", "stick://\u202e", "stick://" + "x" * 3000,
+    ],
+)  # fmt: skip
+def test_an_address_that_no_transport_is_told(install, address):
+    install("brought_good", GOOD, stick="brought_good:open_stick")
+    assert refusal(address) == "address_invalid"
+
+
+def test_the_list_of_packages_is_read_for_an_unknown_scheme_only(tmp_path):
+    code = """
+import sys
+from edge_sdk.transport.registry import open_transport
+from protocol.errors import HearsayError
+for address in (sys.argv[1], "http://host/", "stick://host/"):
+    try:
+        open_transport(address)
+    except HearsayError as error:
+        print(error.reason)
+    print("importlib.metadata" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False", "address_invalid", "True"]

@@ -1,0 +1,141 @@
+"""A world for every transport: a source to fill, a place where batches arrive, and a way to take both away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING
+
+from edge_sdk.transport.folder import Folder
+from edge_sdk.transport.http import Web
+from edge_sdk.transport.retry import Patience
+from support.broker import EXAMPLE, RunningBroker
+from support.servers import tree_server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from edge_sdk.transport import Transport
+
+
+class World(AbstractContextManager["World"]):
+    """What the contract needs of a transport's other side.
+
+    Args:
+        folder: an empty folder of the world's own.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.stack = ExitStack()
+
+    def __exit__(self, *_: object) -> None:
+        self.stack.close()
+
+    def put(self, place: str, content: bytes) -> None:
+        """Let a document be at a place, new or changed; the next transport that is opened finds it."""
+        path = self.folder / "tree" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+    def open(self) -> Transport:
+        """A transport to this world."""
+        raise NotImplementedError
+
+    def arrived(self) -> list[bytes]:
+        """The batches that have arrived so far, by place."""
+        return [path.read_bytes() for path in sorted((self.folder / "tree" / "reports").glob("*"))]
+
+    def vanish(self) -> None:
+        """Take the other side away."""
+        raise NotImplementedError
+
+
+class FolderWorld(World):
+    """A folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        (folder / "tree").mkdir()
+
+    def open(self) -> Transport:
+        return Folder(self.folder / "tree")
+
+    def vanish(self) -> None:
+        (self.folder / "tree").rename(self.folder / "gone")
+
+
+class WebWorld(World):
+    """A web server over a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        (folder / "tree").mkdir()
+        self._server = ExitStack()
+        self._url, _ = self._server.enter_context(tree_server(folder / "tree"))
+        self.stack.enter_context(self._server)
+
+    def open(self) -> Transport:
+        return Web(self._url, patience=Patience(seconds=5, attempts=1))
+
+    def vanish(self) -> None:
+        self._server.close()
+
+
+class MqttWorld(World):
+    """The example's gateway behind a real broker."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        (folder / "inbox").mkdir()
+        (folder / "tree").mkdir()
+        self._broker = RunningBroker(folder / "broker")
+        self._broker.start()
+        self.stack.callback(self._broker.stop, signal.SIGKILL)
+        self._gateway: subprocess.Popen[str] | None = None
+        self.stack.callback(self._stop_gateway)
+
+    def put(self, place: str, content: bytes) -> None:
+        super().put(place, content)
+        self._stop_gateway()  # a gateway offers its documents when it starts
+
+    def open(self) -> Transport:
+        if str(EXAMPLE) not in sys.path:
+            sys.path.insert(0, str(EXAMPLE))
+        from device import Broker
+
+        if self._gateway is None:
+            self._start_gateway()
+        connection = Broker("127.0.0.1", self._broker.port, seconds=5, login=self._broker.logins["device"])
+        self.stack.enter_context(connection)
+        return connection
+
+    def arrived(self) -> list[bytes]:
+        return [path.read_bytes() for path in sorted((self.folder / "inbox").glob("*.hsr"))]
+
+    def vanish(self) -> None:
+        self._broker.stop(signal.SIGKILL)
+
+    def _start_gateway(self) -> None:
+        command = [sys.executable, str(EXAMPLE / "gateway.py"), "--broker", f"127.0.0.1:{self._broker.port}"]
+        command += ["--inbox", str(self.folder / "inbox"), "--source", str(self.folder / "tree")]
+        command += ["--login", str(self._broker.logins["gateway"])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(EXAMPLE), str(EXAMPLE.parents[1])])}
+        self._gateway = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        assert self._gateway.stdout is not None
+        assert self._gateway.stdout.readline() == "listening\n"
+
+    def _stop_gateway(self) -> None:
+        if self._gateway is not None:
+            self._gateway.kill()
+            self._gateway.wait()
+            assert self._gateway.stdout is not None
+            self._gateway.stdout.close()
+            self._gateway = None
+
+
+WORLDS = {"folder": FolderWorld, "web": WebWorld, "mqtt": MqttWorld}
+"""Every transport of this repository: name → the world that the contract is tried in."""
