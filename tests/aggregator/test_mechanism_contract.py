@@ -13,7 +13,7 @@ from math import log, sqrt
 import numpy as np
 import pytest
 from support.binomial import seeds, violations
-from support.mechanisms import as_answers, inputs_of, is_exact, made, sizes, sums_of, truth
+from support.mechanisms import as_answers, has_whole_table, inputs_of, is_exact, made, sizes, sums_of, truth
 from vectors import runner
 
 from aggregator.estimates.debias import debias
@@ -30,10 +30,6 @@ ALPHA = Fraction(1, 10**9)
 BY_DEVICE, BY_DRAW = 2000, 6000
 DEVIATIONS = 7
 SEED = bytes(range(32))
-
-
-def has_whole_table(mechanism):
-    return is_exact(mechanism.distribution(inputs_of(mechanism)[0]))
 
 
 every_mechanism = pytest.mark.parametrize("name", mechanisms.names())

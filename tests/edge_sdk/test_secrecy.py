@@ -9,6 +9,7 @@ import traceback
 from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
+from support.mechanisms import made
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device, HearsayError, Policy, StorageError
@@ -135,8 +136,7 @@ def test_failures_after_the_record_was_read_leave_no_trace(tmp_path, failure, ca
 
 def test_mechanisms_never_name_their_input():
     for name in mechanisms.names():
-        size = 1 if name in ("bit", "piecewise", "hybrid") else 4
-        mechanism = mechanisms.from_epsilon(name, epsilon="1", size=size)
+        mechanism = made(name)
         for value in (MARK, NUMBER, 73519, None, (73519,), Leaky()):
             for action, arguments in ((mechanism.perturb, (value, bytes(32))), (mechanism.distribution, (value,))):
                 with pytest.raises(HearsayError) as caught:

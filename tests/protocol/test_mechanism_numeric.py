@@ -13,18 +13,21 @@ from itertools import product
 
 import pytest
 from support.failures import failure
+from support.mechanisms import kinds
 
 from protocol import SCALE
 from protocol.epsilon import exp_below, micro_epsilon
 from protocol.errors import InputError
 from protocol.mechanisms import from_dict, from_epsilon, laplace
 from protocol.mechanisms.noise import GRID
+from protocol.mechanisms.numeric import NumericMechanism, SingleNumberMechanism
 
 HALF = 1 << 31
 INPUTS = (-SCALE, 0, SCALE, *random.Random(20).sample(range(-SCALE, SCALE + 1), 20))
 EPSILONS = ("0.001", "0.5", "1", "3", "16")
 AROUND_THE_HYBRIDS_BORDER = ("0.001", "0.5", "0.61", "0.62", "1", "3", "16")
-SINGLE = ("bit", "piecewise", "hybrid")
+SINGLE = kinds(SingleNumberMechanism)
+VECTORS = tuple(name for name in kinds(NumericMechanism) if name not in SINGLE)
 SEED = bytes(range(32))
 
 
@@ -386,7 +389,7 @@ def test_what_is_no_number_of_the_domain_is_refused_and_not_named(name, value):
     ],
     ids=repr,
 )
-@pytest.mark.parametrize("name", ["bits", "laplace", "duchi"])
+@pytest.mark.parametrize("name", VECTORS)
 def test_what_is_no_vector_of_the_domain_is_refused_and_not_named(name, value):
     mechanism = from_epsilon(name, 1, 4)
     for refusing in (lambda: mechanism.perturb(value, b"no seed: not read"), lambda: mechanism.distribution(value)):
@@ -410,7 +413,7 @@ def test_more_entries_than_the_loss_allows_are_refused():
     assert len(from_epsilon("laplace", 1, 3).perturb((321, -5, SCALE), SEED)) == 3
 
 
-@pytest.mark.parametrize("name", ["bits", "laplace", "duchi"])
+@pytest.mark.parametrize("name", VECTORS)
 def test_a_table_that_is_too_long_is_refused(name):
     size = 17
     with pytest.raises(InputError) as caught:
@@ -418,7 +421,7 @@ def test_a_table_that_is_too_long_is_refused(name):
     assert caught.value.reason == "too_many_answers"
 
 
-@pytest.mark.parametrize("name", [*SINGLE, "bits", "laplace", "duchi"])
+@pytest.mark.parametrize("name", [*SINGLE, *VECTORS])
 def test_a_document_says_all_there_is(name):
     for size in (1,) if name in SINGLE else (1, 2, 7):
         mechanism = from_epsilon(name, 2, size)

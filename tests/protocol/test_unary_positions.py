@@ -13,14 +13,16 @@ from fractions import Fraction
 
 import pytest
 from support.binomial import seeds, window
+from support.mechanisms import kinds
 
 from protocol.batches.report import encode_answer, layout_for
 from protocol.mechanisms import from_epsilon
+from protocol.mechanisms.unary import UnaryMechanism
 
 ALPHA = Fraction(1, 10**9)
 N = 4000
 """Sees a bit that is off by 0.06 or more: one in the clear is off by a quarter at the least."""
-NAMES = ("oue", "sue", "the")
+NAMES = kinds(UnaryMechanism)
 SIZES = (2, 13, 32, 64)
 CASES = [(name, size, value) for name in NAMES for size in SIZES for value in sorted({0, size // 2, size - 1})]
 APART = 8

@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from support.binomial import window
+from support.mechanisms import kinds
 from support.publisher import NOW, Publisher
 
 from aggregator.decoding.decode import decode_batches
@@ -23,13 +24,13 @@ from protocol import SCALE
 from protocol.batches.batch import Header, write_batch
 from protocol.batches.report import decode_answer, layout_for
 from protocol.documents.campaign import parse_campaign
-from protocol.mechanisms import INTEGERS, SINGLE, from_epsilon
+from protocol.mechanisms import INTEGERS, SINGLE, ValueMechanism, from_epsilon
 from simulation import vector
 from simulation.vector import vector_reports
 
 ALPHA = Fraction(1, 10**9)
 PEOPLE = 60_000
-MECHANISMS = ("direct", "oue", "sue", "the", "she")
+MECHANISMS = kinds(ValueMechanism)
 
 
 def fleet():

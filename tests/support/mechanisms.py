@@ -63,6 +63,11 @@ def truth(mechanism: Mechanism, value: Any) -> list[float]:
     return [x / SCALE for x in (value if isinstance(value, tuple) else (value,))]
 
 
+def has_whole_table(mechanism: Mechanism) -> bool:
+    """Whether a mechanism's distributions are whole."""
+    return is_exact(mechanism.distribution(inputs_of(mechanism)[0]))
+
+
 def is_exact(table: dict[Any, Any]) -> bool:
     """Whether a distribution is whole."""
     return not isinstance(table, ApproximateTable)

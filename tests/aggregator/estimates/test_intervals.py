@@ -4,6 +4,7 @@ from math import exp, inf, lgamma, log
 
 import numpy as np
 import pytest
+from support.mechanisms import kinds
 from support.publisher import Publisher
 from support.reports import opened
 
@@ -12,11 +13,12 @@ from aggregator.estimates.intervals import count_interval, normal_interval
 from aggregator.estimates.reports import estimate
 from aggregator.tally.tally import Tally
 from protocol import mechanisms
+from protocol.mechanisms import FrequencyMechanism
 
 SHARES = (0.0, 0.001, 0.005, 0.02, 0.1, 0.3, 0.5, 0.9, 1.0)
 SETTINGS = [
     (name, epsilon, size, n, share)
-    for name in ("direct", "oue", "sue", "the")
+    for name in kinds(FrequencyMechanism)
     for epsilon in ("0.1", "1", "4", "8", "16")
     for size in (2, 8)
     for n in (20, 60, 400, 3000)
@@ -62,7 +64,7 @@ def promised(mechanism, n, share):
     return 0.82, 1.0
 
 
-@pytest.mark.parametrize("name", ["direct", "oue", "sue", "the"])
+@pytest.mark.parametrize("name", kinds(FrequencyMechanism))
 def test_coverage_is_what_the_docstring_states(name):
     seen = set()
     for _, epsilon, size, n, share in (setting for setting in SETTINGS if setting[0] == name):

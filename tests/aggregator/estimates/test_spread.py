@@ -13,6 +13,7 @@ from aggregator.estimates.intervals import count_interval, normal_interval
 from aggregator.estimates.recurrence import once
 from aggregator.estimates.reports import estimate
 from aggregator.estimates.spread import spreads
+from aggregator.planning.choice import forms
 from aggregator.publishing.campaigns import Terms, build_campaign
 from aggregator.tally.tally import Tally
 from protocol import SCALE, mechanisms
@@ -26,8 +27,7 @@ SCHEMA = build_schema(
     Label("y", ["a", "b", "c"]),
     [Numeric("u", "-1", "1", [0], substitute=0), Numeric("v", "-1", "1", [0], substitute=0)],
 )
-FORMS = [("bit", None), ("bits", None), ("piecewise", None), ("hybrid", None), ("laplace", 3), ("duchi", None)]
-FORMS.append(("laplace", 1))
+FORMS = [*((name, None) for name in forms()), ("laplace", 1)]
 PEOPLE = 1200
 N = 10**7
 
