@@ -388,7 +388,8 @@ def _translated(error: sqlite3.Error | OSError) -> StorageError:
         reason = "disk_full" if error.errno in (28, 122) else "io_failed"
         return StorageError(reason, f"the state can not be written: {os.strerror(error.errno or 5)}")
     # What Python itself finds in a row, text that is no UTF-8 for example, has no name of SQLite's.
-    return StorageError(*_classify(getattr(error, "sqlite_errorname", "") or type(error).__name__))
+    pair = _classify(getattr(error, "sqlite_errorname", "") or type(error).__name__)
+    return StorageError(*pair)
 
 
 def _classify(name: str) -> tuple[str, str]:
