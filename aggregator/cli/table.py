@@ -3,9 +3,7 @@
 The order is that of a campaign's life. ``docs/cli.md`` has the same order; ``hearsay --help`` sorts by name. A
 command's module is imported when the command is asked for.
 
-To add a command: write ``documents/NAME.py`` or ``reports/NAME.py`` with a click command NAME, whose help ends in an
-example; add its row here; name it in the surface of ``docs/design.md``; run ``make docs``. Tests ask for all four. A
-command of another package needs no row: it joins by the entry-point group ``hearsay.commands``.
+How a command is added: ``docs/extending.md``.
 """
 
 from __future__ import annotations
