@@ -14,10 +14,10 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from aggregator.intake.compressed import has_suffix
+from aggregator.intake.compressed import codec_of
 from aggregator.intake.reader import Reader
 from aggregator.intake.sources import Share, Source, Unreadable, read_source, shares
-from aggregator.intake.urls import ahead, check_urls, end_of, is_url
+from aggregator.intake.urls import ahead, check_urls, ends_of, is_url
 from aggregator.storage.input_index import TAIL_BYTES, Inputs, identity, tail
 from aggregator.storage.manifest import fingerprint, read_manifest
 from aggregator.storage.part_writer import PartWriter
@@ -91,21 +91,22 @@ def marks(files: Sequence[str]) -> list[Mark | None]:
 
 
 def _mark(file: str | os.PathLike[str]) -> Mark | None:
-    if has_suffix(os.fspath(file)):  # of what is in it, since the same may be there uncompressed
-        data = read_source(file)
-        return None if isinstance(data, Unreadable) else Mark(len(data), tail(data))
     try:
         if is_url(file):
-            size, end = end_of(os.fspath(file), TAIL_BYTES)
+            size, begin, end = ends_of(os.fspath(file), TAIL_BYTES)
         else:
             descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 size = os.fstat(descriptor).st_size
+                begin = os.pread(descriptor, TAIL_BYTES, 0)
                 end = os.pread(descriptor, TAIL_BYTES, max(0, size - TAIL_BYTES))
             finally:
                 os.close(descriptor)
     except (OSError, ValueError):
         return None  # reading it will say why
+    if codec_of(begin) is not None:  # of what is in it, since the same may be there uncompressed
+        data = read_source(file)
+        return None if isinstance(data, Unreadable) else Mark(len(data), tail(data))
     return Mark(size, tail(end)) if size else None
 
 

@@ -18,7 +18,6 @@ Source: docs/decisions/0026.
 from __future__ import annotations
 
 import mmap
-import os
 import tempfile
 from collections import Counter
 from contextlib import contextmanager
@@ -30,12 +29,13 @@ import numpy as np
 
 from aggregator.files import PRIVATE, check_output, open_output
 from aggregator.gateway.external_sort import Sorter, split_standing
-from aggregator.reading import read_regular
+from aggregator.intake.sources import Unreadable, read_source
 from aggregator.storage.locking import storage_errors
 from protocol.batches.batch import Batch, Header, prefixes, read_batches, trailer
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
@@ -83,7 +83,7 @@ class _Kind(NamedTuple):
 
 
 def merge_files(
-    paths: Sequence[Path],
+    paths: Sequence[str | os.PathLike[str]],
     out: Path,
     *,
     campaign: Campaign | None = None,
@@ -94,7 +94,7 @@ def merge_files(
     """Join report files. Run by a gateway, or by an operator before an archive.
 
     Args:
-        paths: report files; all of them must be readable.
+        paths: report files or URLs, compressed or not; all of them must be readable.
         out: the file to write, whole or not at all.
         campaign: keep its records alone.
         memory_bytes: how many bytes of records to hold; more are sorted on the disk, beside ``out``.
@@ -102,8 +102,9 @@ def merge_files(
         progress: called after each file with (files done, files given).
 
     Raises:
-        InputError: ``output_exists``, ``output_invalid``; ``file_not_found``, ``unreadable``: nothing was
-            written; ``no_reports``: the files hold no record.
+        InputError: ``output_exists``, ``output_invalid``; ``file_not_found``, ``is_folder``, ``permission_denied``,
+            ``too_large``, ``expands_too_far``, ``compression_damaged``, ``not_reached``, ``unreadable``: a file can
+            not be read and nothing was written; ``no_reports``: the files hold no record.
         StorageError: ``disk_full``, ``io_failed``; nothing is left behind.
     """
     check_output(out, force=force)
@@ -144,7 +145,7 @@ class _Merge:
         counts = (self._proven, self._unproven, self._repeated, self._superseded)
         return MergeSummary(files, len(campaigns), *counts, rejected)
 
-    def read(self, path: Path) -> None:
+    def read(self, path: str | os.PathLike[str]) -> None:
         """Take the records of one file."""
         with _content(path) as data:
             for found in read_batches(data, self._layouts):
@@ -231,35 +232,22 @@ class _Merge:
 
 
 @contextmanager
-def _content(path: Path) -> Iterator[bytes | mmap.mmap]:
-    """A file's bytes, mapped if there are many.
+def _content(path: str | os.PathLike[str]) -> Iterator[bytes | mmap.mmap]:
+    """A file's content as an ingest reads it: decompressed, and mapped if there is much of it.
 
     Raises:
-        InputError: ``file_not_found``, ``unreadable``.
+        InputError: the reason of an :class:`aggregator.intake.sources.Unreadable`.
     """
-    reason = "unreadable"
-    try:
-        large = path.stat().st_size >= _MAPPED_BYTES
-        found: Any = _mapped(path) if large else read_regular(path)
-    except FileNotFoundError:
-        reason, found = "file_not_found", None
-    except (OSError, ValueError):
-        found = None
-    if found is None:
-        raise InputError(reason, f"'{path}' can not be read; nothing was written")
+    found = read_source(path, _MAPPED_BYTES)
+    if isinstance(found, Unreadable):
+        if found.reason != "empty_file":  # which holds no report that could be lost
+            raise InputError(found.reason, f"'{found.file}' can not be read; nothing was written")
+        found = b""
     try:
         yield found
     finally:
         if isinstance(found, mmap.mmap):
             found.close()
-
-
-def _mapped(path: Path) -> mmap.mmap:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-    finally:
-        os.close(descriptor)
 
 
 def _kind(header: Header, first: bytes) -> _Kind:

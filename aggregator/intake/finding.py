@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from glob import glob
+from glob import escape, glob
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from aggregator.intake.sources import Unreadable, read_source
@@ -15,7 +15,7 @@ from aggregator.intake.urls import is_url
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 SUFFIXES = (".hsr", ".hsr.gz", ".hsr.zst")
 """Files in a folder whose names end so are report files; others there, and hidden ones, are left."""
@@ -29,65 +29,103 @@ class Gathered(NamedTuple):
     Attributes:
         files: to be read, in the order given, those of one folder or pattern sorted.
         left: how many other files are in the folders.
+        folders: how many folders are in the folders, or match a pattern, and were not looked into.
     """
 
     files: list[str]
     left: int
+    folders: int
 
 
 def gather(names: Iterable[str], *, recursive: bool = False) -> Gathered:
-    """The files that some names stand for. Run by the operator's ingest.
+    """The files that some names stand for. Run by the operator's ingest and by a gateway's merge.
 
     Args:
         names: files; folders, of which the report files are taken; patterns with ``*``, ``?``, ``[`` and ``**``,
             unless there is a file of that very name; URLs.
-        recursive: folders in folders too. Links to folders are not followed.
+        recursive: folders in folders too. Neither so nor by ``**`` are links to folders followed.
     """
-    files: list[str] = []
-    left = 0
+    search = _Search(recursive=recursive)
     for name in names:
         if is_url(name) or "\0" in name:
-            files.append(name)
+            search.files.append(name)
         elif os.path.isdir(name):  # noqa: PTH112 - of a hundred thousand names, making a Path takes longest
-            left += _take(name, files, recursive=recursive)
+            search.take(name)
         elif _PATTERN.search(name) and not os.path.lexists(name):
-            left += _match(name, files, recursive=recursive)
+            search.match(name)
         else:
-            files.append(name)
-    return Gathered(files, left)
+            search.files.append(name)
+    return Gathered(search.files, search.left, search.folders)
 
 
-def _match(pattern: str, files: list[str], *, recursive: bool) -> int:
-    """A pattern's files; one without match stays, and is then a file that is not found."""
-    left = 0
-    found = sorted(glob(pattern, recursive=True))  # noqa: PTH207 - names come back as they were given
-    for name in found:
-        if not os.path.isdir(name):  # noqa: PTH112 - as above
-            files.append(name)
-        elif recursive:
-            left += _take(name, files, recursive=True)
-    if not found:
-        files.append(pattern)
-    return left
+class _Search:
+    """What is found on the way; attributes as of :class:`Gathered`."""
 
+    def __init__(self, *, recursive: bool) -> None:
+        self._recursive = recursive
+        self.files: list[str] = []
+        self.left = self.folders = 0
 
-def _take(folder: str, files: list[str], *, recursive: bool) -> int:
-    """A folder's report files; returns how many others are there. One that can not be listed stays as it is."""
-    left = 0
-    try:
-        with os.scandir(folder) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        files.append(folder)
-        return 0
-    for entry in found:
-        if entry.is_dir(follow_symlinks=False):
-            left += _take(entry.path, files, recursive=True) if recursive else 0
-        elif entry.name.endswith(SUFFIXES) and not entry.name.startswith("."):
-            files.append(entry.path)
+    def match(self, pattern: str) -> None:
+        """A pattern's files; one without match stays, and is then a file that is not found."""
+        found = sorted(set(_matching(pattern)))
+        for name in found:
+            if not os.path.isdir(name):  # noqa: PTH112 - as above
+                self.files.append(name)
+            else:
+                self._enter(name)
+        if not found:
+            self.files.append(pattern)
+
+    def take(self, folder: str) -> None:
+        """A folder's report files. One that can not be listed stays as it is."""
+        try:
+            with os.scandir(folder) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            self.files.append(folder)
+            return
+        for entry in found:
+            if entry.is_dir(follow_symlinks=False):
+                self._enter(entry.path)
+            elif entry.name.endswith(SUFFIXES) and not entry.name.startswith("."):
+                self.files.append(entry.path)
+            else:
+                self.left += 1
+
+    def _enter(self, folder: str) -> None:
+        if self._recursive:
+            self.take(folder)
         else:
-            left += 1
-    return left
+            self.folders += 1
+
+
+def _matching(pattern: str) -> Iterator[str]:
+    """What a pattern matches, perhaps repeatedly. ``**`` follows no links to folders, which may lead back."""
+    above, stars, rest = _divided(pattern)
+    if not stars:
+        yield from glob(pattern)  # noqa: PTH207 - names come back as they were given
+        return
+    for start in glob(above) if above else [os.curdir]:  # noqa: PTH207 - as above
+        for folder, inner, names in os.walk(start):
+            inner[:] = [name for name in inner if not name.startswith(".")]
+            within = os.path.join(folder, "") if above else os.path.join(folder, "")[2:]  # noqa: PTH118 - as above
+            if rest:
+                yield from _matching(escape(within) + rest)
+            else:
+                yield from (within + name for name in names if not name.startswith("."))
+
+
+def _divided(pattern: str) -> tuple[str, bool, str]:
+    """What stands before the first part ``**`` of a pattern, whether there is one, and what stands after it."""
+    parts = pattern.split("/")
+    if "**" not in parts:
+        return pattern, False, ""
+    place = parts.index("**")
+    rest = parts[place + 1 :]
+    while rest[:1] == ["**"]:
+        rest = rest[1:]
+    return "".join(f"{part}/" for part in parts[:place]), True, "/".join(rest)
 
 
 def read_names(stream: IO[bytes]) -> list[str]:

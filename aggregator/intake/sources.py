@@ -85,14 +85,19 @@ def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
     yield share
 
 
-def read_source(file: str | os.PathLike[str]) -> bytes | mmap.mmap | Unreadable:
-    """A file's content, decompressed, or why there is none."""
+def read_source(file: str | os.PathLike[str], in_memory: int = MAPPED_BYTES) -> bytes | mmap.mmap | Unreadable:
+    """A file's content, decompressed, or why there is none.
+
+    Args:
+        file: its name, or URL.
+        in_memory: what has more bytes is mapped, if it is no URL.
+    """
     reason = "unreadable"
     try:
-        data = _content(file)
-        codec = codec_of(os.fspath(file), data)
+        data = _content(file, in_memory)
+        codec = codec_of(data)
         if codec is not None:
-            return _decompressed(file, data, codec)
+            return _decompressed(file, data, codec, in_memory)
         if data:
             return data
         reason = "empty_file"
@@ -114,20 +119,22 @@ def read_source(file: str | os.PathLike[str]) -> bytes | mmap.mmap | Unreadable:
     return Unreadable(os.fspath(file), reason)
 
 
-def _decompressed(file: str | os.PathLike[str], data: bytes | mmap.mmap, codec: str) -> bytes | mmap.mmap | Unreadable:
+def _decompressed(
+    file: str | os.PathLike[str], data: bytes | mmap.mmap, codec: str, in_memory: int
+) -> bytes | mmap.mmap | Unreadable:
     try:
-        return decompress(data, codec, MAPPED_BYTES) or Unreadable(os.fspath(file), "empty_file")
+        return decompress(data, codec, in_memory) or Unreadable(os.fspath(file), "empty_file")
     except OSError as error:
         reasons = {errno.EFBIG: "expands_too_far", errno.EILSEQ: "compression_damaged"}
         return Unreadable(os.fspath(file), reasons.get(error.errno or 0, "unreadable"))
 
 
-def _content(file: str | os.PathLike[str]) -> bytes | mmap.mmap:
+def _content(file: str | os.PathLike[str], in_memory: int) -> bytes | mmap.mmap:
     if is_url(file):
         return read_url(os.fspath(file), MAX_FILE_BYTES)
     path = os.fspath(file)
     try:
-        return read_regular(path, MAPPED_BYTES)
+        return read_regular(path, in_memory)
     except OSError as error:
         if error.errno != errno.EFBIG:
             raise

@@ -31,6 +31,7 @@ _COLLAPSED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _PATTERN = re.compile(r"[*?\[]")
 _MAPPED_BYTES = 1 << 25
 """From this size on content goes through a temporary file, so that memory does not grow with it."""
+_WHOLE_BYTES = 1 << 14
 _AHEAD = 8
 _UNANSWERED = {"ClientConnectionError", "EndpointConnectionError", "HTTPClientError", "ServerTimeoutError"}
 """What aiohttp and botocore raise where no server answers; they are not imported for their names."""
@@ -110,18 +111,19 @@ def read_url(url: str, most: int) -> bytes | mmap.mmap:
             return mmap.mmap(copy.fileno(), length, prot=mmap.PROT_READ) if length else b""
 
 
-def end_of(url: str, most: int) -> tuple[int, bytes]:
-    """A remote file's length and its last ``most`` bytes.
+def ends_of(url: str, most: int) -> tuple[int, bytes, bytes]:
+    """A remote file's length, its first ``most`` bytes and its last ones; a small file is read in one request.
 
     Raises:
         OSError: as :func:`read_url`.
     """
     files, path, size = _found(url)
     with _library_errors():
-        if size is None:
+        if size is None or size <= _WHOLE_BYTES:
             data = bytes(files.cat_file(path))
-            return len(data), data[-most:]
-        return size, bytes(files.cat_file(path, start=max(0, size - most), end=size))
+            return len(data), data[:most], data[-most:]
+        begin = bytes(files.cat_file(path, start=0, end=most))
+        return size, begin, bytes(files.cat_file(path, start=size - most, end=size))
 
 
 def ahead(

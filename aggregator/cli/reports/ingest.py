@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import click
 
 from aggregator.cli.counting import working_on
 from aggregator.cli.enrolment import enrolled_ids, note_missing_ids
+from aggregator.cli.inbox import recursive_option, report_files
 from aggregator.cli.options import PATH, cluster_option, enrolment_options, json_option, signer_options
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, progress
 from protocol.errors import InputError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WHY_NOT = {
     "file_not_found": "there is no such file",
-    "is_folder": "it is a folder that can not be listed",
+    "is_folder": "it is a folder in a list of files, or one that can not be listed; folders are given as arguments",
     "empty_file": "it holds nothing: it was cut on its way, or never written",
     "permission_denied": "this user may not read it",
     "too_large": "it has more than 1 TiB, or more than fits into memory; batches can be sent in several files",
@@ -31,12 +31,16 @@ WHY_NOT = {
     "unreadable": "it is no file, or the disk failed",
 }
 """Reason → why a report file was not read, in words."""
+MOST_SHOWN = 40
+"""So many files that were not read are listed, and how many more there are."""
+MOST_CHARACTERS = 120
+"""Of a longer name its end is shown."""
 
 
 @click.command()
 @click.argument("campaign_file", type=PATH, metavar="CAMPAIGN")
 @click.argument("files", nargs=-1, required=True)
-@click.option("--recursive", is_flag=True, help="Of a folder, its folders too.")
+@recursive_option
 @click.option("--strict", is_flag=True, help="Status 1 if any file could not be read.")
 @click.option("--store", type=PATH, required=True, help="Folder to keep the reports in.")
 @signer_options("campaign")
@@ -64,7 +68,7 @@ def ingest(
 
     FILES are files, folders (their .hsr, .hsr.gz and .hsr.zst), patterns in quotes, URLs such as
     s3://bucket/day1/*.hsr, or - for names on standard input, one a line or as find -print0 gives them.
-    What is compressed by gzip or zstd is read as it is.
+    What is compressed by gzip or zstd is read too, whatever its name.
 
     CAMPAIGN is its file or, with --workspace, its name, NAME@VERSION or id there.
 
@@ -93,7 +97,7 @@ def ingest(
     now = int(time.time())
     ids = enrolled_ids(campaign, enrolled, lists, passphrase_file)
     note_missing_ids(campaign, ids, now)
-    given = _given(files, recursive=recursive)
+    given = report_files(files, recursive=recursive)
     unread = all_unreadable(expand(given)) if cluster is None and not (store / FILE_NAME).exists() else ()
     if unread or not given:
         _print_summary(IngestSummary(len(given), 0, unread, 0, 0, {}), as_json=as_json)
@@ -105,17 +109,6 @@ def ingest(
     if trust is None and workspace is None:
         note("the campaign's signature was not checked; --trust or --workspace does")
     _say_unread(summary, strict=strict)
-
-
-def _given(files: tuple[str, ...], *, recursive: bool) -> list[str]:
-    """The files that the command line names."""
-    from aggregator.intake.finding import gather, read_names
-
-    listed = read_names(sys.stdin.buffer) if "-" in files else []
-    found = gather((name for name in files if name != "-"), recursive=recursive)
-    if found.left:
-        note(f"{counted(found.left, 'file')} in the folders {'is' if found.left == 1 else 'are'} no .hsr and left")
-    return [*found.files, *listed]
 
 
 def _say_unread(summary: IngestSummary, *, strict: bool) -> None:
@@ -150,4 +143,12 @@ def _print_summary(summary: IngestSummary, *, as_json: bool) -> None:
     )
     if summary.unreadable:
         click.echo()
-        print_table(["not read", "reason", ""], [(*found, WHY_NOT[found.reason]) for found in summary.unreadable])
+        shown = summary.unreadable[:MOST_SHOWN]
+        print_table(["not read", "reason", ""], [(_short(file), reason, WHY_NOT[reason]) for file, reason in shown])
+        if len(summary.unreadable) > len(shown):
+            note(f"and {len(summary.unreadable) - len(shown)} more that were not read; --json names all")
+
+
+def _short(name: str) -> str:
+    """A name, of a long one its end."""
+    return name if len(name) <= MOST_CHARACTERS else "…" + name[1 - MOST_CHARACTERS :]

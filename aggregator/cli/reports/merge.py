@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aggregator.cli.enrolment import campaign_of
+from aggregator.cli.inbox import recursive_option, report_files
 from aggregator.cli.options import (
     PATH,
     force_option,
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("files", type=PATH, nargs=-1, required=True)
+@click.argument("files", nargs=-1, required=True)
+@recursive_option
 @click.option(
     "--campaign",
     "campaign_file",
@@ -36,12 +38,13 @@ if TYPE_CHECKING:
 @force_option
 @json_option
 def merge(
-    files: tuple[Path, ...],
+    files: tuple[str, ...],
     campaign_file: Path | None,
     workspace: Path | None,
     output: Path,
     memory: int,
     *,
+    recursive: bool,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -52,15 +55,20 @@ def merge(
     with one id stay, and reports of damaged files stay unproven. If a file can not be read nothing is
     written.
 
+    FILES are what ingest takes: files, folders, patterns in quotes, URLs, - for names on standard input;
+    compressed by gzip or zstd or not.
+
     \b
     Example:
       hearsay merge inbox/*.hsr -o today.hsr && rm inbox/*.hsr
     """  # noqa: D301
     from aggregator.gateway.merge import merge_files
+    from aggregator.intake.urls import expand
 
     campaign = None if campaign_file is None else campaign_of(campaign_file, workspace)
-    with progress("reading reports", len(files)) as step:
-        summary = merge_files(files, output, campaign=campaign, memory_bytes=memory, force=force, progress=step)
+    given = expand(report_files(files, recursive=recursive))
+    with progress("reading reports", len(given)) as step:
+        summary = merge_files(given, output, campaign=campaign, memory_bytes=memory, force=force, progress=step)
     if as_json:
         print_json({**summary._asdict(), "output": str(output)})
         return

@@ -1,7 +1,9 @@
 """``hearsay merge`` on the command line."""
 
+import gzip
 import json
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from support.publisher import Publisher
@@ -77,3 +79,31 @@ def test_refusals_are_one_line(files, tmp_path):
         assert result.stderr.startswith(f"{reason}: ")
         assert len(result.stderr.splitlines()) == 1
         assert not (tmp_path / "o").exists()
+
+
+def test_compressed_files_give_what_they_hold_whatever_their_names(files, tmp_path):
+    """Each of them, and what an ingest would read; one of which nothing can be had ends the run."""
+    raws = [file.read_bytes() for file in files]
+    run(*files, "-o", tmp_path / "plain")
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(raws[1])
+    packed = tmp_path / "in" / "deep"
+    packed.mkdir(parents=True)
+    (packed.parent / "a.hsr.gz").write_bytes(gzip.compress(raws[0]))
+    (packed / "b.hsr").write_bytes(sink.getvalue().to_pybytes())
+    (packed / "empty.hsr").write_bytes(b"")
+    names = [packed.parent / "a.hsr.gz", packed / "b.hsr"]
+    for number, given in enumerate((names, [packed.parent, "--recursive"], [packed.parent / "**" / "*hsr*"])):
+        run(*given, "-o", tmp_path / str(number))
+        assert (tmp_path / str(number)).read_bytes() == (tmp_path / "plain").read_bytes()
+    listed = "".join(f"{name}\n" for name in names)
+    result = CliRunner().invoke(hearsay, ["merge", "-", "-o", str(tmp_path / "listed")], input=listed)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "listed").read_bytes() == (tmp_path / "plain").read_bytes()
+    (packed / "cut.hsr.gz").write_bytes(gzip.compress(raws[0])[:10])
+    (packed / "bomb.hsr.gz").write_bytes(gzip.compress(bytes(20 << 20)))
+    for name, reason in (("cut", "compression_damaged"), ("bomb", "expands_too_far")):
+        refused = run(files[0], packed / f"{name}.hsr.gz", "-o", tmp_path / "no", status=1)
+        assert refused.stderr.startswith(f"{reason}: ")
+        assert not (tmp_path / "no").exists()

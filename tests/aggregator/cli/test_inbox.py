@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import subprocess
 import sys
 import tracemalloc
+import zlib
 
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from support.fleets import honest, sealed
 from support.publisher import NOW, Publisher
 
 from aggregator.cli.app import hearsay
+from aggregator.intake import compressed
 from aggregator.intake.compressed import MOST_GROWTH, decompress
 from aggregator.intake.sources import Unreadable, read_source
 from protocol.documents.campaign import parse_campaign
@@ -67,13 +72,17 @@ def ingest(*arguments, status=0, **options):
         (["in/?.hsr", "in/deep"], 3, 0),
         (["in/[ab].hsr"], 2, 0),
         (["in/*", "--recursive"], 4, 0),
+        (["**/*.hsr"], 3, 0),
+        (["in/**"], 4, 0),
+        (["**/**/deep/*.hsr"], 1, 0),
+        (["in/**/deep/**/c.hsr"], 1, 0),
     ],
 )
 def test_folders_and_patterns_name_the_files_in_them(inbox, arguments, files, left):
     said, notes = ingest(*arguments)
     assert said["files"] == files
     assert said["accepted"] == 20 * min(files, 3)
-    assert (f"{left} files in the folders are no .hsr" in notes) == (left > 0)
+    assert (f"{left} files in the folders are no .hsr, or hidden, and left" in notes) == (left > 0)
 
 
 @pytest.mark.parametrize("end", ["\n", "\0"])
@@ -93,6 +102,30 @@ def test_a_pattern_is_a_file_if_there_is_one_of_that_very_name(inbox):
 def test_links_to_folders_are_not_followed(inbox):
     (inbox / "in" / "deep" / "up").symlink_to("..")
     assert ingest("in", "--recursive")[0]["files"] == 3
+    for number in range(20):  # followed, 20 links that lead back are 20 to the power of 40 paths
+        (inbox / "in" / "deep" / f"again{number}").symlink_to(".")
+    assert ingest("in/**/*.hsr")[0]["files"] == 3
+    assert ingest("in/**")[0]["files"] == 4
+
+
+def test_folders_in_a_folder_that_were_not_looked_into_are_named(inbox):
+    assert "1 folder in the folders left; --recursive reads what is in them" in ingest("in")[1]
+    assert "--recursive reads" in ingest("in/*")[1]
+    assert "--recursive" not in ingest("in", "--recursive")[1]
+
+
+def test_the_names_of_many_unread_files_are_cut_and_counted(inbox):
+    for number in range(60):
+        (inbox / "in" / f"{number:02d}{'x' * 200}.hsr").write_bytes(b"")
+    said = CliRunner().invoke(hearsay, ["ingest", "c.hsc", "in", "--store", "s"])
+    assert said.stdout.count("it holds nothing") == 40
+    assert max(map(len, said.stdout.splitlines())) < 250
+    assert "and 20 more that were not read; --json names all" in said.stderr
+
+
+def test_a_folder_in_a_list_of_names_is_said_to_be_one(inbox):
+    said = CliRunner().invoke(hearsay, ["ingest", "c.hsc", "-", "--store", "s"], input="in\nin/a.hsr\n")
+    assert "folders are given as arguments" in said.stdout
 
 
 def test_compressed_files_are_read_as_what_they_hold(inbox):
@@ -102,17 +135,20 @@ def test_compressed_files_are_read_as_what_they_hold(inbox):
     (inbox / "in" / "d.hsr.zst").write_bytes(zstd(whole))
     (inbox / "in" / "e.hsr.gz").write_bytes(gzip.compress(batch(6)) + gzip.compress(batch(7)))
     (inbox / "in" / "f.hsr.gz").write_bytes(batch(8))  # a server sent it as it is
+    (inbox / "in" / "g.hsr").write_bytes(gzip.compress(batch(9)))  # its name does not say it
+    (inbox / "in" / "h.hsr").write_bytes(zstd(batch(10)))
+    (inbox / "in" / "i.hsr.gz").write_bytes(zstd(batch(11)))
     said, _ = ingest("in")
-    assert (said["files"], said["files_repeated"], said["unproven"]) == (7, 2, 0)
-    assert said["accepted"] == 20 + 20 + 300 + 40 + 20
+    assert (said["files"], said["files_repeated"], said["unproven"]) == (10, 2, 0)
+    assert said["accepted"] == 20 + 20 + 300 + 40 + 20 + 60
 
 
 def test_of_a_compressed_file_that_was_cut_the_beginning_is_read(inbox):
-    whole = batch(5, 300_000)
-    (inbox / "in" / "cut.hsr.gz").write_bytes(gzip.compress(whole, 1)[:-100_000])
+    whole = batch(5, 100_000)
+    (inbox / "in" / "cut.hsr.gz").write_bytes(gzip.compress(whole, 1)[:-12])
     (inbox / "in" / "nothing.hsr.zst").write_bytes(zstd(whole)[:9])
     said, notes = ingest("in")
-    assert 100_000 < said["unproven"] < 300_000
+    assert 99_990 < said["unproven"] <= 100_000
     assert [(each["file"], each["reason"]) for each in said["unreadable"]] == [
         ("in/nothing.hsr.zst", "compression_damaged")
     ]
@@ -135,6 +171,70 @@ def test_a_bomb_is_refused_and_fills_neither_memory_nor_disk(inbox, suffix):
     assert (said["accepted"], said["unreadable"][0]["reason"]) == (40, "expands_too_far")
 
 
+_WHOLE = batch(12, 400)
+_SPREAD = b"".join(bytes([each]) + bytes(each % 7) for each in batch(13, 3000))  # shrinks, so blocks are compressed
+_TAIL = random.Random(7).randbytes(400)
+
+
+def in_order(raw, size):
+    """What zlib itself gives of a cut gzip file."""
+    return zlib.decompressobj(31).decompress(gzip.compress(raw)[:size])
+
+
+@given(st.sampled_from([_WHOLE, _SPREAD]), st.integers(18, 1 << 20))
+@settings(max_examples=60, deadline=None)
+@example(_WHOLE, len(gzip.compress(_WHOLE)) - 12)
+def test_of_every_cut_gzip_file_all_is_had_that_zlib_gives(raw, size):
+    expected = in_order(raw, size)
+    try:
+        assert decompress(gzip.compress(raw)[:size], "gzip", 1 << 20) == expected
+    except OSError:
+        assert not expected
+
+
+@given(st.sampled_from([_WHOLE, _SPREAD * 3]), st.integers(1, 1 << 20))
+@settings(max_examples=60, deadline=None)
+def test_of_every_cut_zstd_file_the_whole_blocks_are_had(raw, size):
+    """Blocks hold 128 KiB, but for the last; the frame's first bytes tell where they begin (RFC 8878, 3.1.1)."""
+    cut = zstd(raw)[:size]
+    flags = cut[4] if len(cut) > 4 else 0
+    single, fields = flags >> 5 & 1, (0, 2, 4, 8)[flags >> 6] or (flags >> 5 & 1)
+    place, least, last = 5 + (1 - single) + fields, 0, 0
+    while place + 3 <= len(cut) and not last:
+        head = int.from_bytes(cut[place : place + 3], "little")
+        last, kind = head & 1, head >> 1 & 3
+        place += 3 + (1 if kind == 1 else head >> 3)
+        if place <= len(cut):
+            least = len(raw) if last else least + (1 << 17)
+    try:
+        found = decompress(cut, "zstd", 1 << 24)
+    except OSError:
+        found = b""
+    assert raw.startswith(found)
+    assert len(found) >= least
+
+
+@pytest.mark.parametrize("tail", [bytes(512), b"\0", b"garbage", _TAIL, b"\x1f\x8b\x08"])
+@pytest.mark.parametrize(("codec", "pack"), [("gzip", gzip.compress), ("zstd", zstd)])
+def test_what_stands_after_a_whole_compressed_file_takes_nothing_from_it(codec, pack, tail):
+    assert decompress(pack(_WHOLE) + tail, codec, 1 << 20) == _WHOLE
+    assert decompress(pack(_WHOLE) + pack(_SPREAD) + tail, codec, 1 << 20) == _WHOLE + _SPREAD
+
+
+@pytest.mark.parametrize(("codec", "pack"), [("gzip", gzip.compress), ("zstd", zstd)])
+def test_of_a_damaged_compressed_file_the_beginning_is_had_in_few_steps(codec, pack, monkeypatch):
+    raw = random.Random(3).randbytes(3 << 20)
+    packed = bytearray(pack(raw))
+    packed[2 << 20 : (2 << 20) + 64] = bytes(64)
+    asked = []
+    steps = compressed._Steps.read
+    monkeypatch.setattr(compressed._Steps, "read", lambda self, most: asked.append(most) or steps(self, most))
+    found = decompress(bytes(packed), codec, 1 << 24)
+    same = next((place for place in range(len(found)) if found[place] != raw[place]), len(found))
+    assert same > (2 << 20) - (1 << 17)
+    assert len(asked) < 1000
+
+
 def test_what_is_large_is_mapped_from_a_file_without_a_name():
     whole = batch(3, 1000)
     mapped = decompress(gzip.compress(whole), "gzip", 1000)
@@ -145,8 +245,8 @@ def test_what_is_large_is_mapped_from_a_file_without_a_name():
 def test_an_ingest_without_one_readable_file_leaves_no_store(inbox):
     (inbox / "empty.hsr").write_bytes(b"")
     (inbox / "nothing").mkdir()
-    for given, files in ((["empty.hsr", "absent.hsr"], 2), (["nothing"], 0), (["no/*.hsr"], 1)):
-        said, notes = ingest(*given, status=1)
+    for named, files in ((["empty.hsr", "absent.hsr"], 2), (["nothing"], 0), (["no/*.hsr"], 1)):
+        said, notes = ingest(*named, status=1)
         assert (said["files"], len(said["unreadable"])) == (files, files)
         assert notes.splitlines()[-1].startswith("unreadable: none of ")
         assert not (inbox / "s").exists()

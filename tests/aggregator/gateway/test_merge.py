@@ -260,7 +260,7 @@ def test_nothing_is_written_if_a_file_can_not_be_read(tmp_path):
     paths = files_of(tmp_path, batch(CAMPAIGN, reports(range(3))))
     (tmp_path / "folder").mkdir()
     before = sorted(tmp_path.iterdir())
-    for path, reason in ((tmp_path / "absent", "file_not_found"), (tmp_path / "folder", "unreadable")):
+    for path, reason in ((tmp_path / "absent", "file_not_found"), (tmp_path / "folder", "is_folder")):
         with pytest.raises(InputError, match=f"^{reason}"):
             merge_files([*paths, path], tmp_path / "out")
     for content in (b"", b"foreign bytes", batch(CAMPAIGN, [])):
