@@ -26,15 +26,13 @@ from aggregator.estimates.statistics import (
     Vote,
     is_share,
     is_stretched,
+    relative_spread,
 )
 from protocol import SCALE
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 from protocol.mechanisms import SINGLE, FrequencyMechanism, Mechanism
-from protocol.mechanisms.bit import Bit
-from protocol.mechanisms.bits import Bits
-from protocol.mechanisms.duchi import Duchi
-from protocol.mechanisms.numeric import NumericMechanism
+from protocol.mechanisms.numeric import CoinMechanism, NumericMechanism
 from protocol.questions import CELL, CLASS, OUTCOME, PRESENT
 
 if TYPE_CHECKING:
@@ -256,7 +254,7 @@ def _completed(part: _Part, table: Spreads | None, schema: Schema) -> QuestionEs
         devices_ends,
         planned_variance(question, n, len(schema.label.classes)),
         _law(mechanism),
-        is_binomial=isinstance(mechanism, FrequencyMechanism | Bit | Bits | Duchi),
+        is_binomial=isinstance(mechanism, FrequencyMechanism | CoinMechanism),
         adds_up=isinstance(mechanism, FrequencyMechanism) and mechanism.layout == SINGLE,
         classes=part.classes,
         right=part.right,
@@ -286,16 +284,9 @@ def _intervals(
     return Interval(found.low[0], found.high[0]), Interval(found.low[1], found.high[1])
 
 
-def relative_spread(n: int, estimate: Floats, spread: Floats, *, least: int) -> Floats:
-    """Shape (K,): the spread of numbers in [``least``, 1] as a part of the largest that their mean allows."""
-    mean = estimate / n
-    room = np.maximum((mean - least) * (1 - mean), np.finfo(float).tiny)
-    return np.clip(spread / room, 0, 1)
-
-
 def _law(mechanism: Mechanism) -> Law | None:
     """The noise of one answer as a line in the share; of a coin about a number of mean m, in (1 + m)/2."""
-    if isinstance(mechanism, Bit | Bits | Duchi):
+    if isinstance(mechanism, CoinMechanism):
         gain = 1 / (2 * sign_size(mechanism))
         return Law.pure(1 / 2 + gain, 1 / 2 - gain)
     return noise_law(mechanism)

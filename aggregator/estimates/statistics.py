@@ -140,6 +140,11 @@ class QuestionEstimate:
         return is_share(self.subject)
 
     @property
+    def least(self) -> int:
+        """The smallest number there can be: 0 of shares and of single squares, −1 of other numbers."""
+        return 0 if self.is_share or is_stretched(self.subject) else -1
+
+    @property
     def sampling_variance(self) -> Floats:
         """Shape (K,): from whom it happened to be that was asked, of the population."""
         return np.asarray(self.n * self.spread * self.scatter)
@@ -183,6 +188,13 @@ def is_share(subject: Subject) -> bool:
 def is_stretched(subject: Subject) -> bool:
     """Whether the answers are about 2v − S, v the number asked for: single squares."""
     return subject.of_class is not None and subject.power == SQUARE
+
+
+def relative_spread(n: int, estimate: Floats, spread: Floats, *, least: int) -> Floats:
+    """Shape (K,): the spread of numbers in [``least``, 1] as a part of the largest that their mean allows."""
+    mean = estimate / n
+    room = np.maximum((mean - least) * (1 - mean), np.finfo(float).tiny)
+    return np.clip(spread / room, 0, 1)
 
 
 class Source(ABC):

@@ -1,0 +1,236 @@
+"""Statistics of several sources on one schema as those of one population, where the analyst declares them to be that.
+
+Two campaigns may ask the same questions of two fleets, or of one fleet at two values of ε. Whether both are samples of
+one population is not in the counts: the analyst says so, and a test of homogeneity says what speaks against it.
+
+Source: docs/decisions/0053.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isclose, isfinite, sqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.estimates.debias import Law
+from aggregator.estimates.homogeneity import Homogeneity, homogeneity
+from aggregator.estimates.intervals import Interval, normal_interval, score_interval
+from aggregator.estimates.statistics import QuestionEstimate, Right, Statistics, Vote, relative_spread
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from protocol.documents.campaign import Fit
+    from protocol.questions import Subject
+    from protocol.schema import Schema
+
+    Floats = NDArray[np.float64]
+
+
+class Joined(NamedTuple):
+    """Statistics of several sources, and whether the sources look like one population; ``str`` of it is a sentence."""
+
+    statistics: Statistics
+    homogeneity: Homogeneity
+
+
+def join(
+    parts: Sequence[Statistics], *, one_population: bool, disjoint: bool = False, fit: Fit | None = None
+) -> Joined:
+    """One estimate per subject of all sources. Run by the analyst.
+
+        share = Σ_j w_j s_j      w_j ∝ 1/v_j, Σ_j w_j = 1
+
+    s_j is source j's estimate of a share or mean, v_j its planned variance: mechanism and number asked tell it before
+    any answer, so the sum is as unbiased as its parts. Under equal p and q the weights are the numbers asked, and the
+    counts are simply added. With n = Σ n_j and a_j = n w_j/n_j, of n·share
+
+        noise Σ a_j² (noise of j),   scatter n Σ w_j² D_j/n_j of who was chosen,   c = (Σ w_j √c_j)²  or  Σ w_j² c_j
+
+    where c is the concentration of the devices' answers (``aggregator.estimates.recurrence``): the first if a device
+    may have answered in several sources, which is never too small, the second if none has.
+
+    Args:
+        parts: at least two; each is of one source or joined already.
+        one_population: the analyst's declaration that all are samples of one population.
+        disjoint: whether no device answered in two of the sources.
+        fit: how a model is made; needed where the campaigns differ in it.
+
+    Raises:
+        InputError: ``population_undeclared``; ``argument_invalid``, fewer than two parts; ``schema_differs``;
+            ``source_repeated``, a campaign is in two of the parts; ``fit_differs``; ``not_joinable``, the models that
+            are evaluated differ, or a mechanism states no variance.
+    """
+    _check(parts, one_population=one_population)
+    first = parts[0]
+    fits = [part.fit for part in parts]
+    if fit is None and any(one != fits[0] for one in fits):
+        raise InputError("fit_differs", "the campaigns differ in how a model is made; say which way is meant")
+    asked: dict[Subject, list[QuestionEstimate]] = {}
+    for part in _apart(parts, disjoint=disjoint):
+        for subject, questions in _by_subject(part.questions).items():
+            # A campaign that asks one thing twice asks the same devices.
+            asked.setdefault(subject, []).append(_joined(questions, disjoint=False))
+    found = tuple(_joined(each, disjoint=disjoint) for each in asked.values())
+    sources = tuple(source for part in parts for source in part.sources)
+    statistics = Statistics(first.schema, fits[0] if fit is None else fit, found, sources)
+    return Joined(statistics, homogeneity(list(asked.values()), first.schema, len(parts)))
+
+
+def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
+    """Refuse what is not one population's, as :func:`join` says."""
+    if not one_population:
+        raise InputError(
+            "population_undeclared", "sources are joined where the analyst declares them samples of one population"
+        )
+    if len(parts) < 2:
+        raise InputError("argument_invalid", f"a join has at least two parts, not {len(parts)}")
+    if any(_described(part.schema) != _described(parts[0].schema) for part in parts):
+        raise InputError("schema_differs", "sources are joined on one schema; these have several")
+    campaigns = [source.campaign for part in parts for source in part.sources]
+    if len({campaign.id for campaign in campaigns}) < len(campaigns):
+        raise InputError(
+            "source_repeated",
+            "a campaign's reports are counted in one store, which takes none twice; ingest them there",
+        )
+    if len({campaign.model for campaign in campaigns}) > 1:
+        raise InputError("not_joinable", "the campaigns evaluate different models, or one of them none")
+
+
+def _described(schema: Schema) -> tuple[object, ...]:
+    """All that a campaign says of its schema."""
+    projection = schema.projection
+    features = [feature.to_dict() for feature in schema.features]
+    return schema.label.to_dict(), features, projection and projection.to_dict()
+
+
+def _apart(parts: Sequence[Statistics], *, disjoint: bool) -> list[Statistics]:
+    """The parts with strata of their own, and with devices of their own if they share none."""
+    found = []
+    strata = people = 0
+    for part in parts:
+        votes = [vote for question in part.questions for vote in question.classes]
+        shift = (strata, people)
+        moved = tuple(
+            replace(one, classes=tuple(_moved(vote, *shift, disjoint=disjoint) for vote in one.classes))
+            for one in part.questions
+        )
+        found.append(replace(part, questions=moved))
+        strata += 1 + max((vote.sample.stratum for vote in votes), default=0)
+        people += 1 + max((vote.sample.people for vote in votes), default=0)
+    return found
+
+
+def _moved(vote: Vote, strata: int, people: int, *, disjoint: bool) -> Vote:
+    sample = vote.sample
+    own = sample.people + people if disjoint else 0
+    return vote._replace(sample=sample._replace(people=own, stratum=sample.stratum + strata))
+
+
+def _weights(parts: Sequence[QuestionEstimate]) -> list[float]:
+    """w_j: by planned variance; by the number asked where one answer's is the same."""
+    each = [one.planned_variance * one.n for one in parts]
+    if not all(map(isfinite, each)):
+        raise InputError("not_joinable", "a mechanism states no variance before its answers are seen")
+    if all(isclose(one, each[0], rel_tol=1e-12) for one in each):
+        total = sum(one.n for one in parts)
+        return [one.n / total for one in parts]
+    precision = [1 / one.planned_variance for one in parts]
+    return [one / sum(precision) for one in precision]
+
+
+def _by_subject(questions: Iterable[QuestionEstimate]) -> dict[Subject, list[QuestionEstimate]]:
+    found: dict[Subject, list[QuestionEstimate]] = {}
+    for question in questions:
+        found.setdefault(question.subject, []).append(question)
+    return found
+
+
+def _joined(given: Sequence[QuestionEstimate], *, disjoint: bool) -> QuestionEstimate:
+    """One subject's estimates as one; those without answers are left out."""
+    parts = [one for one in given if one.n] or given[:1]
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    n = sum(one.n for one in parts)
+    weights = _weights(parts)
+    by_number = all(isclose(w * n, one.n, rel_tol=1e-12) for w, one in zip(weights, parts, strict=True))
+    factors = [1.0 if by_number else n * w / one.n for w, one in zip(weights, parts, strict=True)]
+    estimate = _sum(factor * one.estimate for factor, one in zip(factors, parts, strict=True))
+    share = np.clip(estimate / n, 0, 1)
+    spread = share * (1 - share) if first.is_share else _sum(w * one.spread for w, one in _zip(weights, parts))
+    per_answer = [factor**2 * one.n / n for factor, one in zip(factors, parts, strict=True)]
+    law = _law([one.law for one in parts], per_answer)
+    if law is not None and first.is_share:
+        noise = n * law.at(share)
+    else:
+        noise = _sum(factor**2 * one.noise_variance for factor, one in zip(factors, parts, strict=True))
+    chosen = sum(part * one.devices_scatter for part, one in zip(per_answer, parts, strict=True))
+    drawn = chosen + n * _concentration(weights, parts, disjoint=disjoint)
+    made = replace(
+        first,
+        n=n,
+        estimate=estimate,
+        noise_variance=noise,
+        spread=np.asarray(spread, np.float64),
+        devices_scatter=chosen,
+        scatter=drawn,
+        planned_variance=1 / sum(1 / one.planned_variance for one in parts),
+        law=law,
+        is_binomial=by_number and all(one.is_binomial and one.law == first.law for one in parts),
+        adds_up=all(one.adds_up for one in parts),
+        classes=tuple(vote for one in parts for vote in one.classes),
+        right=_right([one.right for one in parts], weights, per_answer),
+    )
+    return replace(made, interval=_interval(made, drawn), devices_interval=_interval(made, chosen))
+
+
+def _zip(weights: Sequence[float], parts: Sequence[QuestionEstimate]) -> Iterable[tuple[float, QuestionEstimate]]:
+    return zip(weights, parts, strict=True)
+
+
+def _sum(terms: Iterable[Floats]) -> Floats:
+    """Of arrays of one shape."""
+    return np.asarray(np.sum(list(terms), axis=0), np.float64)
+
+
+def _law(laws: Sequence[Law | None], factors: Sequence[float]) -> Law | None:
+    """Σ factor·law: again a line in the share. None where a law is missing."""
+    known = [law for law in laws if law is not None]
+    if len(known) < len(laws):
+        return None
+    if all(law == known[0] for law in known) and isclose(sum(factors), 1, rel_tol=1e-12):
+        return known[0]
+    return Law(*(sum(f * end for f, end in zip(factors, ends, strict=True)) for ends in zip(*known, strict=True)))
+
+
+def _right(found: Sequence[Right | None], weights: Sequence[float], factors: Sequence[float]) -> Right | None:
+    known = [right for right in found if right is not None]
+    law = _law([right.law for right in known], factors) if len(known) == len(found) else None
+    return law and Right(sum(w * right.share for w, right in zip(weights, known, strict=True)), law)
+
+
+def _concentration(weights: Sequence[float], parts: Sequence[QuestionEstimate], *, disjoint: bool) -> float:
+    """The c of the joined answers, as :func:`join` says; that of one source is (D − D of these devices)/n."""
+    each = [max(one.scatter - one.devices_scatter, 0.0) / one.n for one in parts]
+    if disjoint:
+        return sum(w**2 * c for w, c in zip(weights, each, strict=True))
+    return sum(w * sqrt(c) for w, c in zip(weights, each, strict=True)) ** 2
+
+
+def _interval(found: QuestionEstimate, scatter: float) -> Interval:
+    """95 % interval with this scatter, as one source has it."""
+    n, least = found.n, found.least
+    if found.law is None:
+        return normal_interval(found.estimate, np.sqrt(found.noise_variance + n * found.spread * scatter))
+    dependence: Floats | float = scatter
+    if not found.is_share:
+        dependence = 1 + (scatter - 1) * relative_spread(n, found.estimate, found.spread, least=least)
+    width = 1 - least
+    ends = score_interval((found.estimate / n - least) / width, n, found.law, dependence, is_binomial=found.is_binomial)
+    return Interval(n * (least + width * ends.low), n * (least + width * ends.high))
