@@ -10,7 +10,7 @@ used, so that a command which needs none of them starts at once. What a command 
     schema             read_table, draft_schema, load_schema
     campaign           make_campaign, end_campaign
     ingest             ingest                    (or Store.ingest)
-    estimate           open_store(…).estimates(), count
+    estimate           open_store(…).estimates(), count; join, of the statistics of several campaigns
     status             status
     publish            make_model, publish_tree
     predict            Model.load, predict_file
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aggregator.asking import end_campaign, make_campaign, make_evaluation
+    from aggregator.estimates.joining import join
     from aggregator.gateway.merge import merge_files
     from aggregator.gathering import count, evaluate, ingest, make_model
     from aggregator.models.predicting import predict_file
@@ -51,6 +52,7 @@ __all__ = [
     "evaluate",
     "export",
     "ingest",
+    "join",
     "load_schema",
     "make_campaign",
     "make_evaluation",
@@ -71,6 +73,7 @@ _HOMES = {
     "create_workspace": ("aggregator.publishing.workspace", "create_workspace"),
     "draft_schema": ("aggregator.schema_draft", "draft_schema"),
     "export": ("aggregator.store.export", "export"),
+    "join": ("aggregator.estimates.joining", "join"),
     "load_schema": ("aggregator.schema_file", "load_schema"),
     "merge_files": ("aggregator.gateway.merge", "merge_files"),
     "open_store": ("aggregator.store.store", "open_store"),

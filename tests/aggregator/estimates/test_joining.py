@@ -13,6 +13,7 @@ from support.estimated import summed
 from support.publisher import NOW
 from support.reports import made
 
+import aggregator
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.debias import Law
 from aggregator.estimates.homogeneity import LEVEL, chi_square_tail
@@ -20,11 +21,14 @@ from aggregator.estimates.joining import join
 from aggregator.estimates.reports import estimate
 from aggregator.models.discrete import fit
 from aggregator.models.foresight import foresee
+from aggregator.planning.evaluation import evaluate
 from aggregator.publishing.campaigns import Terms, build_campaign
 from aggregator.tally.tally import Tally
-from protocol.documents.campaign import parse_campaign
+from protocol import mechanisms
+from protocol.documents.campaign import EVALUATION, parse_campaign
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
+from protocol.questions import OUTCOME, Subject
 from protocol.schema import Label, build_schema
 
 TABLE = np.array([[3.0, 1], [2, 4], [1, 0], [1, 2]]) / 14
@@ -168,6 +172,28 @@ def test_sums_of_a_node_join_with_reports():
     assert "one population" in found._repr_html_()
     with pytest.raises(InputError, match=r"^several_sources"):
         _ = found.campaign
+
+
+def test_evaluations_of_one_model_are_joined():
+    """Accuracy and its intervals, as of all answers together."""
+    base = made()
+    mechanism = mechanisms.from_epsilon("direct", "1", 4)
+    question = base.questions[0]._replace(mechanism=mechanism, subject=Subject(OUTCOME, None, 4))
+    fit_of = base.fit._replace(family=EVALUATION)
+    campaigns = [
+        made(version=version)._replace(questions=(question,), fit=fit_of, model=bytes(32)) for version in (1, 2)
+    ]
+    counts = [(400, 100, 150, 350), (50, 20, 10, 20)]
+    tallies = [Tally(c.id, (sum(cells),), (cells,)) for c, cells in zip(campaigns, counts, strict=True)]
+    parts = [estimate(c, tally) for c, tally in zip(campaigns, tallies, strict=True)]
+    found = evaluate(join(parts, one_population=True, disjoint=True).statistics)
+    wanted = evaluate(estimate(campaigns[0], added(campaigns[0], *tallies)))
+    assert found.reports == 1100
+    assert found.accuracy == pytest.approx(wanted.accuracy, rel=1e-9)
+    for one, other in zip(found.confusion, wanted.confusion, strict=True):
+        assert one[:2] == other[:2]
+        assert one[2:] == pytest.approx(other[2:], rel=1e-9)
+    assert aggregator.join is join
 
 
 # --- what is refused ---
