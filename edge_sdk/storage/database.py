@@ -140,6 +140,7 @@ class State:
                     self._check_age(connection)
                     yield
                     self._check_process()
+                    newest = self._newest(connection)
                     if connection.total_changes == before:
                         self._settle(connection)
                     self._commit(connection)
@@ -151,7 +152,7 @@ class State:
                 finally:
                     self._inside = False
                     self._metas = None
-                self._see_newest(connection)
+                self._see(newest)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -213,24 +214,36 @@ class State:
                 self._check_age(self._live())
 
     def _check_age(self, connection: sqlite3.Connection) -> None:
-        """Refuse a state that an older copy was written over: what was spent since is not in it."""
-        if self._highest is not None:
+        """Refuse a state that an older copy was written over: what was spent since is not in it.
+
+        The file is read each time: another process may have seen a newer line than this one.
+        """
+        noted = read_highest(self._highest_path) if self._highest_path else None
+        for seen in {self._highest, noted} - {None}:
             statement = "SELECT number, seal FROM ledger WHERE number = ?"
-            if _execute(connection, statement, self._highest[:1]) != [self._highest]:
+            if seen is not None and _execute(connection, statement, seen[:1]) != [seen]:
                 raise StorageError(
                     "state_lost",
                     "an older copy was put in the place of the state; what was spent since is not known. "
                     "Nothing is answered until its owner resets it, which counts its whole budget as spent",
                 )
 
-    def _see_newest(self, connection: sqlite3.Connection) -> None:
-        """Remember the newest line of the ledger, also for later runs."""
+    def _newest(self, connection: sqlite3.Connection) -> Highest | None:
+        """The newest line of the ledger, looked for inside a transaction: no other copy can be put there meanwhile."""
         if not self._highest_path:
-            return
+            return None
         for row in _execute(connection, "SELECT number, seal FROM ledger ORDER BY number DESC LIMIT 1"):
-            if row != self._highest:
-                self._highest = Highest(*row)
-                write_highest(self._highest_path, self._highest)
+            return Highest(*row)
+        return None
+
+    def _see(self, newest: Highest | None) -> None:
+        """Remember a line that was committed, also for later runs and other processes, unless these are further."""
+        if newest is None or newest == self._highest:
+            return
+        self._highest = newest
+        noted = read_highest(self._highest_path)
+        if noted is None or noted.line < newest.line:
+            write_highest(self._highest_path, newest)
 
     def _check_process(self) -> None:
         """Refuse to go on in a child of the process that began: it would answer a second time.

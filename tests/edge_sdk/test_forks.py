@@ -117,3 +117,22 @@ def test_a_fork_in_the_middle_of_a_report_ends_the_childs(tmp_path, memory):
     first, second = of_a_device(place, IN_THE_MIDDLE.format(told=str(told)))
     assert told.read_bytes() == b"state_forked"
     assert first == second
+
+
+STALE = """
+place = {place!r}
+older = open(place, "rb").read()
+in_children(answer)
+with open(place, "r+b") as file:
+    file.write(older)
+    file.truncate(len(older))
+print(answer().hex())
+"""
+
+
+def test_a_parent_notices_an_older_copy_though_only_its_child_had_answered(tmp_path):
+    folder = tmp_path / "state"
+    first, *others, parent = of_a_device(str(folder), STALE.format(place=str(folder / "state.db")))
+    assert len(first) > len(b"state_lost")
+    assert others == [first] * (CHILDREN - 1)
+    assert parent == b"state_lost"

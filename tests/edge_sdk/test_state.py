@@ -413,6 +413,37 @@ def test_an_older_copy_is_noticed_when_it_is_opened_though_its_line_was_written_
     assert reason(Device.open, folder, clock=clock) == "state_lost"
 
 
+@pytest.mark.parametrize("before", [0, 1])
+def test_an_older_copy_is_noticed_though_another_process_saw_the_newer_line(tmp_path, publisher, clock, before):
+    folder = tmp_path / "state"
+    with Device.open(folder, trust=publisher.root(), clock=clock) as stale:
+        campaign = stale.enrol(publisher.campaign())
+        for _ in range(before):
+            stale.report(campaign.id, RECORD)
+            clock.now += DAY
+        older = (folder / "state.db").read_bytes()
+        with Device.open(folder, clock=clock) as other:
+            other.report(campaign.id, RECORD)
+        in_place(folder / "state.db", older)
+        noted = (folder / "highest").read_bytes()
+        for act in (lambda: stale.report(campaign.id, RECORD), lambda: stale.drain(tmp_path / "x.hsr")):
+            assert reason(act) == "state_lost"
+        assert (folder / "highest").read_bytes() == noted
+    assert reason(Device.open, folder, clock=clock) == "state_lost"
+
+
+def test_the_note_of_the_highest_line_is_not_taken_back_by_who_is_behind(tmp_path, publisher, clock):
+    folder = tmp_path / "state"
+    with Device.open(folder, trust=publisher.root(), clock=clock) as one, Device.open(folder, clock=clock) as two:
+        campaign = one.enrol(publisher.campaign())
+        for device in (one, two):
+            device.report(campaign.id, RECORD)
+            clock.now += DAY
+        ahead = (folder / "highest").read_bytes()
+        one.drain(tmp_path / "x.hsr")
+        assert (folder / "highest").read_bytes() == ahead
+
+
 @pytest.mark.parametrize("content", [None, b"", b"\0" * 24, b"x" * 24, b"x" * 4096])
 def test_a_lost_note_of_the_highest_line_says_nothing(state_dir, content):
     place = state_dir / "highest"
