@@ -130,7 +130,9 @@ class Device:
     ) -> int:
         """Start afresh where a state was lost or copied, knowingly: a new secret, and the old budget is spent.
 
-        Of the owner's lifetime ε nothing is left until the owner raises it. Stop whatever uses the state first.
+        Of the owner's lifetime ε nothing is left until the owner raises it. Campaigns, models and unsent reports are
+        forgotten. Where the old ledger can be read its lines stay: no period, and no day's limit, is used twice.
+        Where it can not, the present period may be paid for once more. Stop whatever uses the state first.
 
         Returns:
             what counts as spent, in millionths of ε.
@@ -407,16 +409,18 @@ class Device:
 
     @logged("disable", lambda _: "the device answers nothing any more")
     def disable(self) -> None:
-        """Opt out: delete secret, spool and outbox. Ledger and documents stay, and the model goes on classifying.
+        """Opt out: delete secret, spool, outbox and what was fetched from where. Ledger and documents stay, and the model goes on classifying.
 
         Raises:
             StorageError: nothing changed, but for files of the outbox that are gone.
         """
+        from edge_sdk.storage.fetched import forget_fetched
         from edge_sdk.storage.outbox import Outbox
 
         with self._state.transaction():
             if self.folder is not None:
                 Outbox(self.folder).clear()
+                forget_fetched(self.folder)
             self._state.write_meta("disabled", b"1")
             self._state.remove_meta("secret")
             self._reporting.spool.clear("disabled")

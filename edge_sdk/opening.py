@@ -15,9 +15,11 @@ from edge_sdk.policy import POLICY_FILE, Policy, load_policy
 from edge_sdk.storage.atomic_files import flush_folder, make_folder, remove
 from edge_sdk.storage.database import STATE_FILE, State
 from edge_sdk.storage.documents import Documents
+from edge_sdk.storage.fetched import forget_fetched
 from edge_sdk.storage.highest import HIGHEST_FILE
-from edge_sdk.storage.ledger import Ledger
+from edge_sdk.storage.ledger import Ledger, Lines
 from edge_sdk.storage.marker import MARKER_FILE, Marker, read_marker, state_lost, used_mark, write_marker
+from edge_sdk.storage.outbox import Outbox
 from edge_sdk.storage.spool import Spool
 from protocol.documents import trust
 from protocol.errors import InputError, StorageError
@@ -223,7 +225,8 @@ def reset_state(
     trust.pin(root, now)  # what can not be trusted is found before anything is changed
     known = read_marker(os.path.join(folder, MARKER_FILE))
     secret = fresh_secret(known, enrolment, entropy)
-    micro = max(allowed.lifetime_micro, 0 if known is None else known.lifetime_micro, _readable_total(place))
+    total, lines = _readable(place)
+    micro = max(allowed.lifetime_micro, 0 if known is None else known.lifetime_micro, total)
     _mark(folder, known, micro, None if enrolment is None else secret)
     fresh = f"{place}.new"
     try:
@@ -232,10 +235,12 @@ def reset_state(
         try:
             with state.transaction():
                 _begin(state, root, secret, now, machine(), enrolled=enrolment is not None)
-                line = Ledger(state).count_as_spent(micro, now)
+                line = Ledger(state).begin_after_reset(micro, now, lines)
                 Spool(state).begin_after(line)
         finally:
             state.close()
+        Outbox(folder).clear()  # the old state's reports, which its owner takes back
+        forget_fetched(folder)
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, HIGHEST_FILE))  # the new ledger has none of the old one's lines
         _discard(place)
@@ -250,17 +255,19 @@ def reset_state(
     raise StorageError("io_failed", f"the state can not be replaced: {problem}")
 
 
-def _readable_total(place: str) -> int:
-    """What the old state says it has spent, if it can still say so."""
-    if not os.path.lexists(place):
-        return 0
-    with suppress(StorageError):
-        state = State(place)
-        try:
-            return Ledger(state).last_total()
-        finally:
-            state.close()
-    return 0
+def _readable(place: str) -> tuple[int, Lines]:
+    """What the old state says it has spent, and its lines if all are whole, as far as it can still say so."""
+    total, lines = 0, Lines((), ())
+    if os.path.lexists(place):
+        with suppress(StorageError):
+            state = State(place)
+            try:
+                ledger = Ledger(state)
+                total = ledger.last_total()
+                lines = ledger.lines()
+            finally:
+                state.close()
+    return total, lines
 
 
 def _discard(place: str) -> None:

@@ -218,7 +218,9 @@ def _read_by(campaign: Campaign, model: Model | None) -> Schema:
 
 
 def _refuse_again() -> bytes:
-    raise PolicyError("period_answered", "this period was answered before the device was disabled; it answers the next")
+    raise PolicyError(
+        "period_answered", "this period was answered before the device was disabled or reset; it answers the next"
+    )
 
 
 def _check_unpaid(campaign: Campaign, period: int, paid_until: int) -> None:

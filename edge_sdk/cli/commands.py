@@ -206,7 +206,8 @@ def reset(options: argparse.Namespace) -> dict[str, Any]:
         raise InputError(
             "reset_unconfirmed",
             "this makes a new secret, forgets campaigns, models and unsent reports, and counts the whole "
-            "lifetime ε as spent; say --count-budget-as-spent to do it",
+            "lifetime ε as spent; periods that the old state can still name stay answered, and where it can name none "
+            "the present one may be paid for once more; say --count-budget-as-spent to do it",
         )
     spent = Device.reset(options.state, root, enrolment=_enrolment(options))
     return {

@@ -86,6 +86,13 @@ class Known(NamedTuple):
     period: int
 
 
+class Lines(NamedTuple):
+    """What a state has paid for: its campaigns by number, and every line that one of them paid, oldest first."""
+
+    campaigns: tuple[Known, ...]
+    paid: tuple[Line, ...]
+
+
 _NOTHING = Line(0, BEFORE_RESET, 0, 0, 0, 0, 0, b"")
 _AT_ONCE = 64
 _LINES = f"SELECT {', '.join(LEDGER.columns)}, seal FROM ledger"  # noqa: S608  # names of ours
@@ -268,9 +275,32 @@ class Ledger:
         tally.add(line, row)
         return line.number, number
 
-    def count_as_spent(self, micro: int, now: int) -> int:
-        """The first line after a reset: what the lost state may have spent. Returns its number."""
-        line = self._line(self._newest(), BEFORE_RESET, 0, micro, now)
+    def lines(self) -> Lines:
+        """Every line, looked at as :meth:`check` does, for the ledger that follows this one.
+
+        Raises:
+            StorageError: ``state_damaged``.
+        """
+        with self._state.reading():
+            self.check()
+            return Lines(tuple(self.known()), tuple(line for line in self._forward() if line.campaign))
+
+    def begin_after_reset(self, micro: int, now: int, old: Lines) -> int:
+        """The first lines after a reset: what was spent before, ``micro`` in all, as far as is known for what.
+
+        The lines of the old ledger stay, without what was said: their periods stay paid, and their days.
+
+        Returns:
+            the number of the last one.
+        """
+        unknown = micro - sum(line.epsilon_micro for line in old.paid)
+        line = self._line(self._newest(), BEFORE_RESET, 0, unknown, now)
+        newest = {}
+        for each in old.paid:
+            line = self._line(line, each.campaign, each.period, each.epsilon_micro, each.answered_at)
+            newest[each.campaign] = line.number
+        for known in old.campaigns:
+            self._campaigns.add(known._replace(line=newest[known.number]), b"")
         self._state.write_meta(_RESET, b"1")
         return line.number
 

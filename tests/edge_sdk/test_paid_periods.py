@@ -176,3 +176,41 @@ def test_an_hourly_campaign_answers_four_hours_of_a_day_unless_its_owner_allows_
             else:
                 assert reason(device.report, campaign.id, RECORD) == "budget_paused"
             clock.now += HOUR
+
+
+RAISED = 'epsilon_lifetime = "200"\nepsilon_per_day = "1"\n'
+
+
+def reset(folder, publisher, clock):
+    """Start afresh and enrol again, under a larger lifetime and a day's limit of one answer."""
+    Device.reset(folder, publisher.root(), clock=clock)
+    (folder / "policy.toml").write_text(RAISED)
+    device = Device.open(folder, clock=clock)
+    device.enrol(publisher.campaign())
+    return device
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_reset_pays_no_period_and_no_day_twice(tmp_path, publisher, clock, times):
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        campaign = device.enrol(publisher.campaign())
+        device.report(campaign.id, RECORD)
+    for _ in range(times):
+        reset(tmp_path, publisher, clock).close()
+    with Device.open(tmp_path, clock=clock) as device:
+        spent = device.status().spent
+        assert (spent.day_micro, spent.lifetime_micro) == (1_000_000, 100_000_000 if times == 1 else 200_000_000)
+        assert reason(device.report, campaign.id, RECORD) == "period_answered"
+        newer = device.enrol(publisher.campaign(version=2))
+        assert reason(device.report, newer.id, RECORD) == "period_answered"
+        other = device.enrol(publisher.campaign(name="others"))
+        assert reason(device.report, other.id, RECORD) == ("budget_paused" if times == 1 else "budget_exhausted")
+        assert [line.campaign for line in device.history()] == ["", "mushrooms"]
+        assert sum(line.epsilon_micro for line in device.history()) == spent.lifetime_micro
+        assert device.drain(tmp_path / "x.hsr") == 0
+    (tmp_path / "policy.toml").write_text(RAISED.replace("200", "300"))
+    clock.now += DAY
+    with Device.open(tmp_path, clock=clock) as device:
+        device.report(newer.id, RECORD)
+        assert device.status().spent.day_micro == 1_000_000
+    Device.open(tmp_path, clock=clock).close()

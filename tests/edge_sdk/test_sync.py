@@ -20,7 +20,7 @@ from support.sources import Cut, Source
 import edge_sdk.storage.outbox
 from edge_sdk import Device
 from edge_sdk.policy import Policy
-from edge_sdk.sync.fetched import FETCHED_FILE, Fetched, Known
+from edge_sdk.storage.fetched import FETCHED_FILE, Fetched, Known
 from edge_sdk.sync.run import MAX_ROOTS, sync
 from edge_sdk.transport.base import Found
 from edge_sdk.transport.folder import Folder
@@ -322,16 +322,21 @@ def test_a_file_that_the_card_has_lost_is_sealed_anew(enrolled, source, clock, m
     assert records(source.reports.values()) == made
 
 
-def test_a_file_of_a_state_that_was_reset_is_sent_and_removed(enrolled, source, publisher, clock):
+def test_what_was_not_sent_before_a_reset_is_forgotten(enrolled, source, publisher, clock):
     answer(enrolled, clock)
     source.failures = {3: "before"}
     sync(enrolled, source)
     folder = enrolled.folder
+    assert len(outbox(enrolled)) == 1
+    assert (Path(folder) / FETCHED_FILE).exists()
     enrolled.close()
     Device.reset(folder, publisher.root(), clock=clock)
+    assert not (Path(folder) / FETCHED_FILE).exists()
     with Device.open(folder, clock=clock) as fresh:
+        assert outbox(fresh) == []
         outcome = sync(fresh, source)
-        assert (outcome.sent, outcome.released, outcome.refusals, outbox(fresh)) == (1, 0, (), [])
+        assert (outcome.sent, outcome.released, outcome.refusals, outbox(fresh)) == (0, 0, (), [])
+    assert source.reports == {}
 
 
 def test_other_files_in_the_outbox_are_left_alone(enrolled, source, tmp_path):
@@ -351,6 +356,7 @@ def test_who_has_opted_out_sends_nothing_and_nothing_of_before_either(enrolled, 
     assert len(outbox(enrolled)) == 1
     enrolled.disable()
     assert outbox(enrolled) == []
+    assert not (Path(enrolled.folder) / FETCHED_FILE).exists()
     source.places |= {"roots/2.hst": publisher.root(2), MODEL: publisher.model(version=2)}
     outcome = sync(enrolled, source)
     assert (outcome.disabled, outcome.root_version, outcome.models) == (True, 2, (("mushrooms", 2),))

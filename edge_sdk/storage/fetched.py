@@ -11,6 +11,8 @@ import json
 import os
 from typing import NamedTuple
 
+from protocol.errors import StorageError
+
 _MAX_BYTES = 1 << 20
 FETCHED_FILE = "fetched.json"
 
@@ -55,6 +57,23 @@ class Fetched:
                 file.write(text)
             os.replace(temporary, self._path)
         self._changed = False
+
+
+def forget_fetched(folder: str) -> None:
+    """Remove the file: it names campaigns, which who opts out or starts afresh need not show any more.
+
+    Raises:
+        StorageError: ``io_failed``.
+    """
+    place, problem = os.path.join(folder, FETCHED_FILE), ""
+    try:
+        for path in (f"{place}.new", place):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+    except OSError as error:
+        problem = error.strerror or "the system refused it"
+    if problem:
+        raise StorageError("io_failed", f"{FETCHED_FILE} can not be removed: {problem}")
 
 
 def _private(path: str, flags: int) -> int:
