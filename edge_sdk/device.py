@@ -409,7 +409,9 @@ class Device:
 
     @logged("disable", lambda _: "the device answers nothing any more")
     def disable(self) -> None:
-        """Opt out: delete secret, spool, outbox and what was fetched from where. Ledger and documents stay, and the model goes on classifying.
+        """Opt out: delete secret, spool, outbox and what was fetched from where.
+
+        Ledger and documents stay, and the model goes on classifying.
 
         Raises:
             StorageError: nothing changed, but for files of the outbox that are gone.

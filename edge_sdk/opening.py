@@ -63,6 +63,8 @@ def open_state(
                 _look(state, machine())
             else:
                 used = _provision(state, root, enrolment, now, entropy, machine())
+                if marker is None or not marker.whole:  # some of it can be told by the state
+                    used = state.meta("secret") if state.meta("enrolled") is not None else used
                 _mark(folder, marker, allowed.lifetime_micro, used)  # before anything is answered
         except BaseException:
             state.close()
@@ -114,7 +116,7 @@ def _mark(folder: str, known: Marker | None, lifetime_micro: int, secret: bytes 
     """Leave the install marker, or bring it up to date."""
     old = known or Marker()
     enrolments = old.enrolments if secret is None else (*old.enrolments, used_mark(secret))
-    new = Marker(max(old.lifetime_micro, lifetime_micro), tuple(dict.fromkeys(enrolments)))
+    new = Marker(max(old.lifetime_micro, lifetime_micro), tuple(dict.fromkeys(enrolments)), old.whole)
     if new != known:
         write_marker(os.path.join(folder, MARKER_FILE), new)
 
@@ -182,9 +184,16 @@ def fresh_secret(known: Marker | None, enrolment: bytes | None, entropy: Callabl
     """A secret that has answered nothing here.
 
     Raises:
-        InputError: ``enrolment_used``: the provisioning file's secret may have.
+        InputError: ``enrolment_used``: the provisioning file's secret may have;
+        StorageError: ``state_damaged``: nobody knows whether it has.
     """
     secret = _secret(enrolment, entropy)
+    if enrolment is not None and known is not None and not known.whole:
+        raise StorageError(
+            "state_damaged",
+            f"the file '{MARKER_FILE}' was damaged, so it is not known whether this provisioning file was used here; "
+            "if it surely was not, remove that file, nothing else, and try again",
+        )
     if known is not None and used_mark(secret) in known.enrolments:
         raise InputError(
             "enrolment_used", "this provisioning file was used here; ask the fleet's operator for a new one"

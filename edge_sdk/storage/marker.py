@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from typing import NamedTuple
 
 from edge_sdk.storage.atomic_files import replace
@@ -16,8 +17,12 @@ from protocol.digest import sha256
 from protocol.errors import StorageError
 
 MARKER_FILE = "installed"
-_FORMAT = 1
+_FORMAT = 2
+_COPIES = 2
+"""The marker is written twice, a line each with its own digest: one rotten bit, between them too, spoils one."""
+_DIGEST_CHARACTERS = 64
 _MAX_BYTES = 1 << 16
+_MARKER_TAG = b"hearsay/2/installed"
 _USED_TAG = b"hearsay/1/used"
 _MACHINE_TAG = b"hearsay/1/machine"
 _MACHINE_FILES = ("/etc/machine-id", "/proc/device-tree/serial-number")
@@ -45,10 +50,12 @@ class Marker(NamedTuple):
         lifetime_micro: the largest lifetime ε, in millionths, that the owner ever allowed here.
         enrolments: digests of the provisioning files' secrets that were used here. One that may have
             answered is not used again: it would answer old periods anew.
+        whole: whether these are all. A marker that was damaged once does not know.
     """
 
     lifetime_micro: int = 0
     enrolments: tuple[str, ...] = ()
+    whole: bool = True
 
 
 def used_mark(secret: bytes) -> str:
@@ -57,23 +64,38 @@ def used_mark(secret: bytes) -> str:
 
 
 def read_marker(path: str) -> Marker | None:
-    """The marker; None if there is none. One that can not be read still is one, of which nothing is known."""
+    """The marker; None if there is none. One that is damaged still is one, of which nothing is known.
+
+    Raises:
+        StorageError: ``io_failed``.
+    """
     problem = ""
     try:
         with open(path, "rb") as file:
-            body = json.loads(file.read(_MAX_BYTES))
-        lifetime, used = body["epsilon_lifetime_micro"], body["enrolments"]
-        if type(lifetime) is int and isinstance(used, list):
-            return Marker(max(0, lifetime), tuple(map(str, used)))
+            lines = file.read(_MAX_BYTES).split(b"\n")
     except FileNotFoundError:
         return None
     except OSError as error:
         problem = error.strerror or "the system refused it"
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
     if problem:
         raise StorageError("io_failed", f"the install marker can not be read: {problem}")
-    return Marker()
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError, RecursionError):
+            return _read_line(line)
+    return Marker(whole=False)
+
+
+def _read_line(line: bytes) -> Marker:
+    """What a line says after its digest. Whoever can write the file can write the digest: it shows accidents."""
+    digest, text = line[:_DIGEST_CHARACTERS], line[_DIGEST_CHARACTERS + 1 :]
+    if digest != _digest(text):
+        raise ValueError
+    body = json.loads(text)
+    return Marker(int(body["epsilon_lifetime_micro"]), tuple(map(str, body["enrolments"])), bool(body["whole"]))
+
+
+def _digest(text: bytes) -> bytes:
+    return sha256(_MARKER_TAG + text).digest().hex().encode()
 
 
 def write_marker(path: str, marker: Marker) -> None:
@@ -83,9 +105,16 @@ def write_marker(path: str, marker: Marker) -> None:
         StorageError: ``disk_full``, ``io_failed``.
     """
     problem = None
-    body = {"format": _FORMAT, "epsilon_lifetime_micro": marker.lifetime_micro, "enrolments": list(marker.enrolments)}
+    text = json.dumps(
+        {
+            "format": _FORMAT,
+            "epsilon_lifetime_micro": marker.lifetime_micro,
+            "enrolments": list(marker.enrolments),
+            "whole": marker.whole,
+        }
+    ).encode()
     try:
-        replace(path, json.dumps(body).encode() + b"\n")
+        replace(path, b"\n\n".join([_digest(text) + b" " + text] * _COPIES) + b"\n")
     except OSError as error:
         problem = error
     if problem is not None:

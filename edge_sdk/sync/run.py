@@ -18,8 +18,8 @@ from urllib.parse import quote
 
 from edge_sdk.entropy import system_entropy
 from edge_sdk.log import INFO, WARNING, note
-from edge_sdk.storage.outbox import NAME_BYTES, Outbox
 from edge_sdk.storage.fetched import Fetched, Known
+from edge_sdk.storage.outbox import NAME_BYTES, Outbox
 from edge_sdk.transport.base import Guarded
 from protocol.digest import sha256
 from protocol.document import is_text

@@ -14,7 +14,7 @@ from support.publisher import DAY, NOW, Publisher
 
 import edge_sdk.opening
 from edge_sdk import Device, Policy
-from edge_sdk.storage.marker import Marker, read_marker, system_machine, write_marker
+from edge_sdk.storage.marker import Marker, read_marker, system_machine, used_mark, write_marker
 from protocol.batches.report import report_id
 from protocol.documents.provisioning import Provisioning, build_provisioning
 
@@ -185,11 +185,11 @@ def test_the_machines_id_is_a_digest_or_nothing():
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"{}", b"[]", b"\xff", b'{"epsilon_lifetime_micro": "x", "enrolments": []}', b"[" * 9000]
+    "raw", [b"", b"{}", b"[]", b"\xff", b'{"epsilon_lifetime_micro": 5, "enrolments": []}', b"[" * 9000]
 )
 def test_a_marker_that_can_not_be_read_still_is_one(tmp_path, raw):
     (tmp_path / "installed").write_bytes(raw)
-    assert read_marker(str(tmp_path / "installed")) == Marker()
+    assert read_marker(str(tmp_path / "installed")) == Marker(whole=False)
     assert reason(Device.open, tmp_path, Publisher().root()) == "state_lost"
 
 
@@ -198,12 +198,49 @@ def test_a_marker_says_no_more_than_it_must(tmp_path):
     assert read_marker(place) is None
     write_marker(place, Marker(5, ("ab",)))
     assert read_marker(place) == Marker(5, ("ab",))
-    assert json.loads((tmp_path / "installed").read_bytes()) == {
-        "format": 1,
-        "epsilon_lifetime_micro": 5,
-        "enrolments": ["ab"],
-    }
+    first, gap, second, end = (tmp_path / "installed").read_bytes().split(b"\n")
+    assert (first, gap, end) == (second, b"", b"")
+    assert json.loads(first[65:]) == {"format": 2, "epsilon_lifetime_micro": 5, "enrolments": ["ab"], "whole": True}
     assert (tmp_path / "installed").stat().st_mode & 0o777 == 0o600
+
+
+def test_no_rotten_bit_changes_what_a_marker_says(tmp_path):
+    place = tmp_path / "installed"
+    write_marker(str(place), Marker(5, ("ab",)))
+    whole = place.read_bytes()
+    for bit in range(8 * len(whole)):
+        rotten = bytearray(whole)
+        rotten[bit // 8] ^= 1 << bit % 8
+        place.write_bytes(rotten)
+        assert read_marker(str(place)) == Marker(5, ("ab",))
+
+
+@pytest.mark.parametrize("digits", [1, 2])
+def test_a_rotten_marker_lets_no_used_provisioning_file_in(tmp_path, publisher, clock, digits):
+    """Each digit is changed in one copy of the mark, or in both: then the marker says nothing, and no file is taken."""
+    place = tmp_path / "installed"
+    with Device.open(tmp_path, trust=publisher.root(), enrolment=FILE, clock=clock) as device:
+        device.report(device.enrol(publisher.campaign()).id, RECORD)
+    mark = used_mark(SECRET).encode()
+    place.write_bytes(place.read_bytes().replace(mark, b"x" + mark[1:], digits))
+    used = reason(Device.reset, tmp_path, publisher.root(), enrolment=FILE, clock=clock)
+    assert used == ("enrolment_used" if digits == 1 else "state_damaged")
+    fresh = build_provisioning(Provisioning("pumps", "pump 7", b"n" * 32))
+    with Device.open(tmp_path, clock=clock) as device:  # the state knows the one secret that it has
+        device.disable()
+        assert reason(device.enable, FILE) == used
+        assert reason(device.enable, fresh) == (None if digits == 1 else "state_damaged")
+    assert used_mark(SECRET) in read_marker(str(place)).enrolments
+    if digits == 2:  # the owner says that the new file was never used
+        place.unlink()
+        assert Device.reset(tmp_path, publisher.root(), enrolment=fresh, clock=clock) > 0
+
+
+def test_a_marker_that_is_written_late_names_the_secret_of_the_state(tmp_path, publisher, clock):
+    Device.open(tmp_path, trust=publisher.root(), enrolment=FILE, clock=clock).close()
+    (tmp_path / "installed").unlink()  # as a power cut leaves it, right after the state was made
+    Device.open(tmp_path, clock=clock).close()
+    assert reason(Device.reset, tmp_path, publisher.root(), enrolment=FILE, clock=clock) == "enrolment_used"
 
 
 SECRET = bytes(range(32))
