@@ -24,7 +24,7 @@ from protocol.mechanisms.bit import Bit
 from protocol.mechanisms.direct import Direct
 from protocol.mechanisms.laplace import Laplace
 from protocol.mechanisms.noise import GRID
-from protocol.mechanisms.numeric import CoinMechanism, SingleNumberMechanism
+from protocol.mechanisms.numeric import CoinMechanism, NumericMechanism, SingleNumberMechanism
 from protocol.mechanisms.she import SummedHistogram
 from protocol.mechanisms.unary import UnaryMechanism
 
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _UNIT = 1 << 128
+
+Z95 = 1.959963984540054
+"""Half the width of a 95 % interval in standard deviations: the 0.975 quantile of the normal law."""
 
 
 class Debiased(NamedTuple):
@@ -265,19 +268,45 @@ def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]
 def debias_single_number(mechanism: SingleNumberMechanism, n: int, counts: Sequence[int]) -> Debiased:
     """``bit``, ``piecewise``, ``hybrid``: count i is the number of answers i; the estimate is Σ x̂/S.
 
-        Σ_i c_i x̂_i / S,   Var = Σ_i c_i x̂_i²/S² − (Σ_i c_i x̂_i/S)²/n
+        Σ_i c_i x̂_i / S,   Var by :func:`_answers_variance` of both Σ_i c_i x̂_i/S and Σ_i c_i x̂_i²/S²
 
-    where x̂_i is the unbiased estimate that answer i stands for: the empirical variance of the answers,
-    which holds noise and sampling together.
+    where x̂_i is the unbiased estimate that answer i stands for. The variance holds noise and sampling together.
     """
     if n == 0:
         return Debiased(np.zeros(1), np.full(1, np.inf), holds_sampling=True)
     weights, unit = _integer_estimates(mechanism)
-    total = sum(count * weight for count, weight in zip(counts, weights, strict=True))
-    squares = sum(count * weight * weight for count, weight in zip(counts, weights, strict=True))
+    answered = [(count, weight) for count, weight in zip(counts, weights, strict=True) if count]
+    total = sum(count * weight for count, weight in answered)
+    squares = sum(count * weight * weight for count, weight in answered)
     # Integers divided once: the nearest floats to the exact rational numbers.
-    variance = (squares * n - total * total) / (unit * unit * n)
-    return Debiased(np.array([total / unit]), np.array([variance]), holds_sampling=True)
+    estimate = np.array([total / unit])
+    variance = _answers_variance(mechanism, n, estimate, np.array([squares / (unit * unit)]))
+    return Debiased(estimate, variance, holds_sampling=True)
+
+
+def _answers_variance(mechanism: NumericMechanism, n: int, total: Floats, squares: Floats) -> Floats:
+    """The variance of the sum of n answers, from what they are and from the mechanism's law.
+
+        n·V,   V = (squares + z² W)/(n + z²) − m² but V ≥ N,   m = total/(n + z²) within [−1, 1],
+        W = max E x̂²,   N = min Var x̂   for inputs in [−S, S]
+
+    with the answers' sum and sum of squares. Their own scatter, squares/n − (total/n)², is 0 where all are alike,
+    and far off where they are few. m is the middle of the score interval for the mean, as of z² more answers
+    of mean 0; they have the largest mean square W that the mechanism gives, and no population has less than N. So
+    one answer has nearly the mechanism's own variance, and many have what they show.
+    """
+    worst, least = _law_ends(mechanism)
+    pull = Z95**2
+    middle = np.clip(total / (n + pull), -1, 1)
+    return np.asarray(n * np.maximum((squares + pull * worst) / (n + pull) - middle**2, least), np.float64)
+
+
+@lru_cache(maxsize=64)
+def _law_ends(mechanism: NumericMechanism) -> tuple[float, float]:
+    """W and N: E x̂² and Var x̂ are parabolas in x, with their ends at 0 and S."""
+    ends = [(x, mechanism.variance(x)) for x in (0, SCALE)]
+    squares = [float((variance + x * x) / SCALE**2) for x, variance in ends]
+    return max(squares), min(float(variance / SCALE**2) for _, variance in ends)
 
 
 @lru_cache(maxsize=64)
@@ -305,16 +334,16 @@ def _exact_size(mechanism: CoinMechanism) -> Fraction:
 def debias_signs(mechanism: CoinMechanism, n: int, counts: Sequence[int]) -> Debiased:
     """``bits`` and ``duchi``: count i is how often coordinate i was answered 1; the estimate is Σ x̂/S.
 
-        B(2c_i − n),   Var = nB² − (B(2c_i − n))²/n
+        B(2c_i − n),   Var by :func:`_answers_variance`, of which Σ x̂²/S² is nB²
 
     where ±B is the estimate that one answer stands for, in units of S.
     """
     if n == 0:
         return Debiased(np.zeros(len(counts)), np.full(len(counts), np.inf), holds_sampling=True)
     size = _exact_size(mechanism)
-    totals = [size * (2 * count - n) for count in counts]
-    variances = [n * size**2 - total**2 / n for total in totals]
-    return Debiased(np.array(list(map(float, totals))), np.array(list(map(float, variances))), holds_sampling=True)
+    estimate = np.array([float(size * (2 * count - n)) for count in counts])
+    variance = _answers_variance(mechanism, n, estimate, np.full(len(counts), float(n * size**2)))
+    return Debiased(estimate, variance, holds_sampling=True)
 
 
 @debias.register(Laplace)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.estimates.debias import Law, noise_law, sign_size
+from aggregator.estimates.debias import Z95, Law, noise_law, sign_size
 from protocol.errors import InputError
 from protocol.mechanisms import FrequencyMechanism, Mechanism
 from protocol.mechanisms.numeric import CoinMechanism, NumericMechanism
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
-
-Z95 = 1.959963984540054
-"""Half the width of a 95 % interval in standard deviations: the 0.975 quantile of the normal law."""
 
 
 class Interval(NamedTuple):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aggregator.estimates.cells import question_name
-from aggregator.estimates.intervals import Z95
+from aggregator.estimates.debias import Z95
 from aggregator.estimates.recurrence import at_most
 from aggregator.estimates.reports import estimate
 from aggregator.notebooks import facts, table

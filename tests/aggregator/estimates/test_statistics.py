@@ -11,8 +11,7 @@ import pytest
 from support.reports import Row, made
 
 from aggregator.estimates.class_shares import class_shares
-from aggregator.estimates.debias import debias, marginal
-from aggregator.estimates.intervals import Z95
+from aggregator.estimates.debias import Z95, debias, marginal
 from aggregator.estimates.reports import estimate
 from aggregator.tally.tally import Tally
 from protocol import mechanisms
