@@ -287,18 +287,18 @@ def debias_single_number(mechanism: SingleNumberMechanism, n: int, counts: Seque
 def _answers_variance(mechanism: NumericMechanism, n: int, total: Floats, squares: Floats) -> Floats:
     """The variance of the sum of n answers, from what they are and from the mechanism's law.
 
-        n·V,   V = (squares + z² W)/(n + z²) − m² but V ≥ N,   m = total/(n + z²) within [−1, 1],
+        n·V,   V = (squares + z² W)/(n + z²) − m² within [N, W],   m = total/(n + z²) within [−1, 1],
         W = max E x̂²,   N = min Var x̂   for inputs in [−S, S]
 
     with the answers' sum and sum of squares. Their own scatter, squares/n − (total/n)², is 0 where all are alike,
     and far off where they are few. m is the middle of the score interval for the mean, as of z² more answers
-    of mean 0; they have the largest mean square W that the mechanism gives, and no population has less than N. So
+    of mean 0; they have the largest mean square W that the mechanism gives, and no population has V outside [N, W]. So
     one answer has nearly the mechanism's own variance, and many have what they show.
     """
     worst, least = _law_ends(mechanism)
     pull = Z95**2
     middle = np.clip(total / (n + pull), -1, 1)
-    return np.asarray(n * np.maximum((squares + pull * worst) / (n + pull) - middle**2, least), np.float64)
+    return np.asarray(n * np.clip((squares + pull * worst) / (n + pull) - middle**2, least, worst), np.float64)
 
 
 @lru_cache(maxsize=64)

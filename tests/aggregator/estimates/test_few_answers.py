@@ -115,5 +115,6 @@ def test_a_campaign_with_one_answer_to_every_question_is_sure_of_nothing(name):
     campaign = parse_campaign(build_campaign(schema, terms, 1, NOW))
     counts = tuple((1, *[0] * (question.mechanism.answers - 1)) for question in campaign.questions)
     for found in estimate(campaign, Tally(campaign.id, (1,) * len(counts), counts)).questions:
-        assert (found.sd > 0.2).all()
-        assert (found.high - found.low > 0.5).all()
+        if found.subject.kind != "class":
+            assert (found.sd > 0.2).all()
+            assert (found.high - found.low > 0.5).all()
