@@ -18,6 +18,7 @@ import click
 import numpy as np
 import pandas as pd
 
+from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress
 from aggregator.models.baselines import fit_majority, fit_plain
 from aggregator.publishing.campaigns import Terms, publish_campaign
@@ -71,11 +72,11 @@ class Outcome(NamedTuple):
 
 
 @click.command()
-@click.option("--output", type=click.Path(path_type=Path), default=Path("demo-output"), show_default=True)
+@click.option("--output", type=PATH, default=Path("demo-output"), show_default=True)
 @click.option("--devices", type=click.IntRange(10, 1_000_000), default=8000, show_default=True)
 @click.option("--epsilon", default="1", show_default=True, help="Total that each device spends.")
 @click.option("--mechanism", default="direct", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def demo(output: Path, devices: int, epsilon: str, mechanism: str, *, as_json: bool) -> None:
     """Learn to tell malignant from benign tumours from one private answer per device.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress, warn
 from aggregator.files import check_output, write_output
 from aggregator.models.postprocess import POSTPROCESSES
@@ -19,23 +19,23 @@ from simulation.sweep import SWEPT, check_plot, plot, points, run_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from simulation.experiment import Trial
     from simulation.settings import Prepared
     from simulation.sweep import Point
 
-file_option = click.Path(path_type=Path)
 _PARAMETERS = {"rho": "ridge", "reduce": "reduction"}
 """Options whose parameter has another name."""
 
 
 @click.command()
-@click.argument("data", type=file_option)
+@click.argument("data", type=PATH)
 @click.option("--label", required=True, help="Column to predict.")
 @click.option("--epsilon", help="Total that each device spends, summed over its answers.")
 @click.option("--mechanism", default="direct", show_default=True, help="A mechanism for values or numbers, or auto.")
 @click.option("--answers", default="one", show_default=True, help="Answers per device: one, all, auto, a number.")
-@click.option("--schema", "schema_file", type=file_option, help="Schema; default: drafted from the data.")
+@click.option("--schema", "schema_file", type=PATH, help="Schema; default: drafted from the data.")
 @click.option("--bins", type=int, default=4, show_default=True, help="Bins of a numeric feature in a drafted schema.")
 @click.option("--max-values", type=int, default=12, show_default=True, help="Whole numbers with more become numeric.")
 @click.option("--drop", multiple=True, help="Column to leave out of a drafted schema; repeatable.")
@@ -53,7 +53,7 @@ _PARAMETERS = {"rho": "ridge", "reduce": "reduction"}
 @click.option("--rho", "ridge", type=click.FloatRange(0), default=1e-3, show_default=True, help="Ridge of DCA.")
 @click.option("--postprocess", default="simplex", show_default=True, help=f"One of {', '.join(POSTPROCESSES)}.")
 @click.option("--theta", help="Threshold of 'the'; default 0.25.")
-@click.option("--test", "test_file", type=file_option, help="File of test records; default: a part of the data.")
+@click.option("--test", "test_file", type=PATH, help="File of test records; default: a part of the data.")
 @click.option("--test-share", type=float, help=f"Share of the records to test on; default {DEFAULT_TEST_SHARE}.")
 @click.option("--folds", type=click.IntRange(2), help="Cross-validation with so many parts.")
 @click.option("--devices", type=click.IntRange(1), help="Fleet drawn with replacement; default: everybody once.")
@@ -74,12 +74,10 @@ _PARAMETERS = {"rho": "ridge", "reduce": "reduction"}
     metavar="OPTION=V1,V2…",
     help=f"Try several values of an option, in all combinations; repeatable. One of {', '.join(SWEPT)}.",
 )
-@click.option("--plot", "plot_file", type=file_option, help="SVG file to draw a sweep into.")
-@click.option(
-    "--out", type=file_option, metavar="MODEL", help="Keep the first repetition's model, and its root beside."
-)
+@click.option("--plot", "plot_file", type=PATH, help="SVG file to draw a sweep into.")
+@click.option("--out", type=PATH, metavar="MODEL", help="Keep the first repetition's model, and its root beside.")
 @click.option("--force", is_flag=True, help="Replace the files of --plot and --out if they exist.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.pass_context
 def simulate(
     context: click.Context,
