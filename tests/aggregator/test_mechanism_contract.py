@@ -7,6 +7,7 @@ The last tests show that broken mechanisms are seen.
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from math import log, sqrt
 
@@ -16,6 +17,7 @@ from support.binomial import seeds, violations
 from support.mechanisms import as_answers, has_whole_table, inputs_of, is_exact, made, sizes, sums_of, truth
 from vectors import runner
 
+from aggregator.cli.documents.campaign import campaign
 from aggregator.estimates.debias import debias
 from aggregator.estimates.intervals import count_interval, normal_interval
 from aggregator.planning.completeness import missing_parts
@@ -277,9 +279,15 @@ def test_nothing_is_missing_and_each_size_and_mechanism_has_its_own_description(
 
 
 @every_mechanism
+def test_the_help_of_the_command_names_it(name):
+    assert re.search(rf"\b{name}\b", campaign.help)
+
+
+@every_mechanism
 def test_vectors_hold_its_parameters_and_its_answers(name):
     kinds = {case["kind"] for _, case in runner.load_all() if case.get("mechanism") == name}
-    assert {"parameters", "perturb_each"} & kinds, f"tests/vectors has no answers of {name}"
+    assert any(kind.startswith("parameters") for kind in kinds), f"tests/vectors has no parameters of {name}"
+    assert any(kind.startswith(("perturb", "accumulated")) for kind in kinds), f"tests/vectors has no answers of {name}"
 
 
 # Broken mechanisms are seen -------------------------------------------------------------------------
