@@ -48,7 +48,7 @@ class Device:
     def __init__(
         self,
         state: State,
-        policy: Policy,
+        allowed: Callable[[], Policy],
         *,
         clock: Callable[[], int],
         uptime: Callable[[], tuple[str, int]] | None,
@@ -58,7 +58,7 @@ class Device:
         self._state = state
         self._documents = Documents(state)
         self._time = Timekeeper(state, self._documents, clock, uptime)
-        self._reporting = Reporting(state, self._documents, self._time, policy, entropy)
+        self._reporting = Reporting(state, self._documents, self._time, allowed, entropy)
 
     @property
     def folder(self) -> str | None:
@@ -91,7 +91,8 @@ class Device:
                 memory, which is for simulations: a restart would forget what was spent.
             trust: the root file (``.hst``) that the owner trusts; needed the first time. Later an older
                 one than the stored is ignored and a newer one must continue its chain.
-            policy: the owner's limits; by default ``policy.toml`` in the folder, or else the defaults.
+            policy: the owner's limits; by default ``policy.toml`` in the folder, which is read again when it
+                changes, or else the defaults.
             enrolment: a provisioning file of a closed fleet: its secret makes this device's ids. Only the
                 first time.
             clock: seconds since 1970; may be wrong. By default the system's. An application that brings
@@ -267,11 +268,31 @@ class Device:
         with self._evidence("root", *given), self._state.transaction():
             before = self._trust()
             reached = trust.install_roots(before, given, self._time.wall())
-            if reached is not before:
-                self._documents.write_trust(reached)
-                self._documents.end_unsigned("campaign", reached.root.roles["campaign"])
-                self._time.note_document(reached.root.header.issued_at)
+            self._trust_root(before, reached)
         return reached.root.header.version
+
+    @logged("follow", lambda found: f"root {found[0]} is trusted")
+    def follow(self, roots: Iterable[bytes]) -> tuple[int, DocumentError | None]:
+        """As :meth:`rotate` for roots in their order, as far as they lead and are in date; each is looked at once.
+
+        Returns:
+            the version of the root that is now trusted; why the next one of those given is not, None if all are.
+        """
+        given = list(roots)
+        with self._state.transaction():
+            before = self._trust()
+            reached, problem = trust.follow_roots(before, given, self._time.wall())
+            self._trust_root(before, reached)
+            if problem is not None and problem.reason == "equivocation":
+                self._documents.keep_contradictions("root", given)
+        return reached.root.header.version, problem
+
+    def _trust_root(self, before: TrustState, reached: TrustState) -> None:
+        """Obey another root; what its keys have not signed ends."""
+        if reached is not before:
+            self._documents.write_trust(reached)
+            self._documents.end_unsigned("campaign", reached.root.roles["campaign"])
+            self._time.note_document(reached.root.header.issued_at)
 
     def _store(self, verdict: Verdict, raw: bytes) -> None:
         self._documents.write(verdict.role, verdict.header.name, verdict.digest, raw)
@@ -356,7 +377,7 @@ class Device:
         """
         return self.answer(campaign_id, record, label).reports
 
-    def check(self, campaign_id: bytes, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
+    def check(self, campaign_id: bytes | str, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
         """Which features of a record would count as missing or unlisted. Nothing is answered, spent or kept.
 
         As ``Campaign.check``; where the campaign evaluates a model, of the features that the model reads.
@@ -364,6 +385,8 @@ class Device:
         Raises:
             InputError: ``campaign_unknown``, ``model_unknown``, ``record_invalid``.
         """
+        if isinstance(campaign_id, str):
+            campaign_id = self.campaign(campaign_id).id
         return self._reporting.check(campaign_id, record, label)
 
     @logged("report")

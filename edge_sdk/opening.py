@@ -31,6 +31,47 @@ if TYPE_CHECKING:
 _JOURNAL = "-journal"
 
 
+class PolicyFile:
+    """The owner's policy in a state folder, read again where the file has changed: a running device obeys it at once.
+
+    Its larger lifetime ε goes into the marker before anything is answered under it.
+    """
+
+    def __init__(self, folder: str) -> None:
+        """Read it.
+
+        Raises:
+            InputError: ``policy_invalid``.
+        """
+        self._folder = folder
+        self._path = os.path.join(folder, POLICY_FILE)
+        self._seen = _look_of(self._path)
+        self._policy = load_policy(self._path)
+
+    def __call__(self) -> Policy:
+        """What holds now.
+
+        Raises:
+            InputError: ``policy_invalid``; StorageError: the marker can not be written.
+        """
+        seen = _look_of(self._path)
+        if seen != self._seen:
+            policy = load_policy(self._path)
+            marker = read_marker(os.path.join(self._folder, MARKER_FILE))
+            if marker is not None and policy.lifetime_micro > marker.lifetime_micro:
+                _mark(self._folder, marker, policy.lifetime_micro, None)
+            self._policy, self._seen = policy, seen
+        return self._policy
+
+
+def _look_of(path: str) -> tuple[int, ...]:
+    """Which file a path leads to and when it was changed; nothing where there is none."""
+    with suppress(OSError):
+        found = os.stat(path)
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return (0,) if os.path.lexists(path) else ()
+
+
 def open_state(
     state_dir: str | os.PathLike[str] | None,
     root: bytes | None,
@@ -40,19 +81,20 @@ def open_state(
     now: int,
     entropy: Callable[[int], bytes],
     machine: Callable[[], bytes | None],
-) -> tuple[State, Policy]:
-    """The state in a folder, provisioned, and the policy that holds; see :meth:`edge_sdk.Device.open`."""
+) -> tuple[State, Callable[[], Policy]]:
+    """The state in a folder, provisioned, and what tells the policy that holds; see :meth:`edge_sdk.Device.open`."""
     if root is not None:
         check_bytes(root, "trust")
     if state_dir is None:
         state = State(None)
         _provision(state, root, enrolment, now, entropy, None)
-        return state, policy or Policy()
+        held = policy or Policy()
+        return state, lambda: held
     folder = path_of(state_dir, "state_dir")
     place = os.path.join(folder, STATE_FILE)
     marker = read_marker(os.path.join(folder, MARKER_FILE))
     _check_ground(folder, place, marker, root)
-    allowed = load_policy(os.path.join(folder, POLICY_FILE)) if policy is None else policy
+    allowed: Callable[[], Policy] = PolicyFile(folder) if policy is None else lambda: policy
     lost = False
     try:
         state = State(place)
@@ -65,7 +107,7 @@ def open_state(
                 used = _provision(state, root, enrolment, now, entropy, machine())
                 if marker is None or not marker.whole:  # some of it can be told by the state
                     used = state.meta("secret") if state.meta("enrolled") is not None else used
-                _mark(folder, marker, allowed.lifetime_micro, used)  # before anything is answered
+                _mark(folder, marker, allowed().lifetime_micro, used)  # before anything is answered
         except BaseException:
             state.close()
             raise

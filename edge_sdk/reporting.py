@@ -56,7 +56,7 @@ class Reporting:
     Attributes:
         ledger, spool: where it is written.
         meanings: how often a value had no meaning, in memory.
-        policy: what the owner allows.
+        policy: what the owner allows now.
         entropy: n → n fresh random bytes.
     """
 
@@ -65,7 +65,7 @@ class Reporting:
         state: State,
         documents: Documents,
         time: Timekeeper,
-        policy: Policy,
+        allowed: Callable[[], Policy],
         entropy: Callable[[int], bytes],
     ) -> None:
         self._state = state
@@ -74,8 +74,17 @@ class Reporting:
         self.ledger = Ledger(state)
         self.spool = Spool(state)
         self.meanings = Meanings()
-        self.policy = policy
+        self._allowed = allowed
         self.entropy = entropy
+
+    @property
+    def policy(self) -> Policy:
+        """What the owner allows now.
+
+        Raises:
+            InputError: ``policy_invalid``: the file was changed into one that can not be read.
+        """
+        return self._allowed()
 
     def secret(self) -> bytes:
         """The device's secret.
@@ -115,8 +124,9 @@ class Reporting:
             _check_open(campaign, moment.now, time, period)
             _check_unpaid(campaign, period, self.ledger.paid_until(campaign.header.name))
             model = self.evaluated(campaign)
-            self.policy.check_campaign(campaign, model)
-            self.policy.check_budget(self.spent(time), campaign.epsilon_micro)
+            policy = self.policy
+            policy.check_campaign(campaign, model)
+            policy.check_budget(self.spent(time), campaign.epsilon_micro)
             observation = campaign.schema.observe(record)
             label_code = campaign.schema.label.code(campaign.schema.label_in(record, label))
             predicted = 0 if model is None else self._predicted(model, record)
@@ -124,7 +134,7 @@ class Reporting:
             records = answer(campaign, observation, label_code, secret, period, seeds, predicted)
             reports = b"".join(records)
             line, number = self.ledger.spend(campaign, period, time, reports)
-            self.spool.add(line, number, records, time, min(time, moment.base), self.policy.spool)
+            self.spool.add(line, number, records, time, min(time, moment.base), policy.spool)
             self._time.note_answer(reading, time, leapt=leapt)
             self.meanings.add(campaign, _read_by(campaign, model).check(record, label))
         note(INFO, "report: answered %s version %d", campaign.header.name, campaign.header.version)

@@ -22,7 +22,7 @@ from edge_sdk.storage.fetched import Fetched, Known
 from edge_sdk.storage.outbox import NAME_BYTES, Outbox
 from edge_sdk.transport.base import Guarded
 from protocol.digest import sha256
-from protocol.document import is_text
+from protocol.document import is_text, read_payload
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.errors import DocumentError, HearsayError, InputError, StorageError
 
@@ -206,13 +206,9 @@ class _Run:
     def _rotate(self, version: int) -> None:
         """Fetch the roots after a version until there is none, and follow them as far as they lead."""
         roots: list[bytes] = []
+        now = self._device.status().clock.wall
         while self._fetch_roots(version, roots, len(roots) + MAX_ROOTS) and len(roots) < _MOST_ROOTS:
-            try:
-                self._device.rotate(roots)
-            except DocumentError as error:
-                if error.reason != "expired":
-                    break
-            else:
+            if not _claims_to_be_late(roots[-1], now):
                 break
         self._follow(version, roots)
 
@@ -232,23 +228,11 @@ class _Run:
         return len(roots) == most
 
     def _follow(self, version: int, roots: list[bytes]) -> None:
-        while roots:
-            try:
-                reached = self._device.rotate(roots)
-            except DocumentError as error:
-                self._refuse_root(version + len(roots), error)
-                roots.pop()  # the last one's dates are checked, and those of no other
-                continue
-            except HearsayError as error:
-                self._refuse_root(version + 1, error)
-                return
-            if reached < version + len(roots):  # a later one leads nowhere; by itself it says why
-                with self._step(_root_place(reached + 1)):
-                    self._device.rotate([roots[reached - version]])
-            return
-
-    def _refuse_root(self, version: int, error: HearsayError) -> None:
-        self._refuse(_root_place(version), error)
+        if roots:
+            with self._step(_root_place(version + 1)):
+                reached, problem = self._device.follow(roots)
+                if problem is not None:
+                    self._refuse(_root_place(reached + 1), problem)
 
     def _refused(self, step: str) -> bool:
         return any(refusal.step == step for refusal in self._refusals)
@@ -336,6 +320,13 @@ class _Run:
     def _acknowledge(self, path: str) -> None:
         with contextlib.suppress(InputError):  # sealed by a state before this one, or long ago: it has arrived anyway
             self._released += self._device.ack(path)
+
+
+def _claims_to_be_late(root: bytes, now: int) -> bool:
+    """Whether a root says that it has expired. Nothing is believed: it only decides whether more roots are fetched."""
+    with contextlib.suppress(DocumentError):
+        return read_payload(read_envelope(root, "root").payload)[1].expires <= now
+    return False
 
 
 def _root_place(version: int) -> str:

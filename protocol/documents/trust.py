@@ -181,6 +181,39 @@ def install_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> 
     return reached
 
 
+def follow_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> tuple[TrustState, DocumentError | None]:
+    """As :func:`install_roots` for roots in their order, back to the newest that is in date: each is verified once.
+
+    Returns:
+        the state that is reached, ``state`` itself if none leads on; why what comes after it is not followed, None
+        if all are.
+    """
+    reached, chosen = state, state
+    late: DocumentError | None = None
+    try:
+        for raw in raws:
+            pending = {raw: read_envelope(raw, "root")}
+            step = _next_root(reached.root, reached.root_bytes, pending, _Seen({}, {}))
+            if step is None and pending:
+                install_roots(reached, [raw], wall_clock)  # which says why not
+            elif step is not None:
+                reached = TrustState(*step, _kept_floors(reached, step[1]), step[1].header.issued_at)
+                late = _late(reached.root.header, max(wall_clock, reached.time_floor))
+                chosen = chosen if late is not None else reached
+    except DocumentError as error:
+        return chosen, late or error
+    return chosen, late
+
+
+def _late(header: Header, now: int) -> DocumentError | None:
+    """Why a root is out of date, if it is."""
+    try:
+        _check_dates(header, now, "root")
+    except DocumentError as error:
+        return error
+    return None
+
+
 def reconcile_pinned(state: TrustState, raw: bytes, wall_clock: int) -> TrustState:
     """Compare the root that the owner has put on the device with the stored one.
 

@@ -223,3 +223,9 @@ note(WARNING, "sync: %s", "refused")
 """
     result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_a_device_checks_a_record_for_a_campaign_by_name(device, publisher):
+    campaign = device.enrol(publisher.campaign())
+    expected = device.check(campaign.id, {"odor": "?"})
+    assert device.check("mushrooms", {"odor": "?"}) == device.check(campaign.id.hex()[:8], {"odor": "?"}) == expected

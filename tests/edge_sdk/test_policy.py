@@ -12,6 +12,7 @@ from support.publisher import Publisher
 
 from edge_sdk import Device, Policy
 from edge_sdk.policy import _matches, load_policy
+from edge_sdk.storage.marker import read_marker
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema, refusing
 
@@ -149,3 +150,23 @@ def test_rules_that_make_no_sense_are_refused(tmp_path, text):
 def test_only_the_star_is_a_wildcard(pattern, name):
     expected = re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL)
     assert _matches(name, (pattern,)) == (expected is not None)
+
+
+def test_a_running_device_obeys_a_policy_that_was_tightened(tmp_path, publisher, clock):
+    path = tmp_path / "policy.toml"
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        campaign = device.enrol(publisher.campaign())
+        for text, expected in (
+            ('campaigns = ["none"]', "policy_refused"),
+            ('epsilon_lifetime = "0.5"', "budget_exhausted"),
+            ("nonsense = 1", "policy_invalid"),
+        ):
+            path.write_text(text)
+            assert reason(device.report, campaign.id, {}) == expected
+            assert reason(Device.open, tmp_path, clock=clock) == (None if expected != "policy_invalid" else expected)
+        path.write_text('epsilon_lifetime = "300"')
+        assert device.status().left_micro == 300_000_000
+        assert read_marker(str(tmp_path / "installed")).lifetime_micro == 300_000_000
+        path.unlink()
+        assert device.report(campaign.id, {})
+        assert device.policy == Policy()

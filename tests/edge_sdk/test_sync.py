@@ -28,6 +28,7 @@ from edge_sdk.transport.http import Web
 from edge_sdk.transport.registry import open_transport
 from edge_sdk.transport.retry import Patience
 from protocol.batches import batch
+from protocol.documents import trust
 from protocol.errors import DocumentError, InputError, StorageError
 
 RECORD = {"odor": "n", "width": 3.2}
@@ -195,6 +196,19 @@ def test_a_chain_longer_than_one_run_of_roots_that_all_expired_but_the_last(devi
     source.places[f"roots/{last}.hst"] = publisher.root(last)
     outcome = sync(device, source)
     assert (outcome.root_version, outcome.rotated, outcome.refusals) == (last, last - 1, ())
+
+
+@pytest.mark.parametrize("number", [20, 40])
+def test_a_chain_of_expired_roots_is_verified_once(device, source, publisher, monkeypatch, number):
+    """Each root by its predecessor's keys and by its own."""
+    verified = []
+    plain = trust.verified_by
+    monkeypatch.setattr(trust, "verified_by", lambda *given: (verified.append(1), plain(*given))[1])
+    old = Publisher(now=NOW - 100 * DAY)
+    source.places |= {f"roots/{v}.hst": old.root(v, lifetime=10 * DAY) for v in range(2, number + 2)}
+    outcome = sync(device, source)
+    assert (outcome.root_version, reasons(outcome)) == (1, {"roots/2.hst": "expired"})
+    assert len(verified) <= 2 * number + 5
 
 
 def test_a_bad_root_does_not_undo_the_good_ones_before_it(device, source, publisher):
