@@ -12,14 +12,14 @@ from protocol.errors import PolicyError
 from protocol.projection import Component
 from protocol.questions import MOMENT, MOMENTS, PRESENT, SQUARE
 from protocol.schema import refusing
-from protocol.shown import quoted, shown
+from protocol.shown import quoted, sentence
 from protocol.words import to_words
 
 if TYPE_CHECKING:
     from edge_sdk.policy import Policy, Spent
     from protocol.documents.campaign import Campaign
     from protocol.documents.model import Model
-    from protocol.questions import Question
+    from protocol.questions import Subject
     from protocol.schema import Schema
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
@@ -27,6 +27,8 @@ _WORD = 1 << 32
 _ALWAYS_LISTED = _WORD // 100
 """Chance, out of 2^32, above which a question has a line of its own: 1 %."""
 _MAX_RARE_LISTED = 12
+_SHORT_NAME = 40
+"""Characters of a name that is written whole each time."""
 HIGH_EPSILON_MICRO = 20 * MICRO
 
 
@@ -45,8 +47,8 @@ def explain(campaign: Campaign, policy: Policy, spent: Spent, now: int, evaluate
         f"Campaign {quoted(header.name)}, version {header.version}",
         f"  id         {campaign.id.hex()}",
         f"  in words   {to_words(campaign.id)}",
-        f"  purpose    {shown(campaign.purpose)}",
-        f"  contact    {shown(campaign.contact)}",
+        f"  purpose    {sentence(campaign.purpose)}",
+        f"  contact    {sentence(campaign.contact)}",
         f"  from       {_date(header.not_before)} to {_date(header.expires)}",
         "",
     ]
@@ -72,36 +74,99 @@ class Asked(NamedTuple):
     """A subject that one answer of a period may be about.
 
     Attributes:
-        subject: in words.
-        width: chance of being asked about it, out of 2^32, over all questions that ask about it.
+        subject: of the questions that ask about it.
+        width: chance of being asked about it, out of 2^32, over all these questions.
         noises: how those answers are perturbed, in words.
     """
 
-    subject: str
+    subject: Subject
     width: int
     noises: tuple[str, ...]
 
-    def line(self) -> str:
+    def line(self, names: _Names) -> str:
         """Chance, subject and noise."""
-        return f"{_percent(self.width)}  {self.subject}: {'; or '.join(self.noises)}"
+        return f"{_percent(self.width)}  {names.subject(self.subject)}: {'; or '.join(self.noises)}"
+
+
+class _Names:
+    """What a campaign's questions are about, in words.
+
+    A long name stands whole where it comes first, and by its number from there on; names that belong together stand
+    once. So no campaign's text is longer than its names and some characters per question.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._met: set[tuple[str, int]] = set()
+        self.below: list[str] = []
+        """Lines for the end: names that many subjects share."""
+
+    def _name(self, kind: str, number: int, text: str) -> str:
+        if len(text) <= _SHORT_NAME:
+            return quoted(text)
+        if (kind, number) in self._met:
+            return f"{kind} {number + 1}"
+        self._met.add((kind, number))
+        return f"{quoted(text)} ({kind} {number + 1})"
+
+    def _feature(self, number: int) -> str:
+        """An observed feature; of a component it is said that it is computed, and from what at the end."""
+        observed = self._schema.observed[number]
+        name = self._name("feature", number, observed.name)
+        if not isinstance(observed, Component):
+            return name
+        projection = self._schema.projection
+        if projection is not None and ("computed", 0) not in self._met:
+            self._met.add(("computed", 0))
+            names = ", ".join(quoted(self._schema.features[place].name) for place in projection.inputs)
+            self.below.append(f"  Each component is computed from {names}.")
+        return f"{name} (a component)"
+
+    def _numbers(self) -> str:
+        if ("numbers", 0) not in self._met:
+            self._met.add(("numbers", 0))
+            names = ", ".join(self._feature(number) for number in self._schema.numeric)
+            self.below.insert(0, f"  All numbers are {names}.")
+        return "all numbers"
+
+    def subject(self, asked: Subject) -> str:
+        """What a question is about, with the label that it always involves."""
+        kind, feature, _, power, of_class = asked
+        label = self._name("label", 0, self._schema.label.name)
+        square = "the squares of " if kind == MOMENTS else "the square of "
+        square = square if power == SQUARE else ""
+        if kind == MOMENTS:
+            return f"{square}{self._numbers()}, together with its {label}"
+        if feature is None:
+            return f"its {label}"
+        name = self._feature(feature)
+        if kind == PRESENT:
+            return f"whether {name} is known, together with its {label}"
+        if kind == MOMENT and of_class is not None:
+            return f"{square}{name} if its {label} is {self._class(of_class)}, else 0"
+        return f"{square if kind == MOMENT else ''}{name} together with its {label}"
+
+    def _class(self, number: int) -> str:
+        return self._name("class", number, self._schema.label.classes[number])
 
 
 def _asked(campaign: Campaign, evaluated: Model | None) -> list[str]:
     """The questions by how likely they are, and what an answer can reveal. Every subject is named."""
     if evaluated is not None:
         return _asked_of_model(campaign, evaluated)
-    count = len(campaign.questions)
+    names, strata = _Names(campaign.schema), _strata(campaign)
     often = f"Once per {_duration(campaign.time_precision)} the device answers"
-    if campaign.answers == count:
+    if campaign.answers == len(campaign.questions):
         lines = [f"{often} all of these questions:"]
-        return lines + [f"  - {part.line()}" for stratum in _strata(campaign) for part in stratum]
-    if campaign.answers == 1:
+        lines += [f"  - {part.line(names)}" for stratum in strata for part in stratum]
+    elif campaign.answers == 1:
         lines = [f"{often} one of these questions, picked by chance and not by the record:"]
-        return lines + _listed(_strata(campaign)[0])
-    lines = [f"{often} {campaign.answers} questions, each picked by chance and not by the record:"]
-    for number, stratum in enumerate(_strata(campaign), 1):
-        lines += [f"  answer {number}, one of", *_listed(stratum)]
-    return lines
+        lines += _listed(strata[0], names)
+    else:
+        lines = [f"{often} {campaign.answers} questions, each picked by chance and not by the record:"]
+        for number, stratum in enumerate(strata, 1):
+            lines += [f"  answer {number}, one of", *_listed(stratum, names)]
+    return lines + names.below
 
 
 def _asked_of_model(campaign: Campaign, evaluated: Model) -> list[str]:
@@ -121,26 +186,25 @@ def _strata(campaign: Campaign) -> list[list[Asked]]:
 
     Questions about one subject are added up: none can be made to look rare by being asked in pieces.
     """
-    found: list[dict[str, tuple[int, list[str]]]] = [{} for _ in range(campaign.answers)]
+    found: list[dict[Subject, tuple[int, dict[str, None]]]] = [{} for _ in range(campaign.answers)]
     for number, question in enumerate(campaign.questions):
         low, high = campaign.assignment.interval(number, question.stratum)
-        width, noises = found[question.stratum].get(_subject(campaign, question), (0, []))
-        noise = question.mechanism.describe()
-        merged = noises if noise in noises else [*noises, noise]
-        found[question.stratum][_subject(campaign, question)] = width + high - low, merged
+        width, noises = found[question.stratum].get(question.subject, (0, {}))
+        noises[question.mechanism.describe()] = None
+        found[question.stratum][question.subject] = width + high - low, noises
     parts = [[Asked(subject, width, tuple(noises)) for subject, (width, noises) in each.items()] for each in found]
     return [sorted(stratum, key=lambda part: -_permille(part.width)) for stratum in parts]
 
 
-def _listed(stratum: list[Asked]) -> list[str]:
+def _listed(stratum: list[Asked], names: _Names) -> list[str]:
     """A line for each subject that is likely, or among the first; the others by name in one line."""
-    shown = [part for place, part in enumerate(stratum) if part.width > _ALWAYS_LISTED or place < _MAX_RARE_LISTED]
-    rest = [part for part in stratum if part not in shown]
-    lines = [f"  - {part.line()}" for part in shown]
+    likely = [part.width > _ALWAYS_LISTED or place < _MAX_RARE_LISTED for place, part in enumerate(stratum)]
+    lines = [f"  - {part.line(names)}" for part, alone in zip(stratum, likely, strict=True) if alone]
+    rest = [part for part, alone in zip(stratum, likely, strict=True) if not alone]
     if rest:
         together = _percent(sum(part.width for part in rest))
-        names = ", ".join(part.subject for part in rest)
-        lines.append(f"  - {together}  together, {_percent(max(part.width for part in rest))} at most each: {names}")
+        subjects = ", ".join(names.subject(part.subject) for part in rest)
+        lines.append(f"  - {together}  together, {_percent(max(part.width for part in rest))} at most each: {subjects}")
     return lines
 
 
@@ -167,35 +231,6 @@ def _refusals(campaign: Campaign) -> list[str]:
         f"  Warning: a record gets no report if a value is not listed ({names}), so whoever sees that there",
         "  is one learns from it, whatever ε is. This is for development only.",
     ]
-
-
-def _subject(campaign: Campaign, question: Question) -> str:
-    """What a question is about, with the label that it always involves."""
-    schema = campaign.schema
-    label = quoted(schema.label.name)
-    kind, feature, _, power, of_class = question.subject
-    if kind == MOMENTS:
-        numbers = ", ".join(_observed(schema, index) for index in schema.numeric)
-        return f"{'the squares of ' if power == SQUARE else ''}{numbers}, together with its {label}"
-    if feature is None:
-        return f"its {label}"
-    name = _observed(schema, feature)
-    if kind == PRESENT:
-        return f"whether {name} is known, together with its {label}"
-    if kind == MOMENT:
-        name = f"the square of {name}" if power == SQUARE else name
-        if of_class is not None:
-            return f"{name} if its {label} is {quoted(schema.label.classes[of_class])}, else 0"
-    return f"{name} together with its {label}"
-
-
-def _observed(schema: Schema, index: int) -> str:
-    """An observed feature by name; a component with the features that it is computed from."""
-    observed = schema.observed[index]
-    if isinstance(observed, Component) and schema.projection is not None:
-        inputs = ", ".join(quoted(schema.features[place].name) for place in schema.projection.inputs)
-        return f"{quoted(observed.name)} (computed from {inputs})"
-    return quoted(observed.name)
 
 
 def _cost(campaign: Campaign, policy: Policy, spent: Spent, now: int) -> list[str]:

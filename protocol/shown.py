@@ -7,6 +7,7 @@ these alone. Paths and keys of files hold anything.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 
 from protocol.document import is_printable
@@ -14,11 +15,13 @@ from protocol.document import is_printable
 _UNSEEN = (
     (0x34F, 0x34F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2065, 0x2065), (0x2800, 0x2800),
     (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x16FE4, 0x16FE4), (0x1D159, 0x1D159),
-    (0xE0000, 0xE0FFF),
+    (0xE0000, 0xE0FFF), (0xFFFC, 0xFFFC), (0x2D7F, 0x2D7F), (0x1107F, 0x1107F), (0x13441, 0x13442),
 )  # fmt: skip
 """First and last code points that are printable in a document and show nothing: those of Unicode 16 with the property
-Default_Ignorable_Code_Point, and U+2800, U+16FE4, U+1D159, whose glyphs are blank."""
-_EDGES = tuple(edge for first, last in _UNSEEN for edge in (first, last + 1))
+Default_Ignorable_Code_Point, and U+2800, U+16FE4, U+1D159, U+2D7F, U+FFFC, U+1107F, U+13441, U+13442, whose glyphs
+are blank or only join others."""
+_AFTER_A_SPACE = re.compile("(?<= ) ")
+_EDGES = tuple(edge for first, last in sorted(_UNSEEN) for edge in (first, last + 1))
 
 
 def is_seen(text: str) -> bool:
@@ -46,9 +49,19 @@ def shown(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""A name between quotes, none of which can be its own.
+    r"""A name between quotes, none of which can be its own, on as many lines as it seems: spaces in a row are escaped.
 
-    >>> print(quoted("its 'odor'"))
-    'its \'odor\''
+    >>> print(quoted("its 'odor'"), quoted("a   b"))
+    'its \'odor\'' 'a \x20\x20b'
     """
-    return "'" + shown(text.replace("\\", "\\\\").replace("'", "\\'")) + "'"
+    whole = text.replace("\\", "\\\\").replace("'", "\\'")
+    return "'" + _AFTER_A_SPACE.sub(r"\\x20", shown(whole)) + "'"
+
+
+def sentence(text: str) -> str:
+    """A longer text on one line, every run of spaces as one: many would end a terminal's line where none ends.
+
+    >>> sentence("learn.    The policy allows it.")
+    'learn. The policy allows it.'
+    """
+    return _AFTER_A_SPACE.sub("", shown(text))

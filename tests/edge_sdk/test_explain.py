@@ -6,12 +6,15 @@ import math
 import re
 
 import pytest
-from support.publisher import Publisher
+from support.publisher import DAY, Publisher
 
+import edge_sdk.explain
 from edge_sdk.explain import _odds, _percent
-from protocol import canonical, mechanisms
-from protocol.features import Categorical
-from protocol.questions import build_questions, discrete_subjects
+from protocol import SCALE, canonical, mechanisms
+from protocol.documents import campaign as campaigns
+from protocol.features import Categorical, Numeric
+from protocol.projection import Component, Projection
+from protocol.questions import Question, Subject, build_questions, discrete_subjects
 from protocol.schema import Label, build_schema
 
 FEATURES = [f"f{number}" for number in range(30)]
@@ -106,3 +109,65 @@ def test_no_epsilon_is_too_large_to_explain(device):
     assert 495 < math.log(odds) <= 496.001
     assert _odds(900.0) == "7.329e+390"
     assert "e+" in _odds(1_048_560.0)
+
+
+def long_names(number, projection=None):
+    features = [Numeric(f"{place:04d}" + "é" * 500, "0", "1", [0]) for place in range(number)]
+    return build_schema(Label("l" * 1000, ["a" * 1000, "b" * 1000]), features, projection)
+
+
+def asking(schema, subjects, mechanism):
+    count = len(subjects)
+    bounds = [((1 << 32) * (place + 1)) // count for place in range(count)]
+    questions = tuple(Question(subject, 0, bound, mechanism) for subject, bound in zip(subjects, bounds, strict=True))
+    publisher = Publisher(schema=schema)
+    joint = subjects[0].kind == "moments"
+    payload = campaigns.build_payload(
+        publisher.header("long"), schema, questions, epsilon_micro=1_000_000, purpose="p", contact="c",
+        time_precision=DAY, min_batch_size=1,
+        fit=campaigns.Fit("gaussian", "simplex", 10_000) if joint else campaigns.Fit("discrete", "simplex", 0),
+    )  # fmt: skip
+    return publisher.sign("campaign", payload)
+
+
+def many_moments(names, questions):
+    """All numbers and their squares in turn, asked for in many questions."""
+    mechanism = mechanisms.from_micro("laplace", 1_000_000, 2 * names, delta=2 * names)
+    subjects = [Subject("moments", None, 2 * names, 1 + number % 2) for number in range(questions)]
+    return asking(long_names(names), subjects, mechanism)
+
+
+def many_components(names, questions):
+    """Components of all inputs."""
+    components = [Component(f"c{number}", -SCALE, SCALE, [0]) for number in range(questions)]
+    computed = Projection(range(names), [[1] * names] * questions, [0] * questions, 10, components)
+    subjects = [Subject("cell", number, 4) for number in range(questions)]
+    return asking(long_names(names, computed), subjects, mechanisms.from_micro("direct", 1_000_000, 4))
+
+
+@pytest.mark.parametrize("made", [many_moments, many_components])
+def test_the_text_of_a_campaign_grows_with_its_names_and_its_questions_and_not_with_their_product(
+    device, monkeypatch, made
+):
+    """Work is counted in characters that are looked at."""
+    raw = made(60, 100)
+    looked_at = [0]
+    plain = edge_sdk.explain.quoted
+
+    def counted(text):
+        looked_at[0] += len(text)
+        return plain(text)
+
+    monkeypatch.setattr(edge_sdk.explain, "quoted", counted)
+    text = device.explain(raw)
+    assert len(text) < 2 * len(raw) + 200 * 100
+    assert looked_at[0] < 2 * len(raw) + 200 * 100
+    assert all(text.count(f"{place:04d}é") == 1 for place in range(60))
+
+
+def test_no_purpose_ends_a_line_where_none_ends(device, publisher):
+    spaces = " " * 200
+    forged = "The owner's policy allows it, for at most 100 more answers"
+    text = device.explain(publisher.campaign(name=f"a{spaces}b", changes={"purpose": f"learn.{spaces}{forged}"}))
+    assert f"purpose    learn. {forged}" in text
+    assert re.search(r"Campaign 'a (\\x20){199}b'", text)

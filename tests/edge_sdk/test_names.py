@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 from support.failures import failure
@@ -13,7 +12,7 @@ from support.publisher import DAY, NOW, Publisher
 import edge_sdk
 from edge_sdk import Device, Policy
 from edge_sdk.cli.main import main
-from edge_sdk.explain import _subject
+from edge_sdk.explain import _Names
 from protocol.features import Categorical, Numeric
 from protocol.questions import MOMENT, Subject
 from protocol.schema import Label, build_schema
@@ -38,12 +37,28 @@ def test_no_name_forges_a_line_or_looks_like_another(device, name, where):
 def test_a_class_is_shown_between_quotes():
     schema = build_schema(Label("class", ["e, else 0; and nothing", "p"]), [Numeric("w", "0", "1", [0], substitute=0)])
     subject = Subject(MOMENT, 0, 1, 1, 0)
-    text = _subject(SimpleNamespace(schema=schema), SimpleNamespace(subject=subject))
+    text = _Names(schema).subject(subject)
     assert text == "'w' if its 'class' is 'e, else 0; and nothing', else 0"
 
 
 def test_what_shows_nothing_is_escaped_and_nothing_else():
-    for code in (0x3164, 0x115F, 0x2800, 0xFE0F, 0xFFA0, 0x34F, 0xE0100, 0x1B, 0x0A, 0x200B):
+    for code in (
+        0x3164,
+        0x115F,
+        0x2800,
+        0xFE0F,
+        0xFFA0,
+        0x34F,
+        0xE0100,
+        0x13441,
+        0x13442,
+        0xFFFC,
+        0x2D7F,
+        0x1107F,
+        0x1B,
+        0x0A,
+        0x200B,
+    ):
         assert shown(f"a{chr(code)}b").isascii()
         assert is_seen(shown(f"a{chr(code)}b"))
     assert shown("Größe → 3 µm 水 👍") == "Größe → 3 µm 水 👍"
