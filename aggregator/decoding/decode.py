@@ -85,25 +85,37 @@ class Decoded(NamedTuple):
     pieces: tuple[Rejected, ...]
 
 
+class Standing(NamedTuple):
+    """What a record's batch says for it.
+
+    Attributes:
+        proven: whether the batch has the right digest and number of records.
+        claim: of an unproven batch, the digest that its trailer states; empty without a trailer. If a batch
+            with this digest is proven anywhere, these records are copies of that one's, or damaged.
+    """
+
+    proven: bool
+    claim: bytes
+
+
 class Block(NamedTuple):
-    """Some good records of one standing, in file order, and what was set aside on the way.
+    """Some good records in file order, and what was set aside on the way.
 
     Attributes:
         records: the good ones.
         positions: shape (N,), where in the file each of them starts.
-        proven: whether the batches they are in have the right digest and number of records.
+        batch: shape (N,), index in ``standings`` of each.
+        standings: of all batches that records were judged of, neighbours that are alike once.
         digests: of every proven batch that ends in this block, 32 bytes each.
-        claim: of an unproven batch, the digest that its trailer states; empty without a trailer. If a batch
-            with this digest is proven anywhere, these records are copies of that one's, or damaged.
         rejected: how many records and stretches were set aside, by reason.
         pieces: those set aside; of a whole file no more than :data:`MAX_PIECES`.
     """
 
     records: Columns
     positions: NDArray[np.int64]
-    proven: bool
+    batch: NDArray[np.intp]
+    standings: tuple[Standing, ...]
     digests: tuple[bytes, ...]
-    claim: bytes
     rejected: dict[str, int]
     pieces: tuple[Rejected, ...]
 
@@ -113,14 +125,16 @@ class Stretch(NamedTuple):
 
     Attributes:
         runs: where adjacent records begin, and how many they are, in file order.
-        proven, digests, claim: as in :class:`Block`.
+        standings: as in :class:`Block`.
+        counts: how many records each of these is about, in the order of the runs.
+        digests: as in :class:`Block`.
         rejected, pieces: as in :class:`Block`, of the bytes that are no record of the campaign.
     """
 
     runs: tuple[tuple[int, int], ...]
-    proven: bool
+    standings: tuple[Standing, ...]
+    counts: tuple[int, ...]
     digests: tuple[bytes, ...]
-    claim: bytes
     rejected: dict[str, int]
     pieces: tuple[Rejected, ...]
 
@@ -212,44 +226,48 @@ class Decoder:
 
         A block's pieces are its own first :data:`MAX_PIECES`.
         """
-        bad = _SetAside(Counter(stretch.rejected), list(stretch.pieces))
-        judged = [
-            self._judge(rows, np.concatenate([run.positions() for run in runs]), stretch, now, bad)
-            for rows, runs in matrices(data, stretch.runs, self._layout)
-        ]
+        bad = _SetAside(Counter(stretch.rejected), [])
+        batch = np.repeat(np.arange(len(stretch.counts)), stretch.counts)
+        judged = []
+        for rows, runs in matrices(data, stretch.runs, self._layout):
+            positions = np.concatenate([run.positions() for run in runs])
+            judged.append(self._judge(_Judged(rows, positions, batch[: rows.rows]), stretch.standings, now, bad))
+            batch = batch[rows.rows :]
         if stretch.runs:
             (first, _), (last, count) = stretch.runs[0], stretch.runs[-1]
             give_back(data, first, last + count * self._layout.record_length)
+        pieces = sorted([*stretch.pieces, *bad.pieces], key=lambda piece: piece.offset)
         return Block(
-            Columns.join([records for records, _ in judged], self._layout.answer_bytes),
-            np.concatenate([np.empty(0, np.int64), *(positions for _, positions in judged)]),
-            stretch.proven,
+            Columns.join([records for records, _, _ in judged], self._layout.answer_bytes),
+            np.concatenate([np.empty(0, np.int64), *(positions for _, positions, _ in judged)]),
+            np.concatenate([np.empty(0, np.intp), *(numbers for _, _, numbers in judged)]),
+            stretch.standings,
             stretch.digests,
-            stretch.claim,
             dict(bad.rejected),
-            tuple(bad.pieces),
+            tuple(pieces[:MAX_PIECES]),
         )
 
     def _judge(
-        self, rows: Matrix, positions: NDArray[np.int64], stretch: Stretch, now: int, bad: _SetAside
-    ) -> tuple[Columns, NDArray[np.int64]]:
-        """The good ones of some records; the others are set aside."""
+        self, judged: _Judged, standings: Sequence[Standing], now: int, bad: _SetAside
+    ) -> tuple[Columns, NDArray[np.int64], NDArray[np.intp]]:
+        """The good ones of some records, with their places and batches; the others are set aside."""
+        rows, positions, batch = judged
         fields = Fields.of(rows)
-        records = columns(fields, proven=stretch.proven)
+        records = columns(fields, proven=np.array([standing.proven for standing in standings], np.bool_)[batch])
         if self._rules.is_sound(fields, now) and self._rules.in_domain(fields):
-            return records, positions
+            return records, positions, batch
         fault = self._rules.faults(fields, now)
         length = self._layout.record_length
         for row in np.flatnonzero(fault)[: max(0, MAX_PIECES - len(bad.pieces))].tolist():
             place = row * length + rows.start
             record = bytes(rows.data[place : place + length])
             at = int(positions[row])
-            bad.pieces.append(Rejected(FAULTS[fault[row] - 1], at, length, record, stretch.proven, stretch.claim))
+            bad.pieces.append(Rejected(FAULTS[fault[row] - 1], at, length, record, *standings[batch[row]]))
         for number, count in enumerate(np.bincount(fault, minlength=1 + len(FAULTS))[1:].tolist()):
             if count:
                 bad.rejected[FAULTS[number]] += count
         good = fault == 0
-        return records.take(good), positions[good]
+        return records.take(good), positions[good], batch[good]
 
     def states_one_batch(self, data: Source) -> bool:
         """Whether a file begins and ends as one batch of this campaign that fills it would."""
@@ -311,19 +329,38 @@ class _SetAside(NamedTuple):
     pieces: list[Rejected]
 
 
+class _Judged(NamedTuple):
+    """Records to be judged together.
+
+    Attributes:
+        rows: their bytes.
+        positions: shape (N,), where in the file each of them starts.
+        batch: shape (N,), index of its batch's standing.
+    """
+
+    rows: Matrix
+    positions: NDArray[np.int64]
+    batch: NDArray[np.intp]
+
+
 class _Gathered:
-    """Records of one file on their way into stretches."""
+    """Records of one file on their way into stretches: of as many batches as it takes to fill one."""
 
     def __init__(self, data: Source, layout: Layout, most: int) -> None:
         self._data = data
         self._layout = layout
         self._most = most
+        self._kept_pieces = 0
+        self._begin()
+
+    def _begin(self) -> None:
         self._runs: list[tuple[int, int]] = []
-        self._room = most
+        self._room = self._most
+        self._standings: list[Standing] = []
+        self._counts: list[int] = []
         self._digests: list[bytes] = []
         self._rejected: Counter[str] = Counter()
         self._pieces: list[Rejected] = []
-        self._kept_pieces = 0
 
     def reject(self, reason: str, offset: int, length: int, total: int) -> None:
         """Set aside adjacent pieces of one length, ``total`` bytes of them."""
@@ -335,40 +372,42 @@ class _Gathered:
             self._kept_pieces += 1
 
     def add(self, batch: Batch) -> Iterator[Stretch]:
-        """A batch of the campaign: proven ones share blocks, an unproven one has its own."""
-        if not batch.proven and (self._runs or self._digests):
-            yield self._stretch(proven=True, claim=b"")
-        claim = b"" if batch.proven else batch.digest
+        """A batch of the campaign. Small ones share a stretch, proven or not."""
+        standing = Standing(batch.proven, b"" if batch.proven else batch.digest)
         length = self._layout.record_length
         for start, count in batch.spans:
             done = 0
             while done < count:
                 records = min(count - done, self._room)
-                self._runs.append((start + done * length, records))
+                self._run(start + done * length, records, standing)
                 done, self._room = done + records, self._room - records
                 if not self._room:
-                    yield self._stretch(proven=batch.proven, claim=claim)
+                    yield self._stretch()
         if batch.proven:
             self._digests.append(batch.digest)
-        elif self._runs:
-            yield self._stretch(proven=False, claim=claim)
+
+    def _run(self, start: int, records: int, standing: Standing) -> None:
+        self._runs.append((start, records))
+        if self._standings and self._standings[-1] == standing:
+            self._counts[-1] += records
+        else:
+            self._standings.append(standing)
+            self._counts.append(records)
 
     def rest(self) -> Iterator[Stretch]:
-        """What waits, if anything does: records of proven batches."""
+        """What waits, if anything does."""
         if self._runs or self._digests or self._rejected:
-            yield self._stretch(proven=True, claim=b"")
+            yield self._stretch()
 
-    def _stretch(self, *, proven: bool, claim: bytes) -> Stretch:
-        runs, digests = tuple(self._runs), tuple(self._digests)
-        stretch = Stretch(runs, proven, digests, claim, dict(self._rejected), tuple(self._pieces))
-        self._runs, self._room = [], self._most
-        self._digests, self._pieces = [], []
-        self._rejected = Counter()
+    def _stretch(self) -> Stretch:
+        places = tuple(self._runs), tuple(self._standings), tuple(self._counts)
+        stretch = Stretch(*places, tuple(self._digests), dict(self._rejected), tuple(self._pieces))
+        self._begin()
         return stretch
 
 
-def columns(fields: Fields, *, proven: bool) -> Columns:
-    """The records of a matrix, cut into columns."""
+def columns(fields: Fields, *, proven: bool | NDArray[np.bool_]) -> Columns:
+    """The records of a matrix, cut into columns; ``proven`` of all, or of each."""
     rows = fields.rows
     return Columns(
         rows.ids(),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator.decoding.columns import Columns
-    from aggregator.decoding.decode import Block, Stretch
+    from aggregator.decoding.decode import Block, Standing, Stretch
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.sources import Source
     from aggregator.intake.work_sharing import Team
@@ -68,11 +68,13 @@ class _Kept(NamedTuple):
 
     Attributes:
         records: to be added.
+        rows: which of all they are; None if they are all.
         forgotten: would be if their period had not been forgotten.
         foreign: would be if they were of an enrolled device.
     """
 
     records: Columns
+    rows: NDArray[np.intp] | None
     forgotten: NDArray[np.intp]
     foreign: NDArray[np.intp]
 
@@ -98,16 +100,16 @@ class _Taken(NamedTuple):
 
     Attributes:
         block: without its good records.
-        added: how many of them are in the parts.
-        good: how many are neither forgotten nor foreign, be they new or not.
+        added: how many of them are in the parts: unproven ones, proven ones.
+        good: likewise, how many are neither forgotten nor foreign, be they new or not.
         forgotten: how many are.
         foreign: where in the file the records of devices that are not enrolled are.
         pieces: some of these, as the quarantine has them.
     """
 
     block: Block
-    added: int
-    good: int
+    added: tuple[int, int]
+    good: tuple[int, int]
     forgotten: int
     foreign: NDArray[np.int64]
     pieces: tuple[Rejected, ...]
@@ -254,11 +256,11 @@ class Reader:
             room -= min(room, len(block.pieces))
             pieces.extend(set_aside[: max(0, MAX_PIECES - len(pieces))])
             digests.extend(block.digests)
-            good[block.proven] += sound
-            added[block.proven] += more
+            for standing in (False, True):
+                good[standing] += sound[standing]
+                added[standing] += more[standing]
             refused.append(foreign)
-            if claim := _claim(block):
-                claims.add(claim)
+            claims.update(filter(None, map(_claim, block.standings)))
         pieces.sort(key=lambda piece: piece.offset)
         rejected = {reason: number for reason, number in sorted(counts.items()) if number}
         entry = self._entry(source, name and name(), (good[True], good[False]), rejected, digests)
@@ -294,17 +296,18 @@ class Reader:
         kept = self._kept(records, _new_rows(block, file))
         places = block.positions[kept.foreign].astype(np.int64)
         refused = []
-        for place in places[:MAX_PIECES].tolist():
+        for place, batch in zip(places[:MAX_PIECES].tolist(), block.batch[kept.foreign].tolist(), strict=False):
             record = bytes(data[place : place + self._record_bytes])
-            refused.append(Rejected(NOT_ENROLLED, place, len(record), record, block.proven, block.claim))
-        claim = _claim(block)
-        claimed = np.full(kept.records.size, claim, np.uint64) if claim else None
+            refused.append(Rejected(NOT_ENROLLED, place, len(record), record, *block.standings[batch]))
         file.kept = True
-        self._writer.add(Stored(kept.records, claimed))
-        forgotten = len(kept.forgotten)
-        rest = block._replace(records=records.take(slice(0)), positions=block.positions[:0])
-        good = records.size - forgotten - len(places)
-        return _Taken(rest, kept.records.size, good, forgotten, places, tuple(refused))
+        self._writer.add(Stored(kept.records, _claims(block, kept.rows)))
+        without = records.take(slice(0))
+        rest = block._replace(records=without, positions=block.positions[:0], batch=block.batch[:0])
+        unwanted = _by_standing(records.proven[np.concatenate([kept.forgotten, kept.foreign])])
+        unproven, proven = _by_standing(records.proven)
+        good = unproven - unwanted[0], proven - unwanted[1]
+        added = _by_standing(kept.records.proven)
+        return _Taken(rest, added, good, len(kept.forgotten), places, tuple(refused))
 
     def _time_for(self, file: _File) -> int:
         """The present; never before the last reading of the file: a clock put back makes nothing early again."""
@@ -315,14 +318,14 @@ class Reader:
         none = np.empty(0, np.intp)
         forgets = self._first_period and records.size and int(records.period.min()) < self._first_period
         if rows is None and self._enrolled is None and not forgets:
-            return _Kept(records, none, none)
+            return _Kept(records, None, none, none)
         rows = np.arange(records.size) if rows is None else rows
         is_gone = records.period[rows] < self._first_period
         forgotten, rows, foreign = rows[is_gone], rows[~is_gone], none
         if self._enrolled is not None:
             accepted = self._enrolled.accepts(records.take(rows))
             foreign, rows = rows[~accepted], rows[accepted]
-        return _Kept(records.take(rows), forgotten, foreign)
+        return _Kept(records.take(rows), rows, forgotten, foreign)
 
     def _entry(
         self,
@@ -349,5 +352,20 @@ class Reader:
         )
 
 
-def _claim(block: Block) -> int:
-    return 0 if block.proven else int.from_bytes(block.claim[:TAIL_BYTES])
+def _claim(standing: Standing) -> int:
+    """What a part says of a batch that is damaged; 0 if there is nothing to say."""
+    return int.from_bytes(standing.claim[:TAIL_BYTES])
+
+
+def _claims(block: Block, rows: NDArray[np.intp] | None) -> NDArray[np.uint64] | None:
+    """Shape (N,): the claims of some of a block's records, or all; None if there are none."""
+    claims = np.array([_claim(standing) for standing in block.standings], np.uint64)
+    if not claims.any():
+        return None
+    return claims[block.batch if rows is None else block.batch[rows]]
+
+
+def _by_standing(proven: NDArray[np.bool_]) -> tuple[int, int]:
+    """How many are unproven, and how many are proven."""
+    count = int(np.count_nonzero(proven))
+    return len(proven) - count, count
