@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from support.publisher import NOW, Publisher
 from support.reports import batch, report
 
-import aggregator
 from aggregator import sealing
 from aggregator.cli.app import hearsay
 from aggregator.publishing import keys
@@ -106,7 +105,11 @@ def test_the_python_lines_of_the_aggregator_run(tmp_path, monkeypatch):
     first = int(datetime(2026, 11, 1, 12, tzinfo=UTC).timestamp())
     monkeypatch.setattr("time.time", lambda: first)
     monkeypatch.chdir(tmp_path)
-    aggregator.create_workspace("work", name="work", now=first)
+    (tmp_path / "passphrase").write_text("correct horse", "utf-8")
+    monkeypatch.setenv("HEARSAY_PASSPHRASE_FILE", str(tmp_path / "passphrase"))
+    monkeypatch.setattr(keys, "COST", sealing.Cost(1, 8192))
+    result = CliRunner().invoke(hearsay, ["init", "work"])  # as the README makes it: under a passphrase
+    assert result.exit_code == 0, result.output
     (tmp_path / "schema.toml").write_text(
         'name = "mushrooms"\n[label]\nname = "class"\nclasses = ["e", "p"]\n'
         '[[features]]\nname = "odor"\nkind = "categorical"\nvalues = ["a", "n"]\n',

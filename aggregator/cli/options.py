@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from aggregator.cli.passphrase import VARIABLE
+from aggregator.passphrases import VARIABLE
 from aggregator.periods import Moment, Span, parse_span, parse_start
 from protocol.errors import InputError
 

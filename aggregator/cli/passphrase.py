@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.files import read_file
+from aggregator.passphrases import VARIABLE, read_passphrase
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-VARIABLE = "HEARSAY_PASSPHRASE_FILE"
-MAX_PASSPHRASE_BYTES = 1024
 
 
 def asked(file: Path | None, what: str = "") -> Callable[[], bytes]:
@@ -32,7 +29,7 @@ def asked(file: Path | None, what: str = "") -> Callable[[], bytes]:
 
     @lru_cache(maxsize=1)
     def passphrase() -> bytes:
-        return _from_terminal(what, again=False) if file is None else _from_file(file)
+        return _from_terminal(what, again=False) if file is None else read_passphrase(file)
 
     return passphrase
 
@@ -50,19 +47,12 @@ def chosen(file: Path | None, *, refuse: bool, what: str = "") -> bytes | None:
     """
     if refuse:
         return None
-    return _from_terminal(what, again=True) if file is None else _from_file(file)
+    return _from_terminal(what, again=True) if file is None else read_passphrase(file)
 
 
 def is_terminal() -> bool:
     """Whether standard input is a terminal, so that somebody can be asked."""
     return sys.stdin.isatty()
-
-
-def _from_file(file: Path) -> bytes:
-    lines = read_file(file, MAX_PASSPHRASE_BYTES).splitlines()
-    if lines and lines[0]:
-        return lines[0]
-    raise InputError("passphrase_missing", f"'{file}' does not begin with a passphrase")
 
 
 def _from_terminal(what: str, *, again: bool) -> bytes:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.files import read_file, sync_folder, write_output
+from aggregator.passphrases import passphrase_from
 from aggregator.planning.completeness import check_complete
 from aggregator.publishing.history import Published, history_bytes, latest_of_each, read_history
 from aggregator.publishing.keys import KeyFile, key_file, no_passphrase, read_key, write_key
@@ -272,7 +273,7 @@ def create_workspace(
     name: str,
     now: int,
     lifetime_seconds: int = ROOT_LIFETIME_SECONDS,
-    passphrase: bytes | None = None,
+    passphrase: bytes | str | None = None,
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> Workspace:
     """Make keys, a self-signed trust root and an empty history, all or nothing.
@@ -290,6 +291,7 @@ def create_workspace(
         InputError: ``name_invalid``; ``passphrase_missing``: it is empty.
     """
     path = Path(path).absolute()
+    passphrase = passphrase.encode() if isinstance(passphrase, str) else passphrase
     if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
         raise StorageError("workspace_exists", f"'{path}' exists and is not an empty folder; nothing was changed")
     if not is_text(name):
@@ -300,7 +302,7 @@ def create_workspace(
     root = seal(PAYLOAD_TYPES["root"], canonical.pack(trust.Root(header, roles).to_payload()), [keys["root"]])
     trust.pin(root, now)
     _lay_out(path, [key_file(role, key, passphrase, entropy=entropy) for role, key in keys.items()], root)
-    return open_workspace(path, no_passphrase if passphrase is None else lambda: passphrase)
+    return open_workspace(path, passphrase)
 
 
 def _lay_out(path: Path, keys: list[KeyFile], root: bytes) -> None:
@@ -322,12 +324,13 @@ def _lay_out(path: Path, keys: list[KeyFile], root: bytes) -> None:
         shutil.rmtree(hidden, ignore_errors=True)
 
 
-def open_workspace(path: str | Path, passphrase: Callable[[], bytes] = no_passphrase) -> Workspace:
+def open_workspace(path: str | Path, passphrase: Callable[[], bytes] | bytes | str | None = None) -> Workspace:
     """Open an existing workspace. Reads no key until something is signed.
 
     Args:
         path: the folder.
-        passphrase: opens encrypted keys.
+        passphrase: opens encrypted keys; or what returns it when something is signed. Without one it is the first
+            line of the file that ``HEARSAY_PASSPHRASE_FILE`` names, if it names one by then.
 
     Raises:
         StorageError: ``not_a_workspace``, ``workspace_damaged``.
@@ -343,7 +346,7 @@ def open_workspace(path: str | Path, passphrase: Callable[[], bytes] = no_passph
             name = f"roots/{root.header.version + 1}.hst"
             raw = read_file(path / name, SIZE_LIMITS["root"])
             root = successor(root, raw)
-        return Workspace(path, raw, root, passphrase)
+        return Workspace(path, raw, root, passphrase_from(passphrase))
     except DocumentError as error:
         problem = error.detail
     raise StorageError("workspace_damaged", f"'{name}' can not be used: {problem}")

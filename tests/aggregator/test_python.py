@@ -11,7 +11,9 @@ from support.publisher import NOW, Publisher
 from support.reports import batch, report
 
 import aggregator
+from aggregator import sealing
 from aggregator.cli.app import hearsay
+from aggregator.publishing import keys
 from aggregator.spreadsheets import csv_text
 from protocol.errors import DocumentError, InputError
 
@@ -160,3 +162,31 @@ def test_a_schema_without_a_file_takes_a_name(twins):
     made = aggregator.make_campaign(twins / "api", SCHEMA, name="m", epsilon=1, mechanism="direct")
     assert made.campaign.header.name == "m"
     assert "Campaign" in made._repr_html_()
+
+
+def test_a_passphrase_is_given_as_text_as_bytes_by_a_function_or_by_a_file_that_the_environment_names(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(keys, "COST", sealing.Cost(1, 8192))
+    monkeypatch.delenv("HEARSAY_PASSPHRASE_FILE", raising=False)
+    aggregator.create_workspace(tmp_path / "w", name="w", now=NOW, passphrase="pässword")
+    (tmp_path / "s.toml").write_text(TEXT)
+
+    def makes(place, **options):
+        work = aggregator.open_workspace(place, **options) if options else place
+        return aggregator.make_campaign(work, tmp_path / "s.toml", epsilon=1, mechanism="direct", now=NOW)
+
+    for number, given in enumerate(("pässword", "pässword".encode(), "pässword".encode)):
+        copy = tmp_path / str(number)
+        shutil.copytree(tmp_path / "w", copy)
+        assert makes(copy, passphrase=given).campaign.header.name == "mushrooms"
+    with pytest.raises(InputError, match=r"^passphrase_missing: .*HEARSAY_PASSPHRASE_FILE"):
+        makes(tmp_path / "w")
+    with pytest.raises(InputError, match=r"^passphrase_wrong"):
+        makes(tmp_path / "w", passphrase="password")
+    (tmp_path / "p").write_text("pässword\nmore\n", "utf-8")
+    monkeypatch.setenv("HEARSAY_PASSPHRASE_FILE", str(tmp_path / "p"))
+    assert makes(tmp_path / "w").campaign.header.name == "mushrooms"
+    (tmp_path / "p").write_text("\n")
+    with pytest.raises(InputError, match=r"^passphrase_missing"):
+        makes(tmp_path / "w")

@@ -15,6 +15,7 @@ from support.publisher import Publisher
 from aggregator.cli import passphrase as asking
 from aggregator.cli.app import hearsay
 from aggregator.fleet import roster as rosters
+from aggregator.passphrases import VARIABLE
 from aggregator.publishing import keys as key_rooms
 from aggregator.publishing.keys import read_key
 from aggregator.sealing import Cost
@@ -37,7 +38,7 @@ values = ["a", "n", "f"]
 def cheap(monkeypatch):
     """Passphrases cost a second each; here they cost nothing."""
     monkeypatch.setattr(key_rooms, "COST", Cost(1, 8192))
-    monkeypatch.delenv(asking.VARIABLE, raising=False)
+    monkeypatch.delenv(VARIABLE, raising=False)
 
 
 class Place:
@@ -228,12 +229,12 @@ def test_an_encrypted_workspace_needs_its_passphrase(tmp_path, monkeypatch):
     for name, why in (("wrong", "passphrase_wrong"), ("empty", "passphrase_missing"), ("absent", "file_not_found")):
         assert place.refused(*arguments, "--passphrase-file", f"{name}.txt") == why
     assert not (tmp_path / "c.hsc").exists()
-    monkeypatch.setenv(asking.VARIABLE, str(tmp_path / "secret.txt"))
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "secret.txt"))
     place.run(*arguments)
     place.trust("rotate", "campaign")
     assert place.trust("show")["roles"]["campaign"]["keys"][0]["encrypted"] is True
     assert place.trust("resign")["signed"][0]["signatures"]["complete"] is True
-    monkeypatch.delenv(asking.VARIABLE)
+    monkeypatch.delenv(VARIABLE)
     monkeypatch.setattr(asking, "is_terminal", lambda: True)
     place.run("campaign", "--end", "mushrooms", "--workspace", "work", "-o", "end.hsc", input="correct horse\n")
 

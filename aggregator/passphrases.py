@@ -1,0 +1,50 @@
+"""Passphrases as programs give them: as such, by a function, or in the file that the environment names."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from aggregator.files import read_file
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+VARIABLE = "HEARSAY_PASSPHRASE_FILE"
+MAX_PASSPHRASE_BYTES = 1024
+
+
+def passphrase_from(given: Callable[[], bytes] | bytes | str | None) -> Callable[[], bytes]:
+    """What returns a passphrase: it may be given as such, or stand in the file that the environment names.
+
+    Raises (when called):
+        InputError: ``passphrase_missing``: there is neither; those of reading.
+    """
+    if callable(given):
+        return given
+    if given is None:
+        return _from_environment
+    known = given.encode() if isinstance(given, str) else bytes(given)
+    return lambda: known
+
+
+def _from_environment() -> bytes:
+    file = os.environ.get(VARIABLE)
+    if not file:
+        problem = "the key is encrypted, and no passphrase was given: open_workspace(…, passphrase=…), or "
+        raise InputError("passphrase_missing", f"{problem}{VARIABLE}, which names a file that begins with it")
+    return read_passphrase(file)
+
+
+def read_passphrase(file: str | Path) -> bytes:
+    """The first line of a file.
+
+    Raises:
+        InputError: ``passphrase_missing``: it is empty; those of reading.
+    """
+    lines = read_file(file, MAX_PASSPHRASE_BYTES).splitlines()
+    if lines and lines[0]:
+        return lines[0]
+    raise InputError("passphrase_missing", f"'{file}' does not begin with a passphrase")
