@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SILENCE_SECONDS = 10.0
 """A scheduler that is busy may need so long to greet."""
+REFUSED_SECONDS = 5.0
+"""So long a machine that answers may say that nobody listens there: a scheduler that starts is soon ready."""
 _HEAD_BYTES = 8
 _MAX_GREETING = 1 << 20
 _RETRY_SECONDS = 0.2
@@ -31,7 +33,8 @@ def check_scheduler(address: str, patience_seconds: float, *, clock: Callable[[]
 
     Args:
         address: where.
-        patience_seconds: how long nobody may listen there, since it may be about to start.
+        patience_seconds: how long it may not be reached, since it may be about to start;
+            :data:`REFUSED_SECONDS` where connections are refused.
         clock: rising seconds.
 
     Raises:
@@ -40,7 +43,7 @@ def check_scheduler(address: str, patience_seconds: float, *, clock: Callable[[]
     parsed = urlsplit(address)
     place = (parsed.hostname or "", parsed.port or 0)
     context = _certificates(address) if parsed.scheme == "tls" else None
-    deadline = clock() + patience_seconds
+    begun = clock()
     while True:
         try:
             greeting = _greeting(place, context)
@@ -52,7 +55,8 @@ def check_scheduler(address: str, patience_seconds: float, *, clock: Callable[[]
             greeting = None
             break
         except OSError as error:
-            if clock() >= deadline:
+            refused = isinstance(error, ConnectionRefusedError)
+            if clock() - begun >= (min(patience_seconds, REFUSED_SECONDS) if refused else patience_seconds):
                 raise unreachable(address, error.strerror or type(error).__name__) from None
             time.sleep(_RETRY_SECONDS)
     if greeting is not None and _is_greeting(greeting):

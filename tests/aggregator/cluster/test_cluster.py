@@ -25,6 +25,7 @@ from support.reports import batch, digest, opened, report
 from aggregator.cli.app import hearsay
 from aggregator.cluster import cluster as cluster_room
 from aggregator.cluster import ingest as cluster_ingest
+from aggregator.cluster import probe as cluster_probe
 from aggregator.cluster import tasks as cluster_tasks
 from aggregator.cluster.cluster import Cluster, check_address, open_cluster
 from aggregator.cluster.ingest import _balanced
@@ -371,6 +372,13 @@ def test_nobody_answers(monkeypatch, scheme):
     monkeypatch.setattr(cluster_room, "CONNECT_SECONDS", 0.2)
     with pytest.raises(StorageError, match="cluster_unreachable"), open_cluster(f"{scheme}://127.0.0.1:9"):
         pass
+
+
+def test_a_port_where_nobody_listens_is_not_asked_for_half_a_minute():
+    times = iter(range(100))
+    with pytest.raises(StorageError, match="Connection refused"):
+        cluster_probe.check_scheduler("tcp://127.0.0.1:9", 30.0, clock=lambda: float(next(times)))
+    assert next(times) < 10
 
 
 def test_without_dask_one_line_says_what_to_install(monkeypatch):
