@@ -12,6 +12,10 @@ Nobody's records are seen, so the answer is that of a rehearsal:
 3. a model fitted to these as the real one is, and records of the stand-in, features independent given the class;
 4. the share of records that it gets right, over many estimates and records.
 
+The rehearsal is held three times: with E less 1.645, less 1 and plus 1.645 standard deviations. The accuracy is said
+where the three differ by at most 0.1 and the largest class's interval spans at most 0.2, else it is "not known yet".
+That the model beats the largest class, or does not, is said where all three agree.
+
 The largest class's share is the stand-in's. Features of real fleets depend on each other within a class, so a
 real model may be some points worse; where even the rehearsal stays below the largest class it is of no use.
 
@@ -21,7 +25,8 @@ Source: docs/math.md, section 4; docs/decisions/0042.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +41,7 @@ from protocol.epsilon import MICRO
 from protocol.questions import CELL, CLASS, MOMENT, MOMENTS, PRESENT, SQUARE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -46,48 +51,109 @@ if TYPE_CHECKING:
     Term = Floats | NormalParameters
 
 REHEARSALS, RECORDS = 10, 1000
+SURE = 1.645
+WIDEST_SHARE, WIDEST_ACCURACY = 0.2, 0.1
+NOT_KNOWN = "not known yet"
 _LEAST = 1e-6
 
 
 class Foresight(NamedTuple):
-    """Shares of records that are expected to be right.
+    """Shares of records that are expected to be right, as far as they are known.
 
     Attributes:
-        accuracy: by the model.
-        largest_class: by always saying the largest class.
+        accuracy: by the model; None if the reports are too few to tell.
+        largest_class: by always saying the largest class, as it is estimated.
+        low, high: a 95 % interval for the largest class's share, wide enough for every class (Bonferroni), since it
+            is the largest of noisy ones.
+        beats: whether the model is expected to do better than that; None if it can not be told.
     """
 
-    accuracy: float
+    accuracy: float | None
     largest_class: float
+    low: float
+    high: float
+    beats: bool | None
+
+    def to_card(self) -> dict[str, str]:
+        """As a model's card says it: text, since payloads carry no floats."""
+        return {
+            "expected_accuracy": NOT_KNOWN if self.accuracy is None else f"{self.accuracy:.3f}",
+            "largest_class": f"{self.largest_class:.3f}",
+            "largest_class_low": f"{self.low:.3f}",
+            "largest_class_high": f"{self.high:.3f}",
+            "beats_largest_class": NOT_KNOWN if self.beats is None else "yes" if self.beats else "no",
+        }
+
+    @classmethod
+    def of_card(cls, card: Mapping[str, Any]) -> Foresight:
+        """What :meth:`to_card` wrote."""
+        accuracy, beats = card["expected_accuracy"], card["beats_largest_class"]
+        shares = (float(card[name]) for name in ("largest_class", "largest_class_low", "largest_class_high"))
+        return cls(
+            None if accuracy == NOT_KNOWN else float(accuracy), *shares, None if beats == NOT_KNOWN else beats == "yes"
+        )
+
+    @property
+    def shown(self) -> str:
+        """The accuracy for people."""
+        return NOT_KNOWN if self.accuracy is None else f"{self.accuracy:.1%}"
+
+    @property
+    def largest_shown(self) -> str:
+        """The largest class's share for people, with its interval."""
+        return f"{self.largest_class:.1%} ({self.low:.1%} to {self.high:.1%})"
 
     @property
     def warning(self) -> str | None:
-        """What to say if the model is of no use; None if it is better than the largest class."""
-        if self.accuracy >= self.largest_class:
+        """What to say if the model is of no use, or may be; None if it is better than the largest class."""
+        if self.beats:
             return None
+        found = "" if self.accuracy is None else f" (expected: {self.accuracy:.1%})"
+        if self.beats is None:
+            said = f"it can not be told yet whether the model{found} is right more often than who"
+        else:
+            said = f"by its own statistics the model{found} is expected to be right less often than who"
         return (
-            f"by its own statistics the model is expected to be right {self.accuracy:.1%} of the time, less often than "
-            f"who always says the largest class ({self.largest_class:.1%}); gather more reports, or ask fewer questions"
+            f"{said} always says the largest class: {self.largest_shown}; gather more reports, or ask fewer questions"
         )
 
 
 def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     """Expected accuracy of the model that is made of these statistics, and the largest class's share.
 
-    The same statistics give the same numbers: the randomness is seeded by their id.
+    The same statistics give the same numbers: the randomness is seeded by their id. The rehearsal is held with as
+    much of the features' excess as there is for certain, as is likely, and as there may be at most
+    (:func:`_kept`). The accuracy is known if the largest class's interval spans at most
+    :data:`WIDEST_SHARE`, and the rehearsals differ by at most :data:`WIDEST_ACCURACY`.
 
     Raises:
         InputError: ``postprocess_unknown``, ``not_fittable``.
     """
-    generator = np.random.default_rng(np.frombuffer(statistics.statistics_id, np.uint32))
-    stand_in = _StandIn(statistics)
     shares = class_shares(statistics)
     spread = np.sqrt(np.where(np.isfinite(shares.variance), shares.variance, 1.0))
+    prior = POSTPROCESSES["simplex"].prior(statistics)
+    largest = int(prior.argmax())
+    reach = NormalDist().inv_cdf(1 - 0.025 / len(prior)) * spread[largest]
+    low, high = (float(np.clip(shares.share[largest] + side * reach, 0, 1)) for side in (-1, 1))
+    low, high = min(low, float(prior[largest])), max(high, float(prior[largest]))
+    least, likely, most = (_rehearsed(statistics, postprocess, spread, doubt) for doubt in (-SURE, -1.0, SURE))
+    is_share_known = high - low <= WIDEST_SHARE
+    beats = None
+    if is_share_known and (min(least, likely) > prior[largest] or max(likely, most) < prior[largest]):
+        beats = bool(likely > prior[largest])
+    is_known = is_share_known and most - least <= WIDEST_ACCURACY
+    return Foresight(likely if is_known else None, float(prior[largest]), low, high, beats)
+
+
+def _rehearsed(statistics: Statistics, postprocess: str, spread: Floats, doubt: float) -> float:
+    """The share of records that models of a stand-in get right, over many estimates and records."""
+    generator = np.random.default_rng(np.frombuffer(statistics.statistics_id, np.uint32))
+    stand_in = _StandIn(statistics, doubt)
     right = 0.0
     for _ in range(REHEARSALS):
         prior = _possible(generator.normal(stand_in.prior, spread))
         right += _right(stand_in, np.log(prior), _fitted(stand_in.heard(generator), postprocess), generator)
-    return Foresight(right / REHEARSALS, float(stand_in.prior.max()))
+    return right / REHEARSALS
 
 
 class _Contrast(NamedTuple):
@@ -112,13 +178,13 @@ class _Contrast(NamedTuple):
 class _StandIn:
     """A fleet that the statistics could be of: shares of classes, and of every feature within a class."""
 
-    def __init__(self, statistics: Statistics) -> None:
+    def __init__(self, statistics: Statistics, doubt: float) -> None:
         self.statistics = statistics
         self.prior = POSTPROCESSES["simplex"].prior(statistics)
         schema = statistics.schema
         numbers = schema.numeric if statistics.fit.family == GAUSSIAN else ()
         seen = [self._means(i) if i in numbers else self._table(i) for i in range(len(schema.observed))]
-        kept = _kept([contrast for contrasts in seen for contrast in contrasts])
+        kept = _kept([contrast for contrasts in seen for contrast in contrasts], doubt)
         self.terms: list[Term] = []
         for index, contrasts in enumerate(seen):
             drawn = [contrast.middle + next(kept) * contrast.away for contrast in contrasts]
@@ -203,13 +269,13 @@ def _is_about(found: QuestionEstimate, kind: str, feature: int) -> bool:
     return (found.subject.kind, found.subject.feature) == (kind, feature)
 
 
-def _kept(contrasts: Sequence[_Contrast]) -> Iterator[float]:
-    """How much of every contrast is left without noise; the formula is the module's."""
+def _kept(contrasts: Sequence[_Contrast], doubt: float) -> Iterator[float]:
+    """How much of every contrast is left without noise; the formula is the module's, with E + doubt·√(2Σd)."""
     free = np.array([one.freedom for one in contrasts], np.float64)
     ratio = np.array([one.ratio for one in contrasts])
-    excess = float((free * (ratio - 1)).sum() - np.sqrt(2 * free.sum()))
+    excess = float((free * (ratio - 1)).sum() + doubt * np.sqrt(2 * free.sum()))
     positive = float((free * np.maximum(ratio - 1, 0)).sum())
-    part = max(excess, 0.0) / positive if positive else 0.0
+    part = min(max(excess, 0.0) / positive, 1.0) if positive else 0.0
     return iter(np.sqrt(part * np.maximum(1 - 1 / np.maximum(ratio, 1), 0)).tolist())
 
 

@@ -70,8 +70,7 @@ def publish_model(
     name = name or campaign.header.name
 
     card = model_card(statistics, postprocess)
-    expected = foresee(statistics, postprocess)
-    card |= {"expected_accuracy": f"{expected.accuracy:.3f}", "largest_class": f"{expected.largest_class:.3f}"}
+    card |= foresee(statistics, postprocess).to_card()
 
     def payload_for(version: int, before: bytes | None) -> bytes:
         common = {

@@ -66,8 +66,8 @@ def publish(
 
     How often the model is expected to be right follows from the statistics: estimates are drawn again as the
     campaign would give them, models fitted to them, and records classified whose features are independent
-    within a class. A model that is expected to be worse than always saying the largest class is signed with
-    a warning.
+    within a class. Where the reports are too few to tell, it is "not known yet". A model that is expected to
+    be worse than always saying the largest class, or of which it can not be told, is signed with a warning.
 
     With --to: bring a folder up to date with all roots and the newest campaigns and models of the
     workspace, as any web server can serve it to devices (hearsay-edge sync); a store is then not needed.
@@ -124,7 +124,7 @@ def _publish_model(
     )
     signed.save(output, force=force)
     made = signed.document
-    expected = Foresight(float(made.card["expected_accuracy"]), float(made.card["largest_class"]))
+    expected = Foresight.of_card(made.card)
     if expected.warning is not None:
         warn(expected.warning)
     return {
@@ -135,8 +135,10 @@ def _publish_model(
         "periods": made.card["periods"] if as_json else _dated(made.card["periods"], statistics.campaign),
         "epsilon_total": made.card["epsilon_total"],
         "postprocess": made.card["postprocess"],
-        "expected_accuracy": expected.accuracy if as_json else f"{expected.accuracy:.1%}",
-        "largest_class": expected.largest_class if as_json else f"{expected.largest_class:.1%}",
+        "expected_accuracy": expected.accuracy if as_json else expected.shown,
+        "largest_class": expected.largest_class if as_json else expected.largest_shown,
+        **({"largest_class_interval": [expected.low, expected.high]} if as_json else {}),
+        **({"beats_largest_class": expected.beats} if as_json else {}),
         "statistics_id": made.statistics_id.hex(),
         "expires": made.header.expires if as_json else when(made.header.expires),
     }

@@ -61,19 +61,51 @@ def test_tables_of_pure_noise_promise_nothing():
     """Features that tell nothing, few reports: over many stores the model is not expected to beat the largest class."""
     generator = np.random.default_rng(2)
     found = [foresee(statistics_of(generator, 20, 3000, 0.0)[0], "simplex") for _ in range(12)]
-    gains = [one.accuracy - one.largest_class for one in found]
-    assert np.median(gains) < 0
     assert sum(one.warning is not None for one in found) >= 9
+    assert sum(one.beats is True for one in found) <= 1
 
 
 def test_the_same_statistics_give_the_same_numbers_and_the_warning_both():
     statistics, _, _ = statistics_of(np.random.default_rng(3), 5, 400, 0.0)
     assert foresee(statistics, "simplex") == foresee(statistics, "simplex")
-    text = Foresight(0.412, 0.6).warning
+    text = Foresight(0.412, 0.6, 0.55, 0.65, beats=False).warning
     assert text is not None
     assert "41.2%" in text
-    assert "60.0%" in text
-    assert Foresight(0.6, 0.6).warning is None
+    assert "60.0% (55.0% to 65.0%)" in text
+    assert Foresight(0.7, 0.6, 0.55, 0.65, beats=True).warning is None
+    assert "can not be told" in (Foresight(None, 0.6, 0.2, 0.9, beats=None).warning or "")
+
+
+@pytest.mark.parametrize("beats", [True, False, None])
+@pytest.mark.parametrize("accuracy", [0.75, None])
+def test_a_card_says_the_same(accuracy, beats):
+    found = Foresight(accuracy, 0.5, 0.25, 0.625, beats=beats)
+    assert Foresight.of_card(found.to_card()) == found
+
+
+def test_too_few_reports_are_not_known_and_not_said_as_a_fact():
+    """Before, the largest class of 60 % was stated as 89 %, and the model as 91 %, of a hundred Gaussian reports.
+
+    The interval of the share fails in at most 5 % of the runs, more than 4 of 20 with probability 3e-3.
+    """
+    schema = build_schema(Label("y", ["a", "b", "c"]), [Numeric(f"u{i}", "-1", "1", [0]) for i in range(8)])
+    campaign = parse_campaign(build_campaign(schema, Terms("x", 1_000_000, "bits", family="gaussian"), 1, NOW))
+    generator = np.random.default_rng(7)
+    held = []
+    for _ in range(20):
+        n = generator.multinomial(100, [1 / len(campaign.questions)] * len(campaign.questions)).tolist()
+        counts = tuple(
+            tuple(generator.multinomial(asked, [1 / 3] * 3).tolist())
+            if question.feature is None and question.kind == "class"
+            else tuple(generator.binomial(asked, 0.5, question.mechanism.answers).tolist())
+            for question, asked in zip(campaign.questions, n, strict=True)
+        )
+        found = foresee(estimate(campaign, Tally(campaign.id, tuple(n), counts)), "simplex")
+        assert found.accuracy is None
+        assert found.beats is None
+        assert found.warning is not None
+        held.append(found.low <= 1 / 3 <= found.high)
+    assert sum(held) >= 16
 
 
 @pytest.mark.parametrize("mechanism", ["bits", "laplace", "bit"])
@@ -91,5 +123,6 @@ def test_gaussian_campaigns_with_few_or_no_reports_have_an_answer(mechanism, rep
         for q, asked in zip(campaign.questions, n, strict=True)
     ]
     found = foresee(estimate(campaign, Tally(campaign.id, tuple(n), tuple(counts))), "simplex")
-    assert 0 <= found.accuracy <= 1
+    assert found.accuracy is None or 0 <= found.accuracy <= 1
     assert 0.5 <= found.largest_class <= 1
+    assert 0 <= found.low <= found.largest_class <= found.high <= 1
