@@ -163,7 +163,10 @@ def _numeric(entry: dict[str, Any], name: str) -> Numeric:
         edges = equal_width_edges(name, low, high, entry["bins"])
     else:
         stated = _field(entry, "edges", list, where)
-        edges = _scaled_edges(name, low, high, [Fraction(parse_bound(_number(edge, where))) for edge in stated])
+        exact = [Fraction(parse_bound(_number(edge, where))) for edge in stated]
+        if not all(parse_bound(low) <= edge <= parse_bound(high) for edge in exact):
+            raise InputError("schema_invalid", f"{where}: an edge is outside the bounds; leave it out, or widen them")
+        edges = _scaled_edges(name, low, high, exact)
     substitute: int | None = 0
     if "missing" in entry:
         if entry["missing"] != MISSING_HAS_CODE or "substitute" in entry:

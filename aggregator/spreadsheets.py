@@ -2,8 +2,9 @@
 
 A cell of a CSV file that begins with ``=`` or its like is a formula to spreadsheets, and names come from
 campaigns that others wrote. Such a cell gets an apostrophe before it, and so does one that has an
-apostrophe there already, so that whoever takes one apostrophe away from every text that begins with one
-has the text again. Numbers are left alone. Parquet and JSON hold the texts as they are.
+apostrophe there already. Whoever takes one apostrophe away from every text that begins with one, and after
+every semicolon, tab and line break, has the text again. Numbers are left alone. Parquet and JSON hold the
+texts as they are.
 """
 
 from __future__ import annotations
@@ -15,8 +16,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MARK = "'"
-_BEGINS_A_FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20']")
-"""What spreadsheets take for the begin of a formula or a command, full-width forms too, and the mark itself."""
+_FORMULA = "=+\\-@\uff1d\uff0b\uff0d\uff20'"
+_BEGINS_A_FORMULA = re.compile(f"^(?=[{_FORMULA}\t\r\n])|(?<=[;\t\r\n])(?=[{_FORMULA}])")
+"""Before what spreadsheets take for the begin of a formula or a command, full-width forms too, and before the mark.
+
+A cell begins at the begin of the text; where a spreadsheet separates by another sign than the comma, or takes lines
+apart, also after a semicolon, tab or line break.
+"""
+_MARKED = re.compile(f"(^|[;\t\r\n]){MARK}")
 _NUMBERS = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?( -?[0-9]+)*")
 """A number, or the integers of an answer with spaces between them: nothing that could be run."""
 
@@ -24,21 +31,19 @@ _NUMBERS = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?( -?[0-9]+)*")
 def to_cell(text: str) -> str:
     """A text as a cell of a CSV file.
 
-    >>> [to_cell(text) for text in ("=1+1", "'=1+1", "-3.5", "3 -4", "plain")]
-    ["'=1+1", "''=1+1", '-3.5', '3 -4', 'plain']
+    >>> [to_cell(text) for text in ("=1+1", "'=1+1", "-3.5", "3 -4", "plain", "a;=1+2")]
+    ["'=1+1", "''=1+1", '-3.5', '3 -4', 'plain', "a;'=1+2"]
     """
-    if _BEGINS_A_FORMULA.match(text) and not _NUMBERS.fullmatch(text):
-        return MARK + text
-    return text
+    return text if _NUMBERS.fullmatch(text) else _BEGINS_A_FORMULA.sub(MARK, text)
 
 
 def from_cell(cell: str) -> str:
     """The text that :func:`to_cell` made a cell of.
 
-    >>> [from_cell(cell) for cell in ("'=1+1", "''=1+1", "-3.5", "plain")]
-    ['=1+1', "'=1+1", '-3.5', 'plain']
+    >>> [from_cell(cell) for cell in ("'=1+1", "''=1+1", "-3.5", "plain", "a;'=1+2")]
+    ['=1+1', "'=1+1", '-3.5', 'plain', 'a;=1+2']
     """
-    return cell.removeprefix(MARK)
+    return _MARKED.sub(r"\1", cell)
 
 
 def csv_text(frame: pd.DataFrame) -> str:

@@ -33,6 +33,9 @@ MISSING_TOKENS = ("", "?")
 
 MAX_FILE_BYTES = 1 << 30
 MAX_UNPACKED_BYTES = 2 << 30
+MAX_EXPANSION = 100
+"""How many times its size a packed table may have, above the first MiB: a small file must not cost much."""
+MAX_CELLS = 50_000_000
 _PIECE_BYTES = 1 << 20
 
 
@@ -44,7 +47,8 @@ def read_table(path: str | Path) -> pd.DataFrame:
         of the file each row (or its end, where a cell has several lines) stands.
 
     Raises:
-        InputError: ``file_not_found``, ``unreadable``, ``too_large`` (1 GiB, or 2 GiB unpacked), ``not_utf8``,
+        InputError: ``file_not_found``, ``unreadable``, ``too_large`` (1 GiB; unpacked 2 GiB
+            or 100 times as much; 50,000,000 cells), ``not_utf8``,
             ``empty_file``, ``csv_invalid`` (ragged rows, stray quotes, bad names), ``duplicate_column``.
     """
     path = Path(path)
@@ -79,7 +83,9 @@ def _read_bytes(path: Path) -> bytes:
         pass  # a name with a zero byte
     except OSError as error:
         if error.errno == errno.EFBIG:
-            limits = f"{MAX_FILE_BYTES >> 20} MiB, or {MAX_UNPACKED_BYTES >> 20} MiB unpacked"
+            limits = (
+                f"{MAX_FILE_BYTES >> 20} MiB, {MAX_UNPACKED_BYTES >> 20} MiB or {MAX_EXPANSION} times as much unpacked"
+            )
             problem = ("too_large", f"'{path.name}' has more than {limits}; take a sample of its lines")
     raise InputError(*problem)
 
@@ -90,7 +96,7 @@ def _unpacked(raw: bytes) -> bytes:
     with gzip.GzipFile(fileobj=BytesIO(raw)) as file:
         while piece := file.read(_PIECE_BYTES):
             size += len(piece)
-            if size > MAX_UNPACKED_BYTES:
+            if size > min(MAX_UNPACKED_BYTES, _PIECE_BYTES + MAX_EXPANSION * len(raw)):
                 raise too_large()
             pieces.append(piece)
     return b"".join(pieces)
@@ -109,18 +115,25 @@ def _decode(raw: bytes, path: Path) -> str:
 def _rows(text: str, path: Path) -> list[tuple[int, list[str]]]:
     """The rows that are not blank, each with the number of its line."""
     reader = csv.reader(StringIO(text, newline=""), strict=True)
-    rows = []
-    line = 0
+    rows: list[tuple[int, list[str]]] = []
+    line = count = 0
     try:
         for cells in reader:
             line = reader.line_num
+            count += len(cells)
+            if count > MAX_CELLS:
+                raise MemoryError
             if cells and (len(cells) > 1 or cells[0].strip()):
                 rows.append((line, [cell.strip() for cell in cells]))
     except csv.Error:
-        line = reader.line_num
+        problem = ("csv_invalid", f"line {reader.line_num} of '{path.name}' can not be read; look at its quotes")
+    except MemoryError:
+        rows.clear()
+        room = f"memory, or has more than {MAX_CELLS:,} cells"
+        problem = ("too_large", f"'{path.name}' does not fit into {room}; take a sample of its lines")
     else:
         return rows
-    raise InputError("csv_invalid", f"line {line} of '{path.name}' can not be read; look at its quotes")
+    raise InputError(*problem)
 
 
 def _check_names(names: Sequence[str], path: Path) -> None:

@@ -42,7 +42,7 @@ def known_codes(frame: pd.DataFrame, schema: Schema) -> Codes:
     A feature whose column is absent is missing in every row.
 
     Raises:
-        InputError: ``columns_missing``: the frame has none of the features.
+        InputError: ``columns_missing``: the frame has none of the features; ``duplicate_column``.
     """
     return _sight(frame, schema).codes
 
@@ -51,6 +51,7 @@ def _sight(frame: pd.DataFrame, schema: Schema) -> Sight:
     """Code and u of every cell and feature, before the projection, missing where nothing is known."""
     if not any(feature.name in frame.columns for feature in schema.features):
         raise InputError("columns_missing", "the frame has none of the model's features as a column")
+    check_columns(frame, schema)
     shape = (len(frame), len(schema.features))
     codes, numbers = np.full(shape, MISSING, dtype=np.int64), np.full(shape, NO_NUMBER, dtype=np.int64)
     for index, feature in enumerate(schema.features):
@@ -62,6 +63,17 @@ def _sight(frame: pd.DataFrame, schema: Schema) -> Sight:
             else:
                 codes[:, index] = feature_codes(column, feature)
     return Sight(codes, numbers)
+
+
+def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
+    """Refuse a frame of which it is not clear what a record says.
+
+    Raises:
+        InputError: ``duplicate_column``: two columns have the name of the label or of one feature.
+    """
+    for part in (schema.label, *schema.features):
+        if (frame.columns == part.name).sum() > 1:
+            raise InputError("duplicate_column", f"the frame has more than one column '{part.name}'; rename one")
 
 
 def report_codes(frame: pd.DataFrame, schema: Schema) -> Codes:

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from aggregator.files import read_file
-from aggregator.models.encoding import MISSING, label_codes, recognise
+from aggregator.models.encoding import MISSING, check_columns, label_codes, recognise
 from aggregator.notebooks import facts, table
 from protocol import SCALE
 from protocol.documents.envelope import SIZE_LIMITS
@@ -144,7 +144,7 @@ class Model:
         two agree to the last bit.
 
         Raises:
-            InputError: ``columns_missing``; ``argument_invalid``, ``frame`` is no DataFrame.
+            InputError: ``columns_missing``; ``duplicate_column``; ``argument_invalid``, ``frame`` is no DataFrame.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         sight = recognise(frame, self.schema)
@@ -208,6 +208,7 @@ class Model:
                 ``columns_missing``, ``argument_invalid``.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
+        check_columns(frame, self.schema)
         truth = label_codes(frame, self.schema.label)
         labelled = truth != MISSING
         if not labelled.any():

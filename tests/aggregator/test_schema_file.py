@@ -217,3 +217,10 @@ def test_a_draft_that_no_campaign_would_take_is_refused():
     with pytest.raises(InputError) as refused:
         draft(wide, bins=300)
     assert refused.value.reason == "schema_invalid"
+
+
+@pytest.mark.parametrize("edges", ["[2]", "[0.5, 7]", "[-1]", "[-1, 0.5]"])
+def test_an_edge_beyond_the_bounds_is_refused_and_not_moved(edges):
+    with pytest.raises(InputError, match="edge") as refused:
+        feature(f"kind = 'numeric'\nlow = 0\nhigh = 1\nedges = {edges}")
+    assert refused.value.reason == "schema_invalid"

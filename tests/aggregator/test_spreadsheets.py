@@ -74,3 +74,13 @@ def test_estimates_of_a_hostile_campaign_are_no_formulas(tmp_path):
     assert done.exit_code == 0
     with out.open(newline="") as file:
         assert not [cell for row in csv.reader(file) for cell in row if cell.startswith(RUNS)]
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "\n", "\r", "\r\n"])
+@pytest.mark.parametrize("text", ["a{}=1+2", "a{}'=1+2", "=1{}+2{}@x", "{}-2", "1{}-3"])
+def test_no_part_of_a_text_runs_where_the_separator_is_another(separator, text):
+    """German and French spreadsheets take ``a;=1+2`` for two cells, quoted or not."""
+    text = text.replace("{}", separator)
+    cell = to_cell(text)
+    assert not [part for part in cell.replace(separator, "\0").split("\0") if part.startswith(("=", "+", "-", "@"))]
+    assert from_cell(cell) == text

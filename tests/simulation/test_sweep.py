@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from aggregator.cli.app import hearsay
 from protocol.errors import InputError
 from simulation.settings import Settings
+from simulation.simulate import _facts
 from simulation.sweep import MOST_POINTS, check_plot, points
 
 
@@ -172,3 +173,14 @@ def test_cells_that_a_given_schema_does_not_know_are_warned_of(records, tmp_path
         "warning: column 'width': 1 of 302",
     ]
     assert "secret" not in found.stderr
+
+
+def test_a_private_accuracy_s_interval_ends_where_shares_do_and_names_its_population():
+    result = {
+        "accuracy": 0.9, "accuracy_sd": None, "accuracy_low": None, "accuracy_private": 0.85,
+        "accuracy_private_low": 0.563, "accuracy_private_high": 1.136, "accuracy_nonprivate": 0.9,
+        "accuracy_majority": 0.5, "epsilon_total": 1.0, "epsilon_per_answer": 1.0, "devices": 3,
+        "answers_per_device": 1, "mechanism": "direct", "trials": 1, "reports": 3,
+    }  # fmt: skip
+    said = _facts(result)["as devices told it"]
+    assert said == "85.0% (56.3% to 100.0%, of the population)"

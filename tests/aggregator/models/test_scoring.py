@@ -271,3 +271,14 @@ def test_records_that_are_no_frame_are_refused_by_their_type(method, wrong):
     assert refused.value.reason == "argument_invalid"
     assert type(wrong).__name__ in refused.value.detail
     assert "SECRET" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["odor", "width", "label"])
+def test_a_column_that_is_there_twice_is_refused(name):
+    frame = pd.DataFrame([["e", "a", "1", "x"]] * 2, columns=["label", "odor", "width", name])
+    model = fit_plain(pd.DataFrame({"label": ["e", "p", "1"], "odor": ["a", "n", "1"], "width": [0, 1, 2]}), SCHEMA)
+    for ask in (model.predict, model.score, model.accuracy):
+        if (ask, name) != (model.predict, "label"):
+            with pytest.raises(InputError) as refused:
+                ask(frame)
+            assert refused.value.reason == "duplicate_column"
