@@ -88,10 +88,11 @@ class Foresight(NamedTuple):
     def of_card(cls, card: Mapping[str, Any]) -> Foresight:
         """What :meth:`to_card` wrote."""
         accuracy, beats = card["expected_accuracy"], card["beats_largest_class"]
-        shares = (float(card[name]) for name in ("largest_class", "largest_class_low", "largest_class_high"))
-        return cls(
-            None if accuracy == NOT_KNOWN else float(accuracy), *shares, None if beats == NOT_KNOWN else beats == "yes"
+        largest, low, high = (
+            float(card[name]) for name in ("largest_class", "largest_class_low", "largest_class_high")
         )
+        known = None if accuracy == NOT_KNOWN else float(accuracy)
+        return cls(known, largest, low, high, None if beats == NOT_KNOWN else beats == "yes")
 
     @property
     def shown(self) -> str:
