@@ -116,7 +116,7 @@ def as_number(value: object) -> int | float | Fraction | Decimal | None:
         return value
     if isinstance(value, str):
         return _spelled(str.__str__(value))
-    if type(value).__name__ in _BOOLEANS or isinstance(value, bytes):
+    if type(value).__name__ in _BOOLEANS or isinstance(value, (bytes, complex)):
         return None
     number: float | None
     if isinstance(value, float):
@@ -127,8 +127,13 @@ def as_number(value: object) -> int | float | Fraction | Decimal | None:
             exact = _as_fraction(value)
         if exact is not None:
             return exact
-        number = _converted(float, value) if hasattr(type(value), "__float__") else None
+        number = _converted(float, value) if hasattr(type(value), "__float__") and not _is_complex(value) else None
     return None if number is None or isnan(number) else number
+
+
+def _is_complex(value: object) -> bool:
+    """Whether a number has two parts, in whatever width: NumPy turns one into a float, with a warning."""
+    return type(value).__name__.startswith(("complex", "clongdouble"))
 
 
 def _as_integer(value: object) -> int | None:

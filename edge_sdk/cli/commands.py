@@ -13,6 +13,7 @@ from protocol.documents.envelope import SIZE_LIMITS
 from protocol.epsilon import format_micro
 from protocol.errors import InputError, StorageError
 from protocol.schema import FROM_RECORD
+from protocol.shown import quoted
 from protocol.words import to_words
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def predict(options: argparse.Namespace) -> dict[str, Any]:
         return {
             "class": model.predict(record),
             "probabilities": {name: round(p, 6) for name, p in model.predict_proba(record).items()},
-            "model": f"{model.name} version {model.version}{' (expired)' if model.expired else ''}",
+            "model": f"{quoted(model.name)} version {model.version}{' (expired)' if model.expired else ''}",
         }
 
 

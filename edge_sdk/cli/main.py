@@ -11,13 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from edge_sdk.cli.table import build_parser
 from protocol.errors import HearsayError
-from protocol.shown import shown
+from protocol.shown import quoted, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _TIMES = frozenset(("wall", "now", "confirmed", "time_floor", "oldest_report_at", "silent_until", "next_period_at"))
 """Names of results that are seconds since 1970. People get a date, programs the number."""
+
+_NAMES = frozenset((
+    "name", "enrolled", "campaign", "missing", "unlisted", "unsigned_campaigns", "ended_campaigns", "installed", "class",
+    "classes",
+))  # fmt: skip
+"""Names of results that are texts of documents. People get them between quotes: they may hold what looks like more."""
+_NAMED = frozenset(("probabilities",))
+"""Results whose keys are."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,7 +88,8 @@ def _show_table(rows: list[dict[str, Any]]) -> None:
     cells = [tuple(name.replace("_", " ") for name in columns)]
     for row in rows:
         answered = _date(row["answered_at"])
-        cells.append((shown(row["campaign"]), str(row["version"]), str(row["period"]), answered, row["epsilon"]))
+        called = quoted(row["campaign"]) if row["id"] else row["campaign"]
+        cells.append((called, str(row["version"]), str(row["period"]), answered, row["epsilon"]))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())  # noqa: T201
@@ -88,7 +97,15 @@ def _show_table(rows: list[dict[str, Any]]) -> None:
 
 def _shown(key: str, value: Any) -> str:
     """A value in words; a time as a date."""
-    return _date(value) if key in _TIMES and isinstance(value, int) else _plain(value)
+    if key in _TIMES and isinstance(value, int):
+        return _date(value)
+    if key in _NAMES and isinstance(value, str):
+        return quoted(value)
+    if key in _NAMES and isinstance(value, list):
+        return "; ".join(map(quoted, value)) or "none"
+    if key in _NAMED and isinstance(value, dict):
+        return "  ".join(f"{quoted(name)} {_plain(item)}" for name, item in value.items())
+    return _plain(value)
 
 
 def _date(seconds: int) -> str:

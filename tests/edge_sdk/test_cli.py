@@ -155,7 +155,7 @@ def test_the_owner_looks_back_and_opts_out(reported):
     assert [(line["campaign"], line["version"], line["epsilon"]) for line in answers] == [("mushrooms", 1, "1")]
     table = edge(reported, "history").stdout.splitlines()
     assert table[0].split() == ["campaign", "version", "period", "answered", "at", "epsilon"]
-    assert table[1].startswith("mushrooms")
+    assert table[1].startswith("'mushrooms'")
     assert asked(reported, "disable") == {"disabled": True, "epsilon_spent": "1"}
     refused = edge(reported, "report", "--campaign", "mushrooms", text="{}")
     assert (refused.returncode, refused.stderr.split(":")[0]) == (1, "disabled")

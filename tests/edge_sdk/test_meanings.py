@@ -19,6 +19,7 @@ from edge_sdk.cli.main import main
 from edge_sdk.meanings import MOST_CAMPAIGNS, Meanings
 from protocol.features import Categorical, Numeric
 from protocol.schema import FROM_RECORD, Check, Label, build_schema
+from protocol.values import as_number, as_text
 
 SCHEMA = build_schema(
     Label("label", ["e", "p"]),
@@ -229,3 +230,12 @@ def test_a_device_checks_a_record_for_a_campaign_by_name(device, publisher):
     campaign = device.enrol(publisher.campaign())
     expected = device.check(campaign.id, {"odor": "?"})
     assert device.check("mushrooms", {"odor": "?"}) == device.check(campaign.id.hex()[:8], {"odor": "?"}) == expected
+
+
+@pytest.mark.parametrize("kind", ["complex128", "complex64", "clongdouble"])
+def test_a_complex_number_is_no_number_and_nothing_is_said(kind):
+    """Warnings are errors in tests."""
+    numpy = pytest.importorskip("numpy")
+    value = getattr(numpy, kind)(3)
+    assert (as_number(value), as_text(value)) == (None, None)
+    assert (as_number(3 + 0j), as_text(3 + 0j)) == (None, None)

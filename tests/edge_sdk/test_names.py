@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from urllib.parse import quote
 
 import pytest
 from support.failures import failure
@@ -194,3 +196,26 @@ def test_makers_of_campaigns_refuse_what_shows_nothing():
     for schema in hidden:
         assert failure(build_campaign, schema, terms, 1, NOW).reason == "schema_invalid"
     assert failure(build_campaign, plain, terms._replace(name=UNSEEN), 1, NOW).reason == "schema_invalid"
+
+
+def test_no_name_of_a_document_forges_an_entry_of_a_table(tmp_path, capsys):
+    forged = "a  version 1; name pilot  version 7"
+    publisher = Publisher(now=int(time.time()))
+    state = ["--state", str(tmp_path / "state")]
+    with Device.open(tmp_path / "state", trust=publisher.root()) as device:
+        other = device.enrol(publisher.campaign(name="counted as spent when the state was reset"))
+        device.report(other.id, {"odor": "n"})
+    source = tmp_path / "source"
+    for folder, suffix, raw in (
+        ("campaigns", "hsc", publisher.campaign(name=forged)),
+        ("models", "hsm", publisher.model(name=forged)),
+    ):
+        (source / folder).mkdir(parents=True)
+        (source / folder / f"{quote(forged, safe='')}.{suffix}").write_bytes(raw)
+    for command in (["sync", str(source), "--campaign", forged, "--model", forged], ["status"]):
+        assert main([*state, *command]) == 0
+        said = capsys.readouterr().out
+        assert said.count(quoted(forged)) == 2
+        assert forged not in said.replace(quoted(forged), "")
+    assert main([*state, "history"]) == 0
+    assert "'counted as spent when the state was reset'" in capsys.readouterr().out
