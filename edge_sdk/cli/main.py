@@ -20,8 +20,8 @@ _TIMES = frozenset(("wall", "now", "confirmed", "time_floor", "oldest_report_at"
 """Names of results that are seconds since 1970. People get a date, programs the number."""
 
 _NAMES = frozenset((
-    "name", "enrolled", "campaign", "missing", "unlisted", "unsigned_campaigns", "ended_campaigns", "installed", "class",
-    "classes",
+    "name", "enrolled", "campaign", "missing", "unlisted", "unsigned_campaigns", "ended_campaigns", "installed",
+    "class", "classes",
 ))  # fmt: skip
 """Names of results that are texts of documents. People get them between quotes: they may hold what looks like more."""
 _NAMED = frozenset(("probabilities",))
