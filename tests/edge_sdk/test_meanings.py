@@ -145,9 +145,9 @@ def test_the_command_line_checks_and_reports_nothing(tmp_path):
     status, out, err = run(state, *report, "--check", "--label", "e", text=record)
     assert (status, err) == (0, "")
     assert [line.split(maxsplit=1) for line in out.splitlines()] == [
-        ["campaign", "mushrooms"],
-        ["missing", "cap"],
-        ["unlisted", "status"],
+        ["campaign", "'mushrooms'"],
+        ["missing", "'cap'"],
+        ["unlisted", "'status'"],
         ["ignored", "1"],
     ]
     assert SECRET not in out
