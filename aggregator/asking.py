@@ -28,12 +28,12 @@ from aggregator.publishing.campaigns import (
     publish_campaign,
 )
 from aggregator.publishing.evaluations import EvaluationTerms, publish_evaluation
+from aggregator.publishing.lifetimes import seconds_of
 from aggregator.publishing.naming import document_bytes
 from aggregator.publishing.privacy import epsilon_warning, pace_warning, refusal_warning
 from aggregator.publishing.projection_file import load_projection
 from aggregator.publishing.workspace import Workspace, open_workspace, signed_campaign
 from aggregator.schema_file import SchemaFile, load_schema
-from protocol.document import DAY_SECONDS
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.epsilon import format_micro, micro_epsilon
@@ -80,6 +80,10 @@ class SignedCampaign(NamedTuple):
     standing: Standing
     why: tuple[Candidate, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        header = self.campaign.header
+        return f"SignedCampaign({header.name!r}, version {header.version}, {len(self.raw)} bytes)"
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the file; as :func:`aggregator.files.write_output`."""
@@ -145,7 +149,7 @@ def plan_campaign(
         purpose=purpose,
         contact=contact,
         period_seconds=parse_duration(str(period)),
-        lifetime_seconds=days * DAY_SECONDS,
+        lifetime_seconds=seconds_of(days),
         min_batch_size=min_batch_size,
         postprocess=postprocess,
         options={} if theta is None else {"theta": theta},
@@ -209,7 +213,7 @@ def make_evaluation(
     """
     signer = opened(workspace)
     micro = micro_epsilon(epsilon)
-    terms = EvaluationTerms(micro, name, contact, parse_duration(str(period)), days * DAY_SECONDS, min_batch_size)
+    terms = EvaluationTerms(micro, name, contact, parse_duration(str(period)), seconds_of(days), min_batch_size)
     raw = publish_evaluation(signer, _bytes("model", model, signer), terms, present(now))
     pace = pace_warning(micro, terms.period_seconds, terms.lifetime_seconds)
     return _signed(signer, raw)._replace(warnings=tuple(filter(None, (epsilon_warning(micro), pace))))

@@ -31,7 +31,9 @@ def check_output(path: Path, *, force: bool) -> None:
     if path.is_dir() or not path.parent.is_dir():
         raise InputError("output_invalid", f"'{path}' is a folder, or in a folder that does not exist")
     if not force and os.path.lexists(path):
-        raise InputError("output_exists", f"'{path}' exists; choose another name, or --force to replace it")
+        raise InputError(
+            "output_exists", f"'{path}' exists; choose another name, or --force (in Python force=True) to replace it"
+        )
 
 
 def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = ORDINARY) -> None:

@@ -20,11 +20,11 @@ from aggregator.models.scoring import Model
 from aggregator.periods import parse_span
 from aggregator.planning.evaluation import Evaluation
 from aggregator.planning.evaluation import evaluate as evaluate_statistics
+from aggregator.publishing.lifetimes import seconds_of
 from aggregator.publishing.models import publish_model
 from aggregator.storage.manifest import BUCKETS, FILE_NAME
 from aggregator.store.store import Store, create_store, open_store
 from aggregator.tally.counting import scope_of
-from protocol.document import DAY_SECONDS
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import Model as ModelDocument
 from protocol.documents.model import parse_model
@@ -61,6 +61,10 @@ class SignedModel(NamedTuple):
         """The model, to score frames with."""
         return Model.of(self.document)
 
+    def __repr__(self) -> str:
+        header = self.document.header
+        return f"SignedModel({header.name!r}, version {header.version}, {len(self.raw)} bytes)"
+
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the file; as :func:`aggregator.files.write_output`."""
         write_output(Path(path), self.raw, force=force)
@@ -71,7 +75,7 @@ class SignedModel(NamedTuple):
 
 def ingest(
     campaign: Document,
-    files: Iterable[str | os.PathLike[str]],
+    files: str | Path | Iterable[str | os.PathLike[str]],
     store: str | os.PathLike[str],
     *,
     workspace: Workspace | str | Path | None = None,
@@ -86,7 +90,7 @@ def ingest(
 
     Args:
         campaign: whose reports they are; checked as :func:`check_campaign` does.
-        files: files, folders and patterns, as :func:`aggregator.intake.finding.gather` takes them.
+        files: one or several files, folders and patterns, as :func:`aggregator.intake.finding.gather` takes them.
         store: its folder.
         enrolled: the ids of a closed fleet.
         buckets: of a new store.
@@ -98,7 +102,8 @@ def ingest(
             :func:`aggregator.store.store.create_store` and :meth:`aggregator.store.store.Store.ingest`.
     """
     raw = check_campaign(campaign, workspace=workspace, trust=trust)
-    given = gather((str(file) for file in files), recursive=recursive).files
+    listed = [files] if isinstance(files, str | Path) else files
+    given = gather((str(file) for file in listed), recursive=recursive).files
     if not (Path(store) / FILE_NAME).exists() and (not given or all_unreadable(expand(given))):
         raise InputError("unreadable", f"none of the {len(given)} files can be read; no store was made")
     kept = create_store(store, raw, buckets=buckets)
@@ -148,7 +153,7 @@ def sign_model(
         present(now),
         postprocess=postprocess,
         name=name,
-        lifetime_seconds=days * DAY_SECONDS,
+        lifetime_seconds=seconds_of(days),
     )
     document = parse_model(read_envelope(raw, "model").payload)
     return SignedModel(raw, document, signer.standing("model", raw))

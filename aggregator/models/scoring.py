@@ -180,7 +180,10 @@ class Model:
         return np.asarray(shares[:, [self.classes.index(name) for name in self.classes_]])
 
     def score(self, frame: pd.DataFrame, labels: Sequence[object] | pd.Series | None = None) -> float:
-        """Share of right predictions, as scikit-learn's classifiers score.
+        """Share of right predictions among the records whose label is one of the classes.
+
+        Labels mean what they mean to a device, so the integer 1 is the class "1". (scikit-learn's own metrics compare
+        texts with texts, and count a label that is no class as wrong.)
 
         Args:
             frame: the records.

@@ -9,6 +9,17 @@ LEAST_SECONDS = DAY_SECONDS + 1
 """A document outlives the first day after its issue (docs/formats.md, section 5), if by a second."""
 
 
+def seconds_of(days: int) -> int:
+    """A lifetime in days as seconds.
+
+    Raises:
+        InputError: ``terms_invalid``: no whole number, or less than 1.
+    """
+    if type(days) is not int or days < 1:
+        raise InputError("terms_invalid", "days is a whole number, at least 1")
+    return days * DAY_SECONDS
+
+
 def header_for(name: str, version: int, now: int, lifetime_seconds: int) -> Header:
     """The header of a document that is issued, and begins, now.
 

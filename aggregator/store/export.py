@@ -18,6 +18,7 @@ store; or all records as they are stored, repeats and conflicts included.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,13 +31,12 @@ from aggregator.estimates.cells import question_name
 from aggregator.files import PRIVATE, check_output, open_output
 from aggregator.spreadsheets import to_cell
 from aggregator.storage.manifest import read_manifest
-from aggregator.tally.counting import Scope, load, settle_slice, slices
-from protocol.errors import StorageError
+from aggregator.tally.counting import EVERYTHING, Scope, load, settle_slice, slices
+from protocol.errors import InputError, StorageError
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -64,22 +64,34 @@ class Exported(NamedTuple):
 
 
 def export(
-    store: Store, out: Path, kind: str, *, scope: Scope, everything: bool = False, force: bool = False
+    store: Store | str | Path,
+    out: str | Path,
+    kind: str,
+    *,
+    scope: Scope = EVERYTHING,
+    everything: bool = False,
+    force: bool = False,
 ) -> Exported:
     """Write a store's reports to one file, whole or not at all, in bounded memory. Run by the operator.
 
     Args:
-        store: whose.
+        store: one that is open, or its folder.
         out: the file.
         kind: one of :data:`FORMATS`.
-        scope: which periods, and which standing.
+        scope: which periods, and which standing; all by default.
         everything: all records as stored, instead of those that a tally counts.
         force: replace ``out``.
 
     Raises:
-        InputError: ``output_exists``, ``output_invalid``.
+        InputError: ``output_exists``, ``output_invalid``; ``argument_invalid``, there is no such kind.
         StorageError: ``store_damaged``, ``disk_full``, ``io_failed``; nothing is left behind.
     """
+    from aggregator.store.store import open_store
+
+    if kind not in FORMATS:
+        raise InputError("argument_invalid", f"the kind of a file is one of {', '.join(FORMATS)}")
+    out = Path(out)
+    store = open_store(store) if isinstance(store, str | Path) else store
     check_output(out, force=force)
     manifest = read_manifest(store.path)
     while True:

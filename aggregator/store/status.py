@@ -14,6 +14,7 @@ Nothing that follows from answers is told before the campaign's ``min_batch_size
 from __future__ import annotations
 
 from math import ceil, isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -144,16 +145,19 @@ def date_of(day: int) -> str:
     return str(np.datetime64(day, "D")) if day < 2_932_897 else str(day)
 
 
-def status(store: Store, *, target: float | None = None) -> Status:
+def status(store: Store | str | Path, *, target: float | None = None) -> Status:
     """Everything about a store's reports but the answers themselves. Run by the operator.
 
     Args:
-        store: whose.
+        store: one that is open, or its folder.
         target: a half width to reach, of a share.
 
     Raises:
         StorageError: ``store_damaged``, ``store_newer``, ``io_failed``.
     """
+    from aggregator.store.store import open_store
+
+    store = open_store(store) if isinstance(store, str | Path) else store
     manifest = read_manifest(store.path)
     while True:
         try:

@@ -190,3 +190,23 @@ def test_a_passphrase_is_given_as_text_as_bytes_by_a_function_or_by_a_file_that_
     (tmp_path / "p").write_text("\n")
     with pytest.raises(InputError, match=r"^passphrase_missing"):
         makes(tmp_path / "w")
+
+
+def test_paths_do_where_open_things_do_and_wrong_arguments_are_named(twins):
+    made = aggregator.make_campaign(twins / "api", twins / "s.toml", epsilon=1, mechanism="direct", now=NOW)
+    for days in (0, 1.5, -3):
+        with pytest.raises(InputError, match=r"^terms_invalid: days is a whole number"):
+            aggregator.make_campaign(twins / "api", twins / "s.toml", epsilon=1, mechanism="direct", days=days)
+    (twins / "in").mkdir()
+    (twins / "in" / "a.hsr").write_bytes(batch(made.campaign, [report(made.campaign, 1, 0)]))
+    store = str(twins / "store")
+    aggregator.ingest(made.raw, str(twins / "in"), store, now=NOW)
+    assert aggregator.status(store).reports == 1
+    assert aggregator.export(store, str(twins / "x.parquet"), "parquet").reports == 1
+    with pytest.raises(InputError, match=r"^argument_invalid: the kind"):
+        aggregator.export(store, twins / "y.txt", "txt")
+    made.save(twins / "c.hsc")
+    with pytest.raises(InputError, match="force=True"):
+        made.save(twins / "c.hsc")
+    assert repr(made) == f"SignedCampaign('mushrooms', version 1, {len(made.raw)} bytes)"
+    assert len(repr(aggregator.make_model(twins / "api", store))) < 100
