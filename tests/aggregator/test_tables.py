@@ -162,3 +162,10 @@ def test_a_small_packed_file_can_not_cost_much(tmp_path, monkeypatch):
     assert len(read_table(write(tmp_path, "a,b\n" + "1,2\n" * 4))) == 4
     with pytest.raises(InputError, match=r"^too_large: 't.csv' does not fit into memory, or has more than 10 cells"):
         read_table(write(tmp_path, "a,b\n" + "1,2\n" * 5))
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_another_separator_is_named(tmp_path, separator):
+    text = "a,b\n1,2\n1,5,2\n".replace(",", separator)
+    with pytest.raises(InputError, match=r"^csv_invalid: the separator of 't.csv' is no comma"):
+        read_table(write(tmp_path, text))
