@@ -56,11 +56,11 @@ def read_table(path: str | Path) -> pd.DataFrame:
     if len(rows) < 2:
         raise InputError("empty_file", f"'{path.name}' holds no records; it needs a header line and one line for each")
     (_, names), *records = rows
-    _check_names(names, path)
     if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
         raise InputError(
             "csv_invalid", f"the separator of '{path.name}' is no comma; save it with commas between cells"
         )
+    _check_names(names, path)
     for line, cells in records:
         if len(cells) != len(names):
             raise InputError(
