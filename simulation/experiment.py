@@ -70,7 +70,7 @@ class Trial(NamedTuple):
     signed: Signed | None = None
 
 
-class Laboratory(NamedTuple):
+class SimulationConfig(NamedTuple):
     """What all trials of one simulation share.
 
     Attributes:
@@ -101,13 +101,13 @@ class Task(NamedTuple):
     campaign: Campaign
 
 
-def make_task(lab: Laboratory, schema: Schema) -> Task:
+def make_task(lab: SimulationConfig, schema: Schema) -> Task:
     """Sign the next version of the simulation's campaign."""
     raw = publish_campaign(lab.workspace, schema, lab.terms, lab.now)
     return Task(raw, parse_campaign(read_envelope(raw, "campaign").payload))
 
 
-def run_trial(lab: Laboratory, task: Task, split: Split, fleet: pd.DataFrame) -> Trial:
+def run_trial(lab: SimulationConfig, task: Task, split: Split, fleet: pd.DataFrame) -> Trial:
     """Let a fleet answer once and try the model on the test part.
 
     Args:
@@ -134,7 +134,7 @@ def run_trial(lab: Laboratory, task: Task, split: Split, fleet: pd.DataFrame) ->
     )
 
 
-def _evaluate(lab: Laboratory, model_bytes: bytes, test: pd.DataFrame) -> Accuracy:
+def _evaluate(lab: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) -> Accuracy:
     """Let the labelled test people's devices say, privately, how often the model is right."""
     terms = EvaluationTerms(lab.evaluation_micro or 0)
     raw = publish_evaluation(lab.workspace, model_bytes, terms, lab.now)
@@ -143,7 +143,7 @@ def _evaluate(lab: Laboratory, model_bytes: bytes, test: pd.DataFrame) -> Accura
     return evaluate(gather(lab, task, labelled, model_bytes)).accuracy
 
 
-def gather(lab: Laboratory, task: Task, fleet: pd.DataFrame, model_bytes: bytes | None = None) -> Statistics:
+def gather(lab: SimulationConfig, task: Task, fleet: pd.DataFrame, model_bytes: bytes | None = None) -> Statistics:
     """Everybody's reports through real files and a real store to statistics.
 
     Args:
@@ -169,7 +169,7 @@ def records_of(frame: pd.DataFrame, label: str) -> Iterator[tuple[dict[str, obje
 
 
 def _device_inbox(
-    lab: Laboratory, task: Task, fleet: pd.DataFrame, folder: Path, model_bytes: bytes | None
+    lab: SimulationConfig, task: Task, fleet: pd.DataFrame, folder: Path, model_bytes: bytes | None
 ) -> list[Path]:
     people = records_of(fleet, task.campaign.schema.label.name)
     root = lab.workspace.root_bytes
@@ -178,7 +178,7 @@ def _device_inbox(
 
 
 def _vector_inbox(
-    lab: Laboratory, task: Task, fleet: pd.DataFrame, folder: Path, model_bytes: bytes | None
+    lab: SimulationConfig, task: Task, fleet: pd.DataFrame, folder: Path, model_bytes: bytes | None
 ) -> list[Path]:
     campaign = task.campaign
     sight = observe(fleet, campaign.schema)
@@ -198,7 +198,7 @@ def _vector_inbox(
     return [path]
 
 
-def _accuracy(lab: Laboratory, model_bytes: bytes, test: pd.DataFrame) -> float:
+def _accuracy(lab: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) -> float:
     """A new device verifies the model. With the device engine it also classifies every test record."""
     root = lab.workspace.root_bytes
     with Device.open(None, trust=root, clock=lambda: lab.now, entropy=lab.entropy) as device:

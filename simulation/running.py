@@ -16,7 +16,7 @@ import numpy as np
 from aggregator.publishing.workspace import create_workspace
 from edge_sdk.entropy import system_entropy
 from protocol.epsilon import MICRO
-from simulation.experiment import Laboratory, make_task, run_trial, seeded_entropy
+from simulation.experiment import SimulationConfig, make_task, run_trial, seeded_entropy
 from simulation.means import mean_interval
 from simulation.splits import Division, resample
 
@@ -75,7 +75,7 @@ def run_simulation(
     trials: list[Trial] = []
     with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
         workspace = create_workspace(Path(folder) / "workspace", name="simulation", now=now, entropy=entropy)
-        lab = Laboratory(workspace, terms, engine, postprocess, now, rng, entropy, evaluation_micro)
+        lab = SimulationConfig(workspace, terms, engine, postprocess, now, rng, entropy, evaluation_micro)
         task = None if design.needs_pilot else make_task(lab, design.schema)
         for repeat in range(repeats):
             for split in division.splits(frame, splitting):

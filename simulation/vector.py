@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.models.encoding import NO_NUMBER, Sight
+from aggregator.models.encoding import NO_NUMBER, EncodedFrame
 from aggregator.planning.draws import draw
 from protocol import SCALE
 from protocol.batches.report import ID_BYTES
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def vector_reports(
     campaign: Campaign,
-    sight: Sight,
+    sight: EncodedFrame,
     labels: NDArray[np.int64],
     period: int,
     rng: np.random.Generator,
@@ -58,12 +58,14 @@ def vector_reports(
 class _Fleet(NamedTuple):
     """What the questions see of everybody."""
 
-    sight: Sight
+    sight: EncodedFrame
     labels: NDArray[np.int64]
     predicted: NDArray[np.int64]
 
     def take(self, rows: NDArray[np.int64]) -> _Fleet:
-        return _Fleet(Sight(self.sight.codes[rows], self.sight.numbers[rows]), self.labels[rows], self.predicted[rows])
+        return _Fleet(
+            EncodedFrame(self.sight.codes[rows], self.sight.numbers[rows]), self.labels[rows], self.predicted[rows]
+        )
 
 
 def _stratum(

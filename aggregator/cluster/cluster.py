@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.transaction import Ingest
     from aggregator.storage.manifest import Manifest
-    from aggregator.tally.counting import Slice
+    from aggregator.tally.counting import Partition
     from protocol.documents.campaign import Campaign
 
 Result = TypeVar("Result")
@@ -220,7 +220,12 @@ class Cluster:
         return ClusterIngest(self, folder, campaign, manifest, now, enrolled)
 
     def over_slices(
-        self, function: Callable[..., Result], folder: Path, manifest: Manifest, work: Iterable[Slice], *more: object
+        self,
+        function: Callable[..., Result],
+        folder: Path,
+        manifest: Manifest,
+        work: Iterable[Partition],
+        *more: object,
     ) -> Iterator[Result]:
         """``function(folder, campaign, manifest, slice, *more)`` of every slice, as they become ready.
 

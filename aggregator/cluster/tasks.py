@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.reader import Read
     from aggregator.storage.manifest import Manifest, Part
-    from aggregator.tally.counting import Slice
+    from aggregator.tally.counting import Partition
     from protocol.documents.campaign import Campaign
 
 MOST_PIECES = 1 << 18
@@ -167,7 +167,7 @@ def _apart(files: Sequence[str]) -> Iterator[Share]:
             yield Share([Source(place, files[place], data)], [], [])
 
 
-def of_slice(job: Job, function: Callable[..., Result], which: Slice, *more: object) -> Result:
+def of_slice(job: Job, function: Callable[..., Result], which: Partition, *more: object) -> Result:
     """``function(folder, campaign, manifest, which, *more)``, of one slice of the store.
 
     Raises:

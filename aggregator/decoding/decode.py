@@ -120,7 +120,7 @@ class Block(NamedTuple):
     pieces: tuple[Rejected, ...]
 
 
-class Stretch(NamedTuple):
+class RecordSpan(NamedTuple):
     """Where the records of a block are, before anybody looked into them.
 
     Attributes:
@@ -206,7 +206,7 @@ class Decoder:
             room -= len(block.pieces)
             yield block
 
-    def stretches(self, data: Source, *, most: int = BLOCK) -> Iterator[Stretch]:
+    def stretches(self, data: Source, *, most: int = BLOCK) -> Iterator[RecordSpan]:
         """What :meth:`blocks` does first: where the records of each block are, which is known in file order only."""
         gathered = _Gathered(data, self._layout, most)
         layouts = {self._campaign: self._layout}
@@ -221,7 +221,7 @@ class Decoder:
                 yield from gathered.add(found)
         yield from gathered.rest()
 
-    def judge(self, data: Source, stretch: Stretch, *, now: int) -> Block:
+    def judge(self, data: Source, stretch: RecordSpan, *, now: int) -> Block:
         """What :meth:`blocks` does then: the stretches of a file can be judged in any order, by any thread.
 
         A block's pieces are its own first :data:`MAX_PIECES`.
@@ -371,7 +371,7 @@ class _Gathered:
             self._pieces.append(Rejected(reason, place, length, kept))
             self._kept_pieces += 1
 
-    def add(self, batch: Batch) -> Iterator[Stretch]:
+    def add(self, batch: Batch) -> Iterator[RecordSpan]:
         """A batch of the campaign. Small ones share a stretch, proven or not."""
         standing = Standing(batch.proven, b"" if batch.proven else batch.digest)
         length = self._layout.record_length
@@ -394,14 +394,14 @@ class _Gathered:
             self._standings.append(standing)
             self._counts.append(records)
 
-    def rest(self) -> Iterator[Stretch]:
+    def rest(self) -> Iterator[RecordSpan]:
         """What waits, if anything does."""
         if self._runs or self._digests or self._rejected:
             yield self._stretch()
 
-    def _stretch(self) -> Stretch:
+    def _stretch(self) -> RecordSpan:
         places = tuple(self._runs), tuple(self._standings), tuple(self._counts)
-        stretch = Stretch(*places, tuple(self._digests), dict(self._rejected), tuple(self._pieces))
+        stretch = RecordSpan(*places, tuple(self._digests), dict(self._rejected), tuple(self._pieces))
         self._begin()
         return stretch
 

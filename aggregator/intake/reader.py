@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator.decoding.columns import Columns
-    from aggregator.decoding.decode import Block, Standing, Stretch
+    from aggregator.decoding.decode import Block, RecordSpan, Standing
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.sources import Source
-    from aggregator.intake.work_sharing import Team
+    from aggregator.intake.work_sharing import WorkSharingPool
     from aggregator.storage.manifest import Part
     from aggregator.storage.part_writer import PartWriter
     from protocol.documents.campaign import Campaign
@@ -144,7 +144,7 @@ class Reader:
         first_period: int,
         now: int,
         enrolled: Enrolled | None = None,
-        team: Team | None = None,
+        team: WorkSharingPool | None = None,
     ) -> None:
         self._team = team
         self._inputs = inputs
@@ -288,7 +288,7 @@ class Reader:
             return map(partial(self._take, file), stretches)
         return self._team.each(partial(self._take, file), stretches)
 
-    def _take(self, file: _File, stretch: Stretch) -> _Taken:
+    def _take(self, file: _File, stretch: RecordSpan) -> _Taken:
         """Judge a block and put what is good and new into the parts."""
         data = file.source.data
         block = self._decoder.judge(data, stretch, now=self._time_for(file))

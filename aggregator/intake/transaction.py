@@ -15,7 +15,7 @@ import numpy as np
 
 from aggregator.intake.reader import Read, Reader
 from aggregator.intake.sources import Source, Unreadable, read_source, shares
-from aggregator.intake.work_sharing import Team
+from aggregator.intake.work_sharing import WorkSharingPool
 from aggregator.storage.compaction import compact
 from aggregator.storage.input_index import Inputs, numbers
 from aggregator.storage.manifest import FORGOTTEN, INPUTS, REPORTS
@@ -85,7 +85,7 @@ class Ingest:
         """Read files and write what is new in them into parts."""
         with ExitStack() as stack:
             pool = ThreadPoolExecutor(self._workers)
-            team = Team(pool, _OFFERED * self._workers) if self._workers > 1 else None
+            team = WorkSharingPool(pool, _OFFERED * self._workers) if self._workers > 1 else None
             reader = self._reader(stack, team)
             stack.enter_context(pool)  # left before the reader's parts are: by then nobody writes
 
@@ -106,7 +106,7 @@ class Ingest:
                 report(1)
             self._parts += reader.finish()
 
-    def _reader(self, stack: ExitStack, team: Team | None = None) -> Reader:
+    def _reader(self, stack: ExitStack, team: WorkSharingPool | None = None) -> Reader:
         name = f"{self._manifest.generation + 1:08d}-0"
         writer = stack.enter_context(PartWriter(self._folder, self._campaign.layout, self._manifest.buckets, name))
         first_period = self._manifest.first_period

@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Team:
+class WorkSharingPool:
     """Offers the parts of a large piece of work to a pool.
 
     Args:

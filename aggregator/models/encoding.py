@@ -47,7 +47,7 @@ def known_codes(frame: pd.DataFrame, schema: Schema) -> Codes:
     return _sight(frame, schema).codes
 
 
-def _sight(frame: pd.DataFrame, schema: Schema) -> Sight:
+def _sight(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
     """Code and u of every cell and feature, before the projection, missing where nothing is known."""
     if not any(feature.name in frame.columns for feature in schema.features):
         raise InputError("columns_missing", "the frame has none of the model's features as a column")
@@ -62,7 +62,7 @@ def _sight(frame: pd.DataFrame, schema: Schema) -> Sight:
                 codes[:, index] = _bins(numbers[:, index], feature)
             else:
                 codes[:, index] = feature_codes(column, feature)
-    return Sight(codes, numbers)
+    return EncodedFrame(codes, numbers)
 
 
 def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
@@ -85,7 +85,7 @@ def report_codes(frame: pd.DataFrame, schema: Schema) -> Codes:
     return _reported(frame, schema).codes
 
 
-class Sight(NamedTuple):
+class EncodedFrame(NamedTuple):
     """What the observed features of a whole frame look like.
 
     Attributes:
@@ -97,7 +97,7 @@ class Sight(NamedTuple):
     numbers: Codes
 
 
-def recognise(frame: pd.DataFrame, schema: Schema) -> Sight:
+def recognise(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
     """What scoring uses: :meth:`protocol.schema.Schema.recognise` of every row.
 
     Raises:
@@ -106,7 +106,7 @@ def recognise(frame: pd.DataFrame, schema: Schema) -> Sight:
     return _project(schema, _sight(frame, schema), MISSING)
 
 
-def observe(frame: pd.DataFrame, schema: Schema) -> Sight:
+def observe(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
     """What reports use: :meth:`protocol.schema.Schema.observe` of every row.
 
     Raises:
@@ -115,7 +115,7 @@ def observe(frame: pd.DataFrame, schema: Schema) -> Sight:
     return _project(schema, _reported(frame, schema), None)
 
 
-def _reported(frame: pd.DataFrame, schema: Schema) -> Sight:
+def _reported(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
     """Code and u as a report uses them, before the projection: what is missing takes its code and substitute."""
     codes, numbers = _sight(frame, schema)
     for index, feature in enumerate(schema.features):
@@ -125,10 +125,10 @@ def _reported(frame: pd.DataFrame, schema: Schema) -> Sight:
         codes[missing, index] = feature.missing_code
         if isinstance(feature, Numeric) and feature.substitute is not None:
             numbers[missing, index] = feature.substitute
-    return Sight(codes, numbers)
+    return EncodedFrame(codes, numbers)
 
 
-def _project(schema: Schema, seen: Sight, missing: int | None) -> Sight:
+def _project(schema: Schema, seen: EncodedFrame, missing: int | None) -> EncodedFrame:
     """The observed features: what is not projected, then the components in 64-bit integers.
 
     Args:
@@ -149,7 +149,7 @@ def _project(schema: Schema, seen: Sight, missing: int | None) -> Sight:
         part_codes[~there, index] = part.size - 1 if missing is None else missing
     outputs[~there] = NO_NUMBER
     kept = list(schema.kept)
-    return Sight(np.hstack([codes[:, kept], part_codes]), np.hstack([numbers[:, kept], outputs]))
+    return EncodedFrame(np.hstack([codes[:, kept], part_codes]), np.hstack([numbers[:, kept], outputs]))
 
 
 def feature_numbers(column: pd.Series, feature: Numeric) -> Codes:

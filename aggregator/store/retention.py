@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator.storage.manifest import Manifest
-    from aggregator.tally.counting import Settling
+    from aggregator.tally.counting import Deduplicated
     from protocol.documents.campaign import Campaign
 
 
@@ -91,7 +91,7 @@ def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, me
     )
 
 
-def _rest(everything: Stored, settling: Settling, before: int) -> Stored:
+def _rest(everything: Stored, settling: Deduplicated, before: int) -> Stored:
     """The records of the periods that are kept, and what must be known of earlier ones with the same ids.
 
     Only a fault or a lie gives two periods one id. Which of its records counts, if any, must not change,
@@ -117,7 +117,7 @@ def _redacted(records: Columns) -> Columns:
     return Columns(records.id, records.period, number, np.zeros_like(records.answer), records.proven)
 
 
-def _difference(campaign: Campaign, before: Settling, after: Settling) -> Counted:
+def _difference(campaign: Campaign, before: Deduplicated, after: Deduplicated) -> Counted:
     return Counted(
         Tally.zero(campaign),
         Turnout.none(campaign),

@@ -19,7 +19,7 @@ from aggregator.storage.part_writer import PART_BYTES, bucket_of
 from aggregator.storage.parts import Stored, read_part, without
 from aggregator.tally.duplicates import IdSet, Members, repeated_rows
 from aggregator.tally.lots import Lots
-from aggregator.tally.tally import Counter, Tally, settle
+from aggregator.tally.tally import Tally, TallyBuilder, settle
 from aggregator.tally.turnout import Turnout, TurnoutCounter
 from protocol.errors import InputError
 
@@ -78,7 +78,7 @@ def scope_of(periods: range | None, *, proven_only: bool = False) -> Scope:
     return Scope(proven_only=proven_only) if periods is None else Scope(periods[0], periods[-1], proven_only)
 
 
-class Slice(NamedTuple):
+class Partition(NamedTuple):
     """Some of the records of a store, such that equal ids are in one slice.
 
     They are those of a bucket whose ids agree in some further bits.
@@ -123,7 +123,7 @@ class Counted(NamedTuple):
         return cls(Tally.zero(campaign), Turnout.none(campaign))
 
 
-class Settling(NamedTuple):
+class Deduplicated(NamedTuple):
     """A slice's records, of which every id is counted once.
 
     Attributes:
@@ -150,7 +150,7 @@ class Settling(NamedTuple):
 
 def slices(
     manifest: Manifest, answer_bytes: int, memory_bytes: int, workers: int, *, ids_only: bool = False
-) -> list[Slice]:
+) -> list[Partition]:
     """The whole store in slices that so many workers can work on at a time within the memory.
 
     Args:
@@ -169,11 +169,11 @@ def slices(
         parts = 1
         while parts < _MAX_SLICES and need > room * parts:
             parts *= 2
-        found += [Slice(bucket, parts, number, room // whole) for number in range(parts)] if records else []
+        found += [Partition(bucket, parts, number, room // whole) for number in range(parts)] if records else []
     return found
 
 
-def load(folder: Path, campaign: Campaign, manifest: Manifest, which: Slice) -> Stored:
+def load(folder: Path, campaign: Campaign, manifest: Manifest, which: Partition) -> Stored:
     """The records of a slice, repeats included.
 
     Raises:
@@ -183,7 +183,7 @@ def load(folder: Path, campaign: Campaign, manifest: Manifest, which: Slice) -> 
     return Stored.join(pieces, campaign.layout.answer_bytes)
 
 
-def _row_groups(folder: Path, campaign: Campaign, manifest: Manifest, which: Slice) -> Iterator[Stored]:
+def _row_groups(folder: Path, campaign: Campaign, manifest: Manifest, which: Partition) -> Iterator[Stored]:
     shift = manifest.buckets.bit_length() - 1
     for part in manifest.bucket_parts(which.bucket):
         for stored in read_part(folder / part.path, part, campaign.layout, manifest.buckets):
@@ -193,16 +193,16 @@ def _row_groups(folder: Path, campaign: Campaign, manifest: Manifest, which: Sli
                 yield stored.take(bucket_of(stored.records.id, shift, which.slices) == which.number)
 
 
-def _expected(manifest: Manifest, which: Slice) -> int:
+def _expected(manifest: Manifest, which: Partition) -> int:
     return sum(part.records for part in manifest.bucket_parts(which.bucket)) // which.slices
 
 
-def _known_bits(manifest: Manifest, which: Slice) -> int:
+def _known_bits(manifest: Manifest, which: Partition) -> int:
     """Of the ids of a slice, how many low bits are the same."""
     return (manifest.buckets * which.slices).bit_length() - 1
 
 
-def settle_slice(everything: Stored, manifest: Manifest, which: Slice) -> Settling:
+def settle_slice(everything: Stored, manifest: Manifest, which: Partition) -> Deduplicated:
     """Find the records of a slice that count."""
     stored = without(everything, manifest.superseded)
     records = stored.records
@@ -214,10 +214,10 @@ def settle_slice(everything: Stored, manifest: Manifest, which: Slice) -> Settli
         alone = np.ones(records.size, np.bool_)
         alone[rows] = False
     superseded += settled.superseded
-    return Settling(stored, rows, alone, settled.records, superseded, settled.replayed, settled.conflicting)
+    return Deduplicated(stored, rows, alone, settled.records, superseded, settled.replayed, settled.conflicting)
 
 
-def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Slice, scope: Scope) -> Counted:
+def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, scope: Scope) -> Counted:
     """The counts of a slice: read, de-duplicated, counted.
 
     Everything is counted as it is read, and only ids are kept. If some of them stand more than once, their
@@ -263,7 +263,7 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Sli
 
 
 def _again(
-    folder: Path, campaign: Campaign, manifest: Manifest, which: Slice, ids: NDArray[np.uint64] | None
+    folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, ids: NDArray[np.uint64] | None
 ) -> Iterator[Columns]:
     """The records of a slice with one of these ids, or all of them; those of one id together. The parts are read once.
 
@@ -298,7 +298,7 @@ class _Count:
     def __init__(self, campaign: Campaign, scope: Scope) -> None:
         self._campaign = campaign
         self._scope = scope
-        self._counter = Counter(campaign)
+        self._counter = TallyBuilder(campaign)
         self._turnout = TurnoutCounter(campaign)
         self.unproven = 0
 

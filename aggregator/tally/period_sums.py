@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from aggregator.decoding.matrix import BLOCK_RECORDS
 from aggregator.storage.manifest import damaged
-from aggregator.tally.tally import Counter
+from aggregator.tally.tally import TallyBuilder
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class PeriodSums:
         self._question = np.repeat(np.arange(len(sizes)), [size + 1 for size in sizes])
         self._cell = np.concatenate([np.arange(ANSWERS, size) for size in sizes])
         self._groups = max(1, _AT_ONCE // len(self._cell))
-        self._counter = Counter(campaign, self._groups)
+        self._counter = TallyBuilder(campaign, self._groups)
         self._keys, self._counts = np.empty(0, np.int64), np.empty(0, np.int64)
         self._waiting: list[tuple[Numbers, Numbers]] = []
 

@@ -227,14 +227,14 @@ def count(campaign: Campaign, records: Columns) -> Tally:
     """The tally of settled records.
 
     Raises:
-        InputError: as :meth:`Counter.add`.
+        InputError: as :meth:`TallyBuilder.add`.
     """
-    counter = Counter(campaign)
+    counter = TallyBuilder(campaign)
     counter.add(records)
     return counter.tally()
 
 
-class Counter:
+class TallyBuilder:
     """Counts records as they come, in blocks that stay in the cache; in groups, if there are several."""
 
     def __init__(self, campaign: Campaign, groups: int = 1) -> None:

@@ -18,7 +18,7 @@ from urllib.parse import quote, urljoin
 from edge_sdk.entropy import system_entropy
 from edge_sdk.transport.base import Found, Transport, parts_of
 from edge_sdk.transport.http_request import Answer, Url, exchange, parse_url
-from edge_sdk.transport.retry import Deadline, Patience
+from edge_sdk.transport.retry import Deadline, RetryPolicy
 from protocol.errors import DocumentError, HearsayError, InputError, StorageError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Web(Transport):
         *,
         method: str = "PUT",
         token: str | None = None,
-        patience: Patience = Patience(),  # noqa: B008  # immutable
+        patience: RetryPolicy = RetryPolicy(),  # noqa: B008  # immutable
         context: ssl.SSLContext | None = None,
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,

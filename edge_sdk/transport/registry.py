@@ -35,9 +35,9 @@ def open_transport(
     """
     if address.lower().startswith(("http://", "https://")):
         from edge_sdk.transport.http import Web
-        from edge_sdk.transport.retry import Patience
+        from edge_sdk.transport.retry import RetryPolicy
 
-        patience = Patience() if seconds is None else Patience(seconds=seconds)
+        patience = RetryPolicy() if seconds is None else RetryPolicy(seconds=seconds)
         return Web(address, method=method, token=token, patience=patience)
     scheme, found, rest = address.partition("://")
     if not address or "\0" in address or (found and not _is_scheme(scheme)):

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Patience(NamedTuple):
+class RetryPolicy(NamedTuple):
     """Limits of one fetch or one sending.
 
     Attributes:
@@ -48,7 +48,7 @@ class Patience(NamedTuple):
 class Deadline:
     """The end of one fetch or sending, by a clock that does not jump."""
 
-    def __init__(self, patience: Patience, monotonic: Callable[[], float]) -> None:
+    def __init__(self, patience: RetryPolicy, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._idle = patience.idle
         self._end = monotonic() + patience.seconds

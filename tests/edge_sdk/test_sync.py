@@ -26,7 +26,7 @@ from edge_sdk.transport.base import Found
 from edge_sdk.transport.folder import Folder
 from edge_sdk.transport.http import Web
 from edge_sdk.transport.registry import open_transport
-from edge_sdk.transport.retry import Patience
+from edge_sdk.transport.retry import RetryPolicy
 from protocol.batches import batch
 from protocol.documents import trust
 from protocol.errors import DocumentError, InputError, StorageError
@@ -489,7 +489,7 @@ def test_a_server_that_goes_away_costs_its_patience_once(enrolled, clock):
     answer(enrolled, clock)
     pauses = []
     with scripted(b"") as server:
-        web = Web(server.url, patience=Patience(attempts=4), sleep=pauses.append)
+        web = Web(server.url, patience=RetryPolicy(attempts=4), sleep=pauses.append)
         assert set(reasons(sync(enrolled, web)).values()) == {"unreachable"}
     assert len(pauses) == 3
     assert enrolled.status().spooled == 1
@@ -511,7 +511,7 @@ def test_one_line_of_lies_costs_its_place_and_no_report(enrolled, publisher, clo
             connection.sendall(reply(404))
 
     with scripted(serve) as server:
-        web = Web(server.url, patience=Patience(attempts=1))
+        web = Web(server.url, patience=RetryPolicy(attempts=1))
         outcome = sync(enrolled, web)
     assert reasons(outcome) == {CAMPAIGN: "unreachable"}
     assert (outcome.sent, records(files)) == (1, made)

@@ -20,10 +20,10 @@ from support.servers import drip, read_request, reply, scripted, tree_server
 from edge_sdk.transport.http import MAX_REDIRECTS, Web
 from edge_sdk.transport.http_request import parse_url
 from edge_sdk.transport.registry import open_transport, read_token
-from edge_sdk.transport.retry import Patience
+from edge_sdk.transport.retry import RetryPolicy
 from protocol.errors import DocumentError, HearsayError, InputError, StorageError
 
-QUICK = Patience(seconds=20, idle=5)
+QUICK = RetryPolicy(seconds=20, idle=5)
 PLACE = "campaigns/mushrooms.hsc"
 
 
@@ -133,7 +133,7 @@ def test_an_endless_body_is_cut_off(web, step):
 
 @pytest.mark.parametrize("step", [endless_headers, endless_line, endless_continue])
 def test_an_endless_head_is_cut_off(web, step):
-    patience = Patience(seconds=1, attempts=2)
+    patience = RetryPolicy(seconds=1, attempts=2)
     with scripted(step) as server:
         assert refusal(web(server.url, patience=patience).fetch, PLACE, 100) == "unreachable"
 
@@ -184,7 +184,7 @@ def endless_chunk(connection, _):
 @pytest.mark.parametrize("step", [LONG_HEADERS, MANY_HEADERS, endless_chunk])
 def test_what_an_answer_takes_of_memory_is_bounded(web, step):
     with scripted(step) as server:
-        source = web(server.url, patience=Patience(seconds=20, attempts=1))
+        source = web(server.url, patience=RetryPolicy(seconds=20, attempts=1))
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
         assert refusal(source.fetch, PLACE, 100) == "unreachable"
@@ -202,7 +202,7 @@ def test_what_is_announced_too_large_is_not_waited_for(web):
     [b"", b"HTTP/1.1 200 OK\r\nA: ", b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n"],
 )
 def test_a_slow_drip_ends_at_the_deadline(web, head):
-    patience = Patience(seconds=0.5, idle=5)
+    patience = RetryPolicy(seconds=0.5, idle=5)
     with scripted(drip(head)) as server:
         began = time.monotonic()
         assert refusal(web(server.url, patience=patience).fetch, PLACE, 1000) == "unreachable"
@@ -210,7 +210,7 @@ def test_a_slow_drip_ends_at_the_deadline(web, head):
 
 
 def test_silence_ends_sooner(web):
-    patience = Patience(seconds=20, idle=0.1, attempts=2)
+    patience = RetryPolicy(seconds=20, idle=0.1, attempts=2)
     with scripted(lambda connection, _: connection.recv(1)) as server:
         began = time.monotonic()
         assert refusal(web(server.url, patience=patience).fetch, PLACE, 1000) == "unreachable"
@@ -264,7 +264,7 @@ def test_no_server_at_all(web, naps):
 
 
 def test_pauses_double_up_to_a_bound_and_differ_by_chance(web, naps):
-    patience = Patience(seconds=1000, idle=5, attempts=6, first=1, longest=5)
+    patience = RetryPolicy(seconds=1000, idle=5, attempts=6, first=1, longest=5)
     with scripted(reply(503)) as server:
         assert refusal(web(server.url, patience=patience).fetch, PLACE, 100) == "refused_by_server"
         assert naps.lengths == [0.5, 1, 2, 2.5, 2.5]
@@ -276,7 +276,7 @@ def test_pauses_double_up_to_a_bound_and_differ_by_chance(web, naps):
 
 @given(st.integers(0, 20), st.binary(min_size=4, max_size=4), st.floats(0, 100))
 def test_a_pause_is_in_its_bounds(number, chance, asked):
-    patience = Patience(attempts=10)
+    patience = RetryPolicy(attempts=10)
     pause = patience.pause(number, chance, asked)
     if number >= 9 or asked > patience.longest:
         assert pause is None
@@ -302,7 +302,7 @@ def test_a_pause_is_in_its_bounds(number, chance, asked):
     ],
 )
 def test_retry_after_is_honoured_within_bounds(web, naps, header, pauses):
-    patience = Patience(seconds=1000, idle=5, attempts=3)
+    patience = RetryPolicy(seconds=1000, idle=5, attempts=3)
     busy = reply(429, Retry_After=header, Date="Sat, 21 Nov 2026 10:00:00 GMT")
     with scripted(busy, reply(200, b"now")) as server:
         source = web(server.url, patience=patience)
@@ -315,14 +315,14 @@ def test_retry_after_is_honoured_within_bounds(web, naps, header, pauses):
 
 def test_no_pause_goes_beyond_the_deadline(web, naps):
     with scripted(reply(429, Retry_After="50")) as server:
-        assert refusal(web(server.url, patience=Patience(seconds=40)).fetch, PLACE, 100) == "refused_by_server"
+        assert refusal(web(server.url, patience=RetryPolicy(seconds=40)).fetch, PLACE, 100) == "refused_by_server"
     assert naps.lengths == []
 
 
 def test_a_server_that_gave_no_answer_is_not_waited_for_again_for_a_while(web, naps):
     now = [0.0]
     with scripted(b"") as server:
-        source = web(server.url, patience=Patience(attempts=3), monotonic=lambda: now[0])
+        source = web(server.url, patience=RetryPolicy(attempts=3), monotonic=lambda: now[0])
         assert refusal(source.fetch, PLACE, 100) == "unreachable"
         assert len(server.requests) == 3
         assert refusal(source.fetch, PLACE, 100) == "unreachable"
@@ -436,7 +436,7 @@ def test_a_batch_is_sent_whole(web, batch, method):
 @pytest.mark.parametrize("status", [100, 301, 302, 303, 304, 400, 403, 404, 409, 413])
 def test_only_success_counts_as_arrived(web, batch, status):
     with scripted(reply(status, Location="/elsewhere")) as server:
-        patience = Patience(seconds=1, idle=0.3, attempts=1)
+        patience = RetryPolicy(seconds=1, idle=0.3, attempts=1)
         reason = refusal(web(server.url, patience=patience).send, "reports/a.hsr", str(batch))
         assert reason == ("unreachable" if status == 100 else "refused_by_server")
     assert len(server.requests) == 1
@@ -480,7 +480,7 @@ def test_a_server_that_hangs_up_on_a_long_body_is_heard(web, tmp_path):
 
         thread = threading.Thread(target=refuse)
         thread.start()
-        source = web(f"http://127.0.0.1:{listener.getsockname()[1]}", patience=Patience(seconds=5, attempts=1))
+        source = web(f"http://127.0.0.1:{listener.getsockname()[1]}", patience=RetryPolicy(seconds=5, attempts=1))
         assert refusal(source.send, "reports/a.hsr", str(path)) == "refused_by_server"
         thread.join()
     assert len(requests) == 1
@@ -492,7 +492,7 @@ def test_a_server_that_reads_slowly_is_left_at_the_deadline(web, tmp_path):
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         began = time.monotonic()
-        source = web(f"http://127.0.0.1:{listener.getsockname()[1]}", patience=Patience(seconds=0.5, attempts=1))
+        source = web(f"http://127.0.0.1:{listener.getsockname()[1]}", patience=RetryPolicy(seconds=0.5, attempts=1))
         assert refusal(source.send, "reports/a.hsr", str(path)) == "unreachable"
         assert time.monotonic() - began < 3
 
@@ -548,7 +548,7 @@ def test_never_from_https_to_http(web, tls, certificate):
 
 def test_a_tls_handshake_that_never_comes_ends(web):
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        source = web(f"https://127.0.0.1:{listener.getsockname()[1]}", patience=Patience(seconds=0.3))
+        source = web(f"https://127.0.0.1:{listener.getsockname()[1]}", patience=RetryPolicy(seconds=0.3))
         began = time.monotonic()
         assert refusal(source.fetch, PLACE, 100) == "unreachable"
         assert time.monotonic() - began < 3

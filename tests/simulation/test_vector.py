@@ -17,7 +17,7 @@ from support.publisher import NOW, Publisher
 
 from aggregator.decoding.decode import decode_batches
 from aggregator.estimates.debias import debias, noise_variance
-from aggregator.models.encoding import NO_NUMBER, Sight
+from aggregator.models.encoding import NO_NUMBER, EncodedFrame
 from aggregator.planning.draws import draw
 from aggregator.tally.tally import count
 from protocol import SCALE
@@ -39,7 +39,7 @@ def fleet():
     labels = (rng.random(PEOPLE) < 0.2).astype(np.int64)
     odors = rng.choice(4, PEOPLE, p=[0.7, 0.2, 0.07, 0.03])
     codes = np.column_stack([(odors + labels) % 4, rng.choice(2, PEOPLE, p=[0.9, 0.1])])
-    return Sight(codes, np.full_like(codes, NO_NUMBER)), labels
+    return EncodedFrame(codes, np.full_like(codes, NO_NUMBER)), labels
 
 
 def counted(campaign, rows):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from edge_sdk.transport.folder import Folder
 from edge_sdk.transport.http import Web
-from edge_sdk.transport.retry import Patience
+from edge_sdk.transport.retry import RetryPolicy
 from support.broker import EXAMPLE, RunningBroker
 from support.servers import tree_server
 
@@ -79,7 +79,7 @@ class WebWorld(World):
         self.stack.enter_context(self._server)
 
     def open(self) -> Transport:
-        return Web(self._url, patience=Patience(seconds=5, attempts=1))
+        return Web(self._url, patience=RetryPolicy(seconds=5, attempts=1))
 
     def vanish(self) -> None:
         self._server.close()

@@ -21,7 +21,7 @@ from aggregator.decoding import decode, rules
 from aggregator.decoding.mapped import give_back, piecewise_digest
 from aggregator.intake import reader
 from aggregator.intake.sources import read_source
-from aggregator.intake.work_sharing import Team
+from aggregator.intake.work_sharing import WorkSharingPool
 from aggregator.storage import part_writer as writing
 from aggregator.storage.input_index import Inputs
 from aggregator.storage.manifest import Part, read_manifest
@@ -202,7 +202,7 @@ def test_a_team_gives_results_in_order_and_pools_whose_threads_all_offer_work_go
         return place
 
     with ThreadPoolExecutor(threads) as pool:
-        team = Team(pool, offered)
+        team = WorkSharingPool(pool, offered)
         work = list(enumerate(delays))
         begun = [pool.submit(lambda: list(team.each(slow, iter(work)))) for _ in range(pieces + threads)]
         named = [team.begin(slow, (number, 1)) for number in range(threads + 1)]
@@ -222,7 +222,7 @@ def test_an_error_ends_a_teams_work_and_nothing_of_it_goes_on():
 
     with ThreadPoolExecutor(3) as pool:
         with pytest.raises(MemoryError):
-            list(Team(pool, 6).each(work, range(100)))
+            list(WorkSharingPool(pool, 6).each(work, range(100)))
         many = len(ended)
         time.sleep(0.05)
         assert len(ended) == many < 20

@@ -14,7 +14,7 @@ from aggregator.decoding.columns import Columns
 from aggregator.storage.manifest import read_manifest
 from aggregator.store.store import create_store
 from aggregator.tally import counting
-from aggregator.tally.counting import Scope, Slice, count_slice
+from aggregator.tally.counting import Partition, Scope, count_slice
 from aggregator.tally.lots import Lots
 from protocol.errors import StorageError
 
@@ -40,7 +40,7 @@ def counted(store, most, slices=1, scope=None):
     """The counts of all buckets, with so many records in memory."""
     manifest = read_manifest(store.path)
     return [
-        count_slice(store.path, store.campaign, manifest, Slice(bucket, slices, number, most), scope or Scope())
+        count_slice(store.path, store.campaign, manifest, Partition(bucket, slices, number, most), scope or Scope())
         for bucket in range(2)
         for number in range(slices)
     ]
