@@ -258,6 +258,13 @@ def test_a_device_that_is_not_provisioned_is_one_line(tmp_path, program):
     assert re.fullmatch("(.* INFO edge_sdk .*\n)?not_provisioned: .*\n", done.stderr)
 
 
+def test_a_token_that_can_not_be_read_is_one_line(tmp_path):
+    command = [sys.executable, EXAMPLE / "in_thread.py", "--state", tmp_path / "s", "--source", tmp_path]
+    run = subprocess.run([*command, "--token", tmp_path / "none"], capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert run.stderr.endswith(f"--token: {tmp_path / 'none'} can not be read: No such file or directory\n")
+
+
 def test_the_readme_names_what_is_there():
     readme = (EXAMPLE / "README.md").read_text("utf-8")
     named = re.findall(r"^\| `(\w+)` \| `(\w+\.py)` \|", readme, re.MULTILINE)

@@ -121,7 +121,10 @@ def from_command_line(description: str) -> Loop:
     parser.add_argument("--sync-seconds", type=float, default=SYNC_SECONDS)
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    token = None if given.token is None else read_token(given.token.read_bytes())
+    try:
+        token = None if given.token is None else read_token(given.token.read_bytes())
+    except OSError as error:
+        parser.error(f"--token: {given.token} can not be read: {error.strerror}")
     return Loop(
         Device.open(given.state),
         open_transport(given.source, token=token),
