@@ -6,8 +6,8 @@
 A row agrees if the mean over repeats is within 2 points plus three standard errors of the reference,
 where the standard error is that of both means; rows of ``she`` may be better. Connect-4 runs on the vector
 engine only, with fewer repeats; the other data sets also once per row through the real device code, which is
-one repetition and so is held against 2 points plus three standard deviations of one run. ``--form numeric`` are the rows on
-numbers, discretised or Gaussian, as they are or reduced, and those without privacy; vector engine only.
+one repetition and so is held against 2 points plus three standard deviations of one run. ``--form numeric``
+are the rows on numbers, discretised or Gaussian, as they are or reduced, and those without privacy; vector engine only.
 """
 
 from __future__ import annotations

@@ -163,5 +163,5 @@ def test_a_device_lives_with_nothing_but_the_wheel(device, tmp_path):
     command("report", "--campaign", "mushrooms", record='{"odor": "n", "width": 2, "label": "e"}')
     assert command("drain", "out.hsr").split() == ["reports", "1", "file", "out.hsr"]
     command("install", "m.hsm")
-    assert command("predict", record='{"odor": "f"}').split()[:2] == ["class", "p"]
+    assert command("predict", record='{"odor": "f"}').split()[:2] == ["class", "'p'"]
     assert (tmp_path / "out.hsr").stat().st_size == 44 + 18 + 44
