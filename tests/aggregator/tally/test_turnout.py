@@ -66,8 +66,8 @@ def test_a_store_counts_its_answers_by_stratum_and_period_whatever_its_memory(tm
 
 def test_one_period_knows_its_devices_and_several_know_a_bound(tmp_path):
     store = made_store(tmp_path)
-    assert store.statistics().recurrence.basis == BOUND
-    assert store.statistics(Scope(first=FIRST, last=FIRST)).recurrence.basis == ONCE
+    assert store.statistics().source.recurrence.basis == BOUND
+    assert store.statistics(Scope(first=FIRST, last=FIRST)).source.recurrence.basis == ONCE
     found = status(store)
     devices = [sum((d * p) % 3 != 1 for d in range(12)) for p in range(8)]
     assert found.periods.devices.tolist() == devices
@@ -83,10 +83,10 @@ def test_a_fleet_list_tells_how_often_each_device_answered(tmp_path, memory):
     times[2, ANSWERED[-1][0]] -= 1
     squares = squares_of_answers(store, read_manifest(store.path), Scope(), [ROSTER])
     assert squares == tuple((times**2).sum(axis=1).tolist())
-    recurrence = store.statistics(rosters=[ROSTER]).recurrence
+    recurrence = store.statistics(rosters=[ROSTER]).source.recurrence
     assert recurrence.basis == KNOWN
     np.testing.assert_allclose(recurrence.concentration, np.array(squares) / times.sum(axis=1) ** 2)
-    bound = store.statistics().recurrence
+    bound = store.statistics().source.recurrence
     assert all(mine <= most for mine, most in zip(recurrence.concentration, bound.concentration, strict=True))
 
 
@@ -95,10 +95,10 @@ def test_a_list_that_is_not_the_whole_fleet_or_reports_that_are_gone_are_refused
     part = Roster("part", ROSTER.devices[:5], ROSTER.secrets[: 5 * 32])
     assert reason(lambda: store.statistics(rosters=[part])) == "fleet_incomplete"
     rest = Roster("rest", ROSTER.devices[5:], ROSTER.secrets[5 * 32 :])
-    assert store.statistics(rosters=[part, rest, part]).recurrence.basis == KNOWN
+    assert store.statistics(rosters=[part, rest, part]).source.recurrence.basis == KNOWN
     store.forget(FIRST + 4, now=LATER)
     assert reason(lambda: store.statistics(rosters=[ROSTER])) == "reports_forgotten"
-    assert store.statistics(Scope(first=FIRST + 4), rosters=[ROSTER]).recurrence.basis == KNOWN
+    assert store.statistics(Scope(first=FIRST + 4), rosters=[ROSTER]).source.recurrence.basis == KNOWN
 
 
 def test_turnouts_add_up_and_far_periods_take_no_room():
