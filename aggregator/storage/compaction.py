@@ -25,7 +25,7 @@ def compact(
     manifest: Manifest,
     parts: Sequence[Part],
     *,
-    most_small: int = MOST_SMALL,
+    most_small: int | None = None,
     name: str = "joined",
 ) -> list[Part]:
     """The parts as the next manifest shall name them: the small ones of a bucket that has too many, in one.
@@ -37,7 +37,7 @@ def compact(
         layout: of the campaign.
         manifest: of the store before.
         parts: in it, or written since.
-        most_small: so many small ones of a bucket may stay.
+        most_small: so many small ones of a bucket may stay; None for :data:`MOST_SMALL`.
         name: of the joined parts, once for each name and generation.
 
     Raises:
@@ -48,7 +48,7 @@ def compact(
     for bucket in range(manifest.buckets):
         of_bucket = [part for part in parts if part.bucket == bucket]
         small = [part for part in of_bucket if part.records < SMALL_RECORDS]
-        if len(small) > most_small:
+        if len(small) > (MOST_SMALL if most_small is None else most_small):
             joined += small
             kept += [part for part in of_bucket if part.records >= SMALL_RECORDS]
         else:
