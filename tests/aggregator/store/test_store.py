@@ -691,7 +691,11 @@ def test_statistics_carry_what_was_rejected_and_how_much_is_unproven(tmp_path):
     made_store = create_store(tmp_path / "s", RAW)
     made_store.ingest([write(tmp_path, "a", batch(CAMPAIGN, reports(range(9)))[:-1])], now=NOW)
     statistics = made_store.statistics()
-    assert (statistics.reports, statistics.source.unproven, dict(statistics.source.rejected)) == (9, 9, {"truncated": 1})
+    assert (statistics.reports, statistics.source.unproven, dict(statistics.source.rejected)) == (
+        9,
+        9,
+        {"truncated": 1},
+    )
     assert statistics.statistics_id == made_store.tally().statistics_id
 
 
