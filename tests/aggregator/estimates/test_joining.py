@@ -88,7 +88,8 @@ def test_counts_under_equal_p_and_q_are_simply_added(mechanism):
     np.testing.assert_allclose(class_shares(found).variance, class_shares(wanted).variance, rtol=1e-6)
     for mine, other in zip(fit(found).log_likelihood, fit(wanted).log_likelihood, strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-6)
-    assert 0 <= foresee(found, "simplex").accuracy <= 1
+    accuracy = foresee(found, "simplex").accuracy
+    assert accuracy is None or 0 <= accuracy <= 1
 
 
 def test_moments_of_several_campaigns_are_joined_too():
