@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from abc import abstractmethod
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING
 
@@ -41,17 +42,17 @@ class World(AbstractContextManager["World"]):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
+    @abstractmethod
     def open(self) -> Transport:
         """A transport to this world."""
-        raise NotImplementedError
 
     def arrived(self) -> list[bytes]:
         """The batches that have arrived so far, by place."""
         return [path.read_bytes() for path in sorted((self.folder / "tree" / "reports").glob("*"))]
 
+    @abstractmethod
     def vanish(self) -> None:
         """Take the other side away."""
-        raise NotImplementedError
 
 
 class FolderWorld(World):
