@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from aggregator.estimates.statistics import Statistics
     from aggregator.fleet.roster import Roster
+    from aggregator.intake.executor import Workers
     from aggregator.periods import Span
     from aggregator.store.store import Store
     from protocol.documents.campaign import Campaign
@@ -30,15 +31,15 @@ def chosen_periods(periods: Span | None, campaign: Campaign) -> range | None:
 
 
 @contextmanager
-def working_on(store: Store, cluster: str | None) -> Iterator[None]:
-    """Let a cluster do a store's work, if ``cluster`` names one.
+def workers_of(cluster: str | None) -> Iterator[Workers | None]:
+    """Connect to the cluster at an address; None without an address.
 
     Raises:
         InputError: ``missing_extra``.
         StorageError: ``cluster_unreachable``.
     """
     if cluster is None:
-        yield
+        yield None
         return
     from aggregator.cluster.cluster import open_cluster
 
@@ -48,6 +49,13 @@ def working_on(store: Store, cluster: str | None) -> Iterator[None]:
             "store; tls:// lets in the holders of certificates alone"
         )
     with open_cluster(cluster) as workers:
+        yield workers
+
+
+@contextmanager
+def working_on(store: Store, cluster: str | None) -> Iterator[None]:
+    """Let a cluster do a store's work, if ``cluster`` names one. Raises as :func:`workers_of`."""
+    with workers_of(cluster) as workers:
         store.cluster = workers
         try:
             yield

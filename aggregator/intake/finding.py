@@ -11,15 +11,19 @@ from glob import escape, glob
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from aggregator.intake.sources import Unreadable, read_source
-from aggregator.intake.urls import is_url
+from aggregator.intake.urls import check_urls, is_url
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from aggregator.intake.executor import Workers
+
 SUFFIXES = (".hsr", ".hsr.gz", ".hsr.zst")
 """Files in a folder whose names end so are report files; others there, and hidden ones, are left."""
 MAX_LIST_BYTES = 1 << 28
+_FILES_EACH = 2048
+"""Files that one task of a cluster tries to read."""
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -143,8 +147,34 @@ def read_names(stream: IO[bytes]) -> list[str]:
     return [os.fsdecode(name) for name in names if name]
 
 
-def all_unreadable(files: Sequence[str | os.PathLike[str]]) -> tuple[Unreadable, ...]:
-    """Why none of some files can be read; nothing as soon as one can be, which is all that is asked here."""
+def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Workers | None = None) -> tuple[Unreadable, ...]:
+    """Why none of some files can be read. Empty if one file can be read: the search ends there.
+
+    Args:
+        files: paths and URLs.
+        cluster: its workers try to read the files; None: this process does.
+    """
+    if cluster is None:
+        return _all_unreadable(files)
+    given = [os.fspath(file) for file in files]
+    names = [name if is_url(name) else os.path.abspath(name) for name in given]  # noqa: PTH100 - as above
+    starts = range(0, len(names), _FILES_EACH)
+    reasons: dict[int, str] = {}
+    for start, found in cluster.run(
+        _unreadable_from, [(start, names[start : start + _FILES_EACH]) for start in starts]
+    ):
+        if not found:
+            return ()
+        reasons |= {start + place: one.reason for place, one in enumerate(found)}
+    return tuple(Unreadable(name, reasons[number]) for number, name in enumerate(given))
+
+
+def _unreadable_from(start: int, files: Sequence[str]) -> tuple[int, tuple[Unreadable, ...]]:
+    check_urls(files)
+    return start, _all_unreadable(files)
+
+
+def _all_unreadable(files: Sequence[str | os.PathLike[str]]) -> tuple[Unreadable, ...]:
     found: list[Unreadable] = []
     for file in files:
         read = read_source(file)

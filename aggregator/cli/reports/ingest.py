@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.counting import working_on
+from aggregator.cli.counting import workers_of
 from aggregator.cli.enrolment import enrolled_ids, note_missing_ids
 from aggregator.cli.inbox import recursive_option, report_files
 from aggregator.cli.options import PATH, cluster_option, enrolment_options, json_option, signer_options
@@ -98,13 +98,15 @@ def ingest(
     ids = enrolled_ids(campaign, enrolled, lists, passphrase_file)
     note_missing_ids(campaign, ids, now)
     given = report_files(files, recursive=recursive)
-    unread = all_unreadable(expand(given)) if cluster is None and not (store / FILE_NAME).exists() else ()
-    if unread or not given:
-        _print_summary(IngestSummary(len(given), 0, unread, 0, 0, {}), as_json=as_json)
-        raise InputError("unreadable", f"none of {counted(len(given), 'file')} can be read; no store was made")
-    opened = create_store(store, raw, buckets=buckets or BUCKETS)
-    with working_on(opened, cluster), progress("reading reports", len(given)) as callback:
-        summary = opened.ingest(given, now=now, enrolled=ids, progress=callback)
+    with workers_of(cluster) as workers:
+        unread = () if (store / FILE_NAME).exists() else all_unreadable(expand(given), workers)
+        if unread or not given:
+            _print_summary(IngestSummary(len(given), 0, unread, 0, 0, {}), as_json=as_json)
+            raise InputError("unreadable", f"none of {counted(len(given), 'file')} can be read; no store was made")
+        opened = create_store(store, raw, buckets=buckets or BUCKETS)
+        opened.cluster = workers
+        with progress("reading reports", len(given)) as callback:
+            summary = opened.ingest(given, now=now, enrolled=ids, progress=callback)
     _print_summary(summary, as_json=as_json)
     if trust is None and workspace is None:
         note("the campaign's signature was not checked; --trust or --workspace does")

@@ -32,6 +32,7 @@ from aggregator.cluster.ingest import _balanced
 from aggregator.cluster.tasks import Chosen, Job, Mark
 from aggregator.fleet.roster import Roster
 from aggregator.intake.enrolment import enrolled_from_rosters
+from aggregator.intake.finding import all_unreadable
 from aggregator.intake.urls import ahead
 from aggregator.storage.input_index import Inputs
 from aggregator.storage.manifest import fingerprint, read_manifest
@@ -547,6 +548,37 @@ def test_commands_on_a_cluster_print_the_same(tmp_path):
     assert outputs[0] == outputs[1]
     usage = CliRunner().invoke(hearsay, ["estimate", "--store", store, "--cluster", "nowhere"])
     assert (usage.exit_code, usage.stderr.split(":")[0]) == (2, "usage")
+
+
+def test_an_ingest_without_one_readable_file_leaves_no_store(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "c.hsc").write_bytes(RAW)
+    (tmp_path / "empty.hsr").write_bytes(b"")
+    files = ["absent.hsr", "empty.hsr", f"file://{tmp_path}/no*.hsr"]
+    for extra in ([], ["--cluster", "local:1"]):
+        run = CliRunner().invoke(hearsay, ["ingest", "c.hsc", *files, "--store", "s", "--json", *extra])
+        assert run.exit_code == 1
+        assert run.stderr.splitlines()[-1].startswith("unreadable: none of 3 files")
+        found = [(each["file"], each["reason"]) for each in json.loads(run.stdout)["unreadable"]]
+        assert found == list(zip(files, ["file_not_found", "empty_file", "file_not_found"], strict=True))
+        assert not (tmp_path / "s").exists()
+
+
+def test_a_cluster_that_is_not_there_leaves_no_store(tmp_path):
+    (tmp_path / "c.hsc").write_bytes(RAW)
+    (tmp_path / "a.hsr").write_bytes(sealed(CAMPAIGN, honest(CAMPAIGN, 10, PERIOD, 1)))
+    named = ["ingest", str(tmp_path / "c.hsc"), str(tmp_path / "a.hsr"), "--store", str(tmp_path / "s")]
+    run = CliRunner().invoke(hearsay, [*named, "--cluster", "tls://127.0.0.1:1"])
+    assert run.stderr.splitlines()[-1].startswith("cluster_unreachable")
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("readable", [0, 5000])
+def test_one_readable_file_among_many_is_found(tmp_path, threads, readable):
+    files = [str(tmp_path / f"{number}.hsr") for number in range(5001)]
+    assert [each.file for each in all_unreadable(files, threads)] == files
+    (tmp_path / f"{readable}.hsr").write_bytes(b"1")
+    assert all_unreadable(files, threads) == ()
 
 
 def test_an_interrupt_ends_the_command_in_one_line(tmp_path):
