@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge_sdk.timekeeping.dates import date
 from protocol.allowance import answers_in_a_day, days_paid
+from protocol.dates import date
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import PolicyError
 from protocol.projection import Component

@@ -93,7 +93,7 @@ def open_state(
     folder = path_of(state_dir, "state_dir")
     place = os.path.join(folder, STATE_FILE)
     marker = read_marker(os.path.join(folder, MARKER_FILE))
-    _check_ground(folder, place, marker, root)
+    _prepare_folder(folder, marker, root, enrolment, now)
     allowed: Callable[[], Policy] = PolicyFile(folder) if policy is None else lambda: policy
     lost = False
     try:
@@ -137,21 +137,37 @@ def _check_machine(state: State, machine: bytes | None) -> None:
         )
 
 
-def _check_ground(folder: str, place: str, marker: Marker | None, root: bytes | None) -> None:
-    """See that a device is there, or may begin there.
+def _prepare_folder(folder: str, marker: Marker | None, root: bytes | None, enrolment: bytes | None, now: int) -> None:
+    """Check that a device is in a folder or may begin there, and make the folder if it is not there.
 
     Raises:
-        StorageError: ``state_lost``, ``not_provisioned``, ``io_failed``.
+        StorageError: ``io_failed``; StorageError, DocumentError: as :func:`_check_beginning`.
     """
-    if not os.path.lexists(place):
-        if marker is not None:
-            raise state_lost()
-        if root is None:
-            raise _not_provisioned()
+    present = os.path.lexists(os.path.join(folder, STATE_FILE))
+    if not present:
+        _check_beginning(marker, root, enrolment, now)
     if marker is None:
         _make_folder(folder)
-        if not os.path.lexists(place):
-            remove(os.path.join(folder, HIGHEST_FILE))  # of a device that its owner removed, marker and all
+        if not present:
+            remove(os.path.join(folder, HIGHEST_FILE))  # left by a device whose owner removed its state and marker
+
+
+def _check_beginning(marker: Marker | None, root: bytes | None, enrolment: bytes | None, now: int) -> None:
+    """Check that a device may begin, before anything is written: the files that were given must be acceptable.
+
+    Raises:
+        StorageError: ``state_lost``, ``not_provisioned``;
+        DocumentError: as :func:`protocol.documents.trust.pin` and ``parse_provisioning``.
+    """
+    if marker is not None:
+        raise state_lost()
+    if root is None:
+        raise _not_provisioned()
+    trust.pin(root, now)
+    if enrolment is not None:
+        from protocol.documents.provisioning import parse_provisioning
+
+        parse_provisioning(enrolment)
 
 
 def _mark(folder: str, known: Marker | None, lifetime_micro: int, secret: bytes | None) -> None:
@@ -271,11 +287,11 @@ def reset_state(
     check_bytes(root, "trust")
     folder = path_of(state_dir, "state_dir")
     place = os.path.join(folder, STATE_FILE)
-    _make_folder(folder)
     allowed = load_policy(os.path.join(folder, POLICY_FILE)) if policy is None else policy
     trust.pin(root, now)  # what can not be trusted is found before anything is changed
     known = read_marker(os.path.join(folder, MARKER_FILE))
     secret = fresh_secret(known, enrolment, entropy)
+    _make_folder(folder)
     total, lines = _readable(place)
     micro = max(allowed.lifetime_micro, 0 if known is None else known.lifetime_micro, total)
     _mark(folder, known, micro, None if enrolment is None else secret)

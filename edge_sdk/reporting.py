@@ -236,7 +236,7 @@ def _refuse_again() -> bytes:
 def _check_unpaid(campaign: Campaign, period: int, paid_until: int) -> None:
     """Refuse a period that began before the last one that any version of the campaign's name was paid for ended."""
     if period * campaign.time_precision < paid_until:
-        from edge_sdk.timekeeping.dates import date
+        from protocol.dates import date
 
         raise PolicyError(
             "period_answered",
@@ -247,7 +247,12 @@ def _check_unpaid(campaign: Campaign, period: int, paid_until: int) -> None:
 
 
 def _check_open(campaign: Campaign, now: int, time: int, period: int) -> None:
-    if max(now, time) >= campaign.header.expires or period > MAX_PERIOD:
-        raise DocumentError("expired", f"the campaign ended at {campaign.header.expires}")
-    if time < campaign.header.not_before:
-        raise DocumentError("not_yet_valid", f"the campaign begins at {campaign.header.not_before}")
+    header = campaign.header
+    if max(now, time) >= header.expires or period > MAX_PERIOD:
+        from protocol.dates import date
+
+        raise DocumentError("expired", f"the campaign expired at {date(header.expires)}")
+    if time < header.not_before:
+        from protocol.dates import date
+
+        raise DocumentError("not_yet_valid", f"the campaign is not valid before {date(header.not_before)}")

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edge_sdk.cli.files import PROVISIONING, read_document, read_file
 from edge_sdk.cli.records import read_record
 from edge_sdk.device import Device
-from protocol.documents.envelope import SIZE_LIMITS
 from protocol.epsilon import format_micro
 from protocol.errors import InputError, StorageError
 from protocol.schema import FROM_RECORD
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 MAX_RECORD_BYTES = 16 << 20
-MAX_ENROLMENT_BYTES = 4096
 
 
 def open_device(options: argparse.Namespace) -> Device:
@@ -31,27 +30,28 @@ def open_device(options: argparse.Namespace) -> Device:
 
 def provision(options: argparse.Namespace) -> dict[str, Any]:
     """Pin a trust root, and in a closed fleet take the operator's secret."""
-    root = read_file(options.root, SIZE_LIMITS["root"])
+    root = read_document(options.root, "root")
     with Device.open(options.state, trust=root, enrolment=_enrolment(options)) as device:
         return {"provisioned": str(options.state), "root_version": device.status().root_version}
 
 
 def _enrolment(options: argparse.Namespace) -> bytes | None:
-    return None if options.enrolment is None else read_file(options.enrolment, MAX_ENROLMENT_BYTES)
+    return None if options.enrolment is None else read_document(options.enrolment, PROVISIONING)
 
 
 def explain(options: argparse.Namespace) -> dict[str, Any]:
     """Say in words what a campaign asks and costs."""
-    raw = read_file(options.campaign, SIZE_LIMITS["campaign"])
-    model = None if options.model is None else read_file(options.model, SIZE_LIMITS["model"])
+    raw = read_document(options.campaign, "campaign")
+    model = None if options.model is None else read_document(options.model, "model")
     with open_device(options) as device:
         return {"explanation": device.explain(raw, model=model)}
 
 
 def enrol(options: argparse.Namespace) -> dict[str, Any]:
     """Accept a campaign."""
+    raw = read_document(options.campaign, "campaign")
     with open_device(options) as device:
-        campaign = device.enrol(read_file(options.campaign, SIZE_LIMITS["campaign"]))
+        campaign = device.enrol(raw)
     return {
         "enrolled": campaign.header.name,
         "version": campaign.header.version,
@@ -108,17 +108,19 @@ def ack(options: argparse.Namespace) -> dict[str, Any]:
 
 def rotate(options: argparse.Namespace) -> dict[str, Any]:
     """Follow newer trust roots."""
+    roots = [read_document(path, "root") for path in options.roots]
     with open_device(options) as device:
         before = {campaign.header.name for campaign in device.campaigns()}
-        version = device.rotate([read_file(path, SIZE_LIMITS["root"]) for path in options.roots])
+        version = device.rotate(roots)
         ended = sorted(before - {campaign.header.name for campaign in device.campaigns()})
     return {"root_version": version, "ended_campaigns": ended}
 
 
 def install(options: argparse.Namespace) -> dict[str, Any]:
     """Verify a model and keep it."""
+    raw = read_document(options.model, "model")
     with open_device(options) as device:
-        model = device.install(read_file(options.model, SIZE_LIMITS["model"]))
+        model = device.install(raw)
     return {"installed": model.name, "version": model.version, "classes": list(model.classes)}
 
 
@@ -195,14 +197,15 @@ def disable(options: argparse.Namespace) -> dict[str, Any]:
 
 def enable(options: argparse.Namespace) -> dict[str, Any]:
     """Take part again."""
+    enrolment = _enrolment(options)
     with open_device(options) as device:
-        device.enable(_enrolment(options))
+        device.enable(enrolment)
         return {"disabled": False, "epsilon_left": format_micro(device.status().left_micro)}
 
 
 def reset(options: argparse.Namespace) -> dict[str, Any]:
     """Start afresh after a loss, with the old budget counted as spent."""
-    root = read_file(options.root, SIZE_LIMITS["root"])
+    root = read_document(options.root, "root")
     if not options.count_budget_as_spent:
         raise InputError(
             "reset_unconfirmed",
@@ -216,21 +219,6 @@ def reset(options: argparse.Namespace) -> dict[str, Any]:
         "epsilon_counted_as_spent": format_micro(spent),
         "next": "to answer again, raise epsilon_lifetime in policy.toml above that",
     }
-
-
-def read_file(path: Path, limit: int) -> bytes:
-    """The bytes of a file, at most one more than the limit: enough to know that the file is too large.
-
-    Raises:
-        InputError: ``file_unreadable``.
-    """
-    problem = ""
-    try:
-        with path.open("rb") as file:
-            return file.read(limit + 1)
-    except OSError as error:
-        problem = error.strerror or "it can not be read"
-    raise InputError("file_unreadable", f"'{path}' can not be read: {problem}")
 
 
 def _read_record(source: str) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def _shown(key: str, value: Any) -> str:
 
 
 def _date(seconds: int) -> str:
-    from edge_sdk.timekeeping.dates import date
+    from protocol.dates import date
 
     return date(seconds, "%Y-%m-%d %H:%M:%S")
 

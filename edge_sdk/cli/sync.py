@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from edge_sdk.cli.commands import open_device, read_file
+from edge_sdk.cli.commands import open_device
+from edge_sdk.cli.files import read_file
 
 _MAX_TOKEN_BYTES = 8192
 _MAX_SECONDS = 86_400.0

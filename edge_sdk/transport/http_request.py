@@ -27,6 +27,8 @@ _PORTS = {"http": 80, "https": 443}
 MAX_HEAD_BYTES = 1 << 15
 """Status line and headers of one answer, those of interim answers among them."""
 MAX_HEADERS = 100
+MAX_INTERIM_ANSWERS = 10
+"""Answers with a status 1xx that may come before the final one."""
 _SLACK_BYTES = 1 << 16
 """How many bytes may stand around a content, besides as many as its limit: chunk sizes, and what is read ahead."""
 
@@ -124,6 +126,7 @@ def _exchange(
         connection.default_port = _PORTS[url.scheme]  # else an https address's Host names its port
         bounded = _Bounded(plain, deadline)
         connection.sock = cast("Any", bounded)
+        connection.response_class = _FinalResponse
         broken = None
         try:
             connection.request(method, url.path, body, dict(headers))
@@ -190,6 +193,26 @@ def _content(response: http.client.HTTPResponse, limit: int) -> bytes | None:
     if response.length:
         raise http.client.IncompleteRead(b"", response.length)
     return b"".join(parts)
+
+
+class _FinalResponse(http.client.HTTPResponse):
+    """A response that skips interim answers. http.client skips those with status 100 only."""
+
+    def _read_status(self) -> tuple[str, int, str]:
+        """Read the first status line that is not of an interim answer.
+
+        RFC 9110, section 15.2: a client reads any number of answers 1xx before the final one. Status 101 is final: the
+        server has changed to a protocol that was not asked for.
+
+        Raises:
+            http.client.HTTPException: there are more than ``MAX_INTERIM_ANSWERS``.
+        """
+        for _ in range(MAX_INTERIM_ANSWERS + 1):
+            version, status, phrase = super()._read_status()  # type: ignore[misc]
+            if status == http.client.SWITCHING_PROTOCOLS or not 100 <= status < 200:
+                return version, status, phrase
+            http.client.parse_headers(self.fp)
+        raise http.client.HTTPException("too many interim answers")
 
 
 class _Bounded:

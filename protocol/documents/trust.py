@@ -343,7 +343,10 @@ def _check_floor(state: TrustState, role: str, header: Header, digest: bytes) ->
 
 
 def _check_dates(header: Header, now: int, what: str) -> None:
+    if header.not_before <= now < header.expires:
+        return
+    from protocol.dates import date  # imported here, because most documents are in date
+
     if now < header.not_before:
-        raise DocumentError("not_yet_valid", f"the {what} is not valid before {header.not_before}")
-    if now >= header.expires:
-        raise DocumentError("expired", f"the {what} expired at {header.expires}")
+        raise DocumentError("not_yet_valid", f"the {what} is not valid before {date(header.not_before)}")
+    raise DocumentError("expired", f"the {what} expired at {date(header.expires)}")

@@ -10,6 +10,11 @@ import sys
 import pytest
 from support.publisher import Publisher
 
+from edge_sdk import Device, DocumentError
+from edge_sdk.cli.main import main
+from protocol.batches.framing import Header, write_batch
+from protocol.documents.provisioning import Provisioning, build_provisioning
+
 FOREVER = 1 << 33
 
 
@@ -227,3 +232,54 @@ def test_every_command_shows_an_example(files, command):
     shown = edge(files, command, "--help").stdout
     assert "example:" in shown
     assert f"/var/lib/hearsay {command}" in shown
+
+
+WRONG_KINDS = [
+    (("provision", "c.hsc"), "wrong_role", "'c.hsc' is a campaign (.hsc); a trust root (.hst) is expected"),
+    (
+        ("provision", "root.hst", "--enrolment", "c.hsc"),
+        "malformed",
+        "'c.hsc' is a campaign (.hsc); a provisioning file (.hsp) is expected",
+    ),
+    (
+        ("provision", "root.hst", "--enrolment", "note.txt"),
+        "malformed",
+        "'note.txt' is not a provisioning file (.hsp): there are bytes after its end",
+    ),
+    (
+        ("reset", "root.hst", "--count-budget-as-spent", "--enrolment", "m.hsm"),
+        "malformed",
+        "'m.hsm' is a model (.hsm); a provisioning file (.hsp) is expected",
+    ),
+    (("reset", "m.hsm", "--count-budget-as-spent"), "wrong_role", "'m.hsm' is a model (.hsm); a trust root (.hst) is"),
+    (("enrol", "p.hsp"), "malformed", "'p.hsp' is a provisioning file (.hsp); a campaign (.hsc) is expected"),
+    (("enrol", "r.hsr"), "malformed", "'r.hsr' is a file of reports (.hsr); a campaign (.hsc) is expected"),
+    (("enrol", "note.txt"), "malformed", "'note.txt' is not a campaign (.hsc): there are bytes after its end"),
+    (("install", "c.hsc"), "wrong_role", "'c.hsc' is a campaign (.hsc); a model (.hsm) is expected"),
+    (("explain", "c.hsc", "--model", "root.hst"), "wrong_role", "'root.hst' is a trust root (.hst); a model (.hsm) is"),
+    (("rotate", "root.hst", "c.hsc"), "wrong_role", "'c.hsc' is a campaign (.hsc); a trust root (.hst) is expected"),
+    (("enable", "--enrolment", "c.hsc"), "malformed", "'c.hsc' is a campaign (.hsc); a provisioning file (.hsp) is"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "reason", "said"), WRONG_KINDS)
+def test_a_file_of_the_wrong_kind_is_named_and_leaves_nothing(files, monkeypatch, capsys, arguments, reason, said):
+    (files / "note.txt").write_text("hello")
+    (files / "p.hsp").write_bytes(build_provisioning(Provisioning("orchard", "one", bytes(32))))
+    (files / "r.hsr").write_bytes(write_batch(Header(bytes(32), 1, 18), []))
+    monkeypatch.chdir(files)
+    assert main(["--state", "state", *arguments]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(f"{reason}: {said}")
+    assert not (files / "state").exists()
+
+
+def test_a_device_that_can_not_begin_leaves_nothing(tmp_path):
+    publisher = Publisher()
+    for options in ({"trust": publisher.campaign()}, {"trust": publisher.root(), "enrolment": publisher.campaign()}):
+        with pytest.raises(DocumentError):
+            Device.open(tmp_path / "state", **options)
+        with pytest.raises(DocumentError):
+            Device.reset(tmp_path / "state", **options)
+    assert not (tmp_path / "state").exists()

@@ -214,3 +214,12 @@ def test_a_reset_pays_no_period_and_no_day_twice(tmp_path, publisher, clock, tim
         device.report(newer.id, RECORD)
         assert device.status().spent.day_micro == 1_000_000
     Device.open(tmp_path, clock=clock).close()
+
+
+def test_a_campaign_that_is_out_of_date_is_refused_with_a_date(device, publisher, clock):
+    campaign = device.enrol(publisher.campaign(lifetime=10 * DAY))
+    clock.now = NOW - 2 * DAY
+    later = publisher.campaign({"not_before": NOW + DAY // 2}, name="later")
+    assert failure(device.enrol, later).detail == "the campaign is not valid before 2027-01-15 20:00:00 UTC"
+    clock.now = NOW + 10 * DAY
+    assert failure(device.report, campaign.id, RECORD).detail == "the campaign expired at 2027-01-25 08:00:00 UTC"

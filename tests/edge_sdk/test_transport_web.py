@@ -424,6 +424,40 @@ def test_the_token_goes_to_its_server_only(web):
 # Sending --------------------------------------------------------------------------------------------
 
 
+def interim(status, count=1):
+    """Answers that come before the final one, with a header each."""
+    return f"HTTP/1.1 {status} Wait\r\nLink: </style.css>\r\n\r\n".encode() * count
+
+
+@pytest.mark.parametrize("status", [100, 102, 103, 199])
+def test_interim_answers_are_skipped(web, batch, status):
+    with scripted(interim(status) + reply(200, b"content"), interim(status, 10) + reply(201)) as server:
+        source = web(server.url)
+        assert source.fetch(PLACE, 100).content == b"content"
+        source.send("reports/a.hsr", str(batch))
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("status", [100, 103])
+def test_more_than_ten_interim_answers_are_refused(web, status):
+    with scripted(interim(status, 11) + reply(200, b"content")) as server:
+        patience = RetryPolicy(seconds=5, attempts=1)
+        assert refusal(web(server.url, patience=patience).fetch, PLACE, 100) == "unreachable"
+
+
+@pytest.mark.parametrize("answer", [interim(103), interim(103)[:-2], interim(103) + b"HTTP/1.1 20"])
+def test_an_interim_answer_without_a_final_one_is_no_answer(web, answer):
+    with scripted(answer) as server:
+        patience = RetryPolicy(seconds=5, attempts=1)
+        assert refusal(web(server.url, patience=patience).fetch, PLACE, 100) == "unreachable"
+
+
+def test_a_change_of_protocol_is_refused(web, batch):
+    with scripted(reply(101)) as server:
+        assert refusal(web(server.url).fetch, PLACE, 100) == "refused_by_server"
+        assert refusal(web(server.url).send, "reports/a.hsr", str(batch)) == "refused_by_server"
+
+
 @pytest.mark.parametrize("method", ["PUT", "POST"])
 def test_a_batch_is_sent_whole(web, batch, method):
     with scripted(reply(201)) as server:

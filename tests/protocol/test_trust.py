@@ -257,3 +257,19 @@ def test_a_root_says_what_it_was_made_of():
         "model": Role(frozenset([MODEL_KEY.public]), 1),
     }
     assert canonical.pack(state.root.to_payload()) == read_envelope(state.root_bytes, "root").payload
+
+
+@pytest.mark.parametrize(
+    ("clock", "said"),
+    [
+        (NOW - 2 * DAY, "is not valid before 2027-01-15 08:00:00 UTC"),
+        (NOW + 30 * DAY, "expired at 2027-01-16 08:00:00 UTC"),
+    ],
+)
+def test_a_refusal_for_its_dates_says_the_date(clock, said):
+    """The header's dates are seconds; a person reads a date."""
+    header = Header("mushrooms", 1, NOW - DAY, NOW, NOW + DAY)
+    root = trust.pin(make_root(1, (((1,), 1), ((2,), 1), ((3,), 1)), (1,), issued=NOW - 3 * DAY), NOW - 3 * DAY)
+    raw = seal(PAYLOAD_TYPES["campaign"], canonical.pack({**header.to_dict(), "content": 1}), [CAMPAIGN_KEY])
+    with pytest.raises(DocumentError, match=f"the campaign {said}$"):
+        trust.verify(root, raw, "campaign", clock, KNOWN)
