@@ -136,7 +136,7 @@ class Reporting:
             line, number = self.ledger.spend(campaign, period, time, reports)
             self.spool.add(line, number, records, time, min(time, moment.base), policy.spool)
             self._time.note_answer(reading, time, leapt=leapt)
-            self.meanings.add(campaign, _read_by(campaign, model).check(record, label))
+            self.meanings.add(campaign, _read_by(campaign, model).unread(record, label))
         note(INFO, "report: answered %s version %d", campaign.header.name, campaign.header.version)
         return Said(reports, period, repeated=False)
 

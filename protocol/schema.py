@@ -6,21 +6,28 @@ Source: docs/formats.md, section 5 (label, features); docs/math.md, section 3.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from protocol.document import read_field, read_text
 from protocol.errors import DocumentError, InputError
 from protocol.features import MAX_VALUES, Categorical, Feature, Numeric, parse_feature, read_texts
 from protocol.projection import Component, Projection, parse_projection
-from protocol.values import as_text, is_missing
+from protocol.shown import quoted
+from protocol.values import MAX_BOUND_CHARACTERS, as_number, as_text, is_missing, parse_bound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from decimal import Decimal
+    from fractions import Fraction
 
 MAX_CLASSES = 256
 MAX_FEATURES = 4096
 
 _REASON = "invalid_campaign"
+_DECIMAL_COMMA = re.compile("-?[0-9]+,[0-9]+")
+_MISSING_CODE = re.compile("-[0-9]+|9+")
+"""Integers that data files use for a missing value: -1, -99, 99, 999."""
 
 
 class Label:
@@ -99,11 +106,14 @@ class Check(NamedTuple):
         unlisted: those that hold something that has no meaning: another text than those that are listed, a text
             that is no number, a value of another type. They take the path of ``unlisted``.
         ignored: how many keys of the record are neither a feature nor the label.
+        hints: one sentence per feature whose value was probably meant otherwise: a decimal comma, a number outside
+            the feature's range, an unlisted code such as -1.
     """
 
     missing: tuple[str, ...]
     unlisted: tuple[str, ...]
     ignored: int
+    hints: tuple[str, ...] = ()
 
 
 class Observation(NamedTuple):
@@ -177,7 +187,7 @@ class Schema(NamedTuple):
         return record.get(self.label.name) if label is FROM_RECORD else label
 
     def check(self, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
-        """Which features of a record would count as missing or unlisted. Nothing is reported or kept.
+        """Which features of a record would count as missing or unlisted, with hints. Nothing is reported or kept.
 
         Args:
             record: feature name → value.
@@ -186,9 +196,21 @@ class Schema(NamedTuple):
         Raises:
             InputError: ``record_invalid``.
         """
+        hints = (_hint(part, value) for part, value in self._values(record, label))
+        return self.unread(record, label)._replace(hints=tuple(filter(None, hints)))
+
+    def _values(self, record: Mapping[str, object], label: object) -> list[tuple[Label | Feature, object]]:
+        """The label and every feature, each with its value in a record."""
         said = self.label_in(record, label)
-        values: list[tuple[Label | Feature, object]] = [(self.label, said)]
-        values += [(feature, record.get(feature.name)) for feature in self.features]
+        return [(self.label, said), *((feature, record.get(feature.name)) for feature in self.features)]
+
+    def unread(self, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
+        """As :meth:`check`, without hints: quick enough for every report.
+
+        Raises:
+            InputError: ``record_invalid``.
+        """
+        values = self._values(record, label)
         unknown = [(part.name, value) for part, value in values if not part.knows(value)]
         return Check(
             missing=tuple(name for name, value in unknown if is_missing(value)),
@@ -231,6 +253,32 @@ class Schema(NamedTuple):
             outputs = projection.apply(numbers)
             parts = [(part.code_of(n), n) for part, n in zip(projection.components, outputs, strict=True)]
         return [*(known[index] for index in self.kept), *parts]
+
+
+def _hint(part: Label | Feature, value: object) -> str:
+    """What a value was probably meant to be, if it seems to be meant otherwise than it is read; else "".
+
+    The sentence names the feature and never the value.
+    """
+    name = quoted(part.name)
+    if not isinstance(part, Numeric):
+        text = as_text(value)
+        if text is None or part.knows(value) or len(text) > MAX_BOUND_CHARACTERS or not _MISSING_CODE.fullmatch(text):
+            return ""
+        return f"{name}: this code is not listed; if it stands for a missing value, leave the value out"
+    if isinstance(value, str) and len(value) <= MAX_BOUND_CHARACTERS and _DECIMAL_COMMA.fullmatch(value):
+        return f"{name}: a decimal comma is not read; write a point"
+    number = as_number(value)
+    if number is None or _is_between(number, part.low, part.high):
+        return ""
+    return f"{name}: outside its range, so it counts as the nearer end; if it stands for a missing value, leave it out"
+
+
+def _is_between(number: float | Fraction | Decimal, low: str, high: str) -> bool:
+    from fractions import Fraction
+
+    exact = number if isinstance(number, float) else Fraction(number)
+    return Fraction(parse_bound(low)) <= exact <= Fraction(parse_bound(high))
 
 
 def may_be_missing(feature: Feature | Component) -> bool:

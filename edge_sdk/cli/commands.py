@@ -75,6 +75,7 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
                 "missing": list(found.missing),
                 "unlisted": list(found.unlisted),
                 "ignored": found.ignored,
+                "hints": list(found.hints),
             }
         said = device.answer(campaign.id, record, label=label)
     _note_strangers(found.ignored)
@@ -129,7 +130,7 @@ def predict(options: argparse.Namespace) -> dict[str, Any]:
     with open_device(options) as device:
         model = device.model(options.model)
         record = _read_record(options.record)
-        _note_strangers(model.model.schema.check(record).ignored)
+        _note_strangers(model.model.schema.unread(record).ignored)
         return {
             "class": model.predict(record),
             "probabilities": {name: round(p, 6) for name, p in model.predict_proba(record).items()},

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
+from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 from support.failures import failure
@@ -39,6 +41,49 @@ def test_a_check_names_what_has_no_meaning():
     assert SCHEMA.check(record, None).missing[0] == "label"
     assert SCHEMA.check(record, "z").unlisted == ("label",)
     assert failure(SCHEMA.check, [1]).reason == "record_invalid"
+
+
+@pytest.mark.parametrize(
+    ("record", "hint"),
+    [
+        ({"age": "3,5"}, "'age': a decimal comma is not read; write a point"),
+        ({"age": "-0,25"}, "'age': a decimal comma is not read; write a point"),
+        ({"age": -1}, "'age': outside its range, so it counts as the nearer end"),
+        ({"age": "999"}, "'age': outside its range, so it counts as the nearer end"),
+        ({"age": Decimal("100.000001")}, "'age': outside its range"),
+        ({"age": Fraction(-1, 10**400)}, "'age': outside its range"),
+        ({"age": float("inf")}, "'age': outside its range, so it counts as the nearer end"),
+        ({"status": -9.0}, "'status': this code is not listed; if it stands for a missing value, leave the value out"),
+        ({"status": "99"}, "'status': this code is not listed"),
+        ({"label": "-1"}, "'label': this code is not listed"),
+    ],
+)
+def test_a_check_hints_at_what_was_probably_meant(record, hint):
+    (said,) = SCHEMA.check(record).hints
+    assert said.startswith(hint)
+    assert SCHEMA.check(record)[:3] == SCHEMA.unread(record)[:3]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"status": -1, "age": 0, "cap": "x", "label": "e"},
+        {"age": 100},
+        {"age": "100.0"},
+        {"age": Decimal("NaN")},
+        {"age": float("nan")},
+        {"age": "1,234,567"},
+        {"age": "3,5 "},
+        {"age": "9" * 5000 + ",5"},
+        {"age": [1]},
+        {"status": "5"},
+        {"cap": "99 x"},
+        {"cap": "9" * 5000},
+        {"cap": True},
+    ],
+)
+def test_a_check_hints_at_nothing_else(record):
+    assert SCHEMA.check(record).hints == ()
 
 
 def test_what_a_reader_of_csv_files_hands_out_has_a_meaning():
@@ -142,6 +187,7 @@ def test_the_command_line_checks_and_reports_nothing(tmp_path):
         "missing": ["cap"],
         "unlisted": ["label", "status"],
         "ignored": 1,
+        "hints": [],
     }
     status, out, err = run(state, *report, "--check", "--label", "e", text=record)
     assert (status, err) == (0, "")
@@ -150,7 +196,10 @@ def test_the_command_line_checks_and_reports_nothing(tmp_path):
         ["missing", "'cap'"],
         ["unlisted", "'status'"],
         ["ignored", "1"],
+        ["hints", "none"],
     ]
+    _, out, _ = run(state, *report, "--check", text='{"age": "3,5", "status": 1, "cap": "x", "label": "e"}')
+    assert out.endswith("hints     'age': a decimal comma is not read; write a point\n")
     assert SECRET not in out
     assert run(state, "history", "--json")[1].startswith('{"answers": []')
     assert "unread" not in json.loads(run(state, "status", "--json")[1])

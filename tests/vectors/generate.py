@@ -11,12 +11,21 @@ import json
 from hashlib import sha256
 from typing import Any
 
-from vectors import made_campaigns, made_envelopes, made_mixtures, made_models, made_roots, made_signatures
+from vectors import (
+    made_campaigns,
+    made_devices,
+    made_envelopes,
+    made_mixtures,
+    made_models,
+    made_roots,
+    made_signatures,
+)
 from vectors.makers import Collection
 from vectors.runner import FOLDER
 
 MAKERS = {
     "campaigns": made_campaigns.make,
+    "devices": made_devices.make,
     "envelopes": made_envelopes.make,
     "mixtures": made_mixtures.make,
     "models": made_models.make,

@@ -1,0 +1,149 @@
+"""Vectors of rules that need a device's state: evaluations, and versions of one campaign in one period."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from support.publisher import DAY, NOW, Publisher
+
+from protocol import canonical, mechanisms
+from protocol.documents import campaign
+from protocol.documents.envelope import read_envelope
+from protocol.features import Categorical
+from protocol.questions import build_questions, outcome_subjects
+from protocol.schema import Label, build_schema
+from vectors.makers import PUBLISHER
+
+if TYPE_CHECKING:
+    from vectors.makers import Collection
+
+HOUR = 3_600
+WEEK = 7 * DAY
+TODAY = NOW // DAY * DAY
+"""The day of the vectors begins."""
+
+Step = tuple[str, bytes | str, int]
+
+
+def make(cases: Collection) -> None:
+    """All of them."""
+    _versions(cases)
+    _evaluations(cases)
+
+
+def _add(
+    cases: Collection,
+    name: str,
+    before: list[Step],
+    step: Step,
+    *,
+    expect: dict[str, Any] | None = None,
+    reason: str | None = None,
+    policy: dict[str, Any] | None = None,
+) -> None:
+    """One case: what a device does at a step, after the steps before."""
+
+    def written(number: int, step: Step) -> list[Any]:
+        what, argument, clock = step
+        return [what, argument if isinstance(argument, str) else cases.keep(f"{name}.{number}", argument), clock]
+
+    case: dict[str, Any] = {"name": name, "spec": "formats 5", "kind": "device", "root": cases.root}
+    case |= {"policy": policy or {}, "before": [written(*each) for each in enumerate(before)]}
+    case["step"] = written(len(before), step)
+    cases.cases.append(case | ({"reason": reason} if expect is None else {"expect": expect}))
+
+
+def _period(clock: int, length: int, *, repeated: bool = False) -> dict[str, Any]:
+    return {"period": clock // length, "repeated": repeated}
+
+
+def _versions(cases: Collection) -> None:
+    """A period that begins before the end of one that another version answered is not answered."""
+    name = "mushrooms"
+    for old, new in ((DAY, DAY), (DAY, HOUR), (HOUR, DAY), (DAY, WEEK), (WEEK, DAY), (HOUR, 5 * HOUR // 2)):
+        paid = (NOW // old + 1) * old
+        opens = -(-paid // new) * new
+        before: list[Step] = [
+            ("enrol", PUBLISHER.campaign(time_precision=old), NOW),
+            ("report", name, NOW),
+            ("enrol", PUBLISHER.campaign(version=2, time_precision=new), NOW),
+        ]
+        case = f"versions_of_{old}_and_{new}_seconds"
+        for when, clock in (("at_once", NOW), ("before_the_paid_end", paid - 1), ("before_a_period_begins", opens - 1)):
+            if when == "at_once" or (when == "before_the_paid_end") == (opens == paid):
+                _add(cases, f"{case}_{when}", before, ("report", name, clock), reason="period_answered")
+        _add(cases, f"{case}_after", before, ("report", name, opens), expect=_period(opens, new))
+    first: list[Step] = [("enrol", PUBLISHER.campaign(), NOW), ("report", name, NOW)]
+    _add(cases, "the_same_version_says_the_same", first, ("report", name, NOW), expect=_period(NOW, DAY, repeated=True))
+    _add(
+        cases,
+        "an_earlier_period_says_the_same",
+        first,
+        ("report", name, NOW - DAY),
+        expect=_period(NOW, DAY, repeated=True),
+    )
+    other: Step = ("enrol", PUBLISHER.campaign(name="other"), NOW)
+    _add(cases, "another_name_is_another_campaign", [*first, other], ("report", "other", NOW), expect=_period(NOW, DAY))
+    unanswered: list[Step] = [first[0], ("enrol", PUBLISHER.campaign(version=2), NOW)]
+    _add(cases, "an_unanswered_version_pays_nothing", unanswered, ("report", name, NOW), expect=_period(NOW, DAY))
+    between: list[Step] = [
+        *first,
+        ("enrol", PUBLISHER.campaign(version=2), NOW),
+        ("enrol", PUBLISHER.campaign(version=3), NOW),
+    ]
+    _add(cases, "a_version_in_between_opens_nothing", between, ("report", name, TODAY), reason="period_answered")
+
+
+def _evaluation(model: bytes, publisher: Publisher = PUBLISHER, **changes: Any) -> bytes:
+    """A campaign that evaluates a model."""
+    micro = 1_000_000
+    questions = build_questions(
+        outcome_subjects(publisher.schema), 1, lambda subject: mechanisms.from_micro("direct", micro, subject.size)
+    )
+    payload = campaign.build_payload(
+        publisher.header("outcome"),
+        publisher.schema,
+        questions,
+        epsilon_micro=micro,
+        purpose="is it right?",
+        contact="someone",
+        time_precision=DAY,
+        min_batch_size=1,
+        fit=campaign.Fit("outcome", "none"),
+        model=sha256(read_envelope(model, "model").payload).digest(),
+    )
+    return publisher.sign("campaign", canonical.pack({**canonical.unpack(payload), **changes}))
+
+
+def _evaluations(cases: Collection) -> None:
+    """The policy holds for what the model reads, and the model must be there with the campaign's classes."""
+    model = PUBLISHER.model()
+    raw = _evaluation(model)
+    secret = Publisher(schema=build_schema(PUBLISHER.schema.label, [Categorical("hiv", ["no", "yes"])])).model()
+    strange = Publisher(schema=build_schema(Label("label", ["e", "q"]), PUBLISHER.schema.features)).model()
+    told = {"name": "outcome", "version": 1}
+    asked = {"features": ["odor", "width", "label"]}
+
+    def enrol(name: str, campaign_bytes: bytes, *models: bytes, **outcome: Any) -> None:
+        before: list[Step] = [("install", each, NOW) for each in models]
+        _add(cases, f"evaluation_{name}", before, ("enrol", campaign_bytes, NOW), **outcome)
+
+    enrol("with_its_model", raw, model, expect=told)
+    enrol("without_its_model", raw, reason="model_unknown")
+    enrol("with_a_newer_version_of_its_model", raw, model, PUBLISHER.model(version=2), reason="model_unknown")
+    enrol("with_another_model", raw, PUBLISHER.model(name="other", version=3), reason="model_unknown")
+    enrol("of_a_model_with_other_classes", _evaluation(strange), strange, reason="invalid_campaign")
+    enrol("of_a_model_that_reads_what_is_allowed", raw, model, policy=asked, expect=told)
+    enrol(
+        "of_a_model_that_reads_what_is_not_allowed", _evaluation(secret), secret, policy=asked, reason="policy_refused"
+    )
+    only = {"features": ["hiv", "label"]}
+    enrol("whose_own_features_are_not_allowed", _evaluation(secret), secret, policy=only, reason="policy_refused")
+    enrol("of_a_hidden_feature_without_a_policy", _evaluation(secret), secret, expect=told)
+    ended = _evaluation(model, questions=[], answers=0, epsilon_micro=0)
+    enrol("that_ends_needs_no_model", ended, expect=told)
+    before: list[Step] = [("install", model, NOW), ("enrol", raw, NOW)]
+    _add(cases, "evaluation_answers", before, ("report", "outcome", NOW), expect=_period(NOW, DAY))
+    newer: list[Step] = [*before, ("install", PUBLISHER.model(version=2), NOW)]
+    _add(cases, "evaluation_of_a_model_that_was_replaced", newer, ("report", "outcome", NOW), reason="model_unknown")
