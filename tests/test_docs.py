@@ -27,7 +27,7 @@ def sections(name: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("name", ["math.md", "smooth.md"])
+@pytest.mark.parametrize("name", ["formats.md", "math.md", "smooth.md"])
 def test_no_line_is_wider_than_a_window(name):
     lines = (DOCS / name).read_text("utf-8").splitlines()
     assert [number for number, line in enumerate(lines, 1) if len(line) >= WIDTH] == []
