@@ -1,7 +1,8 @@
-"""The documents can be read: lines of bounded width, references to sections that exist, links that lead to a file."""
+"""The documents can be read: bounded lines, references to sections, links and functions that exist."""
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def sections(name: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("name", ["formats.md", "math.md", "smooth.md"])
+@pytest.mark.parametrize("name", ["formats.md", "life-cycles.md", "math.md", "smooth.md"])
 def test_no_line_is_wider_than_a_window(name):
     lines = (DOCS / name).read_text("utf-8").splitlines()
     assert [number for number, line in enumerate(lines, 1) if len(line) >= WIDTH] == []
@@ -54,3 +55,15 @@ def test_links_between_documents_lead_to_files():
     for path in (*DOCS.rglob("*.md"), ROOT / "README.md"):
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
             assert (path.parent / target).exists(), f"{path.relative_to(ROOT)} links to {target}"
+
+
+def test_edges_of_life_cycles_name_what_exists():
+    page = (DOCS / "life-cycles.md").read_text("utf-8")
+    named = set(re.findall(r"`((?:edge_sdk|aggregator|protocol)\.[\w.]+)`", page))
+    assert len(named) >= 20
+    for path in named:
+        assert callable(pkgutil.resolve_name(path)), path
+    reasons = (DOCS / "reasons.md").read_text("utf-8")
+    for stated in re.findall(r"reason:\s+((?:`\w+`(?:,\s+)?)+)", page):
+        for reason in re.findall(r"\w+", stated):
+            assert f"| `{reason}` |" in reasons, reason
