@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from aggregator.estimates.statistics import Statistics
     from aggregator.fleet.roster import Roster
-    from aggregator.intake.executor import Workers
+    from aggregator.intake.executor import Executor
     from aggregator.periods import Span
     from aggregator.store.store import Store
     from protocol.documents.campaign import Campaign
@@ -31,7 +31,7 @@ def chosen_periods(periods: Span | None, campaign: Campaign) -> range | None:
 
 
 @contextmanager
-def workers_of(cluster: str | None) -> Iterator[Workers | None]:
+def workers_of(cluster: str | None) -> Iterator[Executor | None]:
     """Connect to the cluster at an address; None without an address.
 
     Raises:

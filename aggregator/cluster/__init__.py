@@ -1,4 +1,4 @@
-"""The same ingest and the same counts on the workers of a Dask cluster, with the same bytes.
+"""The workers of a Dask cluster, for the same ingest and the same counts with the same bytes.
 
 In: the address of a scheduler. Out: an executor that a store uses in place of this process's threads. docs/cluster.md.
 """

@@ -1,11 +1,11 @@
-"""Ingest and tally on the workers of a Dask cluster, with the same bytes as on one machine.
+"""The workers of a Dask cluster as an executor for a store.
 
-Files go to workers, buckets to workers, entries and sums come back to the client, which holds the store's
-lock and alone commits. Workers need the store's folder under the client's path, and the same version of
-this software. docs/cluster.md is for operators, decision 0028 says why it is so.
+Workers read files and count partitions. Entries and sums come back to the client, which holds the store's lock and
+alone commits. Workers need the store's folder under the client's path, and the client's version of this software.
+docs/cluster.md is for operators; decision 0028 has the reasons.
 
-Dask takes code from whoever reaches it: a cluster that was made here speaks TLS with keys of its own; one
-at ``tcp://`` must be in a network that nobody else is in.
+Dask runs code from every machine that can connect to it. A local cluster uses TLS with keys made for the run. A
+cluster at ``tcp://`` must be in a network without other users.
 """
 
 from __future__ import annotations
@@ -21,42 +21,33 @@ import warnings
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aggregator.cluster.ingest import ClusterIngest
-from aggregator.cluster.probe import check_scheduler, unreachable
-from aggregator.cluster.tasks import Job, of_slice
-from aggregator.storage.manifest import fingerprint
-from protocol.errors import HearsayError, InputError, PolicyError, StorageError
+from aggregator.cluster.probe import SILENCE_SECONDS, check_scheduler, unreachable
+from protocol.errors import HearsayError, InputError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
 
     import distributed
-
-    from aggregator.intake.enrolment import Enrolled
-    from aggregator.intake.transaction import Ingest
-    from aggregator.storage.manifest import Manifest
-    from aggregator.tally.counting import Partition
-    from protocol.documents.campaign import Campaign
 
 Result = TypeVar("Result")
 
 CONNECT_SECONDS = 30.0
+"""How long a client tries to connect, unless it is told otherwise."""
 PATIENCE_SECONDS = 60.0
-"""How long a run waits while the cluster has no worker at all."""
+"""How long a run waits while the cluster has no worker."""
 _POLL_SECONDS = 1.0
-_CHATTY = ("distributed", "tornado", "asyncio")
+_LOGGERS = ("distributed", "tornado", "asyncio")
 _MOST_LOCAL = 1024
 _LAST_PORT = (1 << 16) - 1
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": 1 << 30, "MALLOC_MMAP_THRESHOLD_": 1 << 25}
-"""Dask makes workers give memory back at once, and glibc does so in threads. Arrays that are made anew for every
-block then fault in every page again, which takes as long as all other work."""
+"""Settings of glibc's allocator that keep freed memory in the worker. Dask's own settings return it at once; then the
+arrays of every block fault in all their pages again, which takes as long as all other work."""
 _LOCAL = re.compile(r"local:([0-9]{1,4})")
 _REMOTE = re.compile(r"(tcp|tls)://\S+:[0-9]{1,5}")
 
 
 def check_address(address: str) -> None:
-    """Whether this names a cluster: ``local:N`` or ``tcp://HOST:PORT`` or ``tls://HOST:PORT``.
+    """Check that an address is ``local:N``, ``tcp://HOST:PORT`` or ``tls://HOST:PORT``.
 
     Raises:
         InputError: ``cluster_invalid``.
@@ -71,12 +62,19 @@ def check_address(address: str) -> None:
 
 
 @contextmanager
-def open_cluster(address: str) -> Iterator[Cluster]:
+def open_cluster(
+    address: str, *, connect_seconds: float = CONNECT_SECONDS, silence_seconds: float = SILENCE_SECONDS
+) -> Iterator[Cluster]:
     """Connect to a cluster; ``local:N`` makes one of N processes on this machine, and ends it afterwards.
+
+    Args:
+        address: as for :func:`check_address`.
+        connect_seconds: how long to try to connect.
+        silence_seconds: how long to wait for the server's first message.
 
     Raises:
         InputError: ``cluster_invalid``; ``missing_extra``, Dask is not installed.
-        StorageError: ``cluster_unreachable``: nobody answers there, or not as Dask does, or without workers.
+        StorageError: ``cluster_unreachable``: no server, or no Dask scheduler, answers there, or it has no workers.
     """
     check_address(address)
     try:
@@ -87,10 +85,10 @@ def open_cluster(address: str) -> Iterator[Cluster]:
     with _quiet(), ExitStack() as stack:
         try:
             if local is None:
-                check_scheduler(address, CONNECT_SECONDS)
+                check_scheduler(address, connect_seconds, silence_seconds=silence_seconds)
             target = address if local is None else stack.enter_context(_local_cluster(int(local[1])))
-            client = stack.enter_context(distributed.Client(target, timeout=CONNECT_SECONDS, set_as_default=False))
-            client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+            client = stack.enter_context(distributed.Client(target, timeout=connect_seconds, set_as_default=False))
+            client.wait_for_workers(1, timeout=connect_seconds)
         except (OSError, TypeError, ValueError, RuntimeError) as error:
             raise unreachable(address, f"Dask says {type(error).__name__}") from error
         yield Cluster(client)
@@ -98,7 +96,7 @@ def open_cluster(address: str) -> Iterator[Cluster]:
 
 @contextmanager
 def _local_cluster(workers: int) -> Iterator[Any]:
-    """Processes on this machine that speak TLS, since other users of it could send them code otherwise."""
+    """Start processes on this machine. They use TLS: other users of the machine could send them code otherwise."""
     import dask
     from distributed import LocalCluster
     from distributed.security import Security
@@ -108,10 +106,10 @@ def _local_cluster(workers: int) -> Iterator[Any]:
     except ImportError:
         raise _missing_extra() from None
     settings: dict[str, object] = {
-        "distributed.scheduler.http.routes": [],  # no pages, which have no locks
+        "distributed.scheduler.http.routes": [],  # no web pages: these ask for no password
         "distributed.worker.http.routes": [],
         "distributed.nanny.pre-spawn-environ": KEEP_MEMORY,
-        "distributed.worker.profile.enabled": False,  # Dask watching itself takes a tenth of a processor
+        "distributed.worker.profile.enabled": False,  # Dask's profiler takes a tenth of a processor
         "distributed.admin.tick.interval": "500ms",
     }
     with dask.config.set(settings):
@@ -123,7 +121,7 @@ def _local_cluster(workers: int) -> Iterator[Any]:
                 host="127.0.0.1",
                 security=security,
                 dashboard_address="127.0.0.1:0",
-                memory_limit=0,  # mapped files would count; what a task takes is bounded by itself
+                memory_limit=0,  # mapped files would count; tasks bound their memory themselves
                 silence_logs=logging.CRITICAL,
             )
         with made as cluster:
@@ -132,7 +130,7 @@ def _local_cluster(workers: int) -> Iterator[Any]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Processes that are started meanwhile ignore the terminal's interrupt, which is for the client: it ends them."""
+    """Start processes that ignore the terminal's interrupt: the client receives it too, and ends them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -149,9 +147,9 @@ def _missing_extra() -> InputError:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Dask's logs off standard error, where a refusal is one line. Some of them have levels of their own."""
-    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _CHATTY]
-    levels = {name: logging.getLogger(name).level for name in [*names, *_CHATTY]}
+    """Silence Dask's loggers, also those with a level of their own: a refusal is one line on standard error."""
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _LOGGERS]
+    levels = {name: logging.getLogger(name).level for name in [*names, *_LOGGERS]}
     for name in levels:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
@@ -162,12 +160,12 @@ def _quiet() -> Iterator[None]:
 
 
 class Cluster:
-    """The workers of a cluster, all of which see the store's folder. Made by :func:`open_cluster`.
+    """The workers of a cluster: an :class:`aggregator.intake.executor.Executor`. Made by :func:`open_cluster`.
 
     Args:
-        client: connected.
+        client: connected to a scheduler.
         patience_seconds: how long to wait while there is no worker.
-        clock: rising seconds.
+        clock: returns seconds that never decrease.
     """
 
     def __init__(
@@ -183,18 +181,18 @@ class Cluster:
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody on the way can read what is sent."""
+        """Whether messages to the workers are encrypted, or stay in this process."""
         self._check_connected()
         return str(self._client.scheduler.address).startswith(("tls://", "inproc://"))
 
     @property
     def threads(self) -> int:
-        """Tasks that run at a time on the whole cluster."""
+        """Tasks that run at a time on all workers together."""
         return max(1, sum(self._threads().values()))
 
     @property
     def threads_each(self) -> int:
-        """Tasks that run at a time on one worker."""
+        """Tasks that run at a time on the worker with the most threads."""
         return max(1, *self._threads().values(), 1)
 
     def _threads(self) -> dict[str, int]:
@@ -203,40 +201,13 @@ class Cluster:
             return dict(self._client.nthreads())
 
     def _check_connected(self) -> None:
-        if self._client.scheduler is None:  # it has given up to connect again
+        if self._client.scheduler is None:  # the client no longer tries to connect again
             raise _lost("its scheduler does not answer")
 
-    def ingest(
-        self, folder: Path, campaign: Campaign, manifest: Manifest, now: int, enrolled: Enrolled | None
-    ) -> Ingest:
-        """An ingest whose files are read by the workers. Arguments as of ``Ingest``.
-
-        Raises:
-            PolicyError: ``cluster_open``: the secrets of a fleet would be sent in the clear.
-        """
-        if enrolled is not None and enrolled.holds_secrets and not self.is_private:
-            problem = "a fleet list holds secrets, and tcp:// is not encrypted; use tls://, or --enrolled"
-            raise PolicyError("cluster_open", problem)
-        return ClusterIngest(self, folder, campaign, manifest, now, enrolled)
-
-    def over_slices(
-        self,
-        function: Callable[..., Result],
-        folder: Path,
-        manifest: Manifest,
-        work: Iterable[Partition],
-        *more: object,
-    ) -> Iterator[Result]:
-        """``function(folder, campaign, manifest, slice, *more)`` of every slice, as they become ready.
-
-        Raises:
-            StorageError: ``store_damaged``, ``store_not_shared``, ``cluster_lost``, ``cluster_differs``.
-        """
-        job = Job(str(folder.absolute()), fingerprint(manifest))
-        return self.run(of_slice, [(job, function, which, *more) for which in work])
-
     def run(self, function: Callable[..., Result], calls: Iterable[Sequence[Any]]) -> Iterator[Result]:
-        """The results of many calls, as they become ready. A worker that is lost is replaced by the others.
+        """Call a function once for each sequence of arguments, and yield the results as they become ready.
+
+        Calls of a lost worker run again on another one.
 
         Raises:
             HearsayError: what the function raised.
@@ -247,7 +218,7 @@ class Cluster:
         try:
             self._check_connected()
             with _cluster_errors():
-                # No task is a function of its arguments alone: it reads files.
+                # pure=False: tasks read files, so equal arguments do not mean equal results.
                 pending = {self._client.submit(function, *call, pure=False) for call in calls}
             while pending:
                 with _cluster_errors():
@@ -257,43 +228,43 @@ class Cluster:
                 yield from results
         finally:
             if pending:
-                with suppress(Exception):  # the last words to a cluster that may be gone
+                with suppress(Exception):  # the cluster may be gone
                     self._client.cancel(list(pending), force=True)
 
-    def share(self, value: Result) -> Any:
-        """A value that every task may take: sent once, and again to workers that come later."""
+    def share(self, value: object) -> Any:
+        """Send a value once. The result stands for the value in the arguments of :meth:`run`."""
         self._check_connected()
         with _cluster_errors(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that it is large is known
-            return self._client.submit(_itself, value, pure=False)
+            warnings.simplefilter("ignore", UserWarning)  # Dask warns that the value is large
+            return self._client.submit(_identity, value, pure=False)
 
     def _wait(self, pending: set[Any]) -> tuple[set[Any], set[Any]]:
-        """Some that are done, and the others."""
+        """Wait for some of the tasks. Returns the finished and the pending ones."""
         from distributed import wait
 
-        alone_since = None
+        idle_since = None
         while True:
             try:
                 with self._client.as_current():
                     found = wait(pending, timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
             except TimeoutError:
                 if self._threads():
-                    alone_since = None
-                elif alone_since is None:
-                    alone_since = self._clock()
-                elif self._clock() - alone_since > self._patience:
+                    idle_since = None
+                elif idle_since is None:
+                    idle_since = self._clock()
+                elif self._clock() - idle_since > self._patience:
                     raise _lost("it has no workers") from None
             else:
                 return set(found.done), set(found.not_done)
 
 
-def _itself(value: Result) -> Result:
+def _identity(value: Result) -> Result:
     return value
 
 
 @contextmanager
 def _cluster_errors() -> Iterator[None]:
-    """Turn what Dask raises about itself into errors of ours; those of the tasks pass."""
+    """Turn Dask's own errors into this project's; errors that tasks raise pass unchanged."""
     from distributed.client import ClosedClientError
     from distributed.comm import CommClosedError
     from distributed.scheduler import KilledWorker, NoValidWorkerError

@@ -1,8 +1,8 @@
-"""Whether a Dask scheduler answers at an address, found out before Dask is asked to connect.
+"""Find out whether a Dask scheduler answers at an address, before Dask's client connects.
 
-Dask's client waits without end for a server that never speaks, and for a minute after it could not be made.
-A scheduler speaks first: a message that begins with its length, a small number of eight bytes. So one look tells
-it from a silent server, from one that wants TLS, and from other programs.
+Dask's client waits without end for a server that sends nothing, and ends a minute after its making failed. A
+scheduler sends the first message, which begins with its length: a small number of eight bytes. These bytes tell a
+scheduler from a silent server, from a server that expects TLS, and from other programs.
 """
 
 from __future__ import annotations
@@ -19,23 +19,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SILENCE_SECONDS = 10.0
-"""A scheduler that is busy may need so long to greet."""
+"""How long a busy scheduler may take to send its first message."""
 REFUSED_SECONDS = 5.0
-"""So long a machine that answers may say that nobody listens there: a scheduler that starts is soon ready."""
+"""How long connections may be refused: a scheduler that is starting is soon ready."""
 _HEAD_BYTES = 8
 _MAX_GREETING = 1 << 20
 _RETRY_SECONDS = 0.2
 _CERTIFICATES = "docs/cluster.md shows how to make certificates"
 
 
-def check_scheduler(address: str, patience_seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-    """Return if a scheduler greets at ``tcp://HOST:PORT`` or ``tls://HOST:PORT``.
+def check_scheduler(
+    address: str,
+    patience_seconds: float,
+    *,
+    silence_seconds: float = SILENCE_SECONDS,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Return if a scheduler answers at ``tcp://HOST:PORT`` or ``tls://HOST:PORT``.
 
     Args:
-        address: where.
-        patience_seconds: how long it may not be reached, since it may be about to start;
-            :data:`REFUSED_SECONDS` where connections are refused.
-        clock: rising seconds.
+        address: of the scheduler.
+        patience_seconds: how long to try to connect, since the scheduler may be starting; at most
+            :data:`REFUSED_SECONDS` if connections are refused.
+        silence_seconds: how long to wait for the server's first message.
+        clock: returns seconds that never decrease.
 
     Raises:
         StorageError: ``cluster_unreachable``.
@@ -46,7 +53,7 @@ def check_scheduler(address: str, patience_seconds: float, *, clock: Callable[[]
     begun = clock()
     while True:
         try:
-            greeting = _greeting(place, context)
+            greeting = _greeting(place, context, silence_seconds)
             break
         except ssl.SSLError as error:
             hint = f"TLS was refused ({error.reason or 'no reason given'}); its certificate and this one must be"
@@ -61,18 +68,18 @@ def check_scheduler(address: str, patience_seconds: float, *, clock: Callable[[]
             time.sleep(_RETRY_SECONDS)
     if greeting is not None and _is_greeting(greeting):
         return
-    if greeting is None and context is None and _speaks_tls(place):
+    if greeting is None and context is None and _speaks_tls(place, silence_seconds):
         raise unreachable(address, f"it speaks TLS; write tls://, not tcp://, and {_CERTIFICATES}")
     raise unreachable(address, "what answers there is no Dask scheduler" if greeting else "it says nothing")
 
 
 def unreachable(address: str, why: str) -> StorageError:
-    """The error for a cluster that does not answer, with a reason in words."""
+    """The error for a cluster that can not be used, with the cause in words."""
     return StorageError("cluster_unreachable", f"no cluster with workers answers at {address}: {why}")
 
 
 def _certificates(address: str) -> ssl.SSLContext:
-    """The certificates of Dask's configuration, for a client."""
+    """A TLS context with the client certificates that Dask's configuration names."""
     from distributed.security import Security
 
     problem = f"Dask's configuration (distributed.comm.tls) names no certificates for a client; {_CERTIFICATES}"
@@ -86,9 +93,9 @@ def _certificates(address: str) -> ssl.SSLContext:
     return found
 
 
-def _greeting(place: tuple[str, int], context: ssl.SSLContext | None) -> bytes:
-    """The first bytes that a server sends by itself."""
-    with socket.create_connection(place, SILENCE_SECONDS) as plain:
+def _greeting(place: tuple[str, int], context: ssl.SSLContext | None, timeout_seconds: float) -> bytes:
+    """The first bytes that a server sends without being asked."""
+    with socket.create_connection(place, timeout_seconds) as plain:
         if context is None:
             return plain.recv(_HEAD_BYTES, socket.MSG_WAITALL)
         with context.wrap_socket(plain, server_hostname=place[0]) as encrypted:
@@ -99,12 +106,12 @@ def _is_greeting(found: bytes) -> bool:
     return len(found) == _HEAD_BYTES and 0 < int.from_bytes(found, "little") < _MAX_GREETING
 
 
-def _speaks_tls(place: tuple[str, int]) -> bool:
-    """Whether a silent server answers the first words of TLS with words of TLS."""
+def _speaks_tls(place: tuple[str, int], timeout_seconds: float) -> bool:
+    """Whether a server that sends nothing by itself answers a TLS handshake."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent, only asked
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # no data is sent over the connection
     try:
-        with socket.create_connection(place, SILENCE_SECONDS) as plain, context.wrap_socket(plain):
+        with socket.create_connection(place, timeout_seconds) as plain, context.wrap_socket(plain):
             return True
     except ssl.SSLError as error:
         return "ALERT" in (error.reason or "")

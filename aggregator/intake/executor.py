@@ -1,4 +1,4 @@
-"""Whoever reads and counts in place of this process's threads: what a store needs of them."""
+"""Interface of a remote executor: processes, also on other machines, that read and count for a store."""
 
 from __future__ import annotations
 
@@ -6,45 +6,41 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from aggregator.intake.enrolment import Enrolled
-    from aggregator.intake.transaction import Ingest
-    from aggregator.storage.manifest import Manifest
-    from aggregator.tally.counting import Partition
-    from protocol.documents.campaign import Campaign
 
 Result = TypeVar("Result")
 
 
-class Workers(Protocol):
-    """Many processes that see a store's folder; ``aggregator.cluster.cluster`` has them on Dask."""
+class Executor(Protocol):
+    """Processes that see a store's folder under the same path as the client, and have the same software.
+
+    :class:`aggregator.cluster.cluster.Cluster` implements it with Dask. Another engine is one more class with these
+    members: what is read and counted remotely (:mod:`aggregator.intake.remote`, :mod:`aggregator.intake.tasks`)
+    needs no others.
+    """
 
     @property
     def threads(self) -> int:
-        """Tasks that run at a time on all of them."""
+        """Tasks that run at a time in all processes together."""
 
     @property
     def threads_each(self) -> int:
-        """Tasks that run at a time on one of them."""
+        """Tasks that run at a time in one process, whose memory they share."""
 
-    def ingest(
-        self, folder: Path, campaign: Campaign, manifest: Manifest, now: int, enrolled: Enrolled | None
-    ) -> Ingest:
-        """An ingest whose files they read. Arguments as of ``Ingest``."""
-
-    def over_slices(
-        self,
-        function: Callable[..., Result],
-        folder: Path,
-        manifest: Manifest,
-        work: Iterable[Partition],
-        *more: object,
-    ) -> Iterator[Result]:
-        """``function(folder, campaign, manifest, slice, *more)`` of every slice, as they become ready."""
+    @property
+    def is_private(self) -> bool:
+        """Whether calls and shared values are encrypted on their way, so that they may hold secrets."""
 
     def run(self, function: Callable[..., Result], calls: Iterable[Sequence[Any]]) -> Iterator[Result]:
-        """The results of many calls, as they become ready."""
+        """Call a function once for each sequence of arguments, and yield the results as they become ready.
 
-    def share(self, value: Result) -> Any:
-        """A value that every task may take."""
+        Args:
+            function: of a module, so that its name can be sent. A lost call is repeated, so it may run twice.
+            calls: the arguments of each call; values from :meth:`share` may be among them.
+
+        Raises:
+            HearsayError: what the function raised.
+            StorageError: the executor failed.
+        """
+
+    def share(self, value: object) -> Any:
+        """Send a value once. The result stands for the value in the arguments of :meth:`run`."""

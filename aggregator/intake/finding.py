@@ -17,7 +17,7 @@ from protocol.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from aggregator.intake.executor import Workers
+    from aggregator.intake.executor import Executor
 
 SUFFIXES = (".hsr", ".hsr.gz", ".hsr.zst")
 """Files in a folder whose names end so are report files; others there, and hidden ones, are left."""
@@ -147,7 +147,7 @@ def read_names(stream: IO[bytes]) -> list[str]:
     return [os.fsdecode(name) for name in names if name]
 
 
-def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Workers | None = None) -> tuple[Unreadable, ...]:
+def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Executor | None = None) -> tuple[Unreadable, ...]:
     """Why none of some files can be read. Empty if one file can be read: the search ends there.
 
     Args:

@@ -1,7 +1,6 @@
-"""Files into parts: what one worker of an ingest does.
+"""Files to parts: judge the bytes of files by the campaign's rules, and write the good records.
 
-A worker judges bytes by the campaign's rules, writes parts that nothing names yet, and hands back what the
-manifest has to say of each file.
+No manifest names the parts yet. For every file a :class:`Read` says what the index of input files is to hold.
 """
 
 from __future__ import annotations
@@ -35,22 +34,24 @@ if TYPE_CHECKING:
 
 FORGOTTEN = "period_forgotten"
 _BLOCK = 1 << 16
+"""Records of a file that are judged at a time."""
 _SMALL_BYTES = 1 << 16
+"""Files up to this size are judged together."""
 SHARED_BYTES = 4 << 20
-"""Files from this size on are shared among threads."""
+"""Files from this size on are divided among threads."""
 
 
 class Read(NamedTuple):
-    """What a worker found in one file.
+    """What was found in one file.
 
     Attributes:
-        number: the file's place among those given.
-        entry: for the index of input files; None if the store has all of it already.
-        known: the entry that this one replaces.
-        proven, unproven: good records that it added to the store.
-        claims: what its damaged batches claim to be, eight bytes each as a number.
-        pieces: what was set aside.
-        too_large: the file, if it did not fit into memory.
+        number: the file's place among the files given.
+        entry: for the index of input files; None if the store has the whole content already.
+        known: the earlier entry of the same content, which ``entry`` replaces.
+        proven, unproven: good records added to the store, from complete and from damaged batches.
+        claims: first eight bytes, as numbers, of the digests that damaged batches claim to have.
+        pieces: rejected records and byte ranges, for the quarantine.
+        too_large: name of the file if it does not fit into memory, else empty.
     """
 
     number: int
@@ -64,13 +65,13 @@ class Read(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """Good records that are to be added, and rows of those that were not.
+    """Good records of a block, divided by what becomes of them.
 
     Attributes:
-        records: to be added.
-        rows: which of all they are; None if they are all.
-        forgotten: would be if their period had not been forgotten.
-        foreign: would be if they were of an enrolled device.
+        records: M records to add to the store.
+        rows: (M,) intp, their rows in the block; None if they are all its rows.
+        forgotten: (F,) intp, rows whose period was forgotten.
+        foreign: (E,) intp, rows that no enrolled device made.
     """
 
     records: Columns
@@ -82,9 +83,15 @@ class _Kept(NamedTuple):
 class _File:
     """One file that is being read.
 
+    Args:
+        source: its content.
+        name: its identity, (32,) bytes; None if it is not computed yet.
+        known: its entry from an earlier reading, if there was one.
+
     Attributes:
-        kept: something of it may be in the parts already.
-        open_places: where the records are that were not enrolled when it was read last.
+        source, name, known: as given.
+        kept: True once records of the file may be in the parts.
+        open_places: (N,) int64, offsets of the records that were not enrolled at the last reading.
     """
 
     def __init__(self, source: Source, name: bytes | None, known: Ingested | None) -> None:
@@ -96,15 +103,15 @@ class _File:
 
 
 class _Taken(NamedTuple):
-    """What became of a block.
+    """The result of one block. Pairs are (unproven, proven) numbers of records.
 
     Attributes:
-        block: without its good records.
-        added: how many of them are in the parts: unproven ones, proven ones.
-        good: likewise, how many are neither forgotten nor foreign, be they new or not.
-        forgotten: how many are.
-        foreign: where in the file the records of devices that are not enrolled are.
-        pieces: some of these, as the quarantine has them.
+        block: the block without its good records.
+        added: records written into the parts.
+        good: records of kept periods and enrolled devices, whether new or not.
+        forgotten: records whose period was forgotten.
+        foreign: (E,) int64, offsets in the file of the records that no enrolled device made.
+        pieces: some of the foreign records, for the quarantine.
     """
 
     block: Block
@@ -116,7 +123,11 @@ class _Taken(NamedTuple):
 
 
 def _new_rows(block: Block, file: _File) -> NDArray[np.intp] | None:
-    """Of a known file, the rows that were too early or not enrolled when it was read; None for all rows."""
+    """Rows of a block that an earlier reading of the file refused as too early or not enrolled.
+
+    Returns:
+        (M,) intp; None, for all rows, if the file was not read before.
+    """
     if file.known is None:
         return None
     is_open = np.isin(block.positions, file.open_places) if len(file.open_places) else False
@@ -124,16 +135,16 @@ def _new_rows(block: Block, file: _File) -> NDArray[np.intp] | None:
 
 
 class Reader:
-    """Judges files and puts their good records into parts. Threads may use it together: nothing in it changes.
+    """Judges files and writes their good records into parts. Threads may share one reader: it has no changing state.
 
     Args:
-        campaign: what was asked.
-        inputs: what the store has read already; only looked at.
-        writer: where the records go.
+        campaign: its rules judge the records.
+        inputs: index of the files that the store has read; not changed here.
+        writer: takes the good records.
         first_period: reports of earlier periods are refused as ``period_forgotten``.
         now: the present, in seconds since 1970.
-        enrolled: if the fleet is closed, whose reports are not refused as ``id_not_enrolled``.
-        team: with whom the blocks of a large file are shared.
+        enrolled: ids of a closed fleet; reports with other ids are refused as ``id_not_enrolled``. None for all ids.
+        sharing: takes the blocks of large files; None if one thread reads.
     """
 
     def __init__(
@@ -144,9 +155,9 @@ class Reader:
         first_period: int,
         now: int,
         enrolled: Enrolled | None = None,
-        team: WorkSharingPool | None = None,
+        sharing: WorkSharingPool | None = None,
     ) -> None:
-        self._team = team
+        self._sharing = sharing
         self._inputs = inputs
         self._writer = writer
         self._decoder = Decoder(campaign)
@@ -161,17 +172,25 @@ class Reader:
         self._enrolment = b"" if enrolled is None else enrolled.digest
 
     def finish(self) -> list[Part]:
-        """Nothing more comes: the parts, on the disk."""
+        """Write what is waiting, and return all parts. Called when every file is read."""
         return self._writer.finish()
 
-    def read(self, sources: Sequence[Source], *, again: bool = False) -> list[Read]:
-        """Read files that differ from one another; ``again`` if this ingest may have read them before."""
+    def read(self, sources: Sequence[Source], *, may_repeat: bool = False) -> list[Read]:
+        """Read files of different contents.
+
+        Args:
+            sources: the files.
+            may_repeat: whether this ingest may have read one of the contents before.
+
+        Returns:
+            one for each file, in any order.
+        """
         found = []
         small = []
         for source in sources:
             end = tail(source.data)
             name = known = None
-            if again or self._inputs.may_know(end):
+            if may_repeat or self._inputs.may_know(end):
                 name = identity(source.data)
                 if self._inputs.has_all(name, end, self._present, self._enrolment):
                     found.append(Read(source.number, None))
@@ -187,13 +206,13 @@ class Reader:
             return found + [self._alone(source, None, None) for source in small]
 
     def read_anew(self, source: Source) -> Read:
-        """A known file of which nothing is in the store yet: judged as if it had come for the first time."""
+        """Read a known file of which the store has no record, as if it came for the first time."""
         name = identity(source.data)
         known = self._inputs.get(name, tail(source.data))
         return self._alone(source, name, None)._replace(known=known)
 
     def _alone(self, source: Source, name: bytes | None, known: Ingested | None) -> Read:
-        """One file, unless it does not fit into memory and nothing of it was kept yet."""
+        """Read one file by itself. It may be too large for memory, unless some of it is in the parts already."""
         file = _File(source, name, known)
         try:
             return self._one(file)
@@ -203,41 +222,36 @@ class Reader:
             return Read(source.number, None, too_large=source.file)
 
     def _many(self, sources: list[Source]) -> list[Read]:
-        """Small files: the sound ones in one piece, since most of the work is by the file."""
+        """Read small files: intact ones all at once, since most of the work of a small file is per call."""
         if len(sources) < 2:
             return [self._alone(source, None, None) for source in sources]
         found = self._decoder.whole_files([bytes(source.data) for source in sources], now=self._now)
         records, file, rest = found.records, found.file, set(found.left_over)
-        if self._enrolled is not None:  # what is set aside is read again, for the quarantine
+        if self._enrolled is not None:  # files with a foreign record are read one by one, for the quarantine
             foreign = np.unique(file[~self._enrolled.accepts(records)])
             sound = ~np.isin(file, foreign)
             records, file, rest = records.take(sound), file[sound], rest | set(foreign.tolist())
         kept = self._kept(records)
         self._writer.add(Stored(kept.records, None))
         totals = np.bincount(file, minlength=len(sources))
-        gone = np.bincount(file[kept.forgotten], minlength=len(sources))
-        good = (totals - gone).tolist()
+        forgotten = np.bincount(file[kept.forgotten], minlength=len(sources))
+        good = (totals - forgotten).tolist()
         reads = []
         for place, source in enumerate(sources):
             if place in rest:
                 reads.append(self._alone(source, None, None))
                 continue
-            rejected = {FORGOTTEN: int(gone[place])} if gone[place] else {}
+            rejected = {FORGOTTEN: int(forgotten[place])} if forgotten[place] else {}
             entry = self._entry(source, None, (good[place], 0), rejected, found.digests[place])
             reads.append(Read(source.number, entry, None, good[place]))
         return reads
 
     def _one(self, file: _File) -> Read:
-        """One file, block by block. What an earlier ingest took of it stays as it is."""
+        """Read one file block by block. Records that an earlier ingest added are not added again."""
         return self._sum(file, self._blocks(file), self._naming(file))
 
-    def _sum(
-        self,
-        file: _File,
-        blocks: Iterable[_Taken],
-        name: Callable[[], bytes] | None,
-    ) -> Read:
-        """What the blocks of a file come to."""
+    def _sum(self, file: _File, blocks: Iterable[_Taken], name: Callable[[], bytes] | None) -> Read:
+        """Add up the results of a file's blocks."""
         source, known = file.source, file.known
         good, added = [0, 0], [0, 0]
         counts: Counter[str] = Counter()
@@ -273,25 +287,28 @@ class Reader:
         return Read(source.number, entry, known, added[True], added[False], frozenset(claims), tuple(pieces))
 
     def _naming(self, file: _File) -> Callable[[], bytes] | None:
-        """What gives the file's name; None if its only batch will, or nobody has time for it before."""
+        """A function that returns the file's identity, computed meanwhile if it is not known.
+
+        None if the digest of the file's only batch gives the identity, or no other thread can compute it.
+        """
         data, known = file.source.data, file.name
         if known is not None:
             return lambda: known
-        if self._team is None or len(data) < SHARED_BYTES or self._decoder.states_one_batch(data):
+        if self._sharing is None or len(data) < SHARED_BYTES or self._decoder.states_one_batch(data):
             return None
-        return self._team.begin(identity, data)
+        return self._sharing.begin(identity, data)
 
     def _blocks(self, file: _File) -> Iterator[_Taken]:
-        """All blocks of a file, in order; if it is large, others help."""
-        stretches = self._decoder.stretches(file.source.data, most=_BLOCK)
-        if self._team is None or len(file.source.data) < SHARED_BYTES:
-            return map(partial(self._take, file), stretches)
-        return self._team.each(partial(self._take, file), stretches)
+        """The results of all blocks of a file, in order. Threads share the blocks of a large file."""
+        spans = self._decoder.stretches(file.source.data, most=_BLOCK)
+        if self._sharing is None or len(file.source.data) < SHARED_BYTES:
+            return map(partial(self._take, file), spans)
+        return self._sharing.each(partial(self._take, file), spans)
 
-    def _take(self, file: _File, stretch: RecordSpan) -> _Taken:
-        """Judge a block and put what is good and new into the parts."""
+    def _take(self, file: _File, span: RecordSpan) -> _Taken:
+        """Judge a block, and write its good new records into the parts."""
         data = file.source.data
-        block = self._decoder.judge(data, stretch, now=self._time_for(file))
+        block = self._decoder.judge(data, span, now=self._time_for(file))
         records = block.records
         kept = self._kept(records, _new_rows(block, file))
         places = block.positions[kept.foreign].astype(np.int64)
@@ -310,18 +327,26 @@ class Reader:
         return _Taken(rest, added, good, len(kept.forgotten), places, tuple(refused))
 
     def _time_for(self, file: _File) -> int:
-        """The present; never before the last reading of the file: a clock put back makes nothing early again."""
+        """The present, in seconds, or the last reading of the file if that is later.
+
+        So records that were once in time do not become too early when the clock is set back.
+        """
         return self._now if file.known is None else max(self._now, file.known.present * self._period_seconds)
 
     def _kept(self, records: Columns, rows: NDArray[np.intp] | None = None) -> _Kept:
-        """Which of the good records to add: of all, or of some rows."""
+        """Divide good records by what becomes of them.
+
+        Args:
+            records: N good records.
+            rows: (M,) intp, the rows to consider; None for all.
+        """
         none = np.empty(0, np.intp)
         forgets = self._first_period and records.size and int(records.period.min()) < self._first_period
         if rows is None and self._enrolled is None and not forgets:
             return _Kept(records, None, none, none)
         rows = np.arange(records.size) if rows is None else rows
-        is_gone = records.period[rows] < self._first_period
-        forgotten, rows, foreign = rows[is_gone], rows[~is_gone], none
+        is_forgotten = records.period[rows] < self._first_period
+        forgotten, rows, foreign = rows[is_forgotten], rows[~is_forgotten], none
         if self._enrolled is not None:
             accepted = self._enrolled.accepts(records.take(rows))
             foreign, rows = rows[~accepted], rows[accepted]
@@ -335,6 +360,15 @@ class Reader:
         rejected: dict[str, int],
         digests: Sequence[bytes],
     ) -> Ingested:
+        """The entry of a file for the index.
+
+        Args:
+            source: the file.
+            name: its identity; None if it is to be computed.
+            good: (proven, unproven) numbers of good records.
+            rejected: numbers of rejected pieces by reason.
+            digests: of its complete batches.
+        """
         proven, unproven = good
         if name is None:
             one_batch = len(digests) == 1 and len(source.data) == self._frame_bytes + proven * self._record_bytes
@@ -353,12 +387,20 @@ class Reader:
 
 
 def _claim(standing: Standing) -> int:
-    """What a part says of a batch that is damaged; 0 if there is nothing to say."""
+    """First eight bytes, as a number, of the digest that a damaged batch claims; 0 if it claims none."""
     return int.from_bytes(standing.claim[:TAIL_BYTES])
 
 
 def _claims(block: Block, rows: NDArray[np.intp] | None) -> NDArray[np.uint64] | None:
-    """Shape (N,): the claims of some of a block's records, or all; None if there are none."""
+    """The digests claimed by the batches of a block's records.
+
+    Args:
+        block: the block.
+        rows: (N,) intp, rows of the records; None for all.
+
+    Returns:
+        (N,) uint64; None if no batch of the block claims one.
+    """
     claims = np.array([_claim(standing) for standing in block.standings], np.uint64)
     if not claims.any():
         return None
@@ -366,6 +408,10 @@ def _claims(block: Block, rows: NDArray[np.intp] | None) -> NDArray[np.uint64] |
 
 
 def _by_standing(proven: NDArray[np.bool_]) -> tuple[int, int]:
-    """How many are unproven, and how many are proven."""
+    """Numbers of unproven and of proven records.
+
+    Args:
+        proven: (N,) bool.
+    """
     count = int(np.count_nonzero(proven))
     return len(proven) - count, count

@@ -56,12 +56,12 @@ class Share(NamedTuple):
     Attributes:
         sources: those that could be read.
         unreadable: the others, with their places.
-        again: files that end as others of this ingest do, so that they may be these files.
+        similar: places and names of files with the length and end of an earlier one; their content may be the same.
     """
 
     sources: list[Source]
     unreadable: list[tuple[int, Unreadable]]
-    again: list[tuple[int, str]]
+    similar: list[tuple[int, str]]
 
 
 def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
@@ -74,7 +74,7 @@ def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
             continue
         mark = (len(data), tail(data))
         if mark in seen:
-            share.again.append((number, os.fspath(file)))
+            share.similar.append((number, os.fspath(file)))
             continue
         seen.add(mark)
         share.sources.append(Source(number, os.fspath(file), data))

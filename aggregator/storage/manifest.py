@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 FILE_NAME = "manifest.json"
 FORMAT = 2
-REPORTS, INPUTS, FORGOTTEN = "reports", "inputs", "forgotten"
+REPORTS, INPUTS, FORGOTTEN, QUARANTINE = "reports", "inputs", "forgotten", "quarantine"
+"""Folders of a store."""
 BUCKETS = 16
 """How many a new store is divided into unless another power of two is asked for."""
 MAX_BUCKETS = 1 << 12

@@ -1,18 +1,17 @@
-"""Judge again what was set aside: reports whose period has begun since, or that a rule wrongly refused.
+"""Judge the quarantine again: reports whose period has begun since, and reports that a rule wrongly refused.
 
-A record that is good by now is added as an input file of its own: a batch of just these records, whose
-content names it. So it goes through the same commit as any ingest, and however often a crash makes an
-operator repeat a retry, the store knows the content and takes it once. Its standing stays: records of a
-damaged batch go into a batch without a right trailer, which states the same claim.
+Records that are good now are added as an input file of their own: a batch of these records, known by its content.
+This file goes through the same commit as any ingest. When an operator repeats a retry after a crash, the store knows
+the content and takes it once. A record's standing stays: records of a damaged batch go into a batch without a valid
+trailer, with the same claimed digest.
 
-What one file kept back as too early is added by period, since a period begins for all of it at once; all
-else record by record. Source: docs/decisions/0027.
+Too early records of one file are added period by period, since all records of a period become good at once. Other
+records are added one by one. Source: docs/decisions/0027.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,8 +21,9 @@ from aggregator.intake.enrolment import REASON as NOT_ENROLLED
 from aggregator.intake.enrolment import check_enrolment
 from aggregator.intake.reader import FORGOTTEN
 from aggregator.intake.sources import Source
-from aggregator.intake.transaction import QUARANTINE, Ingest
+from aggregator.intake.transaction import IngestTransaction
 from aggregator.storage.input_index import identity, pack_places, tail, unpack_places
+from aggregator.storage.manifest import QUARANTINE
 from aggregator.storage.quarantine import Quarantine
 from protocol.batches.batch import Header, trailer, write_batch
 from protocol.batches.report import ID_BYTES
@@ -47,13 +47,13 @@ STILL = "a rule refuses it still"
 
 
 class RetrySummary(NamedTuple):
-    """What one retry did.
+    """The result of one retry.
 
     Attributes:
-        tried: pieces looked at.
+        tried: number of pieces judged.
         proven, unproven: records added to the store.
         repeated: records that an earlier retry had added already.
-        left: pieces that stay set aside: why → how many.
+        left: numbers of pieces that stay in the quarantine, by the reason in words.
     """
 
     tried: int
@@ -64,7 +64,12 @@ class RetrySummary(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Records that are added together. Attributes as in ``Rejected``; ``key`` keeps groups apart."""
+    """Records that are added as one file.
+
+    Attributes:
+        proven, claim: as in ``Rejected``.
+        key: the period of too early records, or the bytes of the only record.
+    """
 
     proven: bool
     claim: bytes
@@ -72,13 +77,13 @@ class _Group(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    """What became of pieces.
+    """Pieces of one file after judging.
 
     Attributes:
-        places: where in their file all of them are.
-        good: those to add, in the groups in which they are added.
-        turned: those that are too early no longer and that another rule refuses, each with its reason; likewise
-            those of a device that is not enrolled whose period was forgotten since.
+        places: offsets of all pieces in their file.
+        good: pieces to add, in the groups in which they are added.
+        turned: pieces that are refused for another reason than before, each with the new reason: too early records
+            of a forgotten period or without enrolment, and records without enrolment whose period was forgotten.
     """
 
     places: list[int]
@@ -87,77 +92,96 @@ class _Judged(NamedTuple):
 
     @property
     def amount(self) -> int:
-        """How many are to be added."""
+        """Number of pieces to add."""
         return sum(map(len, self.good.values()))
 
     def pieces(self) -> list[Rejected]:
-        """Those whose reason holds no longer."""
+        """Pieces whose earlier reason no longer holds."""
         return [piece for group in self.good.values() for piece in group] + [piece for piece, _ in self.turned]
 
 
 def retry(store: Store, *, now: int, enrolled: Enrolled | None = None, reason: str | None = None) -> RetrySummary:
-    """Judge the quarantine's pieces again, and add what is good by now. Run by the operator.
+    """Judge the pieces in a store's quarantine again, and add those that are good now. Run by the operator.
 
     Args:
-        store: whose quarantine.
+        store: its quarantine is judged.
         now: the present, in seconds since 1970.
-        enrolled: as for an ingest; a closed fleet's store needs it.
-        reason: only what was set aside for this reason.
+        enrolled: as for an ingest; the store of a closed fleet needs it.
+        reason: judge only the pieces that were set aside for this reason; None for all.
 
     Raises:
         PolicyError: ``enrolment_needed``, ``store_open``.
-        StorageError: ``store_busy``, ``store_damaged``, ``disk_full``, ``io_failed``; the store is then as before.
+        StorageError: ``store_busy``, ``store_damaged``, ``disk_full``, ``io_failed``; the store is then unchanged.
     """
     with store.changing() as manifest:
         begun = manifest._replace(closed=check_enrolment(manifest, enrolled))
-        run = _Retry(store.path, store.campaign, begun, now, 1, enrolled)
+        # The quarantine changes after the commit only: a crash must not lose records that are about to be added.
+        transaction = IngestTransaction(store.path, store.campaign, begun, quarantine=None)
+        run = _Retry(transaction, Quarantine(store.path / QUARANTINE, store.quarantine_bytes), now, enrolled)
         run.judge(reason)
-        changed = run.commit()
+        changed = transaction.commit()
         if changed is not None:
             store.commit(changed)
         run.clear()
-    return RetrySummary(run.tried, run.proven, run.unproven, run.known, dict(sorted((+run.left).items())))
+    left = dict(sorted((+run.left).items()))
+    return RetrySummary(run.tried, transaction.proven, transaction.unproven, run.known, left)
 
 
-class _Untouched(Quarantine):
-    """The quarantine until the commit: a crash must not lose what is about to be added."""
+class _Retry:
+    """Judges a quarantine, and adds the good records to an ingest as files of their own.
 
-    def keep(self, digest: str, name: str, pieces: Sequence[Rejected]) -> int:
-        """Nothing."""
-        del digest, name, pieces
-        return 0
+    Args:
+        transaction: takes the files. It does not change the quarantine.
+        quarantine: the pieces to judge.
+        now: the present, in seconds since 1970.
+        enrolled: as for an ingest.
 
+    Attributes:
+        tried, left: as in :class:`RetrySummary`.
+        known: records that the store has already.
+    """
 
-class _Retry(Ingest):
-    """An ingest whose files are made of what the quarantine keeps."""
-
-    tried = known = 0
-
-    def judge(self, reason: str | None) -> None:
-        """Add what is good by now; ``clear`` removes it from the quarantine after the commit."""
-        self.left: Counter[str] = Counter()
-        self._quarantine = _Untouched(self._folder / QUARANTINE)
-        self._rest: list[tuple[Kept, list[Rejected]]] = []
+    def __init__(
+        self, transaction: IngestTransaction, quarantine: Quarantine, now: int, enrolled: Enrolled | None
+    ) -> None:
+        self._transaction = transaction
+        self._inputs = transaction.inputs
+        self._campaign = transaction.campaign
+        self._quarantine = quarantine
+        self._now = now
+        self._enrolled = enrolled
         self._decoder = Decoder(self._campaign)
         layout = self._campaign.layout
         self._header = Header(self._campaign.id, layout.kind, layout.record_length)
+        self._rest: list[tuple[Kept, list[Rejected]]] = []
+        self.tried = self.known = 0
+        self.left: Counter[str] = Counter()
+
+    def judge(self, reason: str | None) -> None:
+        """Add the records that are good now. After the commit, :meth:`clear` removes them from the quarantine."""
         entries = {entry.identity.hex(): entry for entry in self._inputs.entries()}
-        with ExitStack() as stack:
-            reader = self._reader(stack)
-            for kept in Quarantine(self._folder / QUARANTINE).files():
+        with self._transaction.reader(self._now, self._enrolled) as reader:
+            for kept in self._quarantine.files():
                 self._file(reader, kept, entries.get(kept.identity), reason)
-            self._parts += reader.finish()
+            self._transaction.add_parts(reader.finish())
 
     def clear(self) -> None:
-        """Remove from the quarantine what is in the store."""
-        quarantine = Quarantine(self._folder / QUARANTINE)
+        """Remove from the quarantine the pieces that are in the store, or are refused for another reason."""
         for kept, rest in self._rest:
-            quarantine.keep(kept.identity, kept.file, rest)
+            self._quarantine.keep(kept.identity, kept.file, rest)
 
     def _file(self, reader: Reader, kept: Kept, entry: Ingested | None, reason: str | None) -> None:
+        """Judge the pieces of one file.
+
+        Args:
+            reader: adds the good ones.
+            kept: the pieces.
+            entry: what the index says of the file; None if its ingest was never committed.
+            reason: as for :func:`retry`.
+        """
         chosen = [piece for piece in kept.pieces if reason in (None, piece.reason)]
         self.tried += len(chosen)
-        if entry is not None:  # a group of another file may have been this one, and changed its entry
+        if entry is not None:  # a group of another file may have this file's content, and then changed its entry
             entry = self._inputs.get(entry.identity, entry.tail) or entry
         settled = [] if entry is None else self._settled(chosen, entry)
         self.known += len(settled)
@@ -165,9 +189,9 @@ class _Retry(Ingest):
         early -= sum(piece.reason == EARLY for piece in settled)
         fitting = []
         for piece in _without(chosen, settled):
-            hindrance = self._hindrance(piece, entry, early)
-            if hindrance is not None:
-                self.left[hindrance] += 1
+            obstacle = self._obstacle(piece, entry, early)
+            if obstacle is not None:
+                self.left[obstacle] += 1
             else:
                 fitting.append(piece)
         judged = self._judged(fitting)
@@ -175,32 +199,31 @@ class _Retry(Ingest):
         if entry is None or not (settled or judged.good or judged.turned):
             return
         self._add(reader, kept.file, judged.good)
-        # A group may be a file that is in the store, even this one: then adding it made that file's entry right.
+        # A group may have the content of a file in the store, even of this one. Adding it then corrected that entry.
         after = self._inputs.get(entry.identity, entry.tail) or entry
         if after == entry:
             after = self._after(entry, kept, judged)
             if reason in (None, EARLY) and early == entry.rejected.get(EARLY, 0):
-                # nothing before it is left in the file
+                # every early record was judged, so no record of a period up to now is left in the file
                 after = after._replace(present=max(entry.present, self._campaign.period_at(self._now)))
             if after != entry:
-                self._inputs.add(after)
+                self._transaction.replace_entry(after)
         refused = _refused(after, kept.pieces)
-        gone = [*settled, *judged.pieces()]
-        foreign = [piece._replace(reason=NOT_ENROLLED) for piece in gone if piece.offset in refused]
-        rest = sorted(_without(kept.pieces, gone) + foreign, key=lambda piece: piece.offset)
+        done = [*settled, *judged.pieces()]
+        foreign = [piece._replace(reason=NOT_ENROLLED) for piece in done if piece.offset in refused]
+        rest = sorted(_without(kept.pieces, done) + foreign, key=lambda piece: piece.offset)
         self._rest.append((kept, rest))
 
     def _after(self, entry: Ingested, kept: Kept, judged: _Judged) -> Ingested:
-        """What the index says of a file once these pieces of it are judged; the totals follow."""
+        """The entry of a file after its pieces were judged. Corrects the store's totals, too."""
         counts = Counter(piece.reason for piece in kept.pieces)
         due: Counter[str] = Counter()
         for reason, number in Counter(piece.reason for piece in judged.pieces()).items():
             exact = reason in (EARLY, NOT_ENROLLED)
-            if exact or counts[reason] <= entry.rejected.get(reason, 0):  # else a retry before a crash subtracted them
+            if exact or counts[reason] <= entry.rejected.get(reason, 0):  # else subtracted by a retry before a crash
                 due[reason] = number
         more = Counter(reason for _, reason in judged.turned)
-        self._totals.subtract(due)
-        self._totals.update(more)
+        self._transaction.correct_totals(fewer=due, more=more)
         foreign = [piece.offset for piece, reason in judged.turned if reason == NOT_ENROLLED]
         places = np.setdiff1d(unpack_places(entry.refused), [piece.offset for piece in judged.pieces()])
         places = np.union1d(places, np.array(foreign, np.int64))
@@ -208,7 +231,7 @@ class _Retry(Ingest):
         if self._enrolled is not None and enrolment != self._enrolled.digest:
             if np.isin(places, judged.places).all():
                 enrolment = self._enrolled.digest
-            elif foreign:  # some were refused with other ids
+            elif foreign:  # the records were refused with different sets of ids
                 enrolment = b""
         return entry._replace(
             rejected=dict(sorted((Counter(entry.rejected) - due + more).items())),
@@ -217,7 +240,7 @@ class _Retry(Ingest):
         )
 
     def _settled(self, pieces: Sequence[Rejected], entry: Ingested) -> list[Rejected]:
-        """Those of which the entry says already what became of them: a crash kept them from being cleared."""
+        """Pieces that the entry accounts for already: a crash came before they were removed from the quarantine."""
         refused = _refused(entry, pieces)
         return [
             piece
@@ -227,16 +250,17 @@ class _Retry(Ingest):
         ]
 
     def _is_past(self, piece: Rejected, entry: Ingested) -> bool:
-        """Whether a report that was too early is of a period in which its file was read again since."""
+        """Whether the period of a too early report had begun when its file was last read."""
         at = len(self._campaign.layout.prefix) + ID_BYTES
         first = self._campaign.header.not_before // self._campaign.time_precision
         return first <= int.from_bytes(piece.data[at : at + 4]) <= entry.present
 
     def _is_whole(self, piece: Rejected) -> bool:
+        """Whether the quarantine keeps all bytes of a record."""
         return piece.proven is not None and len(piece.data) == self._header.record_length
 
-    def _hindrance(self, piece: Rejected, entry: Ingested | None, early: int) -> str | None:
-        """Why a piece can not be retried, whatever the rules say by now."""
+    def _obstacle(self, piece: Rejected, entry: Ingested | None, early: int) -> str | None:
+        """The reason in words why a piece can not be judged at all; None if it can."""
         if piece.proven is None:
             return NO_RECORD
         if len(piece.data) != self._header.record_length:
@@ -248,20 +272,20 @@ class _Retry(Ingest):
         return None
 
     def _judged(self, pieces: Sequence[Rejected]) -> _Judged:
-        """Those that every rule accepts by now, and those that another one refuses."""
+        """Divide pieces into those that every rule accepts now and those that are refused for a new reason."""
         data = write_batch(self._header, [piece.data for piece in pieces])
         found = self._decoder.decode(data, now=self._now)
-        gone = found.records.period < self._manifest.first_period
-        accepted = ~gone
+        forgotten = found.records.period < self._transaction.manifest.first_period
+        accepted = ~forgotten
         if self._enrolled is not None:
             accepted &= self._enrolled.accepts(found.records)
         groups: defaultdict[_Group, list[Rejected]] = defaultdict(list)
         turned = []
         places = (found.positions - len(self._header.to_bytes())) // self._header.record_length
-        rows = zip(places.tolist(), found.records.period.tolist(), accepted.tolist(), gone.tolist(), strict=True)
-        for place, period, is_good, is_gone in rows:
+        rows = zip(places.tolist(), found.records.period.tolist(), accepted.tolist(), forgotten.tolist(), strict=True)
+        for place, period, is_good, is_forgotten in rows:
             piece = pieces[place]
-            verdict = FORGOTTEN if is_gone else NOT_ENROLLED
+            verdict = FORGOTTEN if is_forgotten else NOT_ENROLLED
             if is_good:
                 key = period.to_bytes(4, "big") if piece.reason == EARLY else piece.data
                 groups[_Group(bool(piece.proven), piece.claim, key)].append(piece)
@@ -270,32 +294,39 @@ class _Retry(Ingest):
         return _Judged([piece.offset for piece in pieces], dict(groups), turned)
 
     def _add(self, reader: Reader, name: str, good: Mapping[_Group, Sequence[Rejected]]) -> None:
-        """Add groups as files of their own."""
+        """Add each group as a file.
+
+        Args:
+            reader: reads the file.
+            name: of the file that the pieces came from.
+            good: groups with their pieces.
+        """
         for group, pieces in good.items():
             data = _file_of(self._header, group, [piece.data for piece in pieces])
             source, end = Source(0, name, data), tail(data)
             known = self._inputs.get(identity(data), end) if self._inputs.may_know(end) else None
             nothing_taken = known is not None and known.rejected and not known.proven + known.unproven
-            for read in [reader.read_anew(source)] if nothing_taken else reader.read([source], again=True):
+            for read in [reader.read_anew(source)] if nothing_taken else reader.read([source], may_repeat=True):
                 if read.entry is None:
                     self.known += len(pieces)
                 else:
-                    self._note(read)
+                    self._transaction.note(read)
 
 
 def _refused(entry: Ingested, pieces: Sequence[Rejected]) -> set[int]:
-    """Where those pieces are that the entry counts as not enrolled; of all that it counts there may be many."""
+    """Offsets of the pieces that the entry counts as not enrolled. It may count many records that are no pieces."""
     offsets = np.array([piece.offset for piece in pieces], np.int64)
     return set(offsets[np.isin(offsets, unpack_places(entry.refused))].tolist())
 
 
-def _without(pieces: Sequence[Rejected], those: Sequence[Rejected]) -> list[Rejected]:
-    gone = set(map(id, those))
-    return [piece for piece in pieces if id(piece) not in gone]
+def _without(pieces: Sequence[Rejected], excluded: Sequence[Rejected]) -> list[Rejected]:
+    """The pieces but for some of these very objects: equal pieces may stand twice."""
+    objects = set(map(id, excluded))
+    return [piece for piece in pieces if id(piece) not in objects]
 
 
 def _file_of(header: Header, group: _Group, records: Sequence[bytes]) -> bytes:
-    """A batch of these records with the standing that they had."""
+    """The bytes of a file with some records, which gives them the standing of their group."""
     records = sorted(records)
     if group.proven:
         return write_batch(header, records)

@@ -1,15 +1,15 @@
-"""The store: a folder with one campaign's reports, that any crash leaves as it was or as it should be.
+"""The store: a folder with one campaign's reports. Any crash leaves the old store or the new one.
 
     campaign.hsc                       the signed campaign file, as the operator gave it
     manifest.json                      which other files the store consists of
     reports/bucket=NN/<part>.parquet   the records, by the low bits of their ids
     inputs/<run>.parquet               which input files were read, by their content
     forgotten/<run>.parquet            counts of the periods whose reports were removed
-    quarantine/<digest>.jsonl          what was set aside
-    lock                               held by whoever writes
+    quarantine/<digest>.jsonl          rejected records and byte ranges
+    lock                               held by the process that writes
 
-An ingest writes quarantine and parts first and then replaces the manifest in one step. Until then
-nothing refers to what it wrote; parts that a crash left behind are removed by the next ingest.
+An ingest writes quarantine and parts first and then replaces the manifest in one step. Until then no manifest names
+the new parts; the next ingest removes parts that a crash left behind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from aggregator.estimates.recurrence import at_most, known
 from aggregator.estimates.reports import estimate
 from aggregator.files import sync_folder
 from aggregator.intake.enrolment import check_enrolment
-from aggregator.intake.transaction import Ingest, remove_orphans
+from aggregator.intake.remote import read_remotely
+from aggregator.intake.tasks import job_of, on_store
+from aggregator.intake.threads import read_with_threads
+from aggregator.intake.transaction import IngestTransaction
 from aggregator.intake.urls import check_folder, expand
 from aggregator.notebooks import facts
 from aggregator.periods import shown
@@ -34,19 +37,18 @@ from aggregator.storage.manifest import (
     BUCKETS,
     FILE_NAME,
     MAX_BUCKETS,
+    QUARANTINE,
     Manifest,
-    damaged,
     is_bucket_count,
     read_manifest,
     write_manifest,
 )
+from aggregator.storage.opening import CAMPAIGN_FILE, read_campaign, read_documents, remove_orphans
+from aggregator.storage.quarantine import LIMIT_BYTES, Quarantine
 from aggregator.store.retention import Removal, forget, forgotten_counts
 from aggregator.tally.counting import EVERYTHING, Counted, Scope, count_slice, slices
 from aggregator.tally.tally import Tally, TallyReport
-from protocol.document import check_understood
-from protocol.documents.campaign import UNDERSTOOD, Campaign, parse_campaign
-from protocol.documents.envelope import read_envelope
-from protocol.errors import DocumentError, InputError, StorageError
+from protocol.errors import InputError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -56,27 +58,28 @@ if TYPE_CHECKING:
     from aggregator.estimates.statistics import Statistics
     from aggregator.fleet.roster import Roster
     from aggregator.intake.enrolment import Enrolled
-    from aggregator.intake.executor import Workers
+    from aggregator.intake.executor import Executor
     from aggregator.intake.sources import Unreadable
+    from protocol.documents.campaign import Campaign
 
-CAMPAIGN_FILE, LOCK_FILE = "campaign.hsc", "lock"
+LOCK_FILE = "lock"
 LOCK_TIMEOUT_SECONDS = 60.0
 MEMORY_BYTES = 1 << 30
-"""What counting may take for the records, unless it is told otherwise."""
+"""Memory that counting uses for records, unless ``Store.memory_bytes`` is changed."""
 
 Result = TypeVar("Result")
 
 
 class IngestSummary(NamedTuple):
-    """What one call of :meth:`Store.ingest` did.
+    """The result of one call of :meth:`Store.ingest`.
 
     Attributes:
-        files: paths given.
-        files_repeated: of these, whose content the store had already.
-        unreadable: those that could not be read, each with its reason; nothing is stored of them.
-        proven: good records added from whole batches.
-        unproven: good records added from damaged ones.
-        rejected: records and stretches set aside, by reason.
+        files: number of files given.
+        files_repeated: number of files whose content the store had already.
+        unreadable: the files that could not be read, each with its reason; nothing of them is stored.
+        proven: good records added from complete batches.
+        unproven: good records added from damaged batches.
+        rejected: numbers of records and byte ranges set aside, by reason.
     """
 
     files: int
@@ -93,20 +96,20 @@ class IngestSummary(NamedTuple):
 
 
 def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets: int = BUCKETS) -> Store:
-    """Make a store for a campaign, or open the one that is already there for the same campaign.
+    """Make a store for a campaign, or open the existing store of the same campaign.
 
-    The campaign is taken as given: verify its signatures before.
+    The caller has verified the campaign's signatures.
 
     Args:
-        path: a folder that is absent, empty, or such a store.
+        path: a folder that is absent, empty, or a store of this campaign.
         campaign_bytes: the signed campaign file.
-        buckets: into how many a new store is divided, a power of two. More of them suit stores of some
-            billion reports; fewer files suit small ones.
+        buckets: into how many buckets a new store is divided, a power of two. Stores of some billion reports
+            need more; small stores need fewer files.
 
     Raises:
         InputError: ``buckets_invalid``; ``store_not_folder``, the path is a URL.
         DocumentError: the campaign is not acceptable.
-        InputError: ``campaign_ended``: this version of it asks nothing, so no report belongs to it.
+        InputError: ``campaign_ended``: this version of the campaign asks no question, so it has no reports.
         StorageError: ``other_campaign``, the store holds reports of another one; ``not_a_store``, the
             folder holds something else; ``store_busy``, ``store_newer``, ``store_damaged``, ``io_failed``.
     """
@@ -114,7 +117,7 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets
     folder = Path(path)
     if not is_bucket_count(buckets):
         raise InputError("buckets_invalid", f"the number of buckets is a power of two, at most {MAX_BUCKETS}")
-    campaign = _read_campaign(campaign_bytes)
+    campaign = read_campaign(campaign_bytes)
     if campaign.ended:
         raise InputError("campaign_ended", "this version only ends its campaign; name the file of the version before")
     with storage_errors(f"the store at '{folder}' can not be made"):
@@ -135,7 +138,7 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets
 
 
 def _check_unused(folder: Path) -> None:
-    """Refuse to make a store among foreign files; what an interrupted making left behind is fine."""
+    """Refuse to make a store among other files, except for the files of an interrupted attempt."""
     names = {entry.name.removesuffix(".tmp") for entry in folder.iterdir()} if folder.is_dir() else set()
     if not names <= {LOCK_FILE, CAMPAIGN_FILE, FILE_NAME}:
         raise StorageError("not_a_store", f"'{folder}' holds other files; choose a new folder")
@@ -150,26 +153,8 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     """
     check_folder(path)
     folder = Path(path)
-    manifest = read_manifest(folder)
-    problem = ""
-    try:
-        raw = (folder / CAMPAIGN_FILE).read_bytes()
-        campaign = _read_campaign(raw)
-    except OSError:
-        problem = "its campaign file can not be read"
-    except DocumentError as error:
-        problem = f"its campaign file is not acceptable ({error.reason})"
-    if problem:
-        raise damaged(problem)
-    if campaign.id != manifest.campaign:
-        raise damaged("its campaign file is that of another campaign")
+    _, campaign, raw = read_documents(folder)
     return Store(folder, campaign, raw)
-
-
-def _read_campaign(raw: bytes) -> Campaign:
-    campaign = parse_campaign(read_envelope(raw, "campaign").payload)
-    check_understood(campaign.header, UNDERSTOOD)
-    return campaign
 
 
 class Store:
@@ -177,12 +162,13 @@ class Store:
 
     Attributes:
         path: its folder.
-        campaign: what was asked.
+        campaign: the campaign whose reports it holds.
         campaign_bytes: the signed campaign file.
         lock_timeout_seconds: how long an ingest waits for another one to end.
-        workers: how many threads read and count; as many as there are processors.
-        memory_bytes: what counting may take for the records; on a cluster, on each worker.
-        cluster: whose workers read and count instead of threads; None for threads.
+        workers: number of threads that read and count; by default the number of processors.
+        memory_bytes: memory for records while counting; on a cluster, on each worker.
+        quarantine_bytes: size up to which the quarantine keeps rejected pieces; all are counted.
+        cluster: an executor that reads and counts; None for the threads of this process.
     """
 
     def __init__(self, path: Path, campaign: Campaign, campaign_bytes: bytes) -> None:
@@ -192,7 +178,8 @@ class Store:
         self.lock_timeout_seconds = LOCK_TIMEOUT_SECONDS
         self.workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self.memory_bytes = MEMORY_BYTES
-        self.cluster: Workers | None = None
+        self.quarantine_bytes = LIMIT_BYTES
+        self.cluster: Executor | None = None
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r}, campaign {self.campaign.header.name!r})"
@@ -205,7 +192,7 @@ class Store:
 
     @contextmanager
     def changing(self) -> Iterator[Manifest]:
-        """Hold the store's lock; what a crash left behind is removed first. Gives what the store consists of.
+        """Hold the store's lock, after removing what a crash left behind. Gives the store's manifest.
 
         Raises:
             StorageError: ``store_busy``, ``store_newer``, ``store_damaged``, ``disk_full``, ``io_failed``.
@@ -219,7 +206,7 @@ class Store:
             yield manifest
 
     def commit(self, manifest: Manifest) -> None:
-        """Make this what the store consists of. Called inside :meth:`changing`."""
+        """Replace the store's manifest, and remove the files that it no longer names. Called in :meth:`changing`."""
         write_manifest(self.path, manifest)
         remove_orphans(self.path, manifest)
 
@@ -231,51 +218,48 @@ class Store:
         enrolled: Enrolled | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> IngestSummary:
-        """Add the reports of some files. Idempotent, in any order; all of it is added or nothing.
+        """Add the reports of some files: all of them or, after an error, none. Run by the operator.
 
-        A file is known by its content: given again it is skipped, unless it held reports from periods
-        that had not begun and some of them have begun since. Then just those are added.
+        Ingests may be repeated and come in any order. A store knows a file by its content and skips it the second
+        time. Only reports of a period that had not begun the first time, and has begun since, are then added.
 
         Args:
-            files: report files (``.hsr``), by path or URL; a URL may be a pattern. One that can not be read
+            files: report files (``.hsr``), by path or URL; a URL may be a pattern. A file that can not be read
                 does not keep the others out.
             now: the present, in seconds since 1970.
-            enrolled: the ids of a closed fleet: all other reports are refused as ``id_not_enrolled``. A store
-                whose first ingest had them takes no report without them.
-            progress: called after each file with (files done, files given).
+            enrolled: the ids of a closed fleet; reports with other ids are refused as ``id_not_enrolled``. A store
+                whose first ingest had ids takes no reports without ids.
+            progress: called after each file with (files finished, files given).
 
         Raises:
             InputError: ``protocol_unknown``, ``missing_extra``: no file system here reads such a URL.
-            PolicyError: ``enrolment_needed``, the store is that of a closed fleet; ``store_open``, it has taken
-                reports of anybody; ``cluster_open``.
-            StorageError: ``store_busy``, ``store_newer``, ``store_damaged``, ``disk_full``, ``io_failed``, and
-                those of a cluster; the store is then as before.
+            PolicyError: ``enrolment_needed``: the store belongs to a closed fleet, and no ids are given;
+                ``store_open``: ids are given, and the store has taken reports without; ``cluster_open``: the ids'
+                secrets would be sent to a cluster unencrypted.
+            StorageError: ``store_busy``, ``store_newer``, ``store_damaged``, ``disk_full``, ``io_failed``, and on
+                a cluster ``cluster_lost``, ``cluster_differs``, ``store_not_shared``; the store is then unchanged.
         """
         given = expand(files)
         with self.changing() as manifest:
             begun = manifest._replace(closed=check_enrolment(manifest, enrolled))
+            quarantine = Quarantine(self.path / QUARANTINE, self.quarantine_bytes)
+            found = IngestTransaction(self.path, self.campaign, begun, quarantine)
             if self.cluster is None:
-                run = Ingest(self.path, self.campaign, begun, now, self.workers, enrolled)
+                threads = self.workers
+                read_with_threads(found, given, now=now, enrolled=enrolled, threads=threads, progress=progress)
             else:
-                run = self.cluster.ingest(self.path, self.campaign, begun, now, enrolled)
-            run.add(given, progress)
-            changed = run.commit()
+                read_remotely(found, given, self.cluster, now=now, enrolled=enrolled, progress=progress)
+            changed = found.commit()
             if changed is not None:
                 self.commit(changed)
-        return IngestSummary(
-            len(given),
-            run.repeated,
-            run.unreadable,
-            run.proven,
-            run.unproven,
-            dict(sorted(run.rejected.items())),
-        )
+        rejected = dict(sorted(found.rejected.items()))
+        return IngestSummary(len(given), found.repeated, found.unreadable, found.proven, found.unproven, rejected)
 
     def forget(self, before: int, *, now: int) -> Removal:
-        """Remove the reports of all periods before one, and keep their counts. There is no way back.
+        """Remove the reports of all periods before a given one, and keep their counts. This can not be undone.
 
-        Every tally, of all periods or of some, is the same afterwards. Reports of these periods that
-        arrive later are refused as ``period_forgotten``: whether they were counted is no longer known.
+        Every tally, of all periods or of some, stays the same. Reports of these periods that arrive later are
+        refused as ``period_forgotten``, since the store no longer knows whether they were counted.
 
         Args:
             before: the first period that is kept.
@@ -296,24 +280,24 @@ class Store:
         return Removal(left.first_period, manifest.records - left.records, left.records)
 
     def tally(self, scope: Scope = EVERYTHING) -> Tally:
-        """Exact integer counts of the reports, each device's answer once."""
+        """Count the reports exactly, each id once."""
         return self.tally_report(scope).tally
 
     def tally_report(self, scope: Scope = EVERYTHING) -> TallyReport:
-        """The tally, and what became of the records that are not in it.
+        """Count the reports exactly, and the records that the tally leaves out.
 
         Args:
-            scope: which periods and which standing are counted. What was rejected is that of the whole
-                store: which records are repeats or in conflict does not depend on what is asked.
+            scope: which reports are counted. Rejected records are those of the whole store, since repeats and
+                conflicts do not depend on the scope.
 
         Raises:
             StorageError: ``store_damaged``, ``store_newer``, ``store_older``, ``not_a_store``, ``io_failed``, and
-                those of a cluster.
+                on a cluster ``cluster_lost``, ``cluster_differs``, ``store_not_shared``.
         """
         return self._at_rest(lambda manifest: self._tally_report(manifest, scope))
 
     def _at_rest(self, read: Callable[[Manifest], Result]) -> Result:
-        """What is read from the parts of one manifest; again, if an ingest replaced them meanwhile."""
+        """Call ``read`` with the manifest, again if an ingest has replaced the manifest and removed its parts."""
         manifest = read_manifest(self.path)
         while True:
             try:
@@ -334,13 +318,13 @@ class Store:
     def over_slices(
         self, function: Callable[..., Result], manifest: Manifest, *more: object, ids_only: bool = False
     ) -> Iterator[Result]:
-        """``function(folder, campaign, manifest, slice, *more)`` of every slice, many at a time, in any order.
+        """Yield ``function(folder, campaign, manifest, partition, *more)`` of every partition, in any order.
 
         Args:
-            function: of a module, so that it can be named to another process.
-            manifest: what is in the store.
+            function: of a module, so that its name can be sent to another process.
+            manifest: of the store.
             more: further arguments.
-            ids_only: it keeps no more of the records in memory.
+            ids_only: whether the function keeps only the ids of a partition in memory, not its records.
 
         Raises:
             StorageError: as :meth:`tally_report`, and what the function raises.
@@ -349,22 +333,23 @@ class Store:
         width = self.campaign.layout.answer_bytes
         work = slices(manifest, width, self.memory_bytes, at_once, ids_only=ids_only)
         if self.cluster is not None:
-            yield from self.cluster.over_slices(function, self.path, manifest, work, *more)
+            job = job_of(self.path, manifest)
+            yield from self.cluster.run(on_store, [(job, function, which, *more) for which in work])
             return
         with ThreadPoolExecutor(self.workers) as pool:
             yield from pool.map(lambda which: function(self.path, self.campaign, manifest, which, *more), work)
 
     def statistics(self, scope: Scope = EVERYTHING, *, rosters: Sequence[Roster] = ()) -> Statistics:
-        """Unbiased estimates with variances, however few the reports; see ``check_publishable``.
+        """Unbiased estimates with variances, also of few reports; see ``Statistics.check_publishable``.
 
         Args:
             scope: which reports.
-            rosters: fleet lists of a closed fleet, all of it: how often each device answered is then known,
-                where else it is bounded (``aggregator.estimates.recurrence``).
+            rosters: all fleet lists of a closed fleet. With them the number of answers of each device is known;
+                without them it is bounded (``aggregator.estimates.recurrence``).
 
         Raises:
-            InputError: ``fleet_incomplete``: a report is of none of these devices; ``reports_forgotten``: some
-                are no longer there, so whose they were is not known.
+            InputError: ``fleet_incomplete``: a report is of no device in the lists; ``reports_forgotten``: some
+                reports were removed, so their devices are not known.
             StorageError: as :meth:`tally_report`.
         """
         if rosters:
@@ -395,7 +380,7 @@ class Store:
         """The estimates as a table; :meth:`aggregator.estimates.statistics.Statistics.frame` names its columns.
 
         Raises:
-            PolicyError: ``batch_too_small``: fewer reports than the campaign promises to wait for.
+            PolicyError: ``batch_too_small``: fewer reports than the campaign's smallest batch.
         """
         statistics = self.statistics()
         statistics.check_publishable()
@@ -403,7 +388,7 @@ class Store:
 
 
 def report_of(manifest: Manifest, counted: Counted) -> TallyReport:
-    """What a store counted and what it did not, from all its slices' counts."""
+    """The tally of a store and the records that it leaves out, from the counts of all partitions."""
     rejected = Counter(manifest.rejected)
     rejected["report_replayed"] += counted.replayed
     rejected["report_conflict"] += counted.conflicting

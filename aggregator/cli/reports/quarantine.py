@@ -41,7 +41,7 @@ def quarantine() -> None:
 
 
 def _all_kept(store: Path) -> list[Kept]:
-    from aggregator.intake.transaction import QUARANTINE
+    from aggregator.storage.manifest import QUARANTINE
     from aggregator.storage.quarantine import Quarantine
 
     return list(Quarantine(store / QUARANTINE).files())
@@ -150,7 +150,7 @@ def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: b
       hearsay quarantine rm today.hsr --store store
       hearsay quarantine rm --all --reason empty_file --store store
     """  # noqa: D301
-    from aggregator.intake.transaction import QUARANTINE
+    from aggregator.storage.manifest import QUARANTINE
     from aggregator.storage.quarantine import Quarantine
     from aggregator.store.store import open_store
 

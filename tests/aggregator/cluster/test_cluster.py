@@ -17,29 +17,27 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import dying
+from support.dying import Replacing, count_slice_and_die, read_share_and_die
 from support.fleets import honest, sealed
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, digest, opened, report
 
 from aggregator.cli.app import hearsay
 from aggregator.cluster import cluster as cluster_room
-from aggregator.cluster import ingest as cluster_ingest
 from aggregator.cluster import probe as cluster_probe
-from aggregator.cluster import tasks as cluster_tasks
 from aggregator.cluster.cluster import Cluster, check_address, open_cluster
-from aggregator.cluster.ingest import _balanced
-from aggregator.cluster.tasks import Chosen, Job, Mark
 from aggregator.fleet.roster import Roster
+from aggregator.intake import tasks
 from aggregator.intake.enrolment import enrolled_from_rosters
 from aggregator.intake.finding import all_unreadable
+from aggregator.intake.remote import _balanced, read_share
+from aggregator.intake.tasks import Chosen, Job, Mark
 from aggregator.intake.urls import ahead
 from aggregator.storage.input_index import Inputs
 from aggregator.storage.manifest import fingerprint, read_manifest
-from aggregator.store import store as store_room
 from aggregator.store.status import status
 from aggregator.store.store import create_store, open_store
-from aggregator.tally.counting import EVERYTHING, scope_of
+from aggregator.tally.counting import EVERYTHING, count_slice, scope_of
 from protocol.errors import InputError, PolicyError, StorageError
 
 RAW = Publisher().campaign()
@@ -209,25 +207,24 @@ def many(folder, number=8, records=40_000):
     return sorted(folder.iterdir())
 
 
-def test_a_worker_killed_after_it_wrote_parts_and_before_it_said_so(tmp_path, workers, monkeypatch):
+def test_a_worker_killed_after_it_wrote_parts_and_before_it_said_so(tmp_path, workers):
     files = many(tmp_path / "in")
     alone, expected = ingested(tmp_path / "alone", files)
     marker = tmp_path / "killed"
-    with monkeypatch.context() as patch:
-        patch.setattr(cluster_ingest, "_read_files", partial(dying.read_files_and_die, marker))
-        together, summary = ingested(tmp_path / "together", files, workers)
+    dying = Replacing(workers, read_share, partial(read_share_and_die, marker))
+    together, summary = ingested(tmp_path / "together", files, dying)
     assert marker.exists()
     assert summary == expected
     assert state(together) == state(alone)
     check_whole(together)
 
 
-def test_a_worker_killed_while_it_counts(tmp_path, workers, monkeypatch):
+def test_a_worker_killed_while_it_counts(tmp_path, workers):
     store, _ = ingested(tmp_path / "s", many(tmp_path / "in", 3, 5000))
     expected = store.tally_report()
     marker = tmp_path / "killed"
-    monkeypatch.setattr(store_room, "count_slice", partial(dying.count_slice_and_die, marker=marker))
-    assert on(store, workers).tally_report() == expected
+    dying = Replacing(workers, count_slice, partial(count_slice_and_die, marker=marker))
+    assert on(store, dying).tally_report() == expected
     assert marker.exists()
 
 
@@ -257,7 +254,7 @@ def test_a_failing_disk_on_a_worker_leaves_the_store_as_it_was(tmp_path, threads
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(cluster_tasks, "PartWriter", full)
+        patch.setattr(tasks, "PartWriter", full)
         with pytest.raises(StorageError, match="disk_full"):
             store.ingest(files, now=TODAY)
     assert state(store) == before
@@ -265,16 +262,15 @@ def test_a_failing_disk_on_a_worker_leaves_the_store_as_it_was(tmp_path, threads
     check_whole(store)
 
 
-def test_a_file_that_changes_while_it_is_ingested_is_taken_as_it_is_at_last(tmp_path, threads, monkeypatch):
+def test_a_file_that_changes_while_it_is_ingested_is_taken_as_it_is_at_last(tmp_path, threads):
     files = trouble(tmp_path / "in")[1:3]
 
     def change_first(job, chosen, *rest):
         if not rest[-1] and chosen[0].number == 0:
             files[0].write_bytes(files[1].read_bytes())
-        return dying.READ_FILES(job, chosen, *rest)
+        return read_share(job, chosen, *rest)
 
-    monkeypatch.setattr(cluster_ingest, "_read_files", change_first)
-    _, summary = ingested(tmp_path / "s", files, threads)
+    _, summary = ingested(tmp_path / "s", files, Replacing(threads, read_share, change_first))
     assert (summary.files, summary.files_repeated, summary.proven, summary.rejected) == (2, 1, 3000, {})
 
 
@@ -303,24 +299,23 @@ def test_a_scheduler_that_ends(tmp_path):
 def test_a_worker_that_sees_another_store_refuses(tmp_path):
     store, _ = ingested(tmp_path / "s", trouble(tmp_path / "in")[:2])
     right = fingerprint(read_manifest(store.path))
-    campaign, manifest = cluster_tasks.opened(Job(str(store.path), right))
+    campaign, manifest = tasks.opened(Job(str(store.path), right))
     assert (campaign.id, manifest) == (CAMPAIGN.id, read_manifest(store.path))
     for job in (Job(str(store.path), bytes(32)), Job(str(tmp_path), right)):
         with pytest.raises(StorageError, match="store_not_shared"):
-            cluster_tasks.opened(job)
+            tasks.opened(job)
     with pytest.raises(StorageError, match="cluster_differs"):
-        cluster_tasks.opened(Job(str(store.path), right, "0.0.1"))
+        tasks.opened(Job(str(store.path), right, "0.0.1"))
 
 
-def test_parts_written_elsewhere_are_not_committed(tmp_path, threads, monkeypatch):
+def test_parts_written_elsewhere_are_not_committed(tmp_path, threads):
     def elsewhere(job, *rest):
-        found = dying.READ_FILES(job, *rest)
+        found = read_share(job, *rest)
         for part in found.parts:
             (tmp_path / "s" / part.path).unlink()
         return found
 
-    monkeypatch.setattr(cluster_ingest, "_read_files", elsewhere)
-    store = on(create_store(tmp_path / "s", RAW), threads)
+    store = on(create_store(tmp_path / "s", RAW), Replacing(threads, read_share, elsewhere))
     with pytest.raises(StorageError, match="store_not_shared"):
         store.ingest(trouble(tmp_path / "in"), now=TODAY)
     assert read_manifest(store.path).generation == 0
@@ -328,7 +323,7 @@ def test_parts_written_elsewhere_are_not_committed(tmp_path, threads, monkeypatc
 
 def test_software_that_a_worker_lacks(threads):
     def lacking():
-        raise RuntimeError("deserialization") from ModuleNotFoundError("aggregator.cluster.tasks")
+        raise RuntimeError("deserialization") from ModuleNotFoundError("aggregator.intake.tasks")
 
     with pytest.raises(StorageError, match="cluster_differs"):
         list(threads.run(lacking, [()]))
@@ -369,9 +364,9 @@ def test_other_words_are_none(address):
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "tls"])
-def test_nobody_answers(monkeypatch, scheme):
-    monkeypatch.setattr(cluster_room, "CONNECT_SECONDS", 0.2)
-    with pytest.raises(StorageError, match="cluster_unreachable"), open_cluster(f"{scheme}://127.0.0.1:9"):
+def test_nobody_answers(scheme):
+    opening = open_cluster(f"{scheme}://127.0.0.1:9", connect_seconds=0.2)
+    with pytest.raises(StorageError, match="cluster_unreachable"), opening:
         pass
 
 
@@ -607,7 +602,7 @@ def test_a_tally_sees_an_ingest_that_ends_meanwhile(tmp_path, threads):
     store, _ = ingested(tmp_path / "s", files[:1], threads)
     old = read_manifest(store.path)
     open_store(store.path).ingest(files[1:], now=TODAY)
-    cluster_tasks._opened.cache_clear()
+    tasks._opened.cache_clear()
     with pytest.raises(StorageError, match="store_not_shared"):
         store._tally_report(old, EVERYTHING)
     assert sum(store.tally().n) == 1000

@@ -20,8 +20,6 @@ from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
 from aggregator.cli.app import hearsay
-from aggregator.cluster import cluster as cluster_room
-from aggregator.cluster import probe as cluster_probe
 from aggregator.cluster.cluster import open_cluster
 from protocol.errors import StorageError
 
@@ -85,19 +83,14 @@ def tls(certificates, tmp_path_factory):
             yield found[1]
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch):
-    monkeypatch.setattr(cluster_probe, "SILENCE_SECONDS", 1.0)
-    monkeypatch.setattr(cluster_room, "CONNECT_SECONDS", 5.0)
-
-
 def configured(text):
     """Dask's configuration with this file beside its defaults."""
     return dask.config.set(dask.config.merge({"distributed": dask.config.get("distributed")}, yaml.safe_load(text)))
 
 
 def refused(address):
-    with pytest.raises(StorageError) as caught, open_cluster(address):
+    opening = open_cluster(address, connect_seconds=5.0, silence_seconds=1.0)
+    with pytest.raises(StorageError) as caught, opening:
         pass
     assert caught.value.reason == "cluster_unreachable"
     return caught.value.detail.partition(f"{address}: ")[2]
@@ -105,8 +98,6 @@ def refused(address):
 
 def test_the_certificates_of_the_documentation_let_in_their_holders(tls, certificates, tmp_path, monkeypatch):
     monkeypatch.setattr("time.time", lambda: NOW)
-    monkeypatch.setattr(cluster_probe, "SILENCE_SECONDS", 10.0)
-    monkeypatch.setattr(cluster_room, "CONNECT_SECONDS", 30.0)
     (tmp_path / "c.hsc").write_bytes(RAW)
     (tmp_path / "a.hsr").write_bytes(batch(CAMPAIGN, [report(CAMPAIGN, device) for device in range(20)]))
     command = ["ingest", tmp_path / "c.hsc", tmp_path / "a.hsr", "--store", tmp_path / "s",
@@ -169,7 +160,7 @@ def test_a_server_that_is_none_is_not_waited_for_without_end(says, why):
 
 
 def test_an_open_cluster_is_said_to_be_open(tmp_path):
-    with server(b"") as port:
+    with server(b"SSH-2.0-OpenSSH_9.2\r\n") as port:
         command = ["estimate", "--store", str(tmp_path / "s"), "--cluster", f"tcp://127.0.0.1:{port}"]
         (tmp_path / "a.hsr").write_bytes(batch(CAMPAIGN, [report(CAMPAIGN, 1)]))
         (tmp_path / "c.hsc").write_bytes(RAW)

@@ -16,6 +16,7 @@ from aggregator.fleet.ids import IdReader, fleet_ids, write_ids
 from aggregator.fleet.roster import Roster
 from aggregator.intake import reader
 from aggregator.intake.enrolment import enrolled_from_file, enrolled_from_rosters
+from aggregator.intake.transaction import IngestTransaction
 from aggregator.storage.input_index import Inputs, unpack_places
 from aggregator.storage.manifest import read_manifest
 from aggregator.storage.quarantine import Quarantine
@@ -129,7 +130,7 @@ def test_a_crash_at_any_step_leaves_the_old_store_or_the_new_one(tmp_path, monke
     made = create_store(tmp_path / "s", RAW)
     made.ingest(files_of(tmp_path, batch(CAMPAIGN, early(range(40)))), now=NOW)
     before = made.tally().to_bytes()
-    for where, what in ((retry._Retry, "judge"), (retry._Retry, "commit"), (store, "write_manifest")):
+    for where, what in ((retry._Retry, "judge"), (IngestTransaction, "commit"), (store, "write_manifest")):
         with monkeypatch.context() as patch:
             patch.setattr(where, what, _crash)
             with pytest.raises(KeyboardInterrupt):

@@ -20,14 +20,12 @@ from support.reports import batch, made, opened, report
 
 import aggregator
 from aggregator.intake import sources
-from aggregator.intake import transaction as ingest
 from aggregator.storage import compaction
 from aggregator.storage import input_index as inputs
 from aggregator.storage import locking as durable
 from aggregator.storage import part_writer as writing
 from aggregator.storage.input_index import Inputs
 from aggregator.storage.manifest import BUCKETS, MAX_GENERATION, read_manifest, sealed
-from aggregator.storage.quarantine import Quarantine
 from aggregator.store.store import create_store, open_store
 from aggregator.tally import duplicates as repeats
 from aggregator.tally.counting import Scope
@@ -293,9 +291,9 @@ def test_what_is_set_aside_is_kept_with_reason_file_offset_and_bytes(tmp_path):
     assert made_store.tally_report().rejected == {"invalid_message": 1, "question_unknown": 1}
 
 
-def test_the_quarantine_is_bounded_and_all_is_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(ingest, "Quarantine", lambda folder: Quarantine(folder, limit_bytes=1000))
+def test_the_quarantine_is_bounded_and_all_is_counted(tmp_path):
     made_store = create_store(tmp_path / "s", RAW)
+    made_store.quarantine_bytes = 1000
     bad = report(CAMPAIGN, 1)[:14] + b"\xff\xff\0\0"
     files = [write(tmp_path, f"{i}.hsr", batch(CAMPAIGN, [bad] * (5 + i))) for i in range(4)]
     assert made_store.ingest(files, now=NOW).rejected == {"question_unknown": 26}

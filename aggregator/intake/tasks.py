@@ -1,8 +1,8 @@
-"""What a cluster's worker does: the same reading and counting as on one machine, for some files or one slice.
+"""Tasks of a remote executor: read some files, or run a function on one partition of the store.
 
-A task is a function of the store's folder and a few names. It may be run again, here or elsewhere, after a
-worker was lost: every try writes parts under names of its own, and those of a try whose result never
-arrived are named by no manifest and removed like those of a crash. Nothing here needs Dask.
+A task depends on the store's folder and its arguments. A task whose worker was lost runs again on another one. Every
+attempt writes parts under names of its own. No manifest names the parts of an attempt whose result never arrived, so
+they are removed as the parts of a crash are.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from aggregator.intake.reader import Reader
 from aggregator.intake.sources import Share, Source, Unreadable, read_source, shares
 from aggregator.intake.urls import ahead, check_urls, ends_of, is_url
 from aggregator.storage.input_index import TAIL_BYTES, Inputs, identity, tail
-from aggregator.storage.manifest import fingerprint, read_manifest
+from aggregator.storage.manifest import fingerprint
+from aggregator.storage.opening import read_documents
 from aggregator.storage.part_writer import PartWriter
-from aggregator.store.store import open_store
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
@@ -30,22 +30,21 @@ if TYPE_CHECKING:
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.reader import Read
     from aggregator.storage.manifest import Manifest, Part
-    from aggregator.tally.counting import Partition
     from protocol.documents.campaign import Campaign
 
 MOST_PIECES = 1 << 18
-"""Of what one task sets aside, how many pieces are sent for the quarantine; all are counted."""
+"""Rejected pieces that one task sends for the quarantine, at most. All are counted."""
 
 Result = TypeVar("Result")
 
 
 class Job(NamedTuple):
-    """The store that a task is about.
+    """The store that a task works on.
 
     Attributes:
         folder: its absolute path, the same on all machines.
-        manifest: fingerprint of the manifest that the client works from.
-        software: version of the client's.
+        manifest: fingerprint of the manifest on the disk, as the client sees it.
+        software: version of the client's software.
     """
 
     folder: str
@@ -53,15 +52,26 @@ class Job(NamedTuple):
     software: str = version("hearsay")
 
 
+def job_of(folder: Path, manifest: Manifest) -> Job:
+    """The job of tasks on a store, with the manifest that is on its disk."""
+    return Job(str(folder.absolute()), fingerprint(manifest))
+
+
 class Mark(NamedTuple):
-    """What tells most files apart without reading them: length and last eight bytes."""
+    """Length and last eight bytes of a file, which differ for most files."""
 
     size_bytes: int
     tail: bytes
 
 
 class Chosen(NamedTuple):
-    """A file to read: its place among those given, its absolute path or URL, and its mark when it was listed."""
+    """A file to read.
+
+    Attributes:
+        number: its place among the files given.
+        file: absolute path or URL.
+        mark: as it was when the file was listed; None if it was empty or could not be read.
+    """
 
     number: int
     file: str
@@ -69,13 +79,13 @@ class Chosen(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a task made of some files.
+    """The result of a task that read some files.
 
     Attributes:
-        parts: on the disk, and named by nothing yet.
+        parts: written to the disk; no manifest names them yet.
         reads: one for each file that was read.
-        unreadable: places of the others, with the reason.
-        changed: places of files that are no longer as they were listed; nothing was kept of them.
+        unreadable: places of the files that could not be read, each with the reason.
+        changed: places of the files that changed after they were listed; nothing of them was kept.
     """
 
     parts: list[Part]
@@ -85,7 +95,7 @@ class Found(NamedTuple):
 
 
 def marks(files: Sequence[str]) -> list[Mark | None]:
-    """Of each file its mark; None for one that is empty or can not be read."""
+    """The mark of each file; None for a file that is empty or can not be read."""
     check_urls(files)
     return list(ahead(_mark, files))
 
@@ -103,15 +113,15 @@ def _mark(file: str | os.PathLike[str]) -> Mark | None:
             finally:
                 os.close(descriptor)
     except (OSError, ValueError):
-        return None  # reading it will say why
-    if codec_of(begin) is not None:  # of what is in it, since the same may be there uncompressed
+        return None  # the task that reads the file will say why
+    if codec_of(begin) is not None:  # the mark of the content, which may be given uncompressed as well
         data = read_source(file)
         return None if isinstance(data, Unreadable) else Mark(len(data), tail(data))
     return Mark(size, tail(end)) if size else None
 
 
 def identities(files: Sequence[str]) -> list[bytes | None]:
-    """Of each file what names its content; None for one that can not be read."""
+    """32 bytes for each file that name its content; None for a file that can not be read."""
     check_urls(files)
     return [None if isinstance(data, Unreadable) else identity(data) for data in ahead(read_source, files)]
 
@@ -119,14 +129,15 @@ def identities(files: Sequence[str]) -> list[bytes | None]:
 def read_files(
     job: Job, chosen: Sequence[Chosen], now: int, enrolled: Enrolled | None, *, apart: bool = False
 ) -> Found:
-    """Judge files and put their good records into parts.
+    """Task: judge files and write their good records into parts.
 
     Args:
         job: the store.
         chosen: the files.
         now: the client's present, in seconds since 1970.
-        enrolled: as for an ingest.
-        apart: the files may end as others of this ingest do, and differ from all of them.
+        enrolled: as for :class:`aggregator.intake.reader.Reader`.
+        apart: True for files that differ from all others of this ingest, although some have their length and end.
+            False for files of which each has a length and end of its own.
 
     Raises:
         StorageError: ``store_not_shared``, ``cluster_differs``.
@@ -137,13 +148,13 @@ def read_files(
     check_urls(files)
     found = Found([], [], [], [])
     folder = Path(job.folder)
-    name = f"{manifest.generation + 1:08d}-{token_hex(8)}"  # no other try of this task has it
+    name = f"{manifest.generation + 1:08d}-{token_hex(8)}"  # another attempt at this task has another name
     pieces = MOST_PIECES
     with PartWriter(folder, campaign.layout, manifest.buckets, name) as writer:
         reader = Reader(campaign, _inputs(job), writer, manifest.first_period, now, enrolled)
         for share in _apart(files) if apart else shares(files):
             found.unreadable.extend((chosen[place].number, bad.reason) for place, bad in share.unreadable)
-            found.changed.extend(chosen[place].number for place, _ in share.again)
+            found.changed.extend(chosen[place].number for place, _ in share.similar)
             sources = []
             for source in share.sources:
                 number, _, mark = chosen[source.number]
@@ -151,7 +162,7 @@ def read_files(
                     sources.append(source._replace(number=number))
                 else:
                     found.changed.append(number)
-            for read in reader.read(sources, again=apart):
+            for read in reader.read(sources, may_repeat=apart):
                 found.reads.append(read._replace(pieces=read.pieces[:pieces]))
                 pieces -= len(found.reads[-1].pieces)
         found.parts.extend(reader.finish())
@@ -167,21 +178,22 @@ def _apart(files: Sequence[str]) -> Iterator[Share]:
             yield Share([Source(place, files[place], data)], [], [])
 
 
-def of_slice(job: Job, function: Callable[..., Result], which: Partition, *more: object) -> Result:
-    """``function(folder, campaign, manifest, which, *more)``, of one slice of the store.
+def on_store(job: Job, function: Callable[..., Result], *arguments: object) -> Result:
+    """Task: ``function(folder, campaign, manifest, *arguments)`` of the store that the client means.
 
     Raises:
         StorageError: ``store_not_shared``, ``cluster_differs``, ``store_damaged``.
     """
     campaign, manifest = opened(job)
-    return function(Path(job.folder), campaign, manifest, which, *more)
+    return function(Path(job.folder), campaign, manifest, *arguments)
 
 
 def opened(job: Job) -> tuple[Campaign, Manifest]:
-    """The store that the client means, as this worker sees it.
+    """Open the store that the client means, on this worker.
 
     Raises:
-        StorageError: ``store_not_shared``: here it is another one, or none; ``cluster_differs``.
+        StorageError: ``store_not_shared``: at its path the worker sees another store, or none; ``cluster_differs``:
+            the worker has other software.
     """
     if version("hearsay") != job.software:
         raise StorageError("cluster_differs", "a worker has another version of hearsay; install the same everywhere")
@@ -192,15 +204,14 @@ def opened(job: Job) -> tuple[Campaign, Manifest]:
 def _opened(folder: str, expected: bytes) -> tuple[Campaign, Manifest]:
     not_shared = StorageError("store_not_shared", f"a worker does not see the store at '{folder}' as it is here")
     try:
-        store = open_store(folder)
-        manifest = read_manifest(store.path)
+        manifest, campaign, _ = read_documents(Path(folder))
     except StorageError as error:
         if error.reason == "not_a_store":
             raise not_shared from None
         raise
     if fingerprint(manifest) != expected:
         raise not_shared
-    return store.campaign, manifest
+    return campaign, manifest
 
 
 def _inputs(job: Job) -> Inputs:

@@ -1,0 +1,100 @@
+"""Reading an ingest's files with the threads of this process."""
+
+from __future__ import annotations
+
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from aggregator.intake.sources import Source, Unreadable, read_source, shares
+from aggregator.intake.transaction import Progress
+from aggregator.intake.work_sharing import WorkSharingPool
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Sequence
+
+    from aggregator.intake.enrolment import Enrolled
+    from aggregator.intake.reader import Read, Reader
+    from aggregator.intake.transaction import IngestTransaction
+
+_OFFERED = 4
+"""Blocks of one large file that wait or are judged at a time, for each thread."""
+
+
+def read_with_threads(
+    transaction: IngestTransaction,
+    files: Sequence[str | os.PathLike[str]],
+    *,
+    now: int,
+    enrolled: Enrolled | None,
+    threads: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Read files and write their new records into parts. Run by a store's ingest on one machine.
+
+    Args:
+        transaction: collects what is found.
+        files: paths and URLs without patterns.
+        now: the present, in seconds since 1970.
+        enrolled: as for :class:`aggregator.intake.reader.Reader`.
+        threads: how many read at a time.
+        progress: called after each file with (files finished, files given).
+
+    Raises:
+        StorageError: ``store_damaged``, ``disk_full``, ``io_failed``.
+    """
+    with ExitStack() as stack:
+        pool = ThreadPoolExecutor(threads)
+        sharing = WorkSharingPool(pool, _OFFERED * threads) if threads > 1 else None
+        reader = stack.enter_context(transaction.reader(now, enrolled, sharing))
+        stack.enter_context(pool)  # is left before the reader's parts are: by then no thread writes
+        _read_all(transaction, reader, pool, threads, files, Progress(progress, len(files)))
+        transaction.add_parts(reader.finish())
+
+
+def _read_all(
+    transaction: IngestTransaction,
+    reader: Reader,
+    pool: ThreadPoolExecutor,
+    threads: int,
+    files: Sequence[str | os.PathLike[str]],
+    report: Progress,
+) -> None:
+    similar: list[tuple[int, str]] = []
+    pending: set[Future[list[Read]]] = set()
+    for share in shares(files):
+        for number, found in share.unreadable:
+            transaction.note_unreadable(number, found)
+        similar += share.similar
+        report(len(share.unreadable))
+        pending.add(pool.submit(reader.read, share.sources))
+        while len(pending) > threads:  # shares that were loaded and not yet judged are in memory
+            pending = _note_some(transaction, pending, report)
+    while pending:
+        pending = _note_some(transaction, pending, report)
+    for number, file in similar:  # read when all other files are known
+        _read_similar(transaction, reader, number, file)
+        report(1)
+
+
+def _note_some(
+    transaction: IngestTransaction, pending: set[Future[list[Read]]], report: Progress
+) -> set[Future[list[Read]]]:
+    """Wait for at least one share, and note its files. Returns the shares that are still being read."""
+    done, rest = wait(pending, return_when=FIRST_COMPLETED)
+    for future in done:
+        for read in future.result():
+            transaction.note(read)
+            report(1)
+    return rest
+
+
+def _read_similar(transaction: IngestTransaction, reader: Reader, number: int, file: str) -> None:
+    """Read a file whose length and end are those of another one; the content may be the same."""
+    data = read_source(file)
+    if isinstance(data, Unreadable):
+        transaction.note_unreadable(number, data)
+        return
+    for read in reader.read([Source(number, file, data)], may_repeat=True):
+        transaction.note(read)

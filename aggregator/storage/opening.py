@@ -1,0 +1,78 @@
+"""What a store's folder says of itself: its manifest and the campaign whose reports it holds."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING, NamedTuple
+
+from aggregator.storage.manifest import FORGOTTEN, INPUTS, QUARANTINE, REPORTS, Manifest, damaged, read_manifest
+from protocol.document import check_understood
+from protocol.documents.campaign import UNDERSTOOD, Campaign, parse_campaign
+from protocol.documents.envelope import read_envelope
+from protocol.errors import DocumentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CAMPAIGN_FILE = "campaign.hsc"
+
+
+class Opened(NamedTuple):
+    """A store's documents.
+
+    Attributes:
+        manifest: what the store consists of.
+        campaign: of its reports.
+        campaign_bytes: the signed campaign file.
+    """
+
+    manifest: Manifest
+    campaign: Campaign
+    campaign_bytes: bytes
+
+
+def read_documents(folder: Path) -> Opened:
+    """Read a store's manifest and campaign. Run by a store's operator and by a cluster's worker.
+
+    Raises:
+        StorageError: ``not_a_store``, ``store_newer``, ``store_damaged``, ``io_failed``.
+    """
+    manifest = read_manifest(folder)
+    problem = ""
+    try:
+        raw = (folder / CAMPAIGN_FILE).read_bytes()
+        campaign = read_campaign(raw)
+    except OSError:
+        problem = "its campaign file can not be read"
+    except DocumentError as error:
+        problem = f"its campaign file is not acceptable ({error.reason})"
+    if problem:
+        raise damaged(problem)
+    if campaign.id != manifest.campaign:
+        raise damaged("its campaign file is that of another campaign")
+    return Opened(manifest, campaign, raw)
+
+
+def read_campaign(raw: bytes) -> Campaign:
+    """Parse a signed campaign file. The caller has verified its signatures.
+
+    Raises:
+        DocumentError: the campaign is malformed, or this software does not understand it.
+    """
+    campaign = parse_campaign(read_envelope(raw, "campaign").payload)
+    check_understood(campaign.header, UNDERSTOOD)
+    return campaign
+
+
+def remove_orphans(folder: Path, manifest: Manifest) -> None:
+    """Delete parts, side files and temporary files that the manifest does not name: a crash left them.
+
+    Folders and files of other kinds stay, since no store makes them.
+    """
+    named = {folder / path for path in manifest.paths()}
+    places = (f"{REPORTS}/bucket=*", INPUTS, FORGOTTEN)
+    patterns = [f"{place}/*.{kind}" for place in places for kind in ("parquet", "tmp")]
+    for pattern in (*patterns, f"{QUARANTINE}/*.tmp", "*.tmp"):
+        for path in folder.glob(pattern):
+            if path not in named and stat.S_ISREG(path.lstat().st_mode):
+                path.unlink()
