@@ -89,6 +89,6 @@ def test_what_is_planned_is_not_there():
 
 
 def test_the_extras_are_those_of_the_distribution():
-    told = re.search(r"extras: (.*?)\. ", section("The surface"))[1]
+    told = re.search(r"extras: (.*?)\.\s", section("The surface"), re.DOTALL)[1]
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     assert set(re.findall(r"`(\w+)`", told)) == set(declared)
