@@ -1,5 +1,5 @@
-"""An ingest: report files from wherever they are to parts of a store.
+"""An ingest: report files from folders and URLs to parts of a store.
 
-In: names of files, folders, patterns and URLs. Out: the parts and the entries that the next manifest names. One
-transaction: all files that can be read are taken, or nothing changes.
+In: names of files, folders, patterns and URLs. Out: the parts and the entries that the next manifest names. An ingest
+is one transaction: it takes every readable file, or after an error nothing.
 """

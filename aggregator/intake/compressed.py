@@ -1,7 +1,7 @@
-"""Report files that were compressed on their way: gzip and zstd, within bounds.
+"""Decompress report files, gzip and zstd, within bounds.
 
-Reports hardly shrink (ids and noise are random), so a file that grows a hundredfold is no honest one: it would
-fill memory or disk. Source: RFC 1952 (gzip), RFC 8878 (zstd).
+Reports hardly shrink, since ids and noise are random. A file that grows a hundredfold is an attack: it would fill
+memory or disk. Source: RFC 1952 (gzip), RFC 8878 (zstd).
 """
 
 from __future__ import annotations
@@ -18,35 +18,36 @@ from aggregator.reading import too_large
 
 _MAGIC = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
 MOST_GROWTH = 64
-"""So many times its length a compressed file may hold, and any may hold 16 MiB."""
+"""A compressed file may hold this many times its length. Any file may hold 16 MiB."""
 _LEAST_BYTES = 1 << 24
 _CHUNK_BYTES = 1 << 20
-_CAREFUL = ((1 << 16, 1 << 20), (1 << 12, 1 << 15), (1 << 8, 1 << 10), (1 << 4, 1 << 5), (1, 1))
-"""How many bytes go into the codec and are asked of it at a time: where it fails, all that it had of a step is lost.
+_STEP_BYTES = ((1 << 16, 1 << 20), (1 << 12, 1 << 15), (1 << 8, 1 << 10), (1 << 4, 1 << 5), (1, 1))
+"""Rounds of decompression: (bytes given to the codec, bytes asked of it) at a time.
 
-So it is asked again, in smaller steps; each round takes as long as the first, and few steps more.
+When the codec fails, it loses the output of the failing step. The next round repeats the work with smaller steps from
+that place on, so less is lost. Each round takes about as long as the first.
 """
 
 
 def codec_of(data: bytes | mmap.mmap) -> str | None:
-    """How a file is compressed, by its first bytes, whatever its name: no batch begins so."""
+    """Find a file's compression by its first bytes, whatever its name; None if it has none. No batch begins so."""
     return next((codec for codec, magic in _MAGIC.items() if data[: len(magic)] == magic), None)
 
 
 def decompress(data: bytes | mmap.mmap, codec: str, in_memory: int) -> bytes | mmap.mmap:
-    """What a compressed file holds; of one that is cut or damaged, all that the codec gives of what comes before.
+    """Decompress a file. Of a cut or damaged file, return the content before the damage.
 
-    gzip gives every byte before a cut, zstd whole blocks, of up to 128 KiB. Members and frames that follow one
-    another are one content; what stands after them and is none of them (padding, say) ends it.
+    gzip gives every byte before a cut, zstd complete blocks of up to 128 KiB. Consecutive members or frames form one
+    content. It ends at bytes that are neither, for example padding.
 
     Args:
         data: the file.
         codec: ``gzip`` or ``zstd``.
-        in_memory: what has more bytes goes through a temporary file.
+        in_memory: content with more bytes goes through a temporary file, and is returned as a mapping of it.
 
     Raises:
-        OSError: ``errno`` ``EFBIG``, it holds more than :data:`MOST_GROWTH` times its length; ``EILSEQ``,
-            nothing can be had from it; or whatever the system says of the temporary file.
+        OSError: ``errno`` ``EFBIG``: the file holds more than :data:`MOST_GROWTH` times its length; ``EILSEQ``:
+            no content can be decompressed; others: the temporary file can not be written.
     """
     most = max(_LEAST_BYTES, MOST_GROWTH * len(data))
     with tempfile.SpooledTemporaryFile(max_size=in_memory, prefix="hearsay-") as content:
@@ -59,13 +60,13 @@ def decompress(data: bytes | mmap.mmap, codec: str, in_memory: int) -> bytes | m
 
 
 def _copy(data: bytes | mmap.mmap, codec: str, content: IO[bytes], most: int) -> int:
-    """Write what ``data`` holds; returns how many bytes."""
+    """Write the content of ``data`` into a file, and return its length; at most ``most`` bytes."""
     size, sound = 0, len(data)
-    for given, asked in _CAREFUL:
+    for given, asked in _STEP_BYTES:
         steps = _Steps(data, sound, given)
         with pa.CompressedInputStream(pa.PythonFile(steps, mode="r"), codec) as stream:
             try:
-                for place in range(0, size, _CHUNK_BYTES):  # what an earlier round wrote
+                for place in range(0, size, _CHUNK_BYTES):  # skip what an earlier round wrote
                     stream.read(min(_CHUNK_BYTES, size - place))
                 while chunk := stream.read(asked):
                     size += len(chunk)
@@ -73,7 +74,7 @@ def _copy(data: bytes | mmap.mmap, codec: str, content: IO[bytes], most: int) ->
                         raise too_large()
                     content.write(chunk)
             except (OSError, pa.ArrowException) as error:
-                if getattr(error, "errno", None) is not None:  # not the codec's
+                if getattr(error, "errno", None) is not None:  # an error of the file, not of the codec
                     raise
                 sound = steps.start
             else:
@@ -84,15 +85,15 @@ def _copy(data: bytes | mmap.mmap, codec: str, content: IO[bytes], most: int) ->
 
 
 class _Steps:
-    """A file on its way into a codec.
+    """A file that a codec reads in steps.
 
     Args:
         data: the file.
-        sound: up to here in large steps.
-        given: bytes of a step from there on.
+        sound: offset up to which steps are as large as the codec asks.
+        given: bytes of a step from there on, at most.
 
     Attributes:
-        start: where the last step begins.
+        start: offset at which the last step begins.
     """
 
     closed = False
@@ -104,7 +105,7 @@ class _Steps:
         self._position = self.start = 0
 
     def read(self, most: int) -> bytes:
-        """At most so many bytes."""
+        """Return the next step, of at most ``most`` bytes."""
         start = self.start = self._position
         stop = min(start + most, self._sound) if start < self._sound else start + min(most, self._given)
         piece = self._data[start:stop]
@@ -112,4 +113,4 @@ class _Steps:
         return piece
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: a codec's stream closes its source."""

@@ -1,9 +1,8 @@
-"""Closed fleets at intake: of the good records only those that an enrolled device can have made.
+"""Closed fleets: accept only records that an enrolled device can have made.
 
-Source: docs/formats.md, section 8. A record is enrolled if its id is that of some device for the record's
-period and an index i, and its question is of stratum i; else it is ``id_not_enrolled``. This is the last
-of the reasons, so ids are needed only for periods that have begun and that the campaign has, however
-many periods a stranger writes into his reports.
+Source: docs/formats.md, section 8. A record is enrolled if its id is that of some device for the record's period and
+an index i, and its question belongs to stratum i. Otherwise it is refused as ``id_not_enrolled``. This rule is checked
+last. So ids are computed only for periods of the campaign that have begun, whatever periods a stranger's reports name.
 """
 
 from __future__ import annotations
@@ -30,10 +29,12 @@ if TYPE_CHECKING:
 
 REASON = "id_not_enrolled"
 CACHE_BYTES = 256 << 20
-"""Ids of recent periods that are kept, at least one period."""
+"""Memory for the ids of recent periods; the ids of one period are always kept."""
 
 
 class _Source(Protocol):
+    """Where the ids of a fleet come from: the devices' secrets, or a file of marks (digests of ids)."""
+
     @property
     def digest(self) -> bytes: ...
     @property
@@ -43,11 +44,11 @@ class _Source(Protocol):
 
 
 class FromRosters:
-    """Ids computed from the fleet's secrets, when a period is first met.
+    """Ids computed from the fleet's secrets, period by period.
 
     Attributes:
-        digest: names the set of ids.
-        periods: for which there are ids: all.
+        digest: (32,) bytes that name the set of ids.
+        periods: periods with ids: all.
     """
 
     periods = range(1 << 32)
@@ -63,12 +64,12 @@ class FromRosters:
     def __repr__(self) -> str:
         return f"FromRosters({len(self._secrets) // 32} devices)"
 
-    def known_as(self, period: int, index: int, ids: Ids) -> Ids:  # noqa: ARG002 - that of marks needs to know
-        """The ids as they are: whoever has the secrets needs no marks."""
+    def known_as(self, period: int, index: int, ids: Ids) -> Ids:  # noqa: ARG002 - files of marks need both
+        """The ids unchanged, (N,) uint64: the fleet's secrets give ids, not marks."""
         return ids
 
     def known(self, period: int) -> tuple[Ids, ...]:
-        """For every index the ids, sorted."""
+        """The ids of a period: for every index an array, (devices,) uint64, rising."""
         from aggregator.fleet.ids import IdMaker
 
         maker = IdMaker(self._secrets[at : at + 32] for at in range(0, len(self._secrets), 32))
@@ -76,7 +77,13 @@ class FromRosters:
 
 
 class Enrolled:
-    """The ids that a closed fleet's devices have in one campaign, or their marks. Can be sent to another process."""
+    """The ids of a closed fleet's devices in one campaign, or their marks. It can be sent to another process.
+
+    Args:
+        campaign: the campaign.
+        source: gives the ids of each period.
+        cache_bytes: memory for the ids of recent periods.
+    """
 
     def __init__(self, campaign: Campaign, source: _Source, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._source = source
@@ -89,23 +96,26 @@ class Enrolled:
 
     @property
     def digest(self) -> bytes:
-        """Names the set of ids: an ingest with another one may take what was refused with this one."""
+        """32 bytes that name the set of ids. An ingest with another set may accept records refused with this one."""
         return self._source.digest
 
     def covers(self, period: int) -> bool:
-        """Whether there are ids for a period, so that a report of it can be accepted."""
+        """Whether there are ids for a period. Without ids, no report of the period is accepted."""
         return period in self._source.periods
 
     @property
     def holds_secrets(self) -> bool:
-        """Whether it computes ids from the devices' secrets, so that it must not be sent in the clear."""
+        """Whether it holds the devices' secrets. Then it must not be sent unencrypted."""
         return isinstance(self._source, FromRosters)
 
     def accepts(self, records: Columns) -> NDArray[np.bool_]:
-        """Which of these records are enrolled. Run by the aggregator.
+        """Find the records of enrolled devices. Run by the aggregator.
 
         Args:
-            records: good ones by all other rules: their questions exist.
+            records: N records that all other rules accept.
+
+        Returns:
+            (N,) bool.
         """
         accepted = np.zeros(records.size, np.bool_)
         group = records.period.astype(np.int64) * self._indices + self._stratum[records.question]
@@ -119,7 +129,8 @@ class Enrolled:
         return accepted
 
     def _ids(self, period: int) -> tuple[Ids, ...]:
-        with self._lock:  # the threads of an ingest ask for the same periods
+        """The ids of a period by index, computed once for all threads."""
+        with self._lock:
             known = self._cache.get(period)
             if known is None:
                 known = self._cache[period] = self._source.known(period)
@@ -141,6 +152,7 @@ def _size(by_index: tuple[Ids, ...]) -> int:
 
 
 def _is_in(wanted: Ids, sorted_ids: Ids) -> NDArray[np.bool_]:
+    """Which of (N,) uint64 ids are among (M,) rising ids: (N,) bool."""
     if not len(sorted_ids):
         return np.zeros(len(wanted), np.bool_)
     place = np.minimum(np.searchsorted(sorted_ids, wanted), len(sorted_ids) - 1)
@@ -148,11 +160,11 @@ def _is_in(wanted: Ids, sorted_ids: Ids) -> NDArray[np.bool_]:
 
 
 def check_enrolment(manifest: Manifest, enrolled: Enrolled | None) -> bool:
-    """Whether a store is that of a closed fleet, once an ingest has these ids.
+    """Whether a store belongs to a closed fleet after an ingest with these ids.
 
     Raises:
-        PolicyError: ``enrolment_needed``: it is, and there are no ids; ``store_open``: it is not, and has
-            taken reports of anybody.
+        PolicyError: ``enrolment_needed``: the store belongs to a closed fleet, and no ids are given;
+            ``store_open``: ids are given, and the store has taken reports without ids.
     """
     if manifest.closed and enrolled is None:
         raise PolicyError("enrolment_needed", "the store is that of a closed fleet; give --enrolled or --fleet")
@@ -162,10 +174,10 @@ def check_enrolment(manifest: Manifest, enrolled: Enrolled | None) -> bool:
 
 
 def enrolled_from_file(campaign: Campaign, reader: IdReader) -> Enrolled:
-    """The ids of a file that ``hearsay fleet ids`` made.
+    """The ids in a file that ``hearsay fleet ids`` made.
 
     Raises:
-        InputError: ``other_campaign``: they are for another campaign.
+        InputError: ``other_campaign``: the ids are for another campaign.
     """
     if (reader.about.campaign, reader.about.answers) != (campaign.id, campaign.answers):
         raise InputError("other_campaign", "the enrolled ids are for another campaign")
@@ -173,5 +185,5 @@ def enrolled_from_file(campaign: Campaign, reader: IdReader) -> Enrolled:
 
 
 def enrolled_from_rosters(campaign: Campaign, rosters: Sequence[Roster]) -> Enrolled:
-    """The ids that fleet lists lead to, computed for each period when it is met."""
+    """The ids of the devices in fleet lists, computed for each period when a record of it comes."""
     return Enrolled(campaign, FromRosters(rosters, campaign))

@@ -1,6 +1,6 @@
-"""Which files an ingest was given: folders, patterns and lists of names become names of files.
+"""Find the files that an ingest is given: from folders, patterns and lists to names of files.
 
-URLs stay as they are: the store expands their patterns (:mod:`aggregator.intake.urls`).
+URLs stay unchanged: the store expands their patterns (:mod:`aggregator.intake.urls`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aggregator.intake.executor import Executor
 
 SUFFIXES = (".hsr", ".hsr.gz", ".hsr.zst")
-"""Files in a folder whose names end so are report files; others there, and hidden ones, are left."""
+"""Ends of the names of report files. Other files in a folder, and hidden files, are not read."""
 MAX_LIST_BYTES = 1 << 28
 _FILES_EACH = 2048
 """Files that one task of a cluster tries to read."""
@@ -28,12 +28,12 @@ _PATTERN = re.compile(r"[*?\[]")
 
 
 class Gathered(NamedTuple):
-    """What was found.
+    """Files found by names.
 
     Attributes:
-        files: to be read, in the order given, those of one folder or pattern sorted.
-        left: how many other files are in the folders.
-        folders: how many folders are in the folders, or match a pattern, and were not looked into.
+        files: names of files to read, in the order given; files of one folder or pattern are sorted.
+        left: number of other files in the folders.
+        folders: number of folders that were found and not searched.
     """
 
     files: list[str]
@@ -42,18 +42,18 @@ class Gathered(NamedTuple):
 
 
 def gather(names: Iterable[str], *, recursive: bool = False) -> Gathered:
-    """The files that some names stand for. Run by the operator's ingest and by a gateway's merge.
+    """Find the files that names stand for. Run by the operator's ingest and by a gateway's merge.
 
     Args:
-        names: files; folders, of which the report files are taken; patterns with ``*``, ``?``, ``[`` and ``**``,
-            unless there is a file of that very name; URLs.
-        recursive: folders in folders too. Neither so nor by ``**`` are links to folders followed.
+        names: files; folders, whose report files are taken; patterns with ``*``, ``?``, ``[`` and ``**``, unless a
+            file has exactly that name; URLs.
+        recursive: search folders in folders, too. Links to folders are never followed, also not by ``**``.
     """
     search = _Search(recursive=recursive)
     for name in names:
         if is_url(name) or "\0" in name:
             search.files.append(name)
-        elif os.path.isdir(name):  # noqa: PTH112 - of a hundred thousand names, making a Path takes longest
+        elif os.path.isdir(name):  # noqa: PTH112 - making a Path takes most of the time for 100,000 names
             search.take(name)
         elif _PATTERN.search(name) and not os.path.lexists(name):
             search.match(name)
@@ -63,7 +63,7 @@ def gather(names: Iterable[str], *, recursive: bool = False) -> Gathered:
 
 
 class _Search:
-    """What is found on the way; attributes as of :class:`Gathered`."""
+    """A search in progress. Attributes as in :class:`Gathered`."""
 
     def __init__(self, *, recursive: bool) -> None:
         self._recursive = recursive
@@ -71,7 +71,7 @@ class _Search:
         self.left = self.folders = 0
 
     def match(self, pattern: str) -> None:
-        """A pattern's files; one without match stays, and is then a file that is not found."""
+        """Add the files that match a pattern. A pattern without a match is added itself, as a file to be not found."""
         found = sorted(set(_matching(pattern)))
         for name in found:
             if not os.path.isdir(name):  # noqa: PTH112 - as above
@@ -82,7 +82,7 @@ class _Search:
             self.files.append(pattern)
 
     def take(self, folder: str) -> None:
-        """A folder's report files. One that can not be listed stays as it is."""
+        """Add a folder's report files. A folder that can not be listed is added itself, to be refused on reading."""
         try:
             with os.scandir(folder) as entries:
                 found = sorted(entries, key=lambda entry: entry.name)
@@ -105,7 +105,7 @@ class _Search:
 
 
 def _matching(pattern: str) -> Iterator[str]:
-    """What a pattern matches, perhaps repeatedly. ``**`` follows no links to folders, which may lead back."""
+    """Names that match a pattern, some perhaps twice. ``**`` follows no links to folders, which may form a circle."""
     above, stars, rest = _divided(pattern)
     if not stars:
         yield from glob(pattern)  # noqa: PTH207 - names come back as they were given
@@ -121,7 +121,7 @@ def _matching(pattern: str) -> Iterator[str]:
 
 
 def _divided(pattern: str) -> tuple[str, bool, str]:
-    """What stands before the first part ``**`` of a pattern, whether there is one, and what stands after it."""
+    """Split a pattern at its first part ``**``: the text before, whether there is such a part, the text after."""
     parts = pattern.split("/")
     if "**" not in parts:
         return pattern, False, ""
@@ -133,12 +133,12 @@ def _divided(pattern: str) -> tuple[str, bool, str]:
 
 
 def read_names(stream: IO[bytes]) -> list[str]:
-    """Names of files, one a line; where there is a zero byte each ends in one, as of ``find -print0``.
+    """Read names of files: one on each line or, as ``find -print0`` writes them, each ended by a zero byte.
 
-    They are taken as they are: a star in them is a star.
+    A star in a name is no pattern.
 
     Raises:
-        InputError: ``too_large``, the list has more than 256 MiB.
+        InputError: ``too_large``: the list has more than 256 MiB.
     """
     raw = stream.read(MAX_LIST_BYTES + 1)
     if len(raw) > MAX_LIST_BYTES:
@@ -170,6 +170,7 @@ def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Executor | 
 
 
 def _unreadable_from(start: int, files: Sequence[str]) -> tuple[int, tuple[Unreadable, ...]]:
+    """Task: :func:`all_unreadable` of some files, with the place of the first one."""
     check_urls(files)
     return start, _all_unreadable(files)
 

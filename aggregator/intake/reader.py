@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from aggregator.decoding.decode import MAX_PIECES, Decoder, Rejected
 from aggregator.intake.enrolment import REASON as NOT_ENROLLED
+from aggregator.intake.results import BlockResult, Kept, Read
 from aggregator.storage.input_index import TAIL_BYTES, Ingested, Inputs, identity, pack_places, tail, unpack_places
 from aggregator.storage.parts import Stored
 from protocol.batches.batch import TRAILER_BYTES, Header
@@ -41,45 +42,6 @@ SHARED_BYTES = 4 << 20
 """Files from this size on are divided among threads."""
 
 
-class Read(NamedTuple):
-    """What was found in one file.
-
-    Attributes:
-        number: the file's place among the files given.
-        entry: for the index of input files; None if the store has the whole content already.
-        known: the earlier entry of the same content, which ``entry`` replaces.
-        proven, unproven: good records added to the store, from complete and from damaged batches.
-        claims: first eight bytes, as numbers, of the digests that damaged batches claim to have.
-        pieces: rejected records and byte ranges, for the quarantine.
-        too_large: name of the file if it does not fit into memory, else empty.
-    """
-
-    number: int
-    entry: Ingested | None
-    known: Ingested | None = None
-    proven: int = 0
-    unproven: int = 0
-    claims: frozenset[int] = frozenset()
-    pieces: tuple[Rejected, ...] = ()
-    too_large: str = ""
-
-
-class _Kept(NamedTuple):
-    """Good records of a block, divided by what becomes of them.
-
-    Attributes:
-        records: M records to add to the store.
-        rows: (M,) intp, their rows in the block; None if they are all its rows.
-        forgotten: (F,) intp, rows whose period was forgotten.
-        foreign: (E,) intp, rows that no enrolled device made.
-    """
-
-    records: Columns
-    rows: NDArray[np.intp] | None
-    forgotten: NDArray[np.intp]
-    foreign: NDArray[np.intp]
-
-
 class _File:
     """One file that is being read.
 
@@ -100,26 +62,6 @@ class _File:
         self.known = known
         self.kept = False
         self.open_places = np.empty(0, np.int64) if known is None else unpack_places(known.refused)
-
-
-class _Taken(NamedTuple):
-    """The result of one block. Pairs are (unproven, proven) numbers of records.
-
-    Attributes:
-        block: the block without its good records.
-        added: records written into the parts.
-        good: records of kept periods and enrolled devices, whether new or not.
-        forgotten: records whose period was forgotten.
-        foreign: (E,) int64, offsets in the file of the records that no enrolled device made.
-        pieces: some of the foreign records, for the quarantine.
-    """
-
-    block: Block
-    added: tuple[int, int]
-    good: tuple[int, int]
-    forgotten: int
-    foreign: NDArray[np.int64]
-    pieces: tuple[Rejected, ...]
 
 
 def _new_rows(block: Block, file: _File) -> NDArray[np.intp] | None:
@@ -250,7 +192,7 @@ class Reader:
         """Read one file block by block. Records that an earlier ingest added are not added again."""
         return self._sum(file, self._blocks(file), self._naming(file))
 
-    def _sum(self, file: _File, blocks: Iterable[_Taken], name: Callable[[], bytes] | None) -> Read:
+    def _sum(self, file: _File, blocks: Iterable[BlockResult], name: Callable[[], bytes] | None) -> Read:
         """Add up the results of a file's blocks."""
         source, known = file.source, file.known
         good, added = [0, 0], [0, 0]
@@ -298,14 +240,14 @@ class Reader:
             return None
         return self._sharing.begin(identity, data)
 
-    def _blocks(self, file: _File) -> Iterator[_Taken]:
+    def _blocks(self, file: _File) -> Iterator[BlockResult]:
         """The results of all blocks of a file, in order. Threads share the blocks of a large file."""
         spans = self._decoder.stretches(file.source.data, most=_BLOCK)
         if self._sharing is None or len(file.source.data) < SHARED_BYTES:
             return map(partial(self._take, file), spans)
         return self._sharing.each(partial(self._take, file), spans)
 
-    def _take(self, file: _File, span: RecordSpan) -> _Taken:
+    def _take(self, file: _File, span: RecordSpan) -> BlockResult:
         """Judge a block, and write its good new records into the parts."""
         data = file.source.data
         block = self._decoder.judge(data, span, now=self._time_for(file))
@@ -324,7 +266,7 @@ class Reader:
         unproven, proven = _by_standing(records.proven)
         good = unproven - unwanted[0], proven - unwanted[1]
         added = _by_standing(kept.records.proven)
-        return _Taken(rest, added, good, len(kept.forgotten), places, tuple(refused))
+        return BlockResult(rest, added, good, len(kept.forgotten), places, tuple(refused))
 
     def _time_for(self, file: _File) -> int:
         """The present, in seconds, or the last reading of the file if that is later.
@@ -333,7 +275,7 @@ class Reader:
         """
         return self._now if file.known is None else max(self._now, file.known.present * self._period_seconds)
 
-    def _kept(self, records: Columns, rows: NDArray[np.intp] | None = None) -> _Kept:
+    def _kept(self, records: Columns, rows: NDArray[np.intp] | None = None) -> Kept:
         """Divide good records by what becomes of them.
 
         Args:
@@ -343,14 +285,14 @@ class Reader:
         none = np.empty(0, np.intp)
         forgets = self._first_period and records.size and int(records.period.min()) < self._first_period
         if rows is None and self._enrolled is None and not forgets:
-            return _Kept(records, None, none, none)
+            return Kept(records, None, none, none)
         rows = np.arange(records.size) if rows is None else rows
         is_forgotten = records.period[rows] < self._first_period
         forgotten, rows, foreign = rows[is_forgotten], rows[~is_forgotten], none
         if self._enrolled is not None:
             accepted = self._enrolled.accepts(records.take(rows))
             foreign, rows = rows[~accepted], rows[accepted]
-        return _Kept(records.take(rows), rows, forgotten, foreign)
+        return Kept(records.take(rows), rows, forgotten, foreign)
 
     def _entry(
         self,

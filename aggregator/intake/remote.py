@@ -15,7 +15,7 @@ import os
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.intake.reader import Read
+from aggregator.intake.results import Read
 from aggregator.intake.sources import Unreadable
 from aggregator.intake.tasks import Chosen, identities, job_of, marks, read_files
 from aggregator.intake.transaction import Progress

@@ -1,4 +1,4 @@
-"""Input files on their way in: plain files, or fsspec's URLs; the small ones many at a time."""
+"""Load input files, from paths or fsspec's URLs, many small ones at a time."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 1 << 40
 MAPPED_BYTES = 1 << 27
-"""Files above this size are mapped instead of read, so that memory does not grow with them."""
+"""Files above this size are mapped instead of read, to bound memory."""
 _SHARE_BYTES, _SHARE_FILES = 4 << 20, 2048
 
 
 class Unreadable(NamedTuple):
-    """A path given to an ingest that nothing was read from.
+    """A file given to an ingest that could not be read.
 
     Attributes:
-        file: as it was given.
-        reason: ``file_not_found``, ``is_folder``, ``empty_file``, ``permission_denied``, ``too_large`` for more
-            than 1 TiB or than fits into memory, ``expands_too_far`` and ``compression_damaged`` of a compressed
-            file, or ``unreadable`` for a pipe, a device, a name that can not be one, and a disk that fails.
+        file: its name, as given.
+        reason: ``file_not_found``, ``is_folder``, ``empty_file``, ``permission_denied``; ``not_reached``: no server
+            answered; ``too_large``: it has more than 1 TiB, or does not fit into memory; ``expands_too_far`` and
+            ``compression_damaged``, of compressed files; ``unreadable``: a pipe, a device, an impossible name, a
+            failing disk.
     """
 
     file: str
@@ -37,12 +38,12 @@ class Unreadable(NamedTuple):
 
 
 class Source(NamedTuple):
-    """One file.
+    """A loaded file.
 
     Attributes:
         number: its place among the files given.
-        file: as it was given.
-        data: its content.
+        file: its name, as given.
+        data: its content, decompressed.
     """
 
     number: int
@@ -51,11 +52,11 @@ class Source(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Files that are worked on together: one, or many small ones.
+    """Files that one thread judges together: a large one, or many small ones.
 
     Attributes:
-        sources: those that could be read.
-        unreadable: the others, with their places.
+        sources: the loaded files.
+        unreadable: files that could not be read, with their places.
         similar: places and names of files with the length and end of an earlier one; their content may be the same.
     """
 
@@ -65,7 +66,7 @@ class Share(NamedTuple):
 
 
 def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
-    """All files in shares. Those that may repeat another one's content are only named, for later."""
+    """Load all files, in shares. A file with the length and end of an earlier one is named, and not kept."""
     seen: set[tuple[int, bytes]] = set()
     share, size = Share([], [], []), 0
     for number, (file, data) in enumerate(zip(files, ahead(read_source, files), strict=True)):
@@ -86,11 +87,11 @@ def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
 
 
 def read_source(file: str | os.PathLike[str], in_memory: int = MAPPED_BYTES) -> bytes | mmap.mmap | Unreadable:
-    """A file's content, decompressed, or why there is none.
+    """Load a file's content, decompressed, or return the reason why it can not be read.
 
     Args:
-        file: its name, or URL.
-        in_memory: what has more bytes is mapped, if it is no URL.
+        file: path or URL.
+        in_memory: files with more bytes are mapped, unless they are named by a URL.
     """
     reason = "unreadable"
     try:
@@ -142,7 +143,7 @@ def _content(file: str | os.PathLike[str], in_memory: int) -> bytes | mmap.mmap:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
-            return read_regular(path, MAX_FILE_BYTES)  # which says what is wrong with it
+            return read_regular(path, MAX_FILE_BYTES)  # raises the error for this kind of file
         return mmap.mmap(descriptor, found.st_size, prot=mmap.PROT_READ)
     finally:
         os.close(descriptor)

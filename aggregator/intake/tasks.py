@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from aggregator.intake.enrolment import Enrolled
-    from aggregator.intake.reader import Read
+    from aggregator.intake.results import Read
     from aggregator.storage.manifest import Manifest, Part
     from protocol.documents.campaign import Campaign
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aggregator.intake.enrolment import Enrolled
-    from aggregator.intake.reader import Read, Reader
+    from aggregator.intake.reader import Reader
+    from aggregator.intake.results import Read
     from aggregator.intake.transaction import IngestTransaction
 
 _OFFERED = 4

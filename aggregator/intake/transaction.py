@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator.intake.enrolment import Enrolled
-    from aggregator.intake.reader import Read
+    from aggregator.intake.results import Read
     from aggregator.intake.work_sharing import WorkSharingPool
     from aggregator.storage.input_index import Ingested
     from aggregator.storage.manifest import Manifest, Part

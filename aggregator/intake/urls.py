@@ -1,7 +1,6 @@
-"""Input files that are named by a URL: ``s3://…``, ``gs://…``, ``file://…``, whatever fsspec reads here.
+"""Input files named by URLs that fsspec can read: ``s3://…``, ``gs://…``, ``file://…`` and others.
 
-Plain paths never need fsspec; it is imported when the first URL is met. A store is never named by a URL
-(docs/decisions/0028).
+Paths need no fsspec: it is imported for the first URL. A store is never named by a URL (docs/decisions/0028).
 """
 
 from __future__ import annotations
@@ -30,11 +29,13 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(::[^/]*)?://")
 _COLLAPSED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _PATTERN = re.compile(r"[*?\[]")
 _MAPPED_BYTES = 1 << 25
-"""From this size on content goes through a temporary file, so that memory does not grow with it."""
+"""Content from this size on goes through a temporary file, to bound memory."""
 _WHOLE_BYTES = 1 << 14
+"""Files up to this size are read in one request where only their ends are needed."""
 _AHEAD = 8
+"""Remote files that are read at a time."""
 _UNANSWERED = {"ClientConnectionError", "EndpointConnectionError", "HTTPClientError", "ServerTimeoutError"}
-"""What aiohttp and botocore raise where no server answers; they are not imported for their names."""
+"""Names of the errors that aiohttp and botocore raise when no server answers. Both may not be installed."""
 
 
 def is_url(file: str | os.PathLike[str]) -> bool:
@@ -43,7 +44,7 @@ def is_url(file: str | os.PathLike[str]) -> bool:
 
 
 def check_folder(path: str | os.PathLike[str]) -> None:
-    """Refuse a URL where only a folder will do. A ``Path`` of a URL has lost one of its slashes.
+    """Refuse a URL as the path of a store. A URL that became a ``Path`` has lost one of its slashes.
 
     Raises:
         InputError: ``store_not_folder``.
@@ -53,11 +54,11 @@ def check_folder(path: str | os.PathLike[str]) -> None:
 
 
 def check_urls(files: Iterable[str | os.PathLike[str]]) -> None:
-    """Refuse URLs that nothing here can read.
+    """Check that this process can read all URLs among some names.
 
     Raises:
-        InputError: ``missing_extra``, fsspec or the library of a file system is not installed;
-            ``protocol_unknown``, there is no such file system.
+        InputError: ``missing_extra``: fsspec or the library of a file system is not installed;
+            ``protocol_unknown``: fsspec knows no such file system.
     """
     matches = (_URL.match(os.fspath(file)) for file in files)
     for protocol in sorted({match[1] for match in matches if match is not None}):
@@ -75,9 +76,9 @@ def check_urls(files: Iterable[str | os.PathLike[str]]) -> None:
 
 
 def expand(files: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLike[str]]:
-    """All files, and in the place of a URL with ``*``, ``?`` or ``[`` those that it matches, sorted.
+    """Replace each URL with ``*``, ``?`` or ``[`` by the files that match it, sorted. Other names stay.
 
-    A pattern without match stays, and is then a file that is not found.
+    A pattern without a match stays, too. Reading it will say that the file is not found.
 
     Raises:
         InputError: as :func:`check_urls`.
@@ -91,11 +92,11 @@ def expand(files: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLike[st
 
 
 def read_url(url: str, most: int) -> bytes | mmap.mmap:
-    """The content of a remote file, mapped if it is large.
+    """Read the content of a remote file; it is mapped if it is large.
 
     Raises:
-        OSError: ``errno`` ``EFBIG`` if it has more than ``most`` bytes, ``EISDIR`` for a folder, ``EIO`` for
-            whatever the file system's library says.
+        OSError: ``errno`` ``EFBIG``: it has more than ``most`` bytes; ``EISDIR``: it is a folder;
+            ``EHOSTUNREACH``: no server answers; ``EIO``: another error of the file system's library.
     """
     files, path, size = _found(url)
     with _library_errors():
@@ -112,7 +113,9 @@ def read_url(url: str, most: int) -> bytes | mmap.mmap:
 
 
 def ends_of(url: str, most: int) -> tuple[int, bytes, bytes]:
-    """A remote file's length, its first ``most`` bytes and its last ones; a small file is read in one request.
+    """The length, the first ``most`` bytes and the last ``most`` bytes of a remote file.
+
+    A small file is read in one request.
 
     Raises:
         OSError: as :func:`read_url`.
@@ -129,7 +132,7 @@ def ends_of(url: str, most: int) -> tuple[int, bytes, bytes]:
 def ahead(
     function: Callable[[str | os.PathLike[str]], Found], files: Sequence[str | os.PathLike[str]]
 ) -> Iterator[Found]:
-    """``function`` of every file, in order; of remote files some at a time, since most of that is waiting."""
+    """Yield ``function(file)`` of every file, in order. Remote files are read several at a time, to wait less."""
     if not any(map(is_url, files)):
         yield from map(function, files)
         return
@@ -144,7 +147,7 @@ def ahead(
 
 
 def _found(url: str) -> tuple[Any, str, int | None]:
-    """File system, path in it, and size, if the file system knows it."""
+    """The file system of a URL, the path in it, and the file's size, None if the file system does not know it."""
     from fsspec.core import url_to_fs
 
     with _library_errors():
@@ -156,6 +159,7 @@ def _found(url: str) -> tuple[Any, str, int | None]:
 
 
 def _matches(url: str) -> list[str]:
+    """The URLs of the files that match a URL with a pattern; the URL itself if it is none, or nothing matches."""
     from fsspec.core import url_to_fs
 
     if not _PATTERN.search(url):
@@ -163,14 +167,14 @@ def _matches(url: str) -> list[str]:
     try:
         files, pattern = url_to_fs(url)
         names = sorted(files.glob(pattern))
-    except Exception:  # noqa: BLE001 - reading it will say what is wrong
+    except Exception:  # noqa: BLE001 - reading the URL will raise the error again
         return [url]
     return [files.unstrip_protocol(name) for name in names] or [url]
 
 
 @contextmanager
 def _library_errors() -> Iterator[None]:
-    """Turn the exceptions of a dozen libraries into an ``OSError``; ``EHOSTUNREACH`` if no server answered."""
+    """Turn the exceptions of all file system libraries into ``OSError``; ``EHOSTUNREACH`` if no server answered."""
     try:
         yield
     except Exception as error:
@@ -183,7 +187,7 @@ def _library_errors() -> Iterator[None]:
 
 
 def _is_unanswered(error: BaseException) -> bool:
-    """Whether a library failed since nobody answered, whatever it made of that."""
+    """Whether an error, or one of its causes, says that no server answered."""
     seen: BaseException | None = error
     while seen is not None:
         names = {kind.__name__ for kind in type(seen).__mro__}

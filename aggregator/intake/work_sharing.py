@@ -1,6 +1,7 @@
-"""Threads that share work: who has much of it offers it to the others, and does himself what nobody has begun.
+"""Divide a large piece of work among the threads of a pool.
 
-So whoever offers never waits for threads that are busy with the same: a pool whose threads all offer work goes on.
+A thread offers items of its work to the pool, and does itself the items that no other thread has begun. So a thread
+never waits for an item that still stands in the queue, and a pool whose threads all offer items can not block itself.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ Result = TypeVar("Result")
 
 
 class WorkSharingPool:
-    """Offers the parts of a large piece of work to a pool.
+    """Offers items of work to a pool. Threads of the pool itself may use it.
 
     Args:
-        pool: of threads; those that offer may be among them.
-        offered: how many parts of one piece are begun or waiting at a time, which bounds the memory.
+        pool: of threads.
+        offered: items of one call of :meth:`each` that wait or run at a time, which bounds memory.
     """
 
     def __init__(self, pool: Executor, offered: int) -> None:
@@ -30,12 +31,12 @@ class WorkSharingPool:
         self._most = offered
 
     def begin(self, function: Callable[[Item], Result], item: Item) -> Callable[[], Result]:
-        """Offer one thing; what is returned waits for its result, or does it."""
+        """Offer one call. The returned function gives its result; it makes the call itself if no thread began it."""
         future = self._pool.submit(function, item)
         return lambda: function(item) if future.cancel() else future.result()
 
     def each(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """``function`` of every item, in their order. When it ends, also by an error, nothing of it goes on."""
+        """Yield ``function(item)`` of every item, in order. At its end, also by an error, no item still runs."""
         waiting: deque[tuple[Future[Result], Item]] = deque()
         try:
             for item in items:
@@ -45,13 +46,12 @@ class WorkSharingPool:
             while waiting:
                 yield _first(function, waiting)
         finally:
-            wait(
-                [future for future, _ in waiting if not future.cancel()]
-            )  # a cancelled one may not be told so for long
+            # Cancelled futures are left out: a pool may tell waiters only later that a future is cancelled.
+            wait([future for future, _ in waiting if not future.cancel()])
 
 
 def _first(function: Callable[[Item], Result], waiting: deque[tuple[Future[Result], Item]]) -> Result:
-    """The result of the first item; while others work on it, the next ones are done here."""
+    """Return the first item's result. While another thread works on it, do the items after it."""
     for place, (future, item) in enumerate(waiting):
         if waiting[0][0].done():
             break

@@ -1,5 +1,5 @@
-"""A store as its operator uses it: ingest, count, look, forget, judge again, export.
+"""A store as its operator uses it: ingest, count, show, forget, judge again, export.
 
-In: a folder. Out: tallies, statistics, status tables, exported files. ``store`` is the facade; every other module is
-one thing that an operator does with a store.
+In: a folder. Out: tallies, statistics, status tables, exported files. ``store`` is the facade. Each other module is one
+operation on a store.
 """

@@ -1,4 +1,4 @@
-"""A store's reports as one file for archives and other engines: Parquet or CSV.
+"""Export a store's reports to one file, Parquet or CSV, for archives and query engines.
 
 Columns, in this order (docs/store.md describes the store's own files, which engines can read as well):
 
@@ -9,11 +9,11 @@ Columns, in this order (docs/store.md describes the store's own files, which eng
     asked      the question in words, for example: cell odor
     answer     as the device perturbed it. Single values: a number. In campaigns with bits or integers a list
                of integers in Parquet, in CSV bits as one word (0101) and integers with spaces between them;
-               a single value among them is a list of one
-    proven     whether it came in a whole file; CSV: true or false
+               a single value in such a campaign is a list of one
+    proven     whether it came in a complete batch; CSV: true or false
 
-By default those reports are written that a tally counts, one per id, sorted by id within each slice of the
-store; or all records as they are stored, repeats and conflicts included.
+By default an export holds the reports that a tally counts, one per id, sorted by id within each partition of the
+store. Or it holds all records as they are stored, with repeats and conflicts.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ PARQUET, CSV = "parquet", "csv"
 FORMATS = (PARQUET, CSV)
 _BLOCK_RECORDS = 1 << 17
 _LAST_SECOND = 253_402_300_799
-"""The calendar of most engines ends with the year 9999; a later period has no start."""
+"""End of the year 9999, where the calendar of most engines ends. A later period has no start."""
 
 
 class Exported(NamedTuple):
-    """What was written.
+    """The result of an export.
 
     Attributes:
-        reports: rows.
-        forgotten_before: reports of earlier periods are no longer in the store; 0 if all are.
+        reports: number of rows.
+        forgotten_before: reports of earlier periods were removed from the store; 0 if none were.
     """
 
     reports: int
@@ -72,19 +72,19 @@ def export(
     everything: bool = False,
     force: bool = False,
 ) -> Exported:
-    """Write a store's reports to one file, whole or not at all, in bounded memory. Run by the operator.
+    """Write a store's reports to one file, in bounded memory. After an error there is no file. Run by the operator.
 
     Args:
-        store: one that is open, or its folder.
-        out: the file.
+        store: an open store, or its folder.
+        out: path of the file.
         kind: one of :data:`FORMATS`.
-        scope: which periods, and which standing; all by default.
-        everything: all records as stored, instead of those that a tally counts.
-        force: replace ``out``.
+        scope: which reports; all by default.
+        everything: write all records as stored, instead of the reports that a tally counts.
+        force: replace an existing file.
 
     Raises:
-        InputError: ``output_exists``, ``output_invalid``; ``argument_invalid``, there is no such kind.
-        StorageError: ``store_damaged``, ``disk_full``, ``io_failed``; nothing is left behind.
+        InputError: ``output_exists``, ``output_invalid``; ``argument_invalid``: there is no such kind.
+        StorageError: ``store_damaged``, ``disk_full``, ``io_failed``.
     """
     from aggregator.store.store import open_store
 
@@ -123,7 +123,7 @@ def _write(store: Store, manifest: Manifest, sink: IO[bytes], kind: str, scope: 
 
 
 def exported_records(store: Store, manifest: Manifest, scope: Scope, *, everything: bool) -> Iterator[Columns]:
-    """The records that an export writes, slice by slice, sorted by id in each.
+    """Yield the records that an export writes, partition by partition, sorted by id in each.
 
     Raises:
         StorageError: ``store_damaged``.
@@ -133,7 +133,7 @@ def exported_records(store: Store, manifest: Manifest, scope: Scope, *, everythi
     for which in slices(manifest, campaign.layout.answer_bytes, store.memory_bytes, 1):
         stored = load(store.path, campaign, manifest, which)
         records = stored.records
-        if not everything:  # all of a slice together: where a report stands does not tell that it came twice
+        if not everything:  # of the whole partition: repeats may be in any part
             records = Columns.join(settle_slice(stored, manifest, which).kept(), campaign.layout.answer_bytes)
         chosen = scope.chosen(records)
         rows = np.arange(records.size) if chosen is None else np.flatnonzero(chosen)
@@ -142,7 +142,15 @@ def exported_records(store: Store, manifest: Manifest, scope: Scope, *, everythi
 
 
 class _Shaper:
-    """Columns of the store as a table for others."""
+    """Turns a store's columns into the table of an export.
+
+    Args:
+        campaign: of the store.
+        as_text: write ids, times and answers as CSV needs them.
+
+    Attributes:
+        schema: of the tables.
+    """
 
     def __init__(self, campaign: Campaign, *, as_text: bool) -> None:
         self._campaign = campaign
@@ -161,7 +169,7 @@ class _Shaper:
         self.schema = pa.schema(list(zip(names, types, strict=True)))
 
     def table(self, records: Columns) -> pa.Table:
-        """One block."""
+        """The table of some records."""
         seconds = records.period.astype(np.int64) * self._campaign.time_precision
         start = pa.array(seconds, pa.timestamp("s", "UTC"), mask=seconds > _LAST_SECOND)
         asked = pa.DictionaryArray.from_arrays(pa.array(records.question.astype(np.int32)), self._asked)
@@ -174,7 +182,7 @@ class _Shaper:
         return pa.Table.from_arrays([pa.array(column) for column in columns], schema=self.schema)
 
     def _answers(self, records: Columns) -> pa.Array:
-        """Numbers, or what stands for rows of bits and integers."""
+        """The column of answers: numbers, lists or texts, as the module's docstring says."""
         kind = self._campaign.layout.kind
         if kind == SINGLE:
             numbers = pa.array(big_endian(records.answer, ">u2")[:, 0].astype(np.uint16))
@@ -193,30 +201,38 @@ class _Shaper:
         return pa.array(texts, pa.string())
 
     def _lengths(self, records: Columns) -> NDArray[np.int64]:
-        """How many integers each record's answer has."""
+        """Number of integers in each record's answer: (N,) int64."""
         single = self._kinds[records.question] == SINGLE
         return np.where(single, 1, self._sizes[records.question]).astype(np.int64)
 
     def _values(self, records: Columns, length: NDArray[np.int64]) -> NDArray[np.int32]:
-        """All answers, one after another."""
+        """The integers of all answers, one answer after another.
+
+        Args:
+            records: N records.
+            length: (N,) int64, of :meth:`_lengths`.
+
+        Returns:
+            (sum of ``length``,) int32.
+        """
         single = self._kinds[records.question] == SINGLE
         if self._campaign.layout.kind == INTEGERS:
             numbers = big_endian(records.answer, ">i4").astype(np.int32)
         else:
             numbers = np.unpackbits(records.answer, axis=1).astype(np.int32)
-            if single.any():  # only then are the fields two bytes wide
+            if single.any():  # then the answer field has at least two bytes
                 numbers[single, 0] = big_endian(records.answer[single, :2], ">u2")[:, 0]
         return numbers[np.arange(numbers.shape[1]) < length[:, None]]
 
 
 def _hexadecimal(ids: NDArray[np.uint64]) -> pa.Array:
-    """Sixteen hexadecimal digits each."""
+    """Texts of 16 hexadecimal digits for (N,) uint64 ids."""
     digits = ids.astype(">u8").tobytes().hex().encode()
     offsets = np.arange(0, len(digits) + 1, 16, dtype=np.int32)
     return pa.StringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(digits))
 
 
 def _as_texts(start: pa.Array) -> pa.Array:
-    """Times as 2026-11-21T00:00:00Z; few of them are different."""
+    """Times as texts like 2026-11-21T00:00:00Z. Each distinct time is formatted once: there are few."""
     coded = start.dictionary_encode()
     return pa.compute.strftime(coded.dictionary, "%Y-%m-%dT%H:%M:%SZ").take(coded.indices)

@@ -1,12 +1,12 @@
-"""Periods whose reports are removed while their counts stay.
+"""Forget periods: remove their reports, and keep their counts.
 
-Before: settled records of every period. After: of the forgotten periods integer counts by period and
-standing, in one Parquet file named by the manifest, and of the other periods the records as they were.
-So every tally, of all periods or of some, has the same bytes before and after. Decision 0025 says why
-reports of a forgotten period are refused from then on.
+Before: records of every period. After: for the forgotten periods integer counts by period and standing, in one
+Parquet file that the manifest names; for the other periods the same records. So every tally, of all periods or of
+some, has the same bytes before and after. From then on, reports of a forgotten period are refused; decision 0025 says
+why.
 
-Columns of the counts: ``period``, ``proven``, ``question``, ``cell`` (−1 for the number of answers) and
-``count``; zeros are left out.
+Columns of the counts: ``period``, ``proven``, ``question``, ``cell`` (−1 for the number of answers) and ``count``.
+Zeros are left out.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 
 class Removal(NamedTuple):
-    """What :meth:`aggregator.store.store.Store.forget` did.
+    """The result of :meth:`aggregator.store.store.Store.forget`.
 
     Attributes:
-        before: the first period that is kept.
-        removed: records that were removed, repeats included.
-        kept: records that are still there.
+        before: the first period whose reports are kept.
+        removed: number of records removed, with repeats.
+        kept: number of records left.
     """
 
     before: int
@@ -53,24 +53,34 @@ class Removal(NamedTuple):
 
 
 def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, memory_bytes: int) -> Manifest:
-    """Write counts and remaining records anew; the manifest that names them and no earlier report.
+    """Write the counts of earlier periods and the records of the others into new files.
+
+    Args:
+        folder: of the store.
+        campaign: of the store.
+        manifest: of the store.
+        before: the first period whose reports are kept.
+        memory_bytes: for records.
+
+    Returns:
+        the manifest to write: it names the new files only.
 
     Raises:
         StorageError: ``store_damaged``.
     """
     generation = manifest.generation + 1
     counts, scope = PeriodSums(campaign), Scope(manifest.first_period, before - 1)
-    gone = Counted.zero(campaign)
+    removed = Counted.zero(campaign)
     with PartWriter(folder, campaign.layout, manifest.buckets, f"{generation:08d}-kept") as writer:
         for which in slices(manifest, campaign.layout.answer_bytes, memory_bytes, 1):
             everything = load(folder, campaign, manifest, which)
-            settling = settle_slice(everything, manifest, which)
-            for records in settling.kept():
+            deduplicated = settle_slice(everything, manifest, which)
+            for records in deduplicated.kept():
                 chosen = scope.chosen(records)
                 counts.add(records if chosen is None else records.take(chosen))
-            rest = _rest(everything, settling, before)
+            rest = _rest(everything, deduplicated, before)
             after = settle_slice(rest, manifest, which)
-            gone = gone.merge(_difference(campaign, settling, after))
+            removed = removed.merge(_difference(campaign, deduplicated, after))
             writer.add(rest)
         parts = writer.finish()
     old = manifest.forgotten
@@ -83,23 +93,23 @@ def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, me
         forgotten=Forgotten(
             before,
             _write(folder, f"{generation:08d}.parquet", table),
-            gone.replayed + (old.replayed if old is not None else 0),
-            gone.conflicting + (old.conflicting if old is not None else 0),
-            gone.superseded + (old.superseded if old is not None else 0),
+            removed.replayed + (old.replayed if old is not None else 0),
+            removed.conflicting + (old.conflicting if old is not None else 0),
+            removed.superseded + (old.superseded if old is not None else 0),
             2 if old is None else old.way,
         ),
     )
 
 
-def _rest(everything: Stored, settling: Deduplicated, before: int) -> Stored:
-    """The records of the periods that are kept, and what must be known of earlier ones with the same ids.
+def _rest(everything: Stored, deduplicated: Deduplicated, before: int) -> Stored:
+    """The records of kept periods, and redacted records of earlier periods with the same ids.
 
-    Only a fault or a lie gives two periods one id. Which of its records counts, if any, must not change,
-    so an id, a period and a standing are kept of the earlier one; its question and answer are not.
+    An id occurs in two periods only through a fault or a lie. Forgetting must not change which of its records counts,
+    if any. So the id, period and standing of the earlier record are kept; its question and answer are removed.
     """
     answer_bytes = everything.records.answer.shape[1]
     kept = everything.take(everything.records.period >= before)
-    doubtful = settling.stored.take(settling.repeated)
+    doubtful = deduplicated.stored.take(deduplicated.repeated)
     earlier = doubtful.records.period < before
     witnesses = doubtful.take(earlier & np.isin(doubtful.records.id, doubtful.records.id[~earlier]))
     if not witnesses.records.size:
@@ -108,7 +118,7 @@ def _rest(everything: Stored, settling: Deduplicated, before: int) -> Stored:
 
 
 def _redacted(records: Columns) -> Columns:
-    """Records without question and answer. Those of one id that differed differ by a number instead."""
+    """Records without question and answer. Different records of one id get different numbers as their questions."""
     _, place = np.unique(row_bytes(records), return_inverse=True)
     _, of_id = np.unique(records.id, return_inverse=True)
     first = np.full(len(place), len(place))
@@ -118,6 +128,7 @@ def _redacted(records: Columns) -> Columns:
 
 
 def _difference(campaign: Campaign, before: Deduplicated, after: Deduplicated) -> Counted:
+    """The numbers of uncounted records before minus those after; an empty tally."""
     return Counted(
         Tally.zero(campaign),
         Turnout.none(campaign),
@@ -128,10 +139,10 @@ def _difference(campaign: Campaign, before: Deduplicated, after: Deduplicated) -
 
 
 def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope: Scope) -> Counted:
-    """The counts of the forgotten periods, as far as they are in scope.
+    """The counts of the forgotten periods that are in scope.
 
     Raises:
-        StorageError: ``store_damaged``; ``store_older``: older software counted them in another way.
+        StorageError: ``store_damaged``; ``store_older``: older software counted these periods in another way.
     """
     zero = Tally.zero(campaign)
     if manifest.forgotten is None:
@@ -155,7 +166,7 @@ def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope
 
 
 def _check_way(campaign: Campaign, forgotten: Forgotten, scope: Scope) -> None:
-    """Refuse sums of whole integers where those that are added to them are clamped (decision 0037)."""
+    """Refuse to add clamped integers to sums in which older software did not clamp them (decision 0037)."""
     if forgotten.way == 2 or scope.first >= forgotten.before:
         return
     if any(question.mechanism.counted != question.mechanism.bounds for question in campaign.questions):

@@ -1,6 +1,7 @@
-"""How often each device of a closed fleet answered: by its secret, which alone links its reports.
+"""Count how often each device of a closed fleet answered. Only a device's secret links its reports.
 
-Only sums over the fleet leave this module (ΣT² of every stratum), and nothing is written. docs/math.md, section 1.
+Only sums over the fleet are returned (ΣT² of every stratum, T: answers of one device), and no file is written.
+docs/math.md, section 1.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ if TYPE_CHECKING:
     from aggregator.tally.counting import Scope
 
 _RECORD_BYTES = 64
-"""What a report takes here, with room for sorting."""
+"""Memory for one report, with room for sorting."""
 
 
 def squares_of_answers(store: Store, manifest: Manifest, scope: Scope, rosters: Sequence[Roster]) -> tuple[int, ...]:
-    """ΣT² of every stratum over the devices of a fleet. Run by whoever holds the fleet lists.
+    """For every stratum ΣT², where T is the number of answers of a device. Run by the holder of the fleet lists.
 
     Args:
-        store: with the reports.
-        manifest: what is in it.
+        store: holds the reports.
+        manifest: of the store.
         scope: which reports count.
-        rosters: fleet lists that together hold every device that answered.
+        rosters: fleet lists with all devices that answered.
 
     Raises:
-        InputError: ``fleet_incomplete``: a report is of none of these devices; ``reports_forgotten``: some are no
-            longer there, so whose they were is not known.
+        InputError: ``fleet_incomplete``: a report is of no device in the lists; ``reports_forgotten``: some reports
+            were removed, so their devices are not known.
         StorageError: ``store_damaged``.
     """
     if forgotten_counts(store.path, store.campaign, manifest, scope).turnout.answers.size:
@@ -55,7 +56,7 @@ def squares_of_answers(store: Store, manifest: Manifest, scope: Scope, rosters: 
         )
     secrets = distinct_secrets(rosters)
     fleet = _Fleet(store, secrets)
-    for reports in _lots(store, manifest, scope):
+    for reports in _batches(store, manifest, scope):
         fleet.add(*reports)
     if fleet.strangers:
         raise InputError(
@@ -66,7 +67,16 @@ def squares_of_answers(store: Store, manifest: Manifest, scope: Scope, rosters: 
 
 
 class _Fleet:
-    """Counts answers by stratum and device: ``times``, shape (r, devices)."""
+    """Counts answers by stratum and device.
+
+    Args:
+        store: its campaign asks r strata.
+        secrets: of D devices, 32 bytes each.
+
+    Attributes:
+        times: (r, D) int64, number of answers.
+        strangers: number of reports of no device in the fleet.
+    """
 
     def __init__(self, store: Store, secrets: bytes) -> None:
         self._campaign = store.campaign
@@ -75,18 +85,26 @@ class _Fleet:
         self.strangers = 0
 
     def add(self, ids: NDArray[np.uint64], place: NDArray[np.int64]) -> None:
-        """Reports by id, and by period·r + stratum."""
+        """Count reports.
+
+        Args:
+            ids: (N,) uint64.
+            place: (N,) int64, period·r + stratum of each report.
+        """
         order = np.argsort(place, kind="stable")
         found, starts = np.unique(place[order], return_index=True)
-        for one, mine in zip(found.tolist(), np.split(ids[order], starts[1:]), strict=True):
+        for one, reported in zip(found.tolist(), np.split(ids[order], starts[1:]), strict=True):
             period, stratum = divmod(one, len(self.times))
-            theirs = np.isin(self._maker.ids(self._campaign.id, period, stratum), mine)
-            self.times[stratum] += theirs
-            self.strangers += len(mine) - int(theirs.sum())
+            has_answered = np.isin(self._maker.ids(self._campaign.id, period, stratum), reported)
+            self.times[stratum] += has_answered
+            self.strangers += len(reported) - int(has_answered.sum())
 
 
-def _lots(store: Store, manifest: Manifest, scope: Scope) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
-    """Ids and places of the counted reports, as many at a time as fit into memory: each lot takes all ids once."""
+def _batches(store: Store, manifest: Manifest, scope: Scope) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
+    """Yield the counted reports as ids, (N,) uint64, and places, (N,) int64, as many as fit into memory.
+
+    The ids of the whole fleet are computed for each batch, so batches are large.
+    """
     most = max(1, store.memory_bytes // _RECORD_BYTES)
     strata = np.array([question.stratum for question in store.campaign.questions], np.int64)
     ids: list[NDArray[np.uint64]] = []
@@ -102,4 +120,5 @@ def _lots(store: Store, manifest: Manifest, scope: Scope) -> Iterator[tuple[NDAr
 
 
 def _place(records: Columns, strata: NDArray[np.int64], answers: int) -> NDArray[np.int64]:
+    """Period·r + stratum of N records: (N,) int64, with r = ``answers`` and the stratum of each question."""
     return records.period.astype(np.int64) * answers + strata[records.question]

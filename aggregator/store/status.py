@@ -1,14 +1,14 @@
-"""How a campaign's intake stands: reports by day, period and question, and how far they reach.
+"""The status of a store: reports by day, period and question, and the accuracy that they allow.
 
-For question j with n answers of which each cell's share has a 95 % interval of half width h, the half
-width reached is the largest over its cells. Variance falls as 1/n, so a half width t needs
+Question j has n answers. The share of each of its cells has a 95 % interval; h is the largest half width of these
+intervals. Variance falls as 1/n, so a half width t needs
 
-    n' = ⌈n·(h/t)²⌉ answers,   (n' − n)/w more devices,   w = the share of devices that are asked j
+    n' = ⌈n·(h/t)²⌉ answers,   (n' − n)/w more devices,   w = the share of devices that are asked question j
 
-of which a stratum's questions have 1 in all. The interval is that of the population that the devices are
-drawn from (``aggregator.estimates.recurrence``). A device answers once in a period, so the devices of one period
-are known; over several periods only that they are at least those of the largest and at most all of them.
-Nothing that follows from answers is told before the campaign's ``min_batch_size`` is reached.
+The shares w of a stratum's questions add up to 1. The intervals are for the population that the devices are drawn
+from (``aggregator.estimates.recurrence``). A device answers once in a period, so the number of devices in one period
+is known. Over several periods it is at least the largest of these numbers and at most their sum. No value that depends
+on answers is shown before the campaign's ``min_batch_size`` is reached.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class DayCount(NamedTuple):
 
     Attributes:
         day: days since 1970, UTC.
-        first, last: its periods that have reports.
-        reports: counted.
-        devices_at_least, devices_at_most: bounds of how many devices these came of; equal for one period.
+        first, last: the day's first and last period with reports.
+        reports: number of reports counted.
+        devices_at_least, devices_at_most: bounds of the number of devices; equal for one period.
     """
 
     day: int
@@ -61,14 +61,14 @@ class DayCount(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """How far one question's answers reach.
+    """The accuracy of one question's estimates.
 
     Attributes:
         question: in words.
-        n: answers counted.
+        n: number of answers counted.
         half_width: of the widest 95 % interval of its cells' shares (of moments: of their means, in units
-            of the feature's half range); None before the smallest batch, or without answers.
-        devices_needed: how many more must answer for the target; None without target or half width.
+            of the feature's half range); None before the smallest batch is reached, or without answers.
+        devices_needed: number of further devices that the target needs; None without target or half width.
     """
 
     question: str
@@ -78,21 +78,21 @@ class Reach(NamedTuple):
 
 
 class Status(NamedTuple):
-    """What ``hearsay status`` shows.
+    """The contents of ``hearsay status``.
 
     Attributes:
-        campaign: its id.
+        campaign: id of the campaign.
         name: of the campaign.
-        reports: counted.
-        min_batch_size: how many the campaign promises to wait for.
+        reports: number of reports counted.
+        min_batch_size: number of reports before which the campaign promises to publish nothing.
         unproven, superseded, rejected: as in ``TallyReport``.
-        forgotten_before: reports of earlier periods were removed; their counts are here.
+        forgotten_before: reports of earlier periods were removed; their counts are included.
         periods: reports and devices by period.
-        days: the same by day.
-        devices_at_least, devices_at_most: over all periods; equal for one period.
+        days: reports and devices by day.
+        devices_at_least, devices_at_most: bounds of the number of devices over all periods; equal for one period.
         questions: in the campaign's order.
-        target: the half width asked for.
-        devices_needed: for every question to reach it; None if that is not known.
+        target: the half width that the operator asks for.
+        devices_needed: further devices for all questions to reach the target; None if the number is not known.
         time_precision: seconds in a period.
     """
 
@@ -126,7 +126,7 @@ class Status(NamedTuple):
         return facts("Status", about) + table(("question", "reports", "± (95 %)", "devices needed"), reached)
 
     def to_json(self) -> dict[str, Any]:
-        """What ``hearsay status --json`` prints."""
+        """The object that ``hearsay status --json`` prints."""
         names = self.periods._fields
         rows = zip(*(column.tolist() for column in self.periods), strict=True)
         return {
@@ -141,16 +141,16 @@ class Status(NamedTuple):
 
 
 def date_of(day: int) -> str:
-    """A day since 1970 as people write it; the number where the calendar ends."""
+    """The date of a day counted from 1970, as YYYY-MM-DD; the number itself after the calendar's end."""
     return str(np.datetime64(day, "D")) if day < 2_932_897 else str(day)
 
 
 def status(store: Store | str | Path, *, target: float | None = None) -> Status:
-    """Everything about a store's reports but the answers themselves. Run by the operator.
+    """Summarise a store's reports without showing estimates. Run by the operator.
 
     Args:
-        store: one that is open, or its folder.
-        target: a half width to reach, of a share.
+        store: an open store, or its folder.
+        target: half width of a share's interval to reach; None for no target.
 
     Raises:
         StorageError: ``store_damaged``, ``store_newer``, ``io_failed``.
@@ -207,6 +207,7 @@ def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
 
 
 def _days(periods: ByPeriod, time_precision: int) -> tuple[DayCount, ...]:
+    """Counts by period, added up by the day on which each period begins."""
     day = periods.period * time_precision // DAY_SECONDS
     found, start = np.unique(day, return_index=True)
     ends = np.append(start, len(day))[1:]
@@ -224,15 +225,16 @@ def _days(periods: ByPeriod, time_precision: int) -> tuple[DayCount, ...]:
 
 
 def _asked_shares(campaign: Campaign) -> list[float]:
-    """Per question the share of devices that are asked it in a period."""
+    """For every question the share of devices that are asked it in a period."""
     intervals = [campaign.assignment.interval(i, question.stratum) for i, question in enumerate(campaign.questions)]
     return [(high - low) / _WORD for low, high in intervals]
 
 
 def _reach(name: str, found: QuestionEstimate, share: float, target: float | None, *, enough: bool) -> Reach:
+    """The accuracy of one question; ``share`` of the devices are asked it in a period."""
     if not found.n or not enough:
         return Reach(name, found.n, None, None)
-    # The narrower the interval of a rare value the closer it is to an end: the wider side counts.
+    # Near 0 and 1 an interval is not symmetric: its wider side is the half width.
     sides = np.maximum(found.high - found.estimate, found.estimate - found.low)
     width = float(np.max(sides)) / found.n
     if not isfinite(width):
@@ -244,5 +246,5 @@ def _reach(name: str, found: QuestionEstimate, share: float, target: float | Non
 
 
 def half_width_of(sd: float) -> float:
-    """The half width of a 95 % interval with this standard deviation."""
+    """Half width of a 95 % interval, from the standard deviation."""
     return Z95 * sd
