@@ -1,7 +1,13 @@
-"""A bucket into its counts: a pure function of a store's files, for a thread, a process or a cluster's worker.
+"""Count the records of a store, partition by partition, each id once.
 
-Every id is in one bucket, so buckets are counted apart and their counts add up. A bucket that would take
-too much memory is read several times, each time for the ids that agree in some further bits.
+The counts of a partition depend on the store's files only, so a thread, a process or a cluster's worker can compute
+them. All records with one id are in one bucket, so buckets are counted apart and their counts add up. A bucket that
+needs too much memory is divided by further bits of the ids, and read once for each of these partitions.
+
+There are two ways to count each id once. :func:`settle_slice` returns the records that count, for an export or for
+forgetting periods, and holds all records of a partition in memory. :func:`count_slice` returns only counts and holds
+only ids, which takes a seventh of that memory or less. In both, :func:`aggregator.tally.tally.settle` decides which
+records count.
 """
 
 from __future__ import annotations
@@ -33,19 +39,19 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
 
 _ROW_BYTES = 36
-"""What finding repeated ids takes for each record, beside twice its columns."""
+"""Memory for each record that finding repeated ids needs, in addition to twice the record's columns."""
 _ID_BYTES = 10
-"""What :func:`count_slice` takes for each record: its id, in groups with some room to spare."""
+"""Memory for each record that :func:`count_slice` needs: its id, in arrays with some unused room."""
 _MAX_SLICES = 1 << 12
 
 
 class Scope(NamedTuple):
-    """Which of the settled records are counted. Which records are repeats or in conflict does not depend on it.
+    """Which records are counted, of those that remain after de-duplication. Repeats and conflicts are found without it.
 
     Attributes:
-        first: earlier periods are not.
-        last: nor are later ones.
-        proven_only: nor are those of damaged batches.
+        first: the first period that is counted.
+        last: the last period that is counted.
+        proven_only: whether records of damaged batches are left out.
     """
 
     first: int = 0
@@ -54,12 +60,12 @@ class Scope(NamedTuple):
 
     @property
     def periods(self) -> str:
-        """In words: ``all``, or as the option ``--periods`` has them."""
+        """The periods as the option ``--periods`` writes them, or ``all``."""
         ends = (str(self.first) if self.first else "", str(self.last) if self.last < LAST_PERIOD else "")
         return "..".join(ends) if any(ends) else "all"
 
     def chosen(self, records: Columns) -> NDArray[np.bool_] | None:
-        """Which records; None for all of them."""
+        """Which of N records are in scope: (N,) bool; None for all."""
         if not records.size:
             return None
         mask = None
@@ -74,20 +80,20 @@ EVERYTHING = Scope()
 
 
 def scope_of(periods: range | None, *, proven_only: bool = False) -> Scope:
-    """What the options of a command say: a range of periods, or all of them, and a standing."""
+    """The scope of a range of periods, None for all periods. ``proven_only`` as in :class:`Scope`."""
     return Scope(proven_only=proven_only) if periods is None else Scope(periods[0], periods[-1], proven_only)
 
 
 class Partition(NamedTuple):
-    """Some of the records of a store, such that equal ids are in one slice.
+    """A part of a store's records that holds all records of each of its ids.
 
-    They are those of a bucket whose ids agree in some further bits.
+    The partition consists of the records of one bucket whose ids agree in some further bits.
 
     Attributes:
-        bucket: which one.
-        slices: into how many it is divided, a power of two.
-        number: which of them.
-        most: so many records fit into memory in whole.
+        bucket: number of the bucket.
+        slices: into how many partitions the bucket is divided, a power of two.
+        number: of this partition among them.
+        most: number of complete records that fit into memory.
     """
 
     bucket: int
@@ -97,7 +103,13 @@ class Partition(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The counts of some slices. Attributes as in ``TallyReport``, besides ``replayed`` and ``conflicting``."""
+    """The counts of some partitions.
+
+    Attributes:
+        tally, turnout, unproven, superseded: as in ``TallyReport``.
+        replayed: surplus copies of counted records.
+        conflicting: different records with one id, and their copies.
+    """
 
     tally: Tally
     turnout: Turnout
@@ -119,19 +131,19 @@ class Counted(NamedTuple):
 
     @classmethod
     def zero(cls, campaign: Campaign) -> Counted:
-        """Of no slices: the neutral element of :meth:`merge`."""
+        """The counts of no records: the neutral element of :meth:`merge`."""
         return cls(Tally.zero(campaign), Turnout.none(campaign))
 
 
 class Deduplicated(NamedTuple):
-    """A slice's records, of which every id is counted once.
+    """The records of a partition, divided so that every id counts once.
 
     Attributes:
-        stored: all of them but those superseded by a whole batch.
-        repeated: rows of those whose id stands in another row too.
-        alone: which of them are none of these; None for all.
-        settled: the repeated ones, as :func:`aggregator.tally.tally.settle` leaves them.
-        superseded, replayed, conflicting: how many are neither, and why.
+        stored: N records: all but the records of damaged batches whose complete batch is in the store.
+        repeated: (R,) intp, rows whose id is in another row, too.
+        alone: (N,) bool, mask of rows whose id is unique; None if all are.
+        settled: the records that :func:`aggregator.tally.tally.settle` keeps of the repeated rows.
+        superseded, replayed, conflicting: numbers of records that do not count, by reason.
     """
 
     stored: Stored
@@ -151,14 +163,14 @@ class Deduplicated(NamedTuple):
 def slices(
     manifest: Manifest, answer_bytes: int, memory_bytes: int, workers: int, *, ids_only: bool = False
 ) -> list[Partition]:
-    """The whole store in slices that so many workers can work on at a time within the memory.
+    """Divide a store into partitions, of which ``workers`` fit into the memory at a time.
 
     Args:
         manifest: of the store.
         answer_bytes: width of the campaign's answer field.
-        memory_bytes: for the data; the program itself takes some hundred megabytes more.
-        workers: how many slices are in memory at a time.
-        ids_only: of the records of a slice only the ids need fit.
+        memory_bytes: for the data; the program itself needs some hundred megabytes more.
+        workers: number of partitions that are in memory at a time.
+        ids_only: whether only the ids of a partition are in memory, not its complete records.
     """
     room = max(PART_BYTES // 4, memory_bytes // workers - PART_BYTES)
     whole = 2 * (15 + answer_bytes) + _ROW_BYTES
@@ -174,7 +186,7 @@ def slices(
 
 
 def load(folder: Path, campaign: Campaign, manifest: Manifest, which: Partition) -> Stored:
-    """The records of a slice, repeats included.
+    """Read the records of a partition, with repeats.
 
     Raises:
         StorageError: ``store_damaged``.
@@ -198,12 +210,18 @@ def _expected(manifest: Manifest, which: Partition) -> int:
 
 
 def _known_bits(manifest: Manifest, which: Partition) -> int:
-    """Of the ids of a slice, how many low bits are the same."""
+    """Number of low bits that are the same in all ids of a partition."""
     return (manifest.buckets * which.slices).bit_length() - 1
 
 
 def settle_slice(everything: Stored, manifest: Manifest, which: Partition) -> Deduplicated:
-    """Find the records of a slice that count."""
+    """Find the records of a partition that count.
+
+    Args:
+        everything: all records of the partition, from :func:`load`.
+        manifest: of the store.
+        which: the partition.
+    """
     stored = without(everything, manifest.superseded)
     records = stored.records
     superseded = everything.records.size - records.size
@@ -218,12 +236,19 @@ def settle_slice(everything: Stored, manifest: Manifest, which: Partition) -> De
 
 
 def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, scope: Scope) -> Counted:
-    """The counts of a slice: read, de-duplicated, counted.
+    """Read the records of a partition, and count each id once.
 
-    Everything is counted as it is read, and only ids are kept. If some of them stand more than once, their
-    records are read again: what they added is taken back, and what is settled of them is added. If they are
-    very many, as after a merged file beside the files it was made of, this is done with all records. What does not
-    fit into memory is divided in a temporary file.
+    All records are counted as they are read, and only their ids are kept. Records of repeated ids are then read
+    again: their counts are subtracted, and the counts of the records that :func:`settle` keeps are added. If very many
+    ids repeat, as when a merged file is ingested beside its sources, all records are settled instead. Records that do
+    not fit into memory are divided in a temporary file.
+
+    Args:
+        folder: of the store.
+        campaign: of the store.
+        manifest: of the store.
+        which: the partition.
+        scope: which records are counted.
 
     Raises:
         StorageError: ``store_damaged``; ``disk_full``, ``io_failed``: of the temporary file.
@@ -241,10 +266,10 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Par
     if repeated is not None and not len(repeated):
         return Counted(whole.tally(), whole.turnout(), whole.unproven, superseded)
     less, more = _Count(campaign, scope), _Count(campaign, scope)
-    if repeated is None:  # all of them are taken back
+    if repeated is None:  # all records are settled, so no count of the first reading stays
         whole = _Count(campaign, scope)
     replayed = conflicting = 0
-    for doubtful in _again(folder, campaign, manifest, which, repeated):
+    for doubtful in _records_of(folder, campaign, manifest, which, repeated):
         settled = settle(doubtful)
         if repeated is not None:
             less.add(doubtful)
@@ -262,12 +287,17 @@ def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Par
     )
 
 
-def _again(
+def _records_of(
     folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, ids: NDArray[np.uint64] | None
 ) -> Iterator[Columns]:
-    """The records of a slice with one of these ids, or all of them; those of one id together. The parts are read once.
+    """Yield the records of a partition with some ids; all records of one id together. The parts are read once.
 
-    If they are more than fit into memory, they come in lots, by way of a temporary file.
+    Records that do not fit into memory are yielded in lots, from a temporary file.
+
+    Args:
+        folder, campaign, manifest: of the store.
+        which: the partition.
+        ids: (M,) uint64, rising, each once; None for all ids.
     """
     number = 1
     while number < _MAX_SLICES and _expected(manifest, which) > which.most * number:
@@ -293,7 +323,11 @@ def _again(
 
 
 class _Count:
-    """The records in scope, as they come. Attribute ``unproven``: how many of them come from damaged batches."""
+    """Counts the records that are in scope.
+
+    Attributes:
+        unproven: number of counted records from damaged batches.
+    """
 
     def __init__(self, campaign: Campaign, scope: Scope) -> None:
         self._campaign = campaign
@@ -320,10 +354,10 @@ class _Count:
 
 
 def checked_count(campaign: Campaign, records: Columns) -> Tally:
-    """As :func:`aggregator.tally.tally.count`, of records from a store.
+    """The tally of settled records from a store.
 
     Raises:
-        StorageError: ``store_damaged``: a record is none of the campaign's.
+        StorageError: ``store_damaged``: a record does not answer one of the campaign's questions.
     """
     counter = _Count(campaign, Scope())
     counter.add(records)

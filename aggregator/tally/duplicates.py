@@ -1,10 +1,9 @@
-"""Which ids stand more than once, without sorting whole ids.
+"""Find ids that occur more than once, without sorting complete ids.
 
-Ids are pseudo-random, so dividing them by a few bits at a time, by a radix sort of one or two bytes, soon
-leaves groups of which most have one member; only equal neighbours in these are looked at. This is about
-as fast on every processor, while sorting 64-bit numbers is five times slower on some than on others.
-Ids that somebody chose so that they agree in those bits are sorted after all: more slowly, and in no
-worse order of growth.
+Ids are pseudo-random. Dividing them by a few bits at a time, with a radix sort of one or two bytes, soon leaves groups
+that mostly have one member. Only neighbours within a group are compared. This takes about the same time on every
+processor, while sorting 64-bit numbers is five times slower on some processors than on others. Ids that an attacker
+chose to agree in these bits are sorted completely: more slowly, and in the same order of growth.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ _MANY = 1 / 8
 
 
 class IdSet:
-    """Gathers ids and finds those that were added twice or more often.
+    """Collects ids, and finds the ids that were added more than once.
 
     Args:
-        expected: about how many ids there will be.
-        known_bits: so many low bits are the same in all of them, so they tell nothing apart.
+        expected: approximate number of ids.
+        known_bits: number of low bits that are the same in all ids.
     """
 
     def __init__(self, expected: int, known_bits: int) -> None:
@@ -40,8 +39,8 @@ class IdSet:
         self._used = [0] * groups
 
     def add(self, ids: Ids) -> None:
-        """More ids, shape (N,)."""
-        for start in range(0, len(ids), _SLAB):  # what is moved about stays in the cache
+        """Add ids, (N,) uint64."""
+        for start in range(0, len(ids), _SLAB):  # a slab stays in the processor's cache
             self._add(ids[start : start + _SLAB])
 
     def _add(self, slab: Ids) -> None:
@@ -65,26 +64,30 @@ class IdSet:
         self._used[group] = end
 
     def repeated(self) -> Ids:
-        """Those that stand more than once, each of them once."""
+        """The ids that were added more than once, each once: (M,) uint64, rising."""
         found = [_repeated(ids[:used]) for ids, used in zip(self._ids, self._used, strict=True)]
         return _distinct(np.concatenate(found))
 
     def has_many(self) -> bool:
-        """Whether so many stand more than once that looking each of them up takes longer than sorting them all.
+        """Whether so many ids repeat that looking each one up takes longer than sorting all.
 
-        Ids are pseudo-random, so the first group tells; of ids that somebody chose it may be mistaken.
+        Only the first group is examined: ids are pseudo-random. For ids that an attacker chose the answer may be
+        wrong, which costs time only.
         """
         return len(_repeated(self._ids[0][: self._used[0]])) > _MANY * self._used[0]
 
 
 def _distinct(ids: Ids) -> Ids:
-    """Rising, each once. ``numpy.unique`` goes by a hash table, which is several times slower for these."""
+    """Sort ids, (N,) uint64, and drop repeats. ``numpy.unique`` uses a hash table, which is several times slower."""
     ids = np.sort(ids)
     return ids[np.concatenate([[True], ids[1:] != ids[:-1]])] if len(ids) else ids
 
 
 def _repeated(ids: Ids) -> Ids:
-    """Those that stand more than once, perhaps more than once here too; by their sixteen highest bits."""
+    """Ids that occur more than once in (N,) uint64, in any order, some perhaps several times.
+
+    Ids are grouped by their sixteen highest bits. Large groups are sorted.
+    """
     key = (ids >> np.uint64(48)).astype(np.uint16)
     order = np.argsort(key, kind="stable")
     key, ids = key.take(order), ids.take(order)
@@ -104,10 +107,10 @@ def _repeated(ids: Ids) -> Ids:
 
 
 class Members:
-    """Tells quickly which of many ids are among some few.
+    """Finds quickly which of many ids are in a small set.
 
     Args:
-        ids: these, rising, each once.
+        ids: the set, (M,) uint64, rising, each once.
     """
 
     def __init__(self, ids: Ids) -> None:
@@ -118,7 +121,7 @@ class Members:
         self._may_be[ids >> self._shift] = True
 
     def rows(self, ids: Ids) -> NDArray[np.intp]:
-        """Which rows of ``ids``, shape (N,), hold one of them, rising."""
+        """Rows of ``ids``, (N,) uint64, that hold an id of the set: (R,) intp, rising."""
         rows = np.flatnonzero(self._may_be.take((ids >> self._shift).view(np.int64)))
         candidates = ids.take(rows)
         place = np.minimum(self._ids.searchsorted(candidates), max(0, len(self._ids) - 1))
@@ -126,7 +129,10 @@ class Members:
 
 
 def repeated_rows(ids: Ids, known_bits: int) -> NDArray[np.intp]:
-    """The rows, rising, whose id stands in another row too. ``known_bits`` as in :class:`IdSet`."""
+    """Rows of ``ids``, (N,) uint64, whose id is in another row, too: (R,) intp, rising.
+
+    ``known_bits`` as in :class:`IdSet`.
+    """
     gathered = IdSet(len(ids), known_bits)
     gathered.add(ids)
     return Members(gathered.repeated()).rows(ids)

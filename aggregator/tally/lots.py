@@ -1,7 +1,7 @@
-"""A slice's records in lots that fit into memory, divided once, in a temporary file without a name.
+"""Divide the records of a partition into lots that fit into memory, in a temporary file without a name.
 
-Where most ids repeat, all records of a slice are settled, but only their ids were sure to fit. The parts would
-otherwise be read, and their digests taken, once for every lot.
+Where most ids repeat, all records of a partition are settled, and the memory was planned for their ids only. Without
+the file, the parts would be read and their digests verified once for every lot.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 
 class _Piece(NamedTuple):
-    """Some records of one lot, column after column, from one place of the file on."""
+    """Some records of one lot in the file: ``records`` of them, column by column, from offset ``start``."""
 
     start: int
     records: int
 
 
 class Lots:
-    """Records divided by bits of their ids, so that equal ids are in one lot. Used in a ``with``.
+    """Records divided by bits of their ids, so that all records of an id are in one lot. A context manager.
 
-    The file is in the folder that ``TMPDIR`` names. It has no name, so nothing is left of it when the process ends,
-    however it ends.
+    The file is in the folder that ``TMPDIR`` names. It has no name, so the system removes it when the process ends,
+    also by a crash.
 
     Args:
-        number: how many lots, a power of two.
-        known_bits: so many low bits of all ids are the same.
+        number: number of lots, a power of two.
+        known_bits: number of low bits that are the same in all ids.
         answer_bytes: width of the campaign's answer field.
 
     Raises:
@@ -63,7 +63,7 @@ class Lots:
         self._file.close()
 
     def add(self, records: Columns) -> None:
-        """Put records into their lots."""
+        """Append records to their lots."""
         lot = ((records.id >> self._shift) & self._mask).astype(np.uint16)
         moved = records.take(np.argsort(lot, kind="stable"))
         ends = np.cumsum(np.bincount(lot, minlength=len(self._pieces))).tolist()
@@ -79,7 +79,7 @@ class Lots:
                 self._written += self._file.write(np.ascontiguousarray(column).data)
 
     def __iter__(self) -> Iterator[Columns]:
-        """The records lot by lot."""
+        """Yield the records of one lot after another."""
         for pieces in self._pieces:
             yield Columns.join([self._read(*piece) for piece in pieces], self._answer_bytes)
 
