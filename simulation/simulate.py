@@ -204,7 +204,7 @@ def _print(result: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _facts(result: dict[str, Any]) -> dict[str, str]:
-    from aggregator.estimates.showing import as_range
+    from aggregator.estimates.showing import as_range, as_share
 
     spread = "" if result["accuracy_sd"] is None else f" (sd of one trial {result['accuracy_sd']:.1%})"
     interval = {}
@@ -214,7 +214,9 @@ def _facts(result: dict[str, Any]) -> dict[str, str]:
     private = {}
     if "accuracy_private" in result:
         low, high = result["accuracy_private_low"], result["accuracy_private_high"]
-        private["as devices told it"] = f"{result['accuracy_private']:.1%} ({as_range(low, high)}, of the population)"
+        private["as devices told it"] = (
+            f"{as_share(result['accuracy_private'])} ({as_range(low, high)}, of the population)"
+        )
     return {
         "accuracy": f"{result['accuracy']:.1%}{spread}",
         **interval,

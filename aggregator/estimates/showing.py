@@ -18,10 +18,14 @@ def rows(statistics: Statistics) -> list[tuple[object, ...]]:
     return [row for found in statistics.questions for row in _rows(statistics, found)]
 
 
+def as_share(share: float) -> str:
+    """An unbiased share as a percentage, clipped to [0, 1]: noise can bring the estimate out of it."""
+    return f"{min(max(share, 0.0), 1.0):.1%}"
+
+
 def as_range(low: float, high: float) -> str:
     """The ends of an interval of a share, brought into [0, 1]: outside it there is no truth."""
-    low, high = (min(max(end, 0.0), 1.0) for end in (low, high))
-    return f"{low:.1%} to {high:.1%}"
+    return f"{as_share(low)} to {as_share(high)}"
 
 
 def _rows(statistics: Statistics, found: QuestionEstimate) -> list[tuple[object, ...]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aggregator.estimates.intervals import score_interval
-from aggregator.estimates.showing import as_range
+from aggregator.estimates.showing import as_range, as_share
 from aggregator.notebooks import facts, table
 from protocol.documents.campaign import EVALUATION
 from protocol.errors import InputError, PolicyError
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aggregator.estimates.statistics import QuestionEstimate, Statistics
+
+COLUMNS = ("true", "predicted", "share", "these devices", "population")
 
 
 class Confusion(NamedTuple):
@@ -56,11 +58,24 @@ class Evaluation(NamedTuple):
     populations: Mapping[str, Any]
 
     def _repr_html_(self) -> str:
-        about = {"answers": self.reports, "accuracy": f"{self.accuracy.estimate:.1%}"}
+        about = {"answers": self.reports, "accuracy": as_share(self.accuracy.estimate)}
         about["95 % interval, these devices"] = as_range(self.accuracy.devices_low, self.accuracy.devices_high)
         about["95 % interval, population"] = as_range(self.accuracy.low, self.accuracy.high)
         about["assumed"] = self.populations["assumes"]
-        return facts("Evaluation", about) + table(Confusion._fields, self.confusion)
+        return facts("Evaluation", about) + table(COLUMNS, self.rows())
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The confusion matrix for people: a row per cell with the columns :data:`COLUMNS`, shares within [0, 1]."""
+        return [
+            (
+                cell.true,
+                cell.predicted,
+                as_share(cell.share),
+                as_range(cell.devices_low, cell.devices_high),
+                as_range(cell.low, cell.high),
+            )
+            for cell in self.confusion
+        ]
 
 
 def evaluate(statistics: Statistics) -> Evaluation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import pytest
@@ -108,12 +109,16 @@ def test_a_whole_round_is_that_of_the_commands(twins):
     run("evaluate", "ask", twins / "m.hsm", "--workspace", twins / "cli", "--epsilon", "2", "-o", twins / "e.hsc")
     asked = aggregator.make_evaluation(twins / "api", "mushrooms", epsilon=2)
     assert asked.raw == (twins / "e.hsc").read_bytes()
-    answers = [report(asked.campaign, n, n % 4, period=first) for n in range(50)]
+    answers = [report(asked.campaign, n, 0, period=first) for n in range(50)]
     (twins / "o.hsr").write_bytes(batch(asked.campaign, answers))
     aggregator.ingest(asked.raw, [twins / "o.hsr"], twins / "s3", trust=twins / "api" / "root.hst")
     shown = json.loads(run("evaluate", "show", "--store", twins / "s3", "--json").stdout)
     found = aggregator.evaluate(twins / "s3")
     assert (shown["reports"], shown["accuracy"]["estimate"]) == (found.reports, found.accuracy.estimate)
+    assert [each["share"] for each in shown["confusion"]] == [cell.share for cell in found.confusion]
+    printed = run("evaluate", "show", "--store", twins / "s3").stdout
+    assert min(each["share"] for each in shown["confusion"]) < 0 < 1 < shown["accuracy"]["estimate"]
+    assert all(0 <= float(share) <= 100 for share in re.findall(r"(\S+)%", printed))
 
     run("campaign", "--end", "mushrooms", "--workspace", twins / "cli", "-o", twins / "end.hsc")
     assert aggregator.end_campaign(twins / "api", "mushrooms").raw == (twins / "end.hsc").read_bytes()

@@ -184,3 +184,5 @@ def test_a_private_accuracy_s_interval_ends_where_shares_do_and_names_its_popula
     }  # fmt: skip
     said = _facts(result)["as devices told it"]
     assert said == "85.0% (56.3% to 100.0%, of the population)"
+    said = _facts({**result, "accuracy_private": 1.05})["as devices told it"]
+    assert said == "100.0% (56.3% to 100.0%, of the population)"

@@ -144,7 +144,8 @@ def show(
     Example:
       hearsay evaluate show --store outcomes
     """  # noqa: D301
-    from aggregator.estimates.showing import as_range
+    from aggregator.estimates.showing import as_range, as_share
+    from aggregator.planning.evaluation import COLUMNS
     from aggregator.planning.evaluation import evaluate as evaluate_statistics
 
     rosters = rosters_of(lists, passphrase_file)
@@ -154,7 +155,7 @@ def show(
         print_json(as_object(found))
         return
     accuracy = found.accuracy
-    print_facts({"answers": counted(found.reports, "report"), "accuracy": f"{accuracy.estimate:.1%}"})
+    print_facts({"answers": counted(found.reports, "report"), "accuracy": as_share(accuracy.estimate)})
     click.echo()
     print_facts(
         {
@@ -163,18 +164,7 @@ def show(
         }
     )
     click.echo()
-    rows = [
-        (
-            cell.true,
-            cell.predicted,
-            f"{cell.share:.1%}",
-            as_range(cell.devices_low, cell.devices_high),
-            as_range(cell.low, cell.high),
-        )
-        for cell in found.confusion
-    ]
-    columns = ["true", "predicted", "share", "these devices", "population"]
-    print_table(columns, rows, numeric=columns[2:])
+    print_table(COLUMNS, found.rows(), numeric=COLUMNS[2:])
     print_populations(found.populations)
 
 

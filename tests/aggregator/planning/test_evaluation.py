@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import re
+from itertools import product
+
 import numpy as np
 import pytest
 from support.estimated import outcome
 
-from aggregator.planning.evaluation import accuracy_of
+from aggregator.planning.evaluation import Confusion, Evaluation, accuracy_of
 from protocol.mechanisms import from_micro
+
+
+def test_shares_are_shown_within_their_bounds_and_kept_as_they_are():
+    """An unbiased share of few noisy answers lies far outside [0, 1]; who reads it sees no 216.4 %."""
+    question = outcome(from_micro("direct", 100_000, 4), 2, [40, 0, 0, 0])
+    accuracy = accuracy_of(question)
+    cells = tuple(
+        Confusion(true, predicted, share, 0.0, 1.0, 0.0, 1.0)
+        for (true, predicted), share in zip(product("ep", "ep"), (question.estimate / question.n).tolist(), strict=True)
+    )
+    found = Evaluation(question.n, accuracy, cells, {"assumes": "nothing"})
+    assert accuracy.estimate > 2
+    assert (cells[0].share > 2, cells[1].share < -2) == (True, True)
+    assert [row[2] for row in found.rows()] == ["100.0%", "0.0%", "0.0%", "0.0%"]
+    shown = found._repr_html_()
+    assert "<td>100.0%</td>" in shown
+    assert "-" not in shown.replace("-of", "")
+    assert not re.search(r"[0-9]{4}", shown)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
