@@ -2,21 +2,26 @@
 
 A time goes on, so what devices will hold lies outside what the pilot shows. A serial number tells one device from
 another and nothing about its class, and what a schema lists of it becomes public. Nothing is refused for a doubt:
-the draft and the command say it, and its author decides. No text here holds a cell.
+the draft and the command say it, and its author decides. No text here holds a cell, save a marker of missing values
+such as -1.
 """
 
 from __future__ import annotations
 
 import re
 from datetime import date
+from decimal import Decimal
 from itertools import pairwise
+from shlex import quote
 from typing import TYPE_CHECKING
+from unicodedata import normalize
 
+from aggregator.tables import have_decimal_commas
 from protocol.errors import InputError
 from protocol.values import as_text, parse_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     import pandas as pd
 
@@ -37,6 +42,9 @@ _UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanosecon
 _COMPACT = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")
 _WHOLE = re.compile(r"-?[0-9]{1,30}")
 _TRUTHS = ("false", "true")
+_MARKERS = ("-1", *(f"-{'9' * digits}" for digits in range(1, 7)))
+FEWEST_OTHERS = 2
+"""Different numbers beside a marker of missing values: -1 beside a single other number is a value."""
 
 
 def doubt(column: pd.Series, missing: Collection[str]) -> str | None:
@@ -110,6 +118,26 @@ def misleading(listed: Sequence[str], *, numbers: bool = True) -> str | None:
     return None
 
 
+def look_alike(texts: Sequence[str]) -> bool:
+    """Whether some of different texts differ only in capitals, spaces, or forms of one letter (NFKC): Yes and yes."""
+    return len({"".join(normalize("NFKC", text).casefold().split()) for text in texts}) < len(texts)
+
+
+def marker(column: pd.Series, missing: Collection[str]) -> str | None:
+    """A number of a column that probably means "missing": -1, or -9, -99 and so on; None if there is none.
+
+    It is the only negative number of the column, the others are not just 0 and 1, and it does not continue them: the
+    least other number is 1 or more, or occurs less often.
+    """
+    counts = column[~column.isin(set(missing))].value_counts()
+    numbers = {parse_bound(text): (text, int(count)) for text, count in counts.items() if _is_number(text)}
+    least, *others = sorted(numbers) or [Decimal()]
+    if len(others) < FEWEST_OTHERS or len(numbers) < len(counts) or others[0] < 0 or others[-1] <= 1:
+        return None
+    text, count = numbers[least]
+    return text if text in _MARKERS and (others[0] >= 1 or numbers[others[0]][1] < count) else None
+
+
 def doubts(frame: pd.DataFrame, label: str, missing: Collection[str], drop: Collection[str]) -> list[str]:
     """One line for every doubt about a column of a pilot: its analyst should look at it again."""
     said = []
@@ -117,10 +145,24 @@ def doubts(frame: pd.DataFrame, label: str, missing: Collection[str], drop: Coll
         if column in drop:
             continue
         why = None if column == label else doubt(frame[column], missing)
-        if why is not None:
-            said.append(f"column '{column}': {why}; leave it out: --drop {column}")
-            continue
-        why = misleading(sorted(set(frame[column]) - set(missing)), numbers=column == label)
-        if why is not None:
-            said.append(f"column '{column}': {why}; write them as devices do")
+        reasons = [f"{why}; leave it out: --drop {quote(column)}"] if why is not None else []
+        reasons = reasons or list(_spellings(frame[column], missing, is_label=column == label))
+        said += [f"column '{column}': {reason}" for reason in reasons]
     return said
+
+
+def _spellings(column: pd.Series, missing: Collection[str], *, is_label: bool) -> Iterator[str]:
+    """What is odd about the texts of a column, and what to do."""
+    texts = sorted(set(column) - set(missing))
+    why = misleading(texts, numbers=is_label)
+    if why is not None:
+        yield f"{why}; write them as devices do"
+    if have_decimal_commas(texts):
+        yield "its numbers have decimal commas, so each is a text of its own; write 3.5 and not 3,5"
+    elif look_alike(texts):
+        what = "classes" if is_label else "values"
+        yield f"some of its {what} differ only in capitals, spaces or forms of letters; write each of them in one way"
+    found = None if is_label else marker(column, missing)
+    if found is not None:
+        others = " ".join(f"--missing={quote(token)}" for token in missing)
+        yield f"its one negative number, {found}, may mean missing; if so: hearsay schema {others} --missing={found}"

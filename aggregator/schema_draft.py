@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from math import isfinite
+from shlex import quote
 from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.schema_doubts import doubt
 from aggregator.schema_file import MISSING_HAS_CODE, parse_schema_text
-from aggregator.tables import MISSING_TOKENS, check_label, shorten
+from aggregator.tables import MISSING_TOKENS, check_label, have_decimal_commas, shorten
 from protocol.document import is_text
 from protocol.errors import InputError
 from protocol.features import MAX_VALUES, Numeric
@@ -21,7 +22,7 @@ from protocol.schema import MAX_CLASSES
 from protocol.values import MAX_BOUND_CHARACTERS, parse_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     import pandas as pd
 
@@ -36,7 +37,9 @@ _HEADER = """\
 # - Listed values came from the pilot. Add what other devices may hold; remove what only one person has.
 """
 
-
+MOST_LISTED = 100
+"""Columns that one refusal names."""
+_UNPRINTABLE = "holds text that does not print or is over 1024 bytes"
 _UNREAD = "a number too large or too long, or spelled as devices do not read it (0.5 and not .5, 5 and not 5. or +5)"
 
 
@@ -60,7 +63,8 @@ def draft_schema(
     numbers stands a comment; see :func:`aggregator.schema_doubts.doubts`.
 
     A column of numbers with a few cells that are none, or none that a computer can hold, is refused by
-    line: most likely they mean "missing", and as a category they would teach devices nothing.
+    line: most likely they mean "missing", and as a category they would teach devices nothing. One refusal names
+    all columns that can be no features; its reason is that of the first.
 
     Args:
         frame: as :func:`aggregator.tables.read_table` returns it.
@@ -80,9 +84,9 @@ def draft_schema(
     """
     if not 2 <= bins <= MAX_VALUES:
         raise InputError("bins_invalid", f"a numeric feature has 2 to {MAX_VALUES} bins")
-    unknown = [column for column in drop if column not in frame.columns]
+    unknown = [f"'{column}'" for column in drop if column not in frame.columns]
     if unknown:
-        raise InputError("column_unknown", f"there is no column '{unknown[0]}'; there are {shorten(frame.columns)}")
+        raise InputError("column_unknown", f"there is no column {shorten(unknown)}; there are {shorten(frame.columns)}")
     if label in drop:
         raise InputError("label_missing", f"column '{label}' is both the label and dropped")
     features = [column for column in frame.columns if column != label and column not in drop]
@@ -90,17 +94,64 @@ def draft_schema(
     if not features:
         raise InputError("no_features", "there is no column besides the label to learn from")
     how = (bins, equal_frequency)
-    parts.extend(_feature_table(frame[column], how, max_values, set(missing)) for column in features)
+    unfit: list[_UnfitError] = []
+    for column in features:
+        try:
+            parts.append(_feature_table(frame[column], how, max_values, set(missing)))
+        except _UnfitError as error:
+            unfit.append(error)
+    _check_fit(unfit)
     text = "\n".join(parts)
     parse_schema_text(text)  # what a campaign would refuse is refused here, where the column is at hand
     return text
+
+
+class _UnfitError(Exception):
+    """A column that can be no feature as it is.
+
+    Attributes:
+        reason: as of an ``InputError``.
+        column: its name.
+        what: why, as a sentence that begins with the column's name; it holds no cell.
+    """
+
+    def __init__(self, reason: str, column: str, what: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.column = column
+        self.what = what
+
+    @property
+    def may_mean_missing(self) -> bool:
+        """Whether some cells alone are wrong."""
+        return self.reason == "value_invalid"
+
+
+def _check_fit(unfit: Sequence[_UnfitError]) -> None:
+    """Refuse all columns that can be no features at once.
+
+    Raises:
+        InputError: as :func:`draft_schema`.
+    """
+    if not unfit:
+        return
+    listed = list(unfit[:MOST_LISTED])
+    whats = "; ".join(each.what for each in listed)
+    if len(unfit) > len(listed):
+        whats += f"; and {len(unfit) - len(listed)} more columns"
+    leave = " ".join(f"--drop {quote(each.column)}" for each in listed)
+    advice = f"leave {'it' if len(unfit) == 1 else 'them'} out: {leave}"
+    if any(each.may_mean_missing for each in listed):
+        advice = f"if a cell means missing, say hearsay schema --missing TOKEN, else correct it, or {advice}"
+    raise InputError(unfit[0].reason, f"{whats}; {advice}")
 
 
 def _label_table(frame: pd.DataFrame, label: str, missing: Collection[str]) -> str:
     classes = check_label(frame, label, missing)
     if len(classes) > MAX_CLASSES:
         raise InputError("too_many_classes", f"column '{label}' has {len(classes)} classes; {MAX_CLASSES} are the most")
-    _check_printable(classes, label)
+    if not _are_printable(classes):
+        raise InputError("schema_invalid", f"column '{label}' {_UNPRINTABLE}")
     common = _most_common(frame[label], missing)
     return (
         f"[label]\nname = {_quote(label)}\nclasses = {_array(classes)}\n"
@@ -113,7 +164,7 @@ def _feature_table(column: pd.Series, how: tuple[int, bool], max_values: int, mi
     values = sorted(set(column) - missing)
     has_missing = bool(column.isin(missing).any())
     if len(values) + has_missing < 2:
-        raise InputError("constant_column", f"column '{name}' is the same in every record; leave it out: --drop {name}")
+        raise _UnfitError("constant_column", name, f"column '{name}' is the same in every record")
     numbers = {value: number for value in values if (number := _number(value)) is not None}
     numeric = _is_numeric(numbers, max_values)
     if len(numbers) < len(values):
@@ -122,10 +173,10 @@ def _feature_table(column: pd.Series, how: tuple[int, bool], max_values: int, mi
         present = sorted(numbers[cell] for cell in column if cell in numbers)
         return _warning(column, missing) + _numeric_table(name, present, *how, has_missing=has_missing)
     if len(values) > MAX_LISTED_VALUES:
-        raise InputError(
-            "too_many_values", f"column '{name}' has {len(values)} different texts; leave it out: --drop {name}"
-        )
-    _check_printable(values, name)
+        hint = ", numbers with decimal commas (write 3.5 and not 3,5)" if have_decimal_commas(values) else ""
+        raise _UnfitError("too_many_values", name, f"column '{name}' has {len(values)} different texts{hint}")
+    if not _are_printable(values):
+        raise _UnfitError("schema_invalid", name, f"column '{name}' {_UNPRINTABLE}")
     return _warning(column, missing) + _categorical_table(column, values, missing, has_missing=has_missing)
 
 
@@ -250,7 +301,8 @@ def _check_others(present: pd.Series, numbers: set[str], *, numeric: bool) -> No
     if len(extreme) and (2 * known > rest or not rest):
         _refuse_cell(extreme, _UNREAD if isfinite(float(extreme.iloc[0])) else "not a finite number")
     if numeric and 2 * known > len(present):
-        _refuse_cell(others, "not a number, though most are")
+        hint = ", but one with a decimal comma (write 3.5 and not 3,5)" if have_decimal_commas(others[:1]) else ""
+        _refuse_cell(others, f"not a number, though most are{hint}")
 
 
 def _is_extreme(value: str) -> bool:
@@ -265,11 +317,7 @@ def _is_extreme(value: str) -> bool:
 def _refuse_cell(cells: pd.Series, what: str) -> NoReturn:
     """Name the place of the first of some cells, and never what it holds."""
     place = f"line {cells.index[0]}" if cells.index.name == "line" else f"record {cells.index[0]}"
-    raise InputError(
-        "value_invalid",
-        f"column '{cells.name}', {place}: {what}; if it means missing, say hearsay schema --missing TOKEN, "
-        f"else correct it, or leave the column out: --drop {cells.name}",
-    )
+    raise _UnfitError("value_invalid", str(cells.name), f"column '{cells.name}', {place}: {what}")
 
 
 def _whole(values: list[str]) -> bool:
@@ -288,9 +336,8 @@ def _most_common(column: pd.Series, missing: Collection[str]) -> str:
     return min(str(value) for value in counts.index[counts == counts.max()])
 
 
-def _check_printable(values: list[str], column: str) -> None:
-    if not all(is_text(value, least=0) for value in values):
-        raise InputError("schema_invalid", f"column '{column}' holds text that does not print or is over 1024 bytes")
+def _are_printable(values: list[str]) -> bool:
+    return all(is_text(value, least=0) for value in values)
 
 
 def _quote(text: str) -> str:

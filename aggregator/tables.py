@@ -10,21 +10,27 @@ import csv
 import errno
 import gzip
 import math
+import re
 import zlib
 from collections import Counter
 from io import BytesIO, StringIO
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from aggregator.reading import read_regular, too_large
 from protocol.document import is_text
 from protocol.errors import InputError
+from protocol.features import Numeric
 from protocol.values import as_number, is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from protocol.schema import Schema
 
@@ -37,6 +43,11 @@ MAX_EXPANSION = 100
 """How many times its size a packed table may have, above the first MiB: a small file must not cost much."""
 MAX_CELLS = 50_000_000
 _PIECE_BYTES = 1 << 20
+_PIECE_ROWS = 256
+_OTHER_SEPARATORS = ";\t"
+_HEAD_CHARACTERS = 1 << 16
+_HEAD_ROWS = 20
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]{1,40}([. ][0-9]{3}){0,9},[0-9]{1,40}")
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -52,22 +63,51 @@ def read_table(path: str | Path) -> pd.DataFrame:
             ``empty_file``, ``csv_invalid`` (ragged rows, stray quotes, bad names), ``duplicate_column``.
     """
     path = Path(path)
-    rows = _rows(_decode(_read_bytes(path), path), path)
-    if len(rows) < 2:
+    raw = _read_bytes(path)
+    room = f"memory, or has more than {MAX_CELLS:,} cells"
+    try:
+        text = _decode(raw, path)
+        reader = csv.reader(StringIO(text, newline=""), strict=True)
+        return _frame(_rows(reader), path)
+    except _RaggedError as error:
+        problem = ("csv_invalid", str(error))
+    except csv.Error:
+        problem = ("csv_invalid", f"line {reader.line_num} of '{path.name}' can not be read; look at its quotes")
+    except MemoryError:
+        problem = ("too_large", f"'{path.name}' does not fit into {room}; take a sample of its lines")
+    if problem[0] == "csv_invalid" and _other_separator(text):
+        problem = _wrong_separator(path)
+    raise InputError(*problem)  # out here: the exceptions above carry cells
+
+
+class _RaggedError(Exception):
+    """A row has another number of cells than the header. The text holds no cell."""
+
+
+def _frame(rows: Iterator[tuple[int, list[str]]], path: Path) -> pd.DataFrame:
+    """The frame of the rows of a file. Cells become arrays, a few rows at a time.
+
+    The garbage collector visits every list again and again, and no array: a frame is made three times as fast.
+    """
+    _, header = next(rows, (0, []))
+    names = [cell.strip() for cell in header]
+    pieces: list[list[NDArray[np.object_]]] = []
+    lines: list[NDArray[np.int64]] = []
+    while piece := list(islice(rows, _PIECE_ROWS)):
+        for line, cells in piece:
+            if len(cells) != len(names):
+                found = f"has {len(cells)} cells where the header has {len(names)}"
+                raise _RaggedError(f"line {line} of '{path.name}' {found}")
+        columns = zip(*(cells for _, cells in piece), strict=True)
+        pieces.append([np.array([cell.strip() for cell in column], dtype=object) for column in columns])
+        lines.append(np.array([line for line, _ in piece], dtype=np.int64))
+    if len(names) == 1 and any(separator in names[0] for separator in _OTHER_SEPARATORS):
+        raise InputError(*_wrong_separator(path))
+    if not pieces:
         raise InputError("empty_file", f"'{path.name}' holds no records; it needs a header line and one line for each")
-    (_, names), *records = rows
-    if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
-        raise InputError(
-            "csv_invalid", f"the separator of '{path.name}' is no comma; save it with commas between cells"
-        )
     _check_names(names, path)
-    for line, cells in records:
-        if len(cells) != len(names):
-            raise InputError(
-                "csv_invalid", f"line {line} of '{path.name}' has {len(cells)} cells where the header has {len(names)}"
-            )
-    lines = pd.Index([line for line, _ in records], name="line")
-    return pd.DataFrame([cells for _, cells in records], index=lines, columns=names, dtype=object)
+    cells_by_name = {name: np.concatenate(each) for name, each in zip(names, zip(*pieces, strict=True), strict=True)}
+    return pd.DataFrame(cells_by_name, index=pd.Index(np.concatenate(lines), name="line"), dtype=object)
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -116,39 +156,58 @@ def _decode(raw: bytes, path: Path) -> str:
     raise InputError("not_utf8", f"'{path.name}' is not UTF-8 text (byte {position}); convert it first")
 
 
-def _rows(text: str, path: Path) -> list[tuple[int, list[str]]]:
-    """The rows that are not blank, each with the number of its line."""
-    reader = csv.reader(StringIO(text, newline=""), strict=True)
-    rows: list[tuple[int, list[str]]] = []
-    line = count = 0
-    try:
-        for cells in reader:
-            line = reader.line_num
-            count += len(cells)
-            if count > MAX_CELLS:
-                raise MemoryError
-            if cells and (len(cells) > 1 or cells[0].strip()):
-                rows.append((line, [cell.strip() for cell in cells]))
-    except csv.Error:
-        problem = ("csv_invalid", f"line {reader.line_num} of '{path.name}' can not be read; look at its quotes")
-    except MemoryError:
-        rows.clear()
-        room = f"memory, or has more than {MAX_CELLS:,} cells"
-        problem = ("too_large", f"'{path.name}' does not fit into {room}; take a sample of its lines")
-    else:
-        return rows
-    raise InputError(*problem)
+def _rows(reader: Any) -> Iterator[tuple[int, list[str]]]:
+    """The rows that are not blank, each with the number of its line.
+
+    Args:
+        reader: a reader of the module ``csv``.
+
+    Raises:
+        csv.Error: a row can not be read.
+        MemoryError: there are more than :data:`MAX_CELLS` cells.
+    """
+    count = 0
+    for cells in reader:
+        count += len(cells)
+        if count > MAX_CELLS:
+            raise MemoryError
+        if cells and (len(cells) > 1 or cells[0].strip()):
+            yield reader.line_num, cells
+
+
+def _other_separator(text: str) -> bool:
+    """Whether the first rows have the same number of cells, two or more, if another sign than the comma separates."""
+    head = StringIO(text[:_HEAD_CHARACTERS], newline="")
+    for separator in _OTHER_SEPARATORS:
+        head.seek(0)
+        try:
+            rows = [len(cells) for cells in islice(csv.reader(head, delimiter=separator), _HEAD_ROWS) if cells]
+        except csv.Error:
+            continue
+        if len(text) > _HEAD_CHARACTERS and len(rows) < _HEAD_ROWS:
+            rows = rows[:-1]  # the last row may be cut
+        if rows and min(rows) == max(rows) > 1:
+            return True
+    return False
+
+
+def _wrong_separator(path: Path) -> tuple[str, str]:
+    advice = "save it with commas between cells, and with points in numbers (3.5 and not 3,5)"
+    return ("csv_invalid", f"the separator of '{path.name}' is no comma; {advice}")
 
 
 def _check_names(names: Sequence[str], path: Path) -> None:
-    for position, name in enumerate(names, start=1):
-        if not is_text(name):
-            raise InputError(
-                "csv_invalid", f"column {position} of '{path.name}' has no name, or one that can not be printed"
-            )
-    repeated = [name for name, times in Counter(names).items() if times > 1]
+    unnamed = [str(position) for position, name in enumerate(names, start=1) if not is_text(name)]
+    if unnamed:
+        which = (
+            f"column {unnamed[0]} of '{path.name}' has"
+            if len(unnamed) == 1
+            else (f"columns {shorten(unnamed)} of '{path.name}' have")
+        )
+        raise InputError("csv_invalid", f"{which} no name, or one that can not be printed")
+    repeated = [f"'{name}'" for name, times in Counter(names).items() if times > 1]
     if repeated:
-        raise InputError("duplicate_column", f"'{path.name}' has more than one column '{repeated[0]}'")
+        raise InputError("duplicate_column", f"'{path.name}' has more than one column {shorten(repeated)}")
 
 
 def check_label(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSING_TOKENS) -> list[str]:
@@ -195,8 +254,15 @@ def without_meaning(frame: pd.DataFrame, schema: Schema) -> list[str]:
             if strange:
                 count = int(column.isin(strange).sum())
                 cells = f"{count} of {len(column)} cells"
-                found.append(f"column '{part.name}': {cells} are no value of its schema, so they mean nothing")
+                hint = "; write 3.5 and not 3,5" if isinstance(part, Numeric) and have_decimal_commas(strange) else ""
+                found.append(f"column '{part.name}': {cells} are no value of its schema, so they mean nothing{hint}")
     return found
+
+
+def have_decimal_commas(texts: Iterable[object]) -> bool:
+    """Whether most of some texts are numbers with a comma, as 3,5 and 1.234,5 are."""
+    found = [isinstance(text, str) and _DECIMAL_COMMA.fullmatch(text) is not None for text in texts]
+    return 2 * sum(found) > len(found)
 
 
 def numbers_of(column: pd.Series) -> pd.Series:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.planning.expected import AUTO_FAMILY, choose, settle_family
 from aggregator.publishing.campaigns import Terms, build_campaign, campaign_subjects, parse_answers
+from aggregator.schema_doubts import doubts
 from aggregator.schema_draft import DEFAULT_BINS, DEFAULT_MAX_VALUES, draft_schema
 from aggregator.schema_file import parse_schema_text
-from aggregator.tables import typed, without_meaning
+from aggregator.tables import MISSING_TOKENS, typed, without_meaning
 from protocol.epsilon import MAX_ANSWER_MICRO, micro_epsilon
 from protocol.errors import InputError
 from simulation.design import Design, parse_reduction
@@ -139,7 +140,7 @@ def prepare(
     frame = typed(table, schema)
     share = DEFAULT_TEST_SHARE if settings.test_share is None else settings.test_share
     division = Division(None if test is None else typed(test, schema), settings.folds, share)
-    warnings = [] if drafted else without_meaning(frame, schema)
+    warnings = doubts(table, label, MISSING_TOKENS, settings.drop) if drafted else without_meaning(frame, schema)
     if design.needs_pilot and settings.reduce_fit == "train":
         warnings.append("bounds and projection are fitted on the very people who take part: outside the guarantee")
     if terms.warning:

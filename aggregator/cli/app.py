@@ -118,6 +118,8 @@ class Commands(click.Group):
             return INTERRUPTED
         except BrokenPipeError:
             _swallow_output()
+        except MemoryError:
+            complain("memory_short", "give fewer records, a smaller --memory where there is one, or a larger machine")
         except OSError as error:
             complain("io_failed", error.strerror or type(error).__name__)
         except Exception as error:  # noqa: BLE001 - the outermost layer prints a bug as one line

@@ -95,13 +95,7 @@ def read_source(file: str | os.PathLike[str], in_memory: int = MAPPED_BYTES) -> 
     """
     reason = "unreadable"
     try:
-        data = _content(file, in_memory)
-        codec = codec_of(data)
-        if codec is not None:
-            return _decompressed(file, data, codec, in_memory)
-        if data:
-            return data
-        reason = "empty_file"
+        return decompressed(file, _content(file, in_memory), in_memory)
     except FileNotFoundError:
         reason = "file_not_found"
     except IsADirectoryError:
@@ -120,9 +114,19 @@ def read_source(file: str | os.PathLike[str], in_memory: int = MAPPED_BYTES) -> 
     return Unreadable(os.fspath(file), reason)
 
 
-def _decompressed(
-    file: str | os.PathLike[str], data: bytes | mmap.mmap, codec: str, in_memory: int
+def decompressed(
+    file: str | os.PathLike[str], data: bytes | mmap.mmap, in_memory: int = MAPPED_BYTES
 ) -> bytes | mmap.mmap | Unreadable:
+    """The content of a file that may be compressed, or why there is none.
+
+    Args:
+        file: its name, or URL.
+        data: the bytes of the file.
+        in_memory: content of more bytes is mapped from a temporary file.
+    """
+    codec = codec_of(data)
+    if codec is None:
+        return data or Unreadable(os.fspath(file), "empty_file")
     try:
         return decompress(data, codec, in_memory) or Unreadable(os.fspath(file), "empty_file")
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 import tomllib
 
 import pandas as pd
@@ -13,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.cli.app import hearsay
-from aggregator.schema_doubts import doubt, doubts, misleading
+from aggregator.schema_doubts import doubt, doubts, look_alike, marker, misleading
 from aggregator.schema_draft import draft_schema
+from aggregator.tables import have_decimal_commas
 
 DRAW = random.Random(7)
 
@@ -94,6 +96,89 @@ def test_spellings_that_devices_write_are_not(texts):
 def test_truth_values_are_doubted_in_features_too_and_numbers_only_in_labels():
     frame = pd.DataFrame({"flag": ["True", "False"] * 30, "size": ["1.0", "2.0"] * 30, "y": ["e", "p"] * 30})
     assert [line.split("'")[1] for line in doubts(frame, "y", (), ())] == ["flag"]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [["yes", "yes "], ["Yes", "yes"], ["STRASSE", "Straße"], ["a b", "a  b", "c"], ["²", "2"], ["\u00c5", "A\u030a"]],
+)
+def test_texts_that_look_alike_are_told(texts):
+    assert look_alike(texts)
+    frame = pd.DataFrame({"odor": ["n", "f"] * 30, "kind": (texts * 60)[:60], "y": (texts * 60)[:60]})
+    said = doubts(frame, "y", ("",), ())
+    assert [line.split("differ")[0] for line in said] == [
+        "column 'kind': some of its values ", "column 'y': some of its classes ",
+    ]  # fmt: skip
+    assert not any(text in line for line in said for text in texts if len(text) > 2 and text != "yes")
+
+
+@pytest.mark.parametrize("texts", [["yes", "no"], ["a", "b", "ab"], ["1", "10", "01"], [], ["x"], ["-", "_"]])
+def test_other_texts_do_not(texts):
+    assert not look_alike(texts)
+
+
+MARKED = [
+    ["-1", "0", "1", "2", "3"] + ["-1"] * 4,
+    ["-1", "3", "4"],
+    ["-9", "0.5", "1.5", "2.5", "-9"],
+    ["-99", "31", "42", "", "?"],
+    ["-9999", "31.5", "42"],
+]
+NOT_MARKED = [
+    ["-1", "0", "1"] * 5,
+    ["-1", "1"] * 5,
+    ["-2", "-1", "0", "1", "2"],
+    ["-1", "0", "0", "1", "2", "3"],
+    ["-7", "3", "4"],
+    ["1", "2", "3"],
+    ["-1", "a", "b"],
+    ["-1", "", "?"],
+    [],
+    ["x"],
+]
+
+
+@pytest.mark.parametrize("cells", MARKED, ids=range(len(MARKED)))
+def test_a_number_that_means_missing_is_told(cells):
+    column = pd.Series(cells, dtype=object, name="age")
+    assert marker(column, ("", "?")) == cells[0]
+    frame = pd.DataFrame({"age": cells, "y": (["e", "p"] * 9)[: len(cells)]})
+    (line,) = doubts(frame, "y", ("", "?"), ())
+    assert line.endswith(f"if so: hearsay schema --missing='' --missing='?' --missing={cells[0]}")
+
+
+@pytest.mark.parametrize("cells", NOT_MARKED, ids=range(len(NOT_MARKED)))
+def test_a_number_that_may_be_one_is_not(cells):
+    assert marker(pd.Series(cells, dtype=object, name="age"), ("", "?")) is None
+
+
+def test_the_advice_about_a_marker_is_a_command_that_helps(tmp_path):
+    rows = [f"{'ep'[i % 2]},{-1 if i % 5 == 0 else 20 + i % 40},{'' if i % 7 == 0 else 'ab'[i % 2]}" for i in range(90)]
+    (tmp_path / "p.csv").write_text("\n".join(["y,age,kind", *rows]) + "\n")
+    asked = ["schema", str(tmp_path / "p.csv"), "--label", "y", "-o", str(tmp_path / "s.toml"), "--force"]
+    first = CliRunner().invoke(hearsay, asked)
+    (line,) = [line for line in first.stderr.splitlines() if line.startswith("warning: ")]
+    options = shlex.split(line.split("if so: hearsay schema ")[1])
+    again = CliRunner().invoke(hearsay, [*asked, *options])
+    assert (again.exit_code, "warning" in again.stderr) == (0, False)
+    age, kind = tomllib.loads((tmp_path / "s.toml").read_text("utf-8"))["features"]
+    assert float(age["low"]) >= 20
+    assert kind["values"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("text", ["3,5", "-3,5", "+1,25", "1.234,5", "1 234,5", "1,000"])
+def test_decimal_commas_are_told(text):
+    assert have_decimal_commas([text])
+    frame = pd.DataFrame({"width": [text, "4,5", "4,5"] * 9, "y": ["e", "p", "p"] * 9})
+    (line,) = doubts(frame, "y", (), ())
+    assert line == (
+        "column 'width': its numbers have decimal commas, so each is a text of its own; write 3.5 and not 3,5"
+    )
+
+
+@pytest.mark.parametrize("texts", [["1, 2", "3"], ["a,b"], ["1.5"], ["1,2,3"], ["3,5", "a"], [], [None, 3.5]])
+def test_other_commas_are_not(texts):
+    assert not have_decimal_commas(texts)
 
 
 @pytest.fixture

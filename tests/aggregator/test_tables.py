@@ -6,6 +6,7 @@ import os
 import traceback
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from aggregator import tables
 from aggregator.models.encoding import observe
-from aggregator.tables import check_label, numbers_of, read_table, typed, unlabelled
+from aggregator.tables import check_label, numbers_of, read_table, typed, unlabelled, without_meaning
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema
@@ -164,8 +165,65 @@ def test_a_small_packed_file_can_not_cost_much(tmp_path, monkeypatch):
         read_table(write(tmp_path, "a,b\n" + "1,2\n" * 5))
 
 
-@pytest.mark.parametrize("separator", [";", "\t"])
-def test_another_separator_is_named(tmp_path, separator):
-    text = "a,b\n1,2\n1,5,2\n".replace(",", separator)
-    with pytest.raises(InputError, match=r"^csv_invalid: the separator of 't.csv' is no comma"):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a;b\n1;2\n1,5;2\n",
+        "a\tb\n1\t2\n1,5\t2\n",
+        '"a";"b"\n"SECRET";"2"\n',
+        'a;b\n"1;5";"SECRET"\n',
+        "w, cm;h, cm\n3,5;SECRET\n3,5;2\n",
+        "a;b\n" + "3,5;4\n" * 40_000,
+    ],
+)
+def test_another_separator_is_named(tmp_path, text):
+    with pytest.raises(
+        InputError, match=r"^csv_invalid: the separator of 't.csv' is no comma; .*3\.5 and not 3,5"
+    ) as seen:
         read_table(write(tmp_path, text))
+    assert "SECRET" not in "".join(traceback.format_exception(seen.value))
+    assert seen.value.__context__ is None
+
+
+def test_a_semicolon_in_a_table_with_commas_is_a_part_of_a_cell(tmp_path):
+    frame = read_table(write(tmp_path, "a;1,b\nx;y,z\nx,z;z\n"))
+    assert frame.to_dict("list") == {"a;1": ["x;y", "x"], "b": ["z", "z;z"]}
+    with pytest.raises(InputError, match="line 3 "):
+        read_table(write(tmp_path, "a,b\nx;y,z\nx\n"))
+
+
+def test_all_names_that_are_wrong_are_said_at_once(tmp_path):
+    with pytest.raises(InputError, match=r"columns 2, 4 of 't.csv' have no name"):
+        read_table(write(tmp_path, "a,,b,\n1,2,3,4\n"))
+    with pytest.raises(InputError, match=r"more than one column 'a', 'b'"):
+        read_table(write(tmp_path, "a,a,b,b,c\n1,2,3,4,5\n"))
+
+
+@pytest.mark.parametrize("number", [1, 255, 256, 257, 1000])
+def test_pieces_of_a_long_table_are_one_frame(tmp_path, number):
+    text = "a,b\n" + "".join(f"{i}, x{i % 3} \n{chr(10) if i % 7 == 0 else ''}" for i in range(number))
+    frame = read_table(write(tmp_path, text))
+    assert frame["a"].tolist() == [str(i) for i in range(number)]
+    assert frame["b"].tolist() == [f"x{i % 3}" for i in range(number)]
+    assert frame.index.tolist() == [2 + i + (i + 6) // 7 for i in range(number)]
+    assert set(frame.dtypes) == {np.dtype(object)}
+
+
+@pytest.mark.parametrize("where", ["concatenate", "array"])
+def test_memory_that_ends_while_the_frame_is_made_is_a_reason(tmp_path, monkeypatch, where):
+    def full(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(np, where, full)
+    with pytest.raises(InputError, match=r"^too_large: 't.csv' does not fit into memory") as refused:
+        read_table(write(tmp_path, "a\n1\n"))
+    assert refused.value.__context__ is None
+
+
+def test_cells_without_meaning_that_have_decimal_commas_are_told_so():
+    frame = pd.DataFrame({"odor": ["a", "3,5", "a"], "width": ["3,5", "1", "4,5"], "label": ["e", "p", "?"]})
+    of_odor, of_width = without_meaning(typed(frame, SCHEMA), SCHEMA)
+    assert of_odor == "column 'odor': 1 of 3 cells are no value of its schema, so they mean nothing"
+    assert of_width == (
+        "column 'width': 2 of 3 cells are no value of its schema, so they mean nothing; write 3.5 and not 3,5"
+    )

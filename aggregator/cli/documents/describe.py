@@ -12,12 +12,14 @@ from protocol.batches import batch
 from protocol.document import read_payload
 from protocol.documents import campaign, model, trust
 from protocol.epsilon import format_micro
-from protocol.errors import DocumentError
+from protocol.errors import DocumentError, InputError
 from protocol.features import Numeric
 from protocol.words import to_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from mmap import mmap
+    from pathlib import Path
 
     from protocol.document import Header
     from protocol.documents.envelope import Envelope
@@ -83,7 +85,26 @@ def document(envelope: Envelope, role: str) -> Shown:
     return Shown(role, facts, columns, rows, content, warning)
 
 
-def batches(raw: bytes) -> Shown | None:
+def uncompressed(file: Path, raw: bytes) -> bytes | mmap:
+    """The content of a report file that may be compressed, within the bounds of an ingest.
+
+    Args:
+        file: its name.
+        raw: its bytes.
+
+    Raises:
+        InputError: ``expands_too_far``, ``compression_damaged``, ``empty_file``.
+    """
+    from aggregator.cli.reports.ingest import WHY_NOT
+    from aggregator.intake.sources import Unreadable, decompressed
+
+    found = decompressed(file, raw) if raw else raw
+    if isinstance(found, Unreadable):
+        raise InputError(found.reason, f"'{file}' can not be shown: {WHY_NOT.get(found.reason, 'the disk failed')}")
+    return found
+
+
+def batches(raw: bytes | mmap) -> Shown | None:
     """A report file: its batches and damage. None if it holds no batch at all."""
     rows: list[list[object]] = []
     entries: list[dict[str, Any]] = []

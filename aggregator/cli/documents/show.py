@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 def show(file: Path, *, as_json: bool) -> None:
     """Print what a trust root, campaign, model or report file says. Nothing is verified.
 
+    A report file may be compressed by gzip or zstd, as for hearsay ingest.
+
     \b
     Example:
       hearsay show c.hsc
@@ -31,7 +33,7 @@ def show(file: Path, *, as_json: bool) -> None:
     raw = read_file(file, describe.MAX_FILE_BYTES)
     role = role_of(raw)
     if role is None:
-        shown = describe.batches(raw)
+        shown = describe.batches(describe.uncompressed(file, raw))
         if shown is None:
             raise InputError("unknown_file", f"'{file}' is no trust root, campaign, model or report file")
     else:

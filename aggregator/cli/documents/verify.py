@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from aggregator.cli.documents.describe import MAX_FILE_BYTES
+from aggregator.cli.documents.describe import MAX_FILE_BYTES, uncompressed
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import print_json, print_table, warn, when
 from protocol.batches import batch
@@ -84,7 +84,7 @@ def verify(file: Path, trust_files: tuple[Path, ...], *, privacy: bool, as_json:
 
 
 def _refuse_unsigned(file: Path, raw: bytes) -> NoReturn:
-    if any(isinstance(piece, batch.Batch) for piece in batch.read_batches(raw)):
+    if any(isinstance(piece, batch.Batch) for piece in batch.read_batches(uncompressed(file, raw))):
         raise InputError(
             "not_signed",
             f"'{file}' is a report file; devices do not sign those, so that nobody knows whose they are. "

@@ -59,6 +59,13 @@ def test_an_interruption_is_130():
     assert ending(lambda: fail(KeyboardInterrupt())).exit_code == 130
 
 
+def test_memory_that_ends_is_a_reason_that_says_what_to_do():
+    result = ending(lambda: fail(MemoryError("SECRET")))
+    assert (result.exit_code, result.stderr.split(": ")[0]) == (1, "memory_short")
+    assert "give fewer records" in result.stderr
+    assert "SECRET" not in result.output
+
+
 def test_a_failing_disk_is_a_reason():
     result = ending(lambda: fail(OSError(28, "No space left on device", "/somewhere")))
     assert (result.exit_code, result.stderr) == (1, "io_failed: No space left on device\n")

@@ -1,5 +1,6 @@
 """Every bad input ends in one line with its reason, a status of 1 or 2, and no output file."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -184,6 +185,47 @@ def test_what_to_do_about_a_constant_column_is_said_and_helps(tmp_path):
     content = "class,odor,site\ne,a,x\np,b,x\n"
     assert "--drop site" in refused(draft(tmp_path, content), "constant_column", tmp_path / "s.toml")
     assert draft(tmp_path, content, "--drop", "site").exit_code == 0
+
+
+def test_all_columns_that_can_be_no_features_are_named_at_once_and_the_advice_helps(tmp_path):
+    rows = "".join(f"{'ep'[i % 2]},{'nf'[i % 2]},x,SECRET{i},{'SECRET' if i == 4 else i % 37},1\n" for i in range(300))
+    content = f"y,odor,site,my name,age,a\n{rows}"
+    line = refused(draft(tmp_path, content, label="y"), "constant_column", tmp_path / "s.toml")
+    assert line == (
+        "constant_column: column 'site' is the same in every record; column 'my name' has 300 different texts; "
+        "column 'age', line 6: not a number, though most are; column 'a' is the same in every record; "
+        "if a cell means missing, say hearsay schema --missing TOKEN, else "
+        "correct it, or leave them out: --drop site --drop 'my name' --drop age --drop a"
+    )
+    options = shlex.split(line.split("leave them out: ")[1])
+    assert draft(tmp_path, content, *options, label="y").exit_code == 0
+
+
+def test_of_very_many_columns_the_first_are_named(tmp_path):
+    names = ",".join(f"c{i}" for i in range(250))
+    content = f"class,odor,{names}\n" + "".join(f"{'ep'[i]},{'nf'[i]}{',x' * 250}\n" for i in range(2))
+    line = refused(draft(tmp_path, content), "constant_column", tmp_path / "s.toml")
+    assert line.count("--drop") == 100
+    assert "; and 150 more columns; leave them out: " in line
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_a_table_with_other_separators_is_told_what_to_do(tmp_path, separator):
+    content = "class,width\ne,3.5\np,4.5\n".replace(",", separator).replace(".", ",")
+    line = refused(draft(tmp_path, content), "csv_invalid", tmp_path / "s.toml")
+    assert line.endswith("save it with commas between cells, and with points in numbers (3.5 and not 3,5)")
+
+
+def test_decimal_commas_are_named_whether_a_column_is_refused_or_not(tmp_path):
+    rows = "".join(f'{"ep"[i % 2]},"{i},5"\n' for i in range(300))
+    line = refused(draft(tmp_path, f"class,width\n{rows}"), "too_many_values", tmp_path / "s.toml")
+    assert "300 different texts, numbers with decimal commas (write 3.5 and not 3,5); " in line
+    rows = "".join(f"{'ep'[i % 2]},{f'''{chr(34)}{i},5{chr(34)}''' if i % 9 == 0 else i}\n" for i in range(30))
+    line = refused(draft(tmp_path, f"class,width\n{rows}"), "value_invalid", tmp_path / "s.toml")
+    assert "line 2: not a number, though most are, but one with a decimal comma (write 3.5 and not 3,5); " in line
+    rows = "".join(f'{"ep"[i % 2]},"{i % 20},5"\n' for i in range(40))
+    found = draft(tmp_path, f"class,width\n{rows}")
+    assert "warning: column 'width': its numbers have decimal commas" in found.stderr
 
 
 @pytest.mark.parametrize(

@@ -294,3 +294,29 @@ def test_empty_files_are_in_the_quarantine_by_name_and_can_be_removed(inbox):
     assert quarantine("rm", "e1.hsr")["removed"] == 1
     assert quarantine("rm", "--all", "--reason", "empty_file")["removed"] == 2
     assert quarantine("ls")["kept"] == []
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstd], ids=["gzip", "zstd"])
+def test_what_a_compressed_file_holds_is_shown_within_the_bounds_of_an_ingest(inbox, pack):
+    def said(name, status=0):
+        result = CliRunner().invoke(hearsay, ["show", name, "--json"])
+        assert result.exit_code == status, result.output
+        return result.stderr.split(":")[0] if status else json.loads(result.stdout)
+
+    raw = batch(3, 40)
+    (inbox / "x.hsr").write_bytes(raw)
+    (inbox / "x.packed").write_bytes(pack(raw))
+    assert said("x.packed") == said("x.hsr")
+    (inbox / "cut.packed").write_bytes(pack(raw * 500)[:-9])
+    assert said("cut.packed")["reports"] > 0
+    (inbox / "bomb.packed").write_bytes(pack(bytes(1 << 25)))
+    assert said("bomb.packed", 1) == "expands_too_far"
+    (inbox / "damaged.packed").write_bytes(pack(raw)[:9])
+    assert said("damaged.packed", 1) == "compression_damaged"
+    (inbox / "nothing.packed").write_bytes(pack(b""))
+    assert said("nothing.packed", 1) == "empty_file"
+    (inbox / "other.packed").write_bytes(pack(b"no report"))
+    assert said("other.packed", 1) == "unknown_file"
+    (inbox / "root.hst").write_bytes(Publisher().root())
+    verified = CliRunner().invoke(hearsay, ["verify", "x.packed", "--trust", "root.hst"])
+    assert verified.stderr.startswith("not_signed: ")
