@@ -76,7 +76,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
     except MemoryError:
         problem = ("too_large", f"'{path.name}' does not fit into {room}; take a sample of its lines")
     if problem[0] == "csv_invalid" and _other_separator(text):
-        problem = _wrong_separator(path)
+        problem = ("csv_invalid", _wrong_separator(path))
     raise InputError(*problem)  # out here: the exceptions above carry cells
 
 
@@ -102,7 +102,7 @@ def _frame(rows: Iterator[tuple[int, list[str]]], path: Path) -> pd.DataFrame:
         pieces.append([np.array([cell.strip() for cell in column], dtype=object) for column in columns])
         lines.append(np.array([line for line, _ in piece], dtype=np.int64))
     if len(names) == 1 and any(separator in names[0] for separator in _OTHER_SEPARATORS):
-        raise InputError(*_wrong_separator(path))
+        raise InputError("csv_invalid", _wrong_separator(path))
     if not pieces:
         raise InputError("empty_file", f"'{path.name}' holds no records; it needs a header line and one line for each")
     _check_names(names, path)
@@ -191,9 +191,9 @@ def _other_separator(text: str) -> bool:
     return False
 
 
-def _wrong_separator(path: Path) -> tuple[str, str]:
+def _wrong_separator(path: Path) -> str:
     advice = "save it with commas between cells, and with points in numbers (3.5 and not 3,5)"
-    return ("csv_invalid", f"the separator of '{path.name}' is no comma; {advice}")
+    return f"the separator of '{path.name}' is no comma; {advice}"
 
 
 def _check_names(names: Sequence[str], path: Path) -> None:
