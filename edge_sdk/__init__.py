@@ -1,4 +1,4 @@
-"""The device side: answer questions about a record privately, keep the reports, use the model.
+"""The device side: answer questions about records privately, store the reports, classify with signed models.
 
 >>> from edge_sdk import Device                                          # doctest: +SKIP
 >>> device = Device.open("/var/lib/hearsay", trust=root_bytes)           # doctest: +SKIP
@@ -6,12 +6,12 @@
 >>> device.report(campaign.id, {"odor": "n", "cap": None, "label": "e"}) # doctest: +SKIP
 >>> device.drain("today.hsr")                                            # doctest: +SKIP
 
-What an application gets back: :class:`Campaign`, what is asked and at which ε, from ``enrol`` and ``campaigns``;
+Classes that these methods return: :class:`Campaign`, the questions and their ε, from ``enrol`` and ``campaigns``;
 :class:`Classifier`, an installed model, from ``install`` and ``model``; :class:`Status`, what was spent and what
 waits, from ``status``.
 
-Needs nothing besides the standard library, msgpack and PyNaCl; a test asserts that importing it
-loads no numpy, pandas or click.
+The package needs only the standard library, msgpack and PyNaCl. A test asserts that its import loads no numpy, pandas
+or click.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ __all__ = [
     "StorageError",
 ]
 _LATER = {"Classifier": "edge_sdk.classifier", "Status": "edge_sdk.status"}
-"""Names whose modules not every device needs: they are loaded when they are asked for."""
+"""Name → module of names that not every device needs. A module is loaded at the first use of its name."""
 
 
 def __getattr__(name: str) -> Any:
-    """A name of ``__all__`` that was not asked for before."""
+    """Load a name of ``__all__`` at its first use."""
     if name not in _LATER:
         raise AttributeError(f"module 'edge_sdk' has no attribute '{name}'")
     from importlib import import_module

@@ -1,6 +1,6 @@
-"""One device's answers for one period: a pure function of campaign, observation, secret, period and seeds.
+"""One device's answers for one period, as a pure function of campaign, observation, secret, period and seeds.
 
-observation → question (assigned by the id) → input → answer → report bytes; nothing is read or kept here.
+The steps: observation → question (chosen by the report's id) → input → perturbed answer → report bytes.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ def answer(
     seeds: Sequence[bytes],
     predicted: int = 0,
 ) -> list[bytes]:
-    """The r reports of one period, answer i for stratum i.
+    """Make the r reports of one period; answer i is of stratum i.
 
     Args:
         campaign: an accepted campaign.
-        observation: what the schema saw of the record.
-        label_code: code of the class.
-        secret: the device's 32-byte secret; makes the ids, never the noise.
-        period: index of time.
-        seeds: r fresh seeds of 32 bytes, used for nothing else.
-        predicted: code of the class that the evaluated model predicts, in an ``outcome`` campaign.
+        observation: the record as codes and scaled numbers.
+        label_code: code of the record's class.
+        secret: the device's 32-byte secret. Report ids are derived from it; noise is not.
+        period: index of the period since 1970.
+        seeds: r fresh seeds of 32 bytes for the noise, used for nothing else.
+        predicted: code of the class that the evaluated model predicts; used in ``outcome`` campaigns only.
 
     Returns:
         r byte strings of the campaign's record length.

@@ -1,4 +1,4 @@
-"""Arguments of the facade that people get wrong: bytes where a path is wanted, and the other way round."""
+"""Checks of arguments that callers often confuse: a file's bytes, and a file's path."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from protocol.errors import InputError
 
 
 def check_bytes(value: object, what: str) -> None:
-    """Refuse a path or text where a file's bytes are wanted: the natural mistake.
+    """Refuse a path or text where a file's bytes are expected.
 
     Raises:
         InputError: ``argument_invalid``.
@@ -18,7 +18,7 @@ def check_bytes(value: object, what: str) -> None:
 
 
 def path_of(value: object, what: str) -> str:
-    """A path as text.
+    """Turn a path into text.
 
     Raises:
         InputError: ``argument_invalid``.
@@ -30,5 +30,5 @@ def path_of(value: object, what: str) -> str:
 
 
 def is_called(text: str, name: str, identifier: bytes) -> bool:
-    """Whether a text is a campaign's name, or the first hexadecimal digits of its id."""
+    """Whether a text is the campaign's name, or the first hexadecimal digits of the campaign's id."""
     return text == name or (bool(text) and identifier.hex().startswith(text.lower()))

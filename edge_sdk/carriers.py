@@ -1,4 +1,4 @@
-"""The documented way to a transport by its address; the mechanism is in ``edge_sdk.transport.registry``."""
+"""Documented import path of ``open_transport`` and ``read_token``; ``edge_sdk.transport.registry`` defines them."""
 
 from edge_sdk.transport.registry import open_transport, read_token
 

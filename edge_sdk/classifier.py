@@ -22,12 +22,12 @@ __all__ = ["MODEL_KEYS", "Classifier", "open_classifier"]
 
 
 class Classifier:
-    """An installed model. Its ``repr`` names the model, never a record.
+    """An installed model that classifies records. Its ``repr`` names the model only.
 
     Attributes:
         name, version: of the signed document.
         classes: the labels that it can predict.
-        model: the document's contents.
+        model: the contents of the document.
     """
 
     __slots__ = ("_clock", "_terms", "classes", "model", "name", "version")
@@ -43,11 +43,11 @@ class Classifier:
 
     @property
     def expired(self) -> bool:
-        """Whether the model is past its date. It classifies all the same, offline."""
+        """Whether the model has expired. An expired model still classifies."""
         return self._clock() >= self.model.header.expires
 
     def scores(self, record: Mapping[str, object]) -> list[float]:
-        """Log of prior times likelihood per class, up to a constant. Missing features are left out.
+        """log(prior · likelihood) per class, up to a constant. Missing features are left out.
 
         Raises:
             InputError: ``record_invalid`` if the record is not a mapping.
@@ -65,12 +65,12 @@ class Classifier:
         return scores
 
     def predict(self, record: Mapping[str, object]) -> str:
-        """The most probable class; the first of equally probable ones."""
+        """The most probable class; the first one listed if several are equally probable."""
         scores = self.scores(record)
         return self.classes[scores.index(max(scores))]
 
     def predict_proba(self, record: Mapping[str, object]) -> dict[str, float]:
-        """Probability of every class under the model; they sum to one."""
+        """The probability of every class under the model. The probabilities sum to 1."""
         scores = self.scores(record)
         top = max(scores)
         weights = [exp(score - top) for score in scores]
@@ -82,13 +82,13 @@ class Classifier:
 
 
 def _quadratic(normal: Normal) -> tuple[tuple[()], list[tuple[float, float, float]]]:
-    """Per class (a, b, m) with log density a + b(x − m)²: a = −½ log(2πσ²), b = −1/(2σ²)."""
+    """Per class (a, b, m), for a log density a + b(x − m)²: a = −½ log(2πσ²), b = −1/(2σ²), m the mean."""
     curves = [(-0.5 * log(2 * pi * v), -0.5 / v, m) for m, v in zip(normal.mean, normal.variance, strict=True)]
     return (), curves
 
 
 def open_classifier(payload: bytes, clock: Callable[[], int]) -> Classifier:
-    """A classifier from a verified model payload.
+    """Make a classifier from a verified model payload.
 
     Raises:
         DocumentError: ``malformed``, ``invalid_model``.

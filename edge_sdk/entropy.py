@@ -1,4 +1,4 @@
-"""Fresh randomness from the operating system: the one place where a device draws any."""
+"""Fresh randomness from the operating system. Devices draw random bytes nowhere else."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from protocol.errors import StorageError
 
 
 def system_entropy(count: int) -> bytes:
-    """``count`` bytes from the kernel's generator, never before it is ready.
+    """Draw ``count`` bytes from the kernel's random generator, once it is ready.
 
-    Early in a boot the kernel's pool may still be predictable; a report then waits rather than being
-    made with noise that can be guessed.
+    Early in a boot the generator may still be predictable. A report is refused then, because its noise could be
+    guessed.
 
     Raises:
-        StorageError: ``entropy_unavailable``; try again later, nothing was spent.
+        StorageError: ``entropy_unavailable``; nothing was spent, try again later.
     """
     if not hasattr(os, "getrandom"):
         return os.urandom(count)

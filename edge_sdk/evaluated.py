@@ -1,7 +1,8 @@
-"""The model that an evaluation campaign names: what it reads of a record is what the campaign asks about.
+"""The model that an evaluation campaign names.
 
-The campaign's own list of features decides nothing there: the prediction is the answer, and it comes from
-the features of the model. So whoever judges, explains or answers such a campaign parses the model first.
+An evaluation asks whether a model's prediction is right. The prediction depends on the model's features, so the
+campaign asks about these, and not about the features that it lists itself. The model is therefore parsed before such a
+campaign is judged, explained or answered.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ def evaluated_model(campaign: Campaign, payload: bytes | None) -> Model | None:
     """The model that a campaign evaluates; None if the campaign asks for no prediction.
 
     Args:
-        campaign: accepted, or about to be.
-        payload: of the model, verified; None if the device has not got it.
+        campaign: a verified campaign.
+        payload: the verified payload of the model; None if the device has no such model.
 
     Raises:
-        InputError: ``model_unknown``, it is not there, or is another one than the campaign names;
-        DocumentError: ``invalid_campaign``, its classes are not the model's; as ``parse_model``.
+        InputError: ``model_unknown``, there is no payload, or the campaign names another model;
+        DocumentError: ``invalid_campaign``, the campaign and the model have different classes; as ``parse_model``.
     """
     if campaign.model is None or campaign.ended:
         return None

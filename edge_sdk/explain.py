@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _WORD = 1 << 32
 _ALWAYS_LISTED = _WORD // 100
-"""Chance, out of 2^32, above which a question has a line of its own: 1 %."""
+"""Chance, out of 2^32, above which a subject always has a line of its own: 1 %."""
 _MAX_RARE_LISTED = 12
 _SHORT_NAME = 40
-"""Characters of a name that is written whole each time."""
+"""Most characters of a name that is written in full each time."""
 HIGH_EPSILON_MICRO = 20 * MICRO
 
 
 def explain(campaign: Campaign, policy: Policy, spent: Spent, now: int, evaluated: Model | None = None) -> str:
-    """What a campaign asks, what it costs now and over its life, and whether the owner's policy allows it.
+    """Describe what a campaign asks, what it costs now and over its life, and whether the owner's policy allows it.
 
     Args:
-        campaign: verified; its value limits hold.
-        policy: the owner's.
-        spent: what the device has spent so far.
+        campaign: a verified campaign whose value limits hold.
+        policy: the owner's policy.
+        spent: the ε that the device has spent so far.
         now: seconds since 1970.
-        evaluated: the model that the campaign evaluates, for a campaign that evaluates one and has not ended.
+        evaluated: the model that the campaign evaluates; None if it evaluates none, or has ended.
     """
     header = campaign.header
     lines = [
@@ -74,9 +74,9 @@ class Asked(NamedTuple):
     """A subject that one answer of a period may be about.
 
     Attributes:
-        subject: of the questions that ask about it.
-        width: chance of being asked about it, out of 2^32, over all these questions.
-        noises: how those answers are perturbed, in words.
+        subject: what the questions ask about.
+        width: chance, out of 2^32, that the answer is about this subject, summed over its questions.
+        noises: descriptions of the mechanisms that perturb these answers.
     """
 
     subject: Subject
@@ -84,53 +84,54 @@ class Asked(NamedTuple):
     noises: tuple[str, ...]
 
     def line(self, names: _Names) -> str:
-        """Chance, subject and noise."""
+        """One line with chance, subject and noise."""
         return f"{_percent(self.width)}  {names.subject(self.subject)}: {'; or '.join(self.noises)}"
 
 
 class _Names:
-    """What a campaign's questions are about, in words.
+    """Names of features, classes and labels for one explanation.
 
-    A long name stands whole where it comes first, and by its number from there on; names that belong together stand
-    once. So no campaign's text is longer than its names and some characters per question.
+    A long name is written in full at its first mention, and later by its number. Lists of names that many subjects
+    share are written once, at the end. So the length of an explanation is bounded by the length of the names plus a
+    constant per question.
     """
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._met: set[tuple[str, int]] = set()
-        self.below: list[str] = []
-        """Lines for the end: names that many subjects share."""
+        self._mentioned: set[tuple[str, int]] = set()
+        self.footnotes: list[str] = []
+        """Lines for the end: lists of names that many subjects share."""
 
     def _name(self, kind: str, number: int, text: str) -> str:
         if len(text) <= _SHORT_NAME:
             return quoted(text)
-        if (kind, number) in self._met:
+        if (kind, number) in self._mentioned:
             return f"{kind} {number + 1}"
-        self._met.add((kind, number))
+        self._mentioned.add((kind, number))
         return f"{quoted(text)} ({kind} {number + 1})"
 
     def _feature(self, number: int) -> str:
-        """An observed feature; of a component it is said that it is computed, and from what at the end."""
+        """Name an observed feature. A component of a projection is marked, and a footnote lists its inputs."""
         observed = self._schema.observed[number]
         name = self._name("feature", number, observed.name)
         if not isinstance(observed, Component):
             return name
         projection = self._schema.projection
-        if projection is not None and ("computed", 0) not in self._met:
-            self._met.add(("computed", 0))
+        if projection is not None and ("computed", 0) not in self._mentioned:
+            self._mentioned.add(("computed", 0))
             names = ", ".join(quoted(self._schema.features[place].name) for place in projection.inputs)
-            self.below.append(f"  Each component is computed from {names}.")
+            self.footnotes.append(f"  Each component is computed from {names}.")
         return f"{name} (a component)"
 
     def _numbers(self) -> str:
-        if ("numbers", 0) not in self._met:
-            self._met.add(("numbers", 0))
+        if ("numbers", 0) not in self._mentioned:
+            self._mentioned.add(("numbers", 0))
             names = ", ".join(self._feature(number) for number in self._schema.numeric)
-            self.below.insert(0, f"  All numbers are {names}.")
+            self.footnotes.insert(0, f"  All numbers are {names}.")
         return "all numbers"
 
     def subject(self, asked: Subject) -> str:
-        """What a question is about, with the label that it always involves."""
+        """Name the subject of a question, together with the label, which every answer involves."""
         kind, feature, _, power, of_class = asked
         label = self._name("label", 0, self._schema.label.name)
         square = "the squares of " if kind == MOMENTS else "the square of "
@@ -151,7 +152,7 @@ class _Names:
 
 
 def _asked(campaign: Campaign, evaluated: Model | None) -> list[str]:
-    """The questions by how likely they are, and what an answer can reveal. Every subject is named."""
+    """Lines that name every subject of the questions, the most likely first, and the noise of the answers."""
     if evaluated is not None:
         return _asked_of_model(campaign, evaluated)
     names, strata = _Names(campaign.schema), _strata(campaign)
@@ -166,11 +167,11 @@ def _asked(campaign: Campaign, evaluated: Model | None) -> list[str]:
         lines = [f"{often} {campaign.answers} questions, each picked by chance and not by the record:"]
         for number, stratum in enumerate(strata, 1):
             lines += [f"  answer {number}, one of", *_listed(stratum, names)]
-    return lines + names.below
+    return lines + names.footnotes
 
 
 def _asked_of_model(campaign: Campaign, evaluated: Model) -> list[str]:
-    """An evaluation asks for a prediction, so about everything that the model reads, whatever the campaign lists."""
+    """Lines for an evaluation. Its answers depend on every feature that the model reads, so these are named."""
     label, header = quoted(campaign.schema.label.name), evaluated.header
     read = ", ".join(quoted(feature.name) for feature in evaluated.schema.features)
     noises = dict.fromkeys(question.mechanism.describe() for question in campaign.questions)
@@ -182,9 +183,10 @@ def _asked_of_model(campaign: Campaign, evaluated: Model) -> list[str]:
 
 
 def _strata(campaign: Campaign) -> list[list[Asked]]:
-    """What each answer may be about, the likeliest first.
+    """The subjects of each stratum, the most likely first.
 
-    Questions about one subject are added up: none can be made to look rare by being asked in pieces.
+    The chances of all questions about one subject are added. So a publisher can not make a subject look rare by
+    splitting it into many questions.
     """
     found: list[dict[Subject, tuple[int, dict[str, None]]]] = [{} for _ in range(campaign.answers)]
     for number, question in enumerate(campaign.questions):
@@ -197,7 +199,7 @@ def _strata(campaign: Campaign) -> list[list[Asked]]:
 
 
 def _listed(stratum: list[Asked], names: _Names) -> list[str]:
-    """A line for each subject that is likely, or among the first; the others by name in one line."""
+    """One line for each likely subject and for the first few; one line that names all others."""
     likely = [part.width > _ALWAYS_LISTED or place < _MAX_RARE_LISTED for place, part in enumerate(stratum)]
     lines = [f"  - {part.line(names)}" for part, alone in zip(stratum, likely, strict=True) if alone]
     rest = [part for part, alone in zip(stratum, likely, strict=True) if not alone]
@@ -213,7 +215,7 @@ def _permille(width: int) -> int:
 
 
 def _percent(width: int) -> str:
-    """A chance out of 2^32; what may be asked is never 0 %.
+    """A chance out of 2^32 as text. A chance above 0 is never shown as 0 %.
 
     >>> _percent(1), _percent(1 << 31), _percent(1431655766)
     ('under 0.1%', '50%', '33.3%')
@@ -223,7 +225,7 @@ def _percent(width: int) -> str:
 
 
 def _refusals(campaign: Campaign) -> list[str]:
-    """A warning of what ε does not cover: reports whose existence depends on the record."""
+    """A warning for campaigns that refuse values: ε does not cover whether there is a report."""
     names = ", ".join(quoted(name) for name in refusing(campaign.schema))
     if not names:
         return []
@@ -234,7 +236,7 @@ def _refusals(campaign: Campaign) -> list[str]:
 
 
 def _cost(campaign: Campaign, policy: Policy, spent: Spent, now: int) -> list[str]:
-    """ε per answer, per period and over the campaign's life, and what the odds in it mean."""
+    """Lines on ε per answer, per period and over the campaign's life, and on the odds that it allows."""
     total = campaign.epsilon_micro
     periods = max(0, -(-campaign.header.expires // campaign.time_precision) - campaign.period_at(now))
     odds = _odds(campaign.privacy_loss())
@@ -253,7 +255,7 @@ def _cost(campaign: Campaign, policy: Policy, spent: Spent, now: int) -> list[st
 
 
 def _rhythm(campaign: Campaign, policy: Policy) -> list[str]:
-    """How many periods of a day are answered, where the owner's limit allows fewer than there are."""
+    """A line on how many periods of a day are answered, if the owner's daily limit does not allow all of them."""
     there = answers_in_a_day(campaign.epsilon_micro, campaign.time_precision, None)
     answered = answers_in_a_day(campaign.epsilon_micro, campaign.time_precision, policy.day_micro)
     if answered >= there:
@@ -262,7 +264,7 @@ def _rhythm(campaign: Campaign, policy: Policy) -> list[str]:
 
 
 def _rates(policy: Policy, spent: Spent) -> list[str]:
-    """The owner's limits per time, where there are any."""
+    """A line for each of the owner's limits per time."""
     days = policy.window_seconds // 86_400
     limits = (
         (policy.day_micro, spent.day_micro, "24 hours"),
@@ -276,7 +278,7 @@ def _rates(policy: Policy, spent: Spent) -> list[str]:
 
 
 def _odds(loss: float) -> str:
-    """e^loss, rounded up to four digits after the one that says nothing. No loss is too large.
+    """e^loss as text, where e^loss − 1 is rounded up to four digits. Every loss has a text, however large.
 
     >>> _odds(0.001), _odds(1.0), _odds(900.0)
     ('1.001001', '2.719', '7.329e+390')
@@ -287,7 +289,7 @@ def _odds(loss: float) -> str:
 
 
 def _verdict(campaign: Campaign, policy: Policy, spent: Spent, evaluated: Model | None) -> list[str]:
-    """Whether the owner's policy allows it, and every rule that does not."""
+    """Lines that tell whether the owner's policy allows the campaign, with every rule that refuses it."""
     refusals = [f"policy_refused: {words}" for words in policy.refusals(campaign, evaluated)]
     if not campaign.ended:
         try:

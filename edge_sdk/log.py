@@ -1,11 +1,11 @@
-"""What happens on a device, for the log of the application that embeds it: the logger ``edge_sdk``.
+"""The logger ``edge_sdk``: log lines for the application that embeds a device.
 
-Logs are sent to other machines, so no line depends on a record: a line says which campaign was answered, what was
-refused and why, what was sealed and fetched, and neither a value nor whether there was one. The one exception is a
-refused value in a campaign whose ``unlisted`` is ``refuse``, which owners allow for development only.
+Logs are sent to other machines, so no line depends on a record. A line tells which campaign was answered, what was
+refused and why, what was sealed and what was fetched. It tells no value, and not whether a value was missing. One
+exception: a refused value in a campaign whose ``unlisted`` is ``refuse``, which owners allow for development only.
 
-``logging`` is not imported for it, which keeps the start of a small device short: whoever wants the lines has imported
-it. Without a handler nothing is written.
+This module does not import ``logging``, which keeps the start of a small device short. An application that wants the
+lines has imported ``logging`` itself. Without a handler nothing is written.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 LOGGER = "edge_sdk"
 INFO = 20
 WARNING = 30
-"""As ``logging`` numbers them: what was done or refused to a caller who is told; what a run went on without."""
+"""Levels, numbered as in ``logging``. INFO: an action, or a refusal that the caller sees too. WARNING: a step that a
+run of sync skipped."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
 def note(level: int, message: str, *arguments: object) -> None:
-    """Write one line, if the application has a log. What a handler raises changes nothing here."""
+    """Write one line, if the application uses ``logging``. Exceptions of its handlers are ignored."""
     logging = sys.modules.get("logging")
     if logging is not None:
         with suppress(Exception):
@@ -41,11 +42,11 @@ def note(level: int, message: str, *arguments: object) -> None:
 
 
 def logged(step: str, told: Callable[[Any], str] | None = None) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Note every refusal of a method, and what was done.
+    """Decorate a method: log its refusals, and its results if ``told`` is given.
 
     Args:
-        step: the word that begins the line.
-        told: result → what was done; None notes refusals only.
+        step: the first word of the line.
+        told: result → the rest of the line; None logs refusals only.
     """
 
     def decorate(method: Callable[_P, _R]) -> Callable[_P, _R]:

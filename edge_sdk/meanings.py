@@ -1,8 +1,8 @@
-"""How often a value of a record had no meaning for a campaign, since the program started.
+"""Counts of missing and unlisted values in answered records, since the program started.
 
-Whether a device reports must not depend on its record, so what has no meaning counts as missing without a word.
-These counts are the owner's way to see it. They name features and never values, are kept in memory only, and
-leave the device just if the application sends them.
+Whether a device reports must not depend on its record. So a value without a meaning for the campaign counts as missing,
+and no error is raised. These counts let the owner notice such values. They name features, not values. They are kept in
+memory only, and leave the device only if the application sends them.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from protocol.schema import Check
 
 MOST_CAMPAIGNS = 64
-"""Names that are counted at a time; the one that was answered least recently goes first."""
+"""Most campaigns that are counted. Beyond it, the campaign that was answered least recently is dropped."""
 
 
 class Unread(NamedTuple):
-    """What the answered records of one campaign lacked.
+    """Counts of one campaign since the program started.
 
     Attributes:
         campaign: its name.
-        records: that were answered about since the program started.
-        missing: feature (or label) → of how many records it was missing.
-        unlisted: feature (or label) → in how many records it held what has no meaning.
+        records: number of records that were answered about.
+        missing: feature (or label) → number of records in which it was missing.
+        unlisted: feature (or label) → number of records in which its value had no meaning.
     """
 
     campaign: str
@@ -45,13 +45,13 @@ class _Counts:
 
 
 class Meanings:
-    """Counts by campaign and feature. Used inside the state's transactions, so by one thread at a time."""
+    """Counts by campaign and feature. All calls are inside the state's transactions, so by one thread at a time."""
 
     def __init__(self) -> None:
         self._counts: dict[str, _Counts] = {}
 
     def add(self, campaign: Campaign, check: Check) -> None:
-        """One more record was answered about. Another version of a campaign begins anew."""
+        """Count one more answered record. The counts of a campaign begin again with each of its versions."""
         name = campaign.header.name
         counts = self._counts.pop(name, None)
         if counts is None or counts.id != campaign.id:
@@ -64,12 +64,12 @@ class Meanings:
             del self._counts[next(iter(self._counts))]
 
     def of(self, names: Iterable[str]) -> tuple[Unread, ...]:
-        """The counts of campaigns, in the order of their names."""
+        """The counts of the named campaigns that were answered, sorted by name."""
         found = ((name, self._counts.get(name)) for name in sorted(names))
         return tuple(
             Unread(name, each.records, dict(each.missing), dict(each.unlisted)) for name, each in found if each
         )
 
     def clear(self) -> None:
-        """Forget them."""
+        """Forget all counts."""
         self._counts.clear()

@@ -1,7 +1,7 @@
-"""Opening a device's state, or making a new one: the only places where a device can begin.
+"""Opening a device's state, making a new one, and changing whose secret it holds: reset, opting out and in.
 
-A device begins when nothing was installed in its folder, or when its owner resets it. Everything else
-that is missing or damaged is ``state_lost``: beginning again by itself would forget what was spent.
+A new state is made only if nothing was installed in the folder before, or if the owner resets the device. In all other
+cases a missing or damaged state is refused as ``state_lost``: a new state would forget what was spent.
 """
 
 from __future__ import annotations
@@ -28,33 +28,35 @@ from protocol.stream import SEED_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from edge_sdk.reporting import Reporting
+
 _JOURNAL = "-journal"
 
 
 class PolicyFile:
-    """The owner's policy in a state folder, read again where the file has changed: a running device obeys it at once.
+    """The owner's policy file in a state folder. It is read again when it has changed, so changes hold at once.
 
-    Its larger lifetime ε goes into the marker before anything is answered under it.
+    A larger lifetime ε is written into the install marker before anything is answered under it.
     """
 
     def __init__(self, folder: str) -> None:
-        """Read it.
+        """Read the file.
 
         Raises:
             InputError: ``policy_invalid``.
         """
         self._folder = folder
         self._path = os.path.join(folder, POLICY_FILE)
-        self._seen = _look_of(self._path)
+        self._seen = _identity_of(self._path)
         self._policy = load_policy(self._path)
 
     def __call__(self) -> Policy:
-        """What holds now.
+        """The policy that holds now.
 
         Raises:
             InputError: ``policy_invalid``; StorageError: the marker can not be written.
         """
-        seen = _look_of(self._path)
+        seen = _identity_of(self._path)
         if seen != self._seen:
             policy = load_policy(self._path)
             marker = read_marker(os.path.join(self._folder, MARKER_FILE))
@@ -64,8 +66,8 @@ class PolicyFile:
         return self._policy
 
 
-def _look_of(path: str) -> tuple[int, ...]:
-    """Which file a path leads to and when it was changed; nothing where there is none."""
+def _identity_of(path: str) -> tuple[int, ...]:
+    """Device, inode, size and times of the file at a path. They differ if the file was changed or replaced."""
     with suppress(OSError):
         found = os.stat(path)
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
@@ -82,7 +84,11 @@ def open_state(
     entropy: Callable[[int], bytes],
     machine: Callable[[], bytes | None],
 ) -> tuple[State, Callable[[], Policy]]:
-    """The state in a folder, provisioned, and what tells the policy that holds; see :meth:`edge_sdk.Device.open`."""
+    """Open or make the state in a folder; see :meth:`edge_sdk.Device.open`.
+
+    Returns:
+        The provisioned state, and a function that returns the policy that holds now.
+    """
     if root is not None:
         check_bytes(root, "trust")
     if state_dir is None:
@@ -102,10 +108,10 @@ def open_state(
             Ledger(state).check()
             state.recall()
             if state.read_only:
-                _look(state, machine())
+                _check_read_only(state, machine())
             else:
                 used = _provision(state, root, enrolment, now, entropy, machine())
-                if marker is None or not marker.whole:  # some of it can be told by the state
+                if marker is None or not marker.whole:  # the state knows a part of what the marker should say
                     used = state.meta("secret") if state.meta("enrolled") is not None else used
                 _mark(folder, marker, allowed().lifetime_micro, used)  # before anything is answered
         except BaseException:
@@ -120,8 +126,8 @@ def open_state(
     return state, allowed
 
 
-def _look(state: State, machine: bytes | None) -> None:
-    """See that a state which can only be read is this device's own."""
+def _check_read_only(state: State, machine: bytes | None) -> None:
+    """Check that a state on a read-only disk belongs to this device."""
     if Documents(state).trust() is None:
         raise _not_provisioned()
     _check_machine(state, machine)
@@ -171,7 +177,7 @@ def _check_beginning(marker: Marker | None, root: bytes | None, enrolment: bytes
 
 
 def _mark(folder: str, known: Marker | None, lifetime_micro: int, secret: bytes | None) -> None:
-    """Leave the install marker, or bring it up to date."""
+    """Write the install marker if it would change: the largest lifetime ε, and the secret if one is given."""
     old = known or Marker()
     enrolments = old.enrolments if secret is None else (*old.enrolments, used_mark(secret))
     new = Marker(max(old.lifetime_micro, lifetime_micro), tuple(dict.fromkeys(enrolments)), old.whole)
@@ -187,10 +193,10 @@ def _provision(
     entropy: Callable[[int], bytes],
     machine: bytes | None,
 ) -> bytes | None:
-    """Pin the first root and take or draw the device's secret, or follow the chain from the stored root.
+    """Provision a new state with its first root and secret, or bring the stored root up to date.
 
     Returns:
-        the device's secret if it came from a provisioning file, which is then used up.
+        The device's secret if it came from a provisioning file, else None. That file is not accepted again.
 
     Raises:
         StorageError: ``not_provisioned``; ``state_copied``: the state was made on another machine.
@@ -220,7 +226,7 @@ def _provision(
 
 
 def _begin(state: State, root: bytes, secret: bytes, now: int, machine: bytes | None, *, enrolled: bool) -> None:
-    """The first lines of a new state."""
+    """Write the first entries of a new state."""
     state.write_meta("secret", secret)
     if enrolled:
         state.write_meta("enrolled", b"1")
@@ -230,7 +236,7 @@ def _begin(state: State, root: bytes, secret: bytes, now: int, machine: bytes | 
 
 
 def _secret(enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes:
-    """The secret of a closed fleet's provisioning file, else a fresh one."""
+    """The secret of a closed fleet's provisioning file; a random one without such a file."""
     if enrolment is None:
         return entropy(SEED_BYTES)
     from protocol.documents.provisioning import parse_provisioning
@@ -239,11 +245,11 @@ def _secret(enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes:
 
 
 def fresh_secret(known: Marker | None, enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes:
-    """A secret that has answered nothing here.
+    """A secret that was never used on this device.
 
     Raises:
-        InputError: ``enrolment_used``: the provisioning file's secret may have;
-        StorageError: ``state_damaged``: nobody knows whether it has.
+        InputError: ``enrolment_used``: the provisioning file's secret was used here;
+        StorageError: ``state_damaged``: the marker is damaged, so it is not known whether it was used.
     """
     secret = _secret(enrolment, entropy)
     if enrolment is not None and known is not None and not known.whole:
@@ -269,6 +275,21 @@ def enable_state(state: State, state_dir: str | None, enrolment: bytes | None, e
     state.remove_meta("disabled")
 
 
+def disable_state(state: State, reporting: Reporting) -> None:
+    """Delete what an owner who opts out takes back; see :meth:`edge_sdk.Device.disable`.
+
+    Called inside a transaction.
+    """
+    if state.folder is not None:
+        Outbox(state.folder).clear()
+        forget_fetched(state.folder)
+    state.write_meta("disabled", b"1")
+    state.remove_meta("secret")
+    reporting.spool.clear("disabled")
+    reporting.meanings.clear()
+    reporting.ledger.forget_answers()
+
+
 def reset_state(
     state_dir: str | os.PathLike[str],
     root: bytes,
@@ -281,18 +302,18 @@ def reset_state(
 ) -> int:
     """Replace a lost, copied or unwanted state; see :meth:`edge_sdk.Device.reset`.
 
-    The old file, if there is one, is set aside before its journal is removed: whenever the device stops in
-    between, either the old state is whole or the new one is, or there is none, which is ``state_lost``.
+    The old file is renamed before its journal is removed. So a device that stops at any step has the complete old
+    state, the complete new state, or none, which is refused as ``state_lost``.
     """
     check_bytes(root, "trust")
     folder = path_of(state_dir, "state_dir")
     place = os.path.join(folder, STATE_FILE)
     allowed = load_policy(os.path.join(folder, POLICY_FILE)) if policy is None else policy
-    trust.pin(root, now)  # what can not be trusted is found before anything is changed
+    trust.pin(root, now)  # a root that can not be trusted is refused before anything is changed
     known = read_marker(os.path.join(folder, MARKER_FILE))
     secret = fresh_secret(known, enrolment, entropy)
     _make_folder(folder)
-    total, lines = _readable(place)
+    total, lines = _read_old_ledger(place)
     micro = max(allowed.lifetime_micro, 0 if known is None else known.lifetime_micro, total)
     _mark(folder, known, micro, None if enrolment is None else secret)
     fresh = f"{place}.new"
@@ -306,12 +327,12 @@ def reset_state(
                 Spool(state).begin_after(line)
         finally:
             state.close()
-        Outbox(folder).clear()  # the old state's reports, which its owner takes back
+        Outbox(folder).clear()  # these reports are of the old state, and its owner takes them back
         forget_fetched(folder)
         with suppress(FileNotFoundError):
-            os.unlink(os.path.join(folder, HIGHEST_FILE))  # the new ledger has none of the old one's lines
+            os.unlink(os.path.join(folder, HIGHEST_FILE))  # it names a line of the old ledger
         _discard(place)
-        flush_folder(folder)  # no power cut may bring the old journal back beside the new file
+        flush_folder(folder)  # else a power cut could restore the old journal beside the new file
         os.rename(fresh, place)
         remove(fresh + _JOURNAL)
         flush_folder(folder)
@@ -322,8 +343,12 @@ def reset_state(
     raise StorageError("io_failed", f"the state can not be replaced: {problem}")
 
 
-def _readable(place: str) -> tuple[int, Lines]:
-    """What the old state says it has spent, and its lines if all are whole, as far as it can still say so."""
+def _read_old_ledger(place: str) -> tuple[int, Lines]:
+    """Read what the old state has spent in all, and its lines if every line is undamaged.
+
+    Returns:
+        The total in millionths of ε, 0 if it can not be read; the lines, none if one of them is damaged.
+    """
     total, lines = 0, Lines((), ())
     if os.path.lexists(place):
         with suppress(StorageError):
@@ -338,7 +363,10 @@ def _readable(place: str) -> tuple[int, Lines]:
 
 
 def _discard(place: str) -> None:
-    """Remove a state file: first its name, so that its journal is never played into another file."""
+    """Remove a state file and its journal.
+
+    The file is renamed first: SQLite would replay its journal into any file of the old name.
+    """
     aside = f"{place}.old"
     for path in (aside, aside + _JOURNAL):
         remove(path)

@@ -1,4 +1,4 @@
-"""What the owner of a device allows. No campaign, however signed, can change it.
+"""The owner's policy: what campaigns may ask and spend on this device. No signature overrides it.
 
 The policy is a local file, ``policy.toml`` in the state folder. Every line is optional:
 
@@ -9,10 +9,10 @@ The policy is a local file, ``policy.toml`` in the state folder. Every line is o
     epsilon_lifetime = "50"        # largest ε that this device ever spends, whatever its clock says
     shortest_period = "1h"         # campaigns with shorter periods are refused; s, m, h, d
     smallest_batch = 100           # campaigns that would show estimates of fewer reports are refused
-    features = ["odor", "width", "edible"]   # all that a campaign may ask about; its label is among it
+    features = ["odor", "width", "edible"]   # all that a campaign may ask about, including its label
     campaigns = ["mushrooms", "forest-*"]   # the only names that a campaign may have
     report_bytes = 100000          # campaigns whose answers of one period are longer are refused
-    spool_reports = 100000         # reports that wait at most; the oldest are dropped
+    spool_reports = 100000         # most reports that wait to be sent; beyond it the oldest are dropped
     spool_bytes = 8000000
     spool_days = 365
     allow_refuse = true            # development only: accept campaigns with ``unlisted = "refuse"``
@@ -62,18 +62,18 @@ class Policy(NamedTuple):
         period_micro: largest ε that a campaign may spend per period, all answers of the period together.
         lifetime_micro: largest ε in all, over all campaigns and for the life of the device; it does
             not depend on the clock.
-        allow_refuse: whether a campaign may refuse unlisted values. Then it depends on the record whether
-            there is a report, and ε says nothing about that.
-        day_micro: largest ε in any 24 hours, over all campaigns; None: only the other limits hold. By default
-            as much as ``epsilon_per_period`` where the owner allows more than 4 there: else it could not be spent.
-        window_micro: largest ε in any ``window_seconds``; None likewise.
+        allow_refuse: whether a campaign may refuse unlisted values. In such a campaign the record decides whether
+            there is a report, and ε does not cover that.
+        day_micro: largest ε in any 24 hours, over all campaigns; None for no such limit. The default is 4, or
+            ``epsilon_per_period`` if that is larger, since else it could not be spent.
+        window_micro: largest ε in any ``window_seconds``; None for no such limit.
         window_seconds: length of the rolling window.
         shortest_period: campaigns with shorter periods, in seconds, are refused.
         smallest_batch: campaigns with a smaller ``min_batch_size`` are refused.
-        report_bytes: campaigns with more bytes of answers per period are refused: they take time and room too.
-        features: all that a campaign's schema may name, as a feature or as the label; None: anything.
-        campaigns: the only names that a campaign may have, ``*`` standing for any characters; None: any.
-        spool: how much may wait to be acknowledged.
+        report_bytes: campaigns with more bytes of answers per period are refused, since answers cost time and space.
+        features: the only names that a campaign's schema may have for its features and its label; None for any.
+        campaigns: the only names that a campaign may have, where ``*`` stands for any characters; None for any.
+        spool: the most reports that may wait to be acknowledged.
     """
 
     period_micro: int = PERIOD_MICRO
@@ -91,10 +91,10 @@ class Policy(NamedTuple):
 
     @classmethod
     def of(cls, **entries: Any) -> Policy:
-        """The policy with these limits, named and written as in ``policy.toml``.
+        """Make a policy from entries that are named and written as in ``policy.toml``.
 
         Raises:
-            InputError: ``policy_invalid``: an unknown name, or a value that is none; it names key and range.
+            InputError: ``policy_invalid``: an unknown key, or a wrong value; the text names the key and its range.
         """
         unknown = set(entries) - set(_ENTRIES)
         if unknown:
@@ -109,22 +109,22 @@ class Policy(NamedTuple):
         return cls(**fields, spool=cls().spool._replace(**limits))
 
     def refusals(self, campaign: Campaign, evaluated: Model | None = None) -> Iterator[str]:
-        """Every rule that does not allow this campaign, in words, one sentence each.
+        """Every rule that the campaign breaks, as one sentence each.
 
         Args:
-            campaign: parsed.
-            evaluated: the model that the campaign evaluates: what the model reads is asked about too.
+            campaign: a parsed campaign.
+            evaluated: the model that the campaign evaluates. The rule on features holds for the model's features too.
         """
         name = campaign.header.name
         if self.campaigns is not None and not _matches(name, self.campaigns):
             yield "the owner does not take part in campaigns of this name (campaigns)"
         if not campaign.ended:
-            yield from self._too_dear(campaign)
-            yield from self._too_curious(campaign)
-            yield from self._strange(campaign, evaluated)
+            yield from self._cost_refusals(campaign)
+            yield from self._extent_refusals(campaign)
+            yield from self._feature_refusals(campaign, evaluated)
 
-    def _too_dear(self, campaign: Campaign) -> Iterator[str]:
-        """What one period's answers would cost, against the limits on ε."""
+    def _cost_refusals(self, campaign: Campaign) -> Iterator[str]:
+        """Compare the ε of one period with the limits on ε."""
         cost = format_micro(campaign.epsilon_micro)
         for most, name in (
             (self.period_micro, "epsilon_per_period"),
@@ -134,8 +134,8 @@ class Policy(NamedTuple):
             if most is not None and campaign.epsilon_micro > most:
                 yield f"the campaign spends ε = {cost} per period; the owner allows {format_micro(most)} ({name})"
 
-    def _too_curious(self, campaign: Campaign) -> Iterator[str]:
-        """What is asked, how often and of how many, against the owner's rules."""
+    def _extent_refusals(self, campaign: Campaign) -> Iterator[str]:
+        """Compare length of periods, size of reports, batch size and refusals of values with the owner's rules."""
         if campaign.time_precision < self.shortest_period:
             yield (
                 f"a period lasts {campaign.time_precision} s; "
@@ -157,15 +157,15 @@ class Policy(NamedTuple):
                 "the owner allows that with allow_refuse = true, for development"
             )
 
-    def _strange(self, campaign: Campaign, evaluated: Model | None) -> Iterator[str]:
-        """Names that campaign or model read and the owner does not answer about."""
-        known = self.features
-        if known is None:
+    def _feature_refusals(self, campaign: Campaign, evaluated: Model | None) -> Iterator[str]:
+        """Compare the names that the campaign and the model read with the owner's list of features."""
+        allowed = self.features
+        if allowed is None:
             return
-        strange = [name for name in _read(campaign.schema) if name not in known]
-        if strange:
-            yield f"the owner does not answer about {quoted(strange[0])} (features)"
-        hidden = [] if evaluated is None else [name for name in _read(evaluated.schema) if name not in known]
+        asked = [name for name in _names_read(campaign.schema) if name not in allowed]
+        if asked:
+            yield f"the owner does not answer about {quoted(asked[0])} (features)"
+        hidden = [] if evaluated is None else [name for name in _names_read(evaluated.schema) if name not in allowed]
         if hidden:
             name = quoted(hidden[0])
             yield f"the model that it evaluates reads {name}, about which the owner does not answer (features)"
@@ -177,16 +177,17 @@ class Policy(NamedTuple):
             campaign, evaluated: as :meth:`refusals`.
 
         Raises:
-            PolicyError: ``policy_refused``, with the first rule that does not allow it.
+            PolicyError: ``policy_refused``, with the first rule that the campaign breaks.
         """
         for refusal in self.refusals(campaign, evaluated):
             raise PolicyError("policy_refused", refusal)
 
     def check_budget(self, spent: Spent, micro: int) -> None:
-        """Refuse to spend ``micro`` more than what is ``spent``.
+        """Refuse to spend ``micro`` more than ``spent``, if that exceeds a limit.
 
         Raises:
-            PolicyError: ``budget_exhausted`` for good; ``budget_paused`` until a day or window has passed.
+            PolicyError: ``budget_exhausted``: of the lifetime's limit; ``budget_paused``: of a day's or a window's
+                limit, so a later attempt may succeed.
         """
         if spent.lifetime_micro + micro > self.lifetime_micro:
             raise PolicyError(
@@ -206,17 +207,18 @@ class Policy(NamedTuple):
                 )
 
 
-def _read(schema: Schema) -> list[str]:
-    """Every key of a record that a schema reads, inputs of its projection and label among them."""
+def _names_read(schema: Schema) -> list[str]:
+    """Every key of a record that a schema reads, including the inputs of its projection and the label."""
     return [*(feature.name for feature in schema.features), schema.label.name]
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a name is one of these, ``*`` standing for any characters and all else for itself."""
-    return any(_fits(name, pattern.split("*")) for pattern in patterns)
+    """Whether a name matches one of the patterns. ``*`` stands for any characters, every other character for itself."""
+    return any(_matches_pieces(name, pattern.split("*")) for pattern in patterns)
 
 
-def _fits(name: str, pieces: list[str]) -> bool:
+def _matches_pieces(name: str, pieces: list[str]) -> bool:
+    """Whether a name begins with the first piece, ends with the last, and has the others in between in their order."""
     first, *others = pieces
     if not others:
         return name == first
@@ -284,15 +286,15 @@ _ENTRIES: dict[str, tuple[str, Callable[[str, object], Any]]] = {
     "spool_days": ("age_seconds", _days),
     "allow_refuse": ("allow_refuse", _flag),
 }
-"""Key of ``policy.toml`` → field of :class:`Policy` or of its spool's limits, and how the value is read."""
+"""Key of ``policy.toml`` → field of :class:`Policy` or of its spool's limits, and the function that reads the value."""
 
 
 def load_policy(path: str) -> Policy:
-    """The owner's policy file; the defaults where there is nothing of that name, not even a link.
+    """Read the owner's policy file. Without a file, or a link, of that name, the defaults hold.
 
     Raises:
-        InputError: ``policy_invalid``: unreadable, not TOML, an unknown key or a wrong value. A device
-            with a policy that it can not read does not fall back to another one.
+        InputError: ``policy_invalid``: the file can not be read, is not TOML, or has an unknown key or a wrong value.
+            The defaults do not replace a policy that can not be read.
     """
     if not os.path.lexists(path):
         return Policy()
@@ -304,6 +306,6 @@ def load_policy(path: str) -> Policy:
     except InputError as error:
         problem = f": {error.detail}"
     except (OSError, ValueError, RecursionError) as error:
-        place = re.search(r"\(at [a-z0-9, ]*\)$", str(error))  # nothing else of its text, which quotes the file
+        place = re.search(r"\(at [a-z0-9, ]*\)$", str(error))  # the rest of the text quotes the file
         problem = f" can not be read: {type(error).__name__}{f' {place[0]}' if place else ''}"
     raise InputError("policy_invalid", POLICY_FILE + problem)

@@ -1,6 +1,6 @@
-"""From a record to reports that are spent and kept, and from there to files: one transaction each.
+"""Answering, sealing and acknowledging: from a record to paid and stored reports, and from reports to files.
 
-The facade, :class:`edge_sdk.Device`, says what each of these promises.
+Each step is one transaction. :class:`edge_sdk.Device` documents these methods for the application.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _BLOCK_BYTES = 1 << 18
 
 
 class Said(NamedTuple):
-    """What a device says about one period.
+    """The answer of a device for one period.
 
     Attributes:
-        reports: the period's r reports, one after another.
-        period: index of time.
-        repeated: the period was answered before; these are its bytes, and the record was not looked at.
+        reports: the period's r reports, joined.
+        period: index of the period since 1970.
+        repeated: the period was answered before; these are the bytes of that answer, and the record was not read.
     """
 
     reports: bytes
@@ -51,12 +51,12 @@ class Said(NamedTuple):
 
 
 class Reporting:
-    """Answers, keeps, seals and releases, within what the owner allows.
+    """Makes, stores, seals and releases reports, within the owner's policy.
 
     Attributes:
-        ledger, spool: where it is written.
-        meanings: how often a value had no meaning, in memory.
-        policy: what the owner allows now.
+        ledger: what was paid.
+        spool: the reports that were not acknowledged.
+        meanings: counts of missing and unlisted values, in memory.
         entropy: n → n fresh random bytes.
     """
 
@@ -82,7 +82,7 @@ class Reporting:
         """What the owner allows now.
 
         Raises:
-            InputError: ``policy_invalid``: the file was changed into one that can not be read.
+            InputError: ``policy_invalid``: the policy file has changed and can not be read any more.
         """
         return self._allowed()
 
@@ -120,7 +120,7 @@ class Reporting:
             newest = self.ledger.newest(campaign.id)
             period = campaign.period_at(time)
             if newest is not None and newest.period >= period:
-                return Said(self.ledger.said(newest) or _refuse_again(), newest.period, repeated=True)
+                return Said(self.ledger.said(newest) or _refuse_deleted(), newest.period, repeated=True)
             _check_open(campaign, moment.now, time, period)
             _check_unpaid(campaign, period, self.ledger.paid_until(campaign.header.name))
             model = self.evaluated(campaign)
@@ -136,17 +136,17 @@ class Reporting:
             line, number = self.ledger.spend(campaign, period, time, reports)
             self.spool.add(line, number, records, time, min(time, moment.base), policy.spool)
             self._time.note_answer(reading, time, leapt=leapt)
-            self.meanings.add(campaign, _read_by(campaign, model).unread(record, label))
+            self.meanings.add(campaign, _schema_read(campaign, model).unread(record, label))
         note(INFO, "report: answered %s version %d", campaign.header.name, campaign.header.version)
         return Said(reports, period, repeated=False)
 
     def check(self, campaign_id: bytes, record: Mapping[str, object], label: object) -> Check:
         """See :meth:`edge_sdk.Device.check`."""
         campaign = self._campaign(campaign_id)
-        return _read_by(campaign, self.evaluated(campaign)).check(record, label)
+        return _schema_read(campaign, self.evaluated(campaign)).check(record, label)
 
     def spent(self, now: int) -> Spent:
-        """What counts against the owner's limits at a time; zero where there is no limit."""
+        """The ε that counts against the owner's limits at a time; 0 where there is no limit."""
         policy, ledger = self.policy, self.ledger
         return Spent(
             0 if policy.day_micro is None else ledger.spent_around(now, DAY_SECONDS),
@@ -155,7 +155,7 @@ class Reporting:
         )
 
     def evaluated(self, campaign: Campaign, given: bytes | None = None) -> Model | None:
-        """The model that a campaign evaluates: the installed one, or the payload that is given with it.
+        """The model that a campaign evaluates: from ``given``, a verified payload, or else the installed model.
 
         Raises:
             InputError, DocumentError: as :func:`edge_sdk.evaluated.evaluated_model`.
@@ -167,7 +167,7 @@ class Reporting:
         return evaluated_model(campaign, given or self._documents.payload("model", campaign.model))
 
     def _predicted(self, model: Model, record: Mapping[str, object]) -> int:
-        """Code of the class that the evaluated model predicts for a record."""
+        """The code of the class that the evaluated model predicts for a record."""
         from edge_sdk.classifier import Classifier
 
         classifier = Classifier(model, self._time.now)
@@ -209,7 +209,7 @@ class Reporting:
 
 
 def _digest_of(path: str) -> bytes | None:
-    """SHA-256 of a plain file; None if there is none. Nothing else is read: a pipe might never end."""
+    """SHA-256 of a regular file; None if there is none. Other files are not read, since a pipe may never end."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:
@@ -221,20 +221,20 @@ def _digest_of(path: str) -> bytes | None:
     return None
 
 
-def _read_by(campaign: Campaign, model: Model | None) -> Schema:
-    """What is read of a record: the campaign's label and features, or in their place those of the evaluated model."""
+def _schema_read(campaign: Campaign, model: Model | None) -> Schema:
+    """The label and features that are read of a record. The features are those of the evaluated model, if any."""
     schema = campaign.schema
     return schema if model is None else schema._replace(features=model.schema.features)
 
 
-def _refuse_again() -> bytes:
+def _refuse_deleted() -> bytes:
     raise PolicyError(
         "period_answered", "this period was answered before the device was disabled or reset; it answers the next"
     )
 
 
 def _check_unpaid(campaign: Campaign, period: int, paid_until: int) -> None:
-    """Refuse a period that began before the last one that any version of the campaign's name was paid for ended."""
+    """Refuse a period that began before ``paid_until``: before the end of the last paid period of this name."""
     if period * campaign.time_precision < paid_until:
         from protocol.dates import date
 

@@ -1,20 +1,23 @@
-"""What a device may tell about itself; never anything about a record."""
+"""The status of a device: what it may tell about itself. Nothing in it depends on a record."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edge_sdk.policy import DAY_SECONDS, Spent
 from protocol.documents import campaign as campaigns
 from protocol.documents.model import parse_model
 from protocol.epsilon import format_micro
 
 if TYPE_CHECKING:
-    from edge_sdk.meanings import Meanings, Unread
-    from edge_sdk.policy import Policy, Spent
+    from edge_sdk.meanings import Unread
+    from edge_sdk.reporting import Reporting
+    from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
     from edge_sdk.storage.ledger import Ledger
-    from edge_sdk.storage.spool import Held, Spool
-    from edge_sdk.timekeeping.periods import Present, Reading
+    from edge_sdk.storage.spool import Held
+    from edge_sdk.timekeeping.periods import Present
+    from edge_sdk.timekeeping.timekeeper import Timekeeper
     from protocol.documents.campaign import Campaign
 
 
@@ -25,9 +28,9 @@ class CampaignStatus(NamedTuple):
         name, version, id: of the document.
         state: open, ended, expired or future.
         answered: the newest answered period of this version.
-        silent_until: when the next period that can be answered begins, in seconds since 1970, if the present
-            one can not be: its time was paid for under the same name, by another version or in a leap of the
-            clock. None if it can be, or if this version answered just the present one.
+        silent_until: when the next period begins that can be answered, in seconds since 1970, if the present period
+            can not be answered because its time was paid for under the same name: by another version, or while the
+            clock was ahead. None if the present period can be answered, or if this version answered it.
     """
 
     name: str
@@ -47,14 +50,14 @@ class ModelStatus(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """What the device makes of its clocks, in seconds since 1970.
+    """What the device concludes from its clocks, in seconds since 1970.
 
     Attributes:
-        wall: what the wall clock says.
-        now: the later of that and what signed documents say; dates are judged by it.
-        confirmed: no period after this time's opens, unless ``leap_left``.
-        time_floor: the largest date of an accepted document.
-        leap_left: whether this boot's one leap of the wall clock beyond ``confirmed`` is still believed.
+        wall: the wall clock.
+        now: the later of the wall clock and the time that signed documents prove; dates are judged by it.
+        confirmed: no period that begins after this time opens, unless ``leap_left``.
+        time_floor: the largest ``issued_at`` of an accepted document.
+        leap_left: whether the wall clock may still jump once beyond ``confirmed`` in this boot.
     """
 
     wall: int
@@ -65,14 +68,14 @@ class Clock(NamedTuple):
 
 
 class Status(NamedTuple):
-    """Spent and left are millionths of ε; ``left_micro`` over the device's life.
+    """The status of a device. Amounts of ε are in millionths; ``left_micro`` is what is left of the lifetime ε.
 
     Attributes:
-        unsigned: names of campaigns that a new root ended, since its keys had not signed them. They come back
-            when their publisher signs them again.
+        unsigned: names of campaigns that ended because the keys of a new root had not signed them. They return when
+            their publisher signs them again.
         disabled: the owner has opted out.
-        unread: what answered records lacked, since this program started: counts by feature, never values.
-        contradictions: pairs of signed documents that contradict each other and are kept as evidence.
+        unread: missing and unlisted values of answered records since this program started, as counts by feature.
+        contradictions: the number of pairs of contradictory signed documents that are kept as evidence.
     """
 
     spent_micro: int
@@ -91,11 +94,11 @@ class Status(NamedTuple):
 
     @property
     def spooled(self) -> int:
-        """Reports that were not acknowledged."""
+        """The number of reports that were not acknowledged."""
         return self.spool.reports
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The status as a dictionary for JSON."""
         return {
             "epsilon_spent": format_micro(self.spent_micro),
             "epsilon_left": format_micro(self.left_micro),
@@ -118,25 +121,21 @@ class Status(NamedTuple):
         }
 
 
-def gather(
-    documents: Documents,
-    ledger: Ledger,
-    spool: Spool,
-    policy: Policy,
-    meanings: Meanings,
-    spent: Spent,
-    reading: Reading,
-    present: Present,
-    *,
-    disabled: bool,
-) -> Status:
-    """The status at one look at the clocks.
+def gather(state: State, documents: Documents, time: Timekeeper, reporting: Reporting) -> Status:
+    """Gather the status, with the clocks read once.
 
     Raises:
         StorageError: ``state_damaged``.
     """
+    reading = time.read()
+    present = time.present(reading)
+    now, policy, ledger = present.now, reporting.policy, reporting.ledger
+    spent = Spent(
+        ledger.spent_around(now, DAY_SECONDS),
+        ledger.spent_around(now, policy.window_seconds),
+        ledger.spent_micro(),
+    )
     trusted = documents.trust()
-    now = present.now
     shown = [
         _campaign(campaigns.parse_campaign(payload), ledger, present) for _, _, payload in documents.all("campaign")
     ]
@@ -144,16 +143,16 @@ def gather(
         spent_micro=spent.lifetime_micro,
         left_micro=max(0, policy.lifetime_micro - spent.lifetime_micro),
         spent=spent,
-        spool=spool.held(),
+        spool=reporting.spool.held(),
         campaigns=tuple(shown),
         unsigned=tuple(documents.ended_unsigned("campaign")),
         models=tuple(_model(payload, now) for _, _, payload in documents.all("model")),
         root_version=0 if trusted is None else trusted.root.header.version,
         root_expired=trusted is None or now >= trusted.root.header.expires,
         clock=Clock(reading.wall, now, present.confirmed, documents.time_floor(), present.leap_left),
-        disabled=disabled,
+        disabled=state.meta("secret") is None,
         contradictions=len(documents.evidence()),
-        unread=meanings.of(campaign.name for campaign in shown),
+        unread=reporting.meanings.of(campaign.name for campaign in shown),
     )
 
 
@@ -169,7 +168,7 @@ def _campaign(campaign: Campaign, ledger: Ledger, present: Present) -> CampaignS
 
 
 def _silent_until(campaign: Campaign, ledger: Ledger, present: Present, answered: int | None) -> int | None:
-    """When the first period begins that nobody has paid for, unless that is the present one or the usual next."""
+    """When the first unpaid period begins; None if that is the present period, or the one after an answered one."""
     length = campaign.time_precision
     period = campaign.period_at(present.period_time(length)[0])
     unpaid = -(-ledger.paid_until(campaign.header.name) // length)

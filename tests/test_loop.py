@@ -77,9 +77,9 @@ def make(modules, tmp_path, tree, clock):
     def made(measure=lambda: RECORD, transport=None, trusted=tree / "roots" / "1.hst", **options):
         device = Device.open(tmp_path / "state", trust=trusted.read_bytes(), clock=clock.wall)
         opened.append(device)
-        carrier = transport or open_transport(str(tree))
+        transport = transport or open_transport(str(tree))
         options = {"campaigns": ["mushrooms"], "monotonic": clock.monotonic, **options}
-        return modules[0].Loop(device, carrier, measure, **options)
+        return modules[0].Loop(device, transport, measure, **options)
 
     yield made
     for device in opened:

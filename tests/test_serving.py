@@ -90,13 +90,13 @@ def files_of(tree):
 
 def test_the_real_sync_there_and_back(tree, tmp_path, publisher):
     with serving_of(tree, token="word") as (server, log), Device.open(tmp_path / "s", trust=publisher.root()) as device:
-        carrier = open_transport(server.url, token="word")
-        first = sync(device, carrier, campaigns=["mushrooms", "odd/name"])
+        transport = open_transport(server.url, token="word")
+        first = sync(device, transport, campaigns=["mushrooms", "odd/name"])
         assert ([taken.name for taken in first.campaigns], first.refusals) == (["mushrooms", "odd/name"], ())
         assert (first.root_version, [taken.name for taken in first.models]) == (2, ["mushrooms"])
         for campaign in device.campaigns():
             device.report(campaign.id, RECORD, label="e")
-        second = sync(device, carrier)
+        second = sync(device, transport)
         assert (second.unchanged, second.sent, second.released, second.refusals) == (3, 1, 2, ())
         assert second.absent == first.absent
     (name,) = files_of(tree)
@@ -282,10 +282,10 @@ def test_the_command_serves_until_it_is_stopped(tree, tmp_path, publisher):
         address = json.loads(printed)["address"]
         assert address.startswith("http://127.0.0.1:")
         with Device.open(tmp_path / "s", trust=publisher.root()) as device:
-            carrier = open_transport(address, token="word")
-            sync(device, carrier, campaigns=["mushrooms"])
+            transport = open_transport(address, token="word")
+            sync(device, transport, campaigns=["mushrooms"])
             device.report(device.campaigns()[0].id, RECORD, label="e")
-            assert sync(device, carrier).released == 1
+            assert sync(device, transport).released == 1
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=10)
     assert process.returncode == 0

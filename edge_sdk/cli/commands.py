@@ -78,7 +78,7 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
                 "hints": list(found.hints),
             }
         said = device.answer(campaign.id, record, label=label)
-    _note_strangers(found.ignored)
+    _note_ignored(found.ignored)
     return {
         "report": said.reports.hex(),
         "campaign": campaign.header.name,
@@ -88,10 +88,10 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _note_strangers(strangers: int) -> None:
+def _note_ignored(count: int) -> None:
     """Print how many keys were ignored, so that a typing error is seen. Keys are private and not named."""
-    if strangers:
-        print(f"note: {strangers} of the record's keys are no features here and were ignored", file=sys.stderr)  # noqa: T201
+    if count:
+        print(f"note: {count} of the record's keys are no features here and were ignored", file=sys.stderr)  # noqa: T201
 
 
 def drain(options: argparse.Namespace) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def predict(options: argparse.Namespace) -> dict[str, Any]:
     with open_device(options) as device:
         model = device.model(options.model)
         record = _read_record(options.record)
-        _note_strangers(model.model.schema.unread(record).ignored)
+        _note_ignored(model.model.schema.unread(record).ignored)
         return {
             "class": model.predict(record),
             "probabilities": {name: round(p, 6) for name, p in model.predict_proba(record).items()},

@@ -54,7 +54,7 @@ class Web(Transport):
         *,
         method: str = "PUT",
         token: str | None = None,
-        patience: RetryPolicy = RetryPolicy(),  # noqa: B008  # immutable
+        retry: RetryPolicy = RetryPolicy(),  # noqa: B008  # immutable
         context: ssl.SSLContext | None = None,
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
@@ -66,7 +66,7 @@ class Web(Transport):
             address: ``https://HOST[:PORT]/PATH``; the tree begins there.
             method: how batches are sent, ``PUT`` or ``POST``; to the same places.
             token: sent as ``Authorization: Bearer`` to this server and to no other.
-            patience: limits of time and of repetition.
+            retry: limits of time and of repetition.
             context: authorities to check the server against; by default the system's, or those of
                 ``SSL_CERT_FILE``.
             sleep, monotonic, entropy: waiting, a clock in seconds that does not jump, and randomness for the pauses.
@@ -83,7 +83,7 @@ class Web(Transport):
             raise InputError("token_invalid", "a token is sent over https only, or to this very machine")
         self._method = method
         self._token = token
-        self._patience = patience
+        self._retry = retry
         self._context = context
         self._sleep = sleep
         self._monotonic = monotonic
@@ -122,7 +122,7 @@ class Web(Transport):
             StorageError: ``unreachable``: there was none; and what can not pass.
         """
         url = self._base._replace(path=self._base.path.rstrip("/") + "/" + quote("/".join(parts_of(place))))
-        deadline = Deadline(self._patience, self._monotonic)
+        deadline = Deadline(self._retry, self._monotonic)
         hopeful = self._monotonic() - self._gave_up >= GIVEN_UP_SECONDS
         number = 0
         while True:
@@ -131,7 +131,7 @@ class Web(Transport):
                 self._gave_up = float("-inf")
                 return tried.answer
             asked = 0.0 if tried.answer is None else _asked_pause(tried.answer.headers)
-            pause = self._patience.pause(number, self._entropy(4), asked) if hopeful else None
+            pause = self._retry.pause(number, self._entropy(4), asked) if hopeful else None
             if pause is None or pause >= deadline.left():
                 break
             self._sleep(pause)

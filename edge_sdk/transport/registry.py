@@ -37,8 +37,8 @@ def open_transport(
         from edge_sdk.transport.http import Web
         from edge_sdk.transport.retry import RetryPolicy
 
-        patience = RetryPolicy() if seconds is None else RetryPolicy(seconds=seconds)
-        return Web(address, method=method, token=token, patience=patience)
+        retry = RetryPolicy() if seconds is None else RetryPolicy(seconds=seconds)
+        return Web(address, method=method, token=token, retry=retry)
     scheme, found, rest = address.partition("://")
     if not address or "\0" in address or (found and not _is_scheme(scheme)):
         raise InputError("address_invalid", "give a folder, or an address that begins with http:// or https://")

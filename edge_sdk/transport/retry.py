@@ -48,10 +48,10 @@ class RetryPolicy(NamedTuple):
 class Deadline:
     """The end of one fetch or sending, by a clock that does not jump."""
 
-    def __init__(self, patience: RetryPolicy, monotonic: Callable[[], float]) -> None:
+    def __init__(self, retry: RetryPolicy, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._idle = patience.idle
-        self._end = monotonic() + patience.seconds
+        self._idle = retry.idle
+        self._end = monotonic() + retry.seconds
 
     def left(self) -> float:
         """Seconds that are left; none or less once it is over."""

@@ -485,11 +485,11 @@ def test_in_step_costs_one_conditional_request_per_document(device, publisher, t
         assert (tmp_path / "state" / "state.db").read_bytes() == state  # a card does not wear by asking
 
 
-def test_a_server_that_goes_away_costs_its_patience_once(enrolled, clock):
+def test_a_server_that_goes_away_is_waited_for_once(enrolled, clock):
     answer(enrolled, clock)
     pauses = []
     with scripted(b"") as server:
-        web = Web(server.url, patience=RetryPolicy(attempts=4), sleep=pauses.append)
+        web = Web(server.url, retry=RetryPolicy(attempts=4), sleep=pauses.append)
         assert set(reasons(sync(enrolled, web)).values()) == {"unreachable"}
     assert len(pauses) == 3
     assert enrolled.status().spooled == 1
@@ -511,7 +511,7 @@ def test_one_line_of_lies_costs_its_place_and_no_report(enrolled, publisher, clo
             connection.sendall(reply(404))
 
     with scripted(serve) as server:
-        web = Web(server.url, patience=RetryPolicy(attempts=1))
+        web = Web(server.url, retry=RetryPolicy(attempts=1))
         outcome = sync(enrolled, web)
     assert reasons(outcome) == {CAMPAIGN: "unreachable"}
     assert (outcome.sent, records(files)) == (1, made)

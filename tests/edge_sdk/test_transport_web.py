@@ -45,7 +45,7 @@ def naps():
 @pytest.fixture
 def web(naps):
     def make(address, **options):
-        options = {"patience": QUICK, "entropy": bytes, "sleep": naps, **options}
+        options = {"retry": QUICK, "entropy": bytes, "sleep": naps, **options}
         return Web(address, **options)
 
     return make
@@ -133,9 +133,9 @@ def test_an_endless_body_is_cut_off(web, step):
 
 @pytest.mark.parametrize("step", [endless_headers, endless_line, endless_continue])
 def test_an_endless_head_is_cut_off(web, step):
-    patience = RetryPolicy(seconds=1, attempts=2)
+    retry = RetryPolicy(seconds=1, attempts=2)
     with scripted(step) as server:
-        assert refusal(web(server.url, patience=patience).fetch, PLACE, 100) == "unreachable"
+        assert refusal(web(server.url, retry=retry).fetch, PLACE, 100) == "unreachable"
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -184,7 +184,7 @@ def endless_chunk(connection, _):
 @pytest.mark.parametrize("step", [LONG_HEADERS, MANY_HEADERS, endless_chunk])
 def test_what_an_answer_takes_of_memory_is_bounded(web, step):
     with scripted(step) as server:
-        source = web(server.url, patience=RetryPolicy(seconds=20, attempts=1))
+        source = web(server.url, retry=RetryPolicy(seconds=20, attempts=1))
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
         assert refusal(source.fetch, PLACE, 100) == "unreachable"
@@ -202,18 +202,18 @@ def test_what_is_announced_too_large_is_not_waited_for(web):
     [b"", b"HTTP/1.1 200 OK\r\nA: ", b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n"],
 )
 def test_a_slow_drip_ends_at_the_deadline(web, head):
-    patience = RetryPolicy(seconds=0.5, idle=5)
+    retry = RetryPolicy(seconds=0.5, idle=5)
     with scripted(drip(head)) as server:
         began = time.monotonic()
-        assert refusal(web(server.url, patience=patience).fetch, PLACE, 1000) == "unreachable"
+        assert refusal(web(server.url, retry=retry).fetch, PLACE, 1000) == "unreachable"
         assert time.monotonic() - began < 3
 
 
 def test_silence_ends_sooner(web):
-    patience = RetryPolicy(seconds=20, idle=0.1, attempts=2)
+    retry = RetryPolicy(seconds=20, idle=0.1, attempts=2)
     with scripted(lambda connection, _: connection.recv(1)) as server:
         began = time.monotonic()
-        assert refusal(web(server.url, patience=patience).fetch, PLACE, 1000) == "unreachable"
+        assert refusal(web(server.url, retry=retry).fetch, PLACE, 1000) == "unreachable"
         assert time.monotonic() - began < 3
     assert len(server.requests) == 2
 
@@ -264,25 +264,25 @@ def test_no_server_at_all(web, naps):
 
 
 def test_pauses_double_up_to_a_bound_and_differ_by_chance(web, naps):
-    patience = RetryPolicy(seconds=1000, idle=5, attempts=6, first=1, longest=5)
+    retry = RetryPolicy(seconds=1000, idle=5, attempts=6, first=1, longest=5)
     with scripted(reply(503)) as server:
-        assert refusal(web(server.url, patience=patience).fetch, PLACE, 100) == "refused_by_server"
+        assert refusal(web(server.url, retry=retry).fetch, PLACE, 100) == "refused_by_server"
         assert naps.lengths == [0.5, 1, 2, 2.5, 2.5]
         naps.lengths.clear()
-        latest = web(server.url, patience=patience, entropy=lambda count: b"\xff" * count)
+        latest = web(server.url, retry=retry, entropy=lambda count: b"\xff" * count)
         assert refusal(latest.fetch, PLACE, 100) == "refused_by_server"
         assert [round(length, 6) for length in naps.lengths] == [1, 2, 4, 5, 5]
 
 
 @given(st.integers(0, 20), st.binary(min_size=4, max_size=4), st.floats(0, 100))
 def test_a_pause_is_in_its_bounds(number, chance, asked):
-    patience = RetryPolicy(attempts=10)
-    pause = patience.pause(number, chance, asked)
-    if number >= 9 or asked > patience.longest:
+    retry = RetryPolicy(attempts=10)
+    pause = retry.pause(number, chance, asked)
+    if number >= 9 or asked > retry.longest:
         assert pause is None
     else:
-        assert asked <= pause <= patience.longest
-        assert pause >= min(2.0**number, patience.longest) / 2
+        assert asked <= pause <= retry.longest
+        assert pause >= min(2.0**number, retry.longest) / 2
 
 
 @pytest.mark.parametrize(
@@ -302,10 +302,10 @@ def test_a_pause_is_in_its_bounds(number, chance, asked):
     ],
 )
 def test_retry_after_is_honoured_within_bounds(web, naps, header, pauses):
-    patience = RetryPolicy(seconds=1000, idle=5, attempts=3)
+    retry = RetryPolicy(seconds=1000, idle=5, attempts=3)
     busy = reply(429, Retry_After=header, Date="Sat, 21 Nov 2026 10:00:00 GMT")
     with scripted(busy, reply(200, b"now")) as server:
-        source = web(server.url, patience=patience)
+        source = web(server.url, retry=retry)
         if pauses:
             assert source.fetch(PLACE, 100).content == b"now"
         else:
@@ -315,14 +315,14 @@ def test_retry_after_is_honoured_within_bounds(web, naps, header, pauses):
 
 def test_no_pause_goes_beyond_the_deadline(web, naps):
     with scripted(reply(429, Retry_After="50")) as server:
-        assert refusal(web(server.url, patience=RetryPolicy(seconds=40)).fetch, PLACE, 100) == "refused_by_server"
+        assert refusal(web(server.url, retry=RetryPolicy(seconds=40)).fetch, PLACE, 100) == "refused_by_server"
     assert naps.lengths == []
 
 
 def test_a_server_that_gave_no_answer_is_not_waited_for_again_for_a_while(web, naps):
     now = [0.0]
     with scripted(b"") as server:
-        source = web(server.url, patience=RetryPolicy(attempts=3), monotonic=lambda: now[0])
+        source = web(server.url, retry=RetryPolicy(attempts=3), monotonic=lambda: now[0])
         assert refusal(source.fetch, PLACE, 100) == "unreachable"
         assert len(server.requests) == 3
         assert refusal(source.fetch, PLACE, 100) == "unreachable"
@@ -441,15 +441,15 @@ def test_interim_answers_are_skipped(web, batch, status):
 @pytest.mark.parametrize("status", [100, 103])
 def test_more_than_ten_interim_answers_are_refused(web, status):
     with scripted(interim(status, 11) + reply(200, b"content")) as server:
-        patience = RetryPolicy(seconds=5, attempts=1)
-        assert refusal(web(server.url, patience=patience).fetch, PLACE, 100) == "unreachable"
+        retry = RetryPolicy(seconds=5, attempts=1)
+        assert refusal(web(server.url, retry=retry).fetch, PLACE, 100) == "unreachable"
 
 
 @pytest.mark.parametrize("answer", [interim(103), interim(103)[:-2], interim(103) + b"HTTP/1.1 20"])
 def test_an_interim_answer_without_a_final_one_is_no_answer(web, answer):
     with scripted(answer) as server:
-        patience = RetryPolicy(seconds=5, attempts=1)
-        assert refusal(web(server.url, patience=patience).fetch, PLACE, 100) == "unreachable"
+        retry = RetryPolicy(seconds=5, attempts=1)
+        assert refusal(web(server.url, retry=retry).fetch, PLACE, 100) == "unreachable"
 
 
 def test_a_change_of_protocol_is_refused(web, batch):
@@ -470,8 +470,8 @@ def test_a_batch_is_sent_whole(web, batch, method):
 @pytest.mark.parametrize("status", [100, 301, 302, 303, 304, 400, 403, 404, 409, 413])
 def test_only_success_counts_as_arrived(web, batch, status):
     with scripted(reply(status, Location="/elsewhere")) as server:
-        patience = RetryPolicy(seconds=1, idle=0.3, attempts=1)
-        reason = refusal(web(server.url, patience=patience).send, "reports/a.hsr", str(batch))
+        retry = RetryPolicy(seconds=1, idle=0.3, attempts=1)
+        reason = refusal(web(server.url, retry=retry).send, "reports/a.hsr", str(batch))
         assert reason == ("unreachable" if status == 100 else "refused_by_server")
     assert len(server.requests) == 1
 
@@ -514,7 +514,7 @@ def test_a_server_that_hangs_up_on_a_long_body_is_heard(web, tmp_path):
 
         thread = threading.Thread(target=refuse)
         thread.start()
-        source = web(f"http://127.0.0.1:{listener.getsockname()[1]}", patience=RetryPolicy(seconds=5, attempts=1))
+        source = web(f"http://127.0.0.1:{listener.getsockname()[1]}", retry=RetryPolicy(seconds=5, attempts=1))
         assert refusal(source.send, "reports/a.hsr", str(path)) == "refused_by_server"
         thread.join()
     assert len(requests) == 1
@@ -526,7 +526,7 @@ def test_a_server_that_reads_slowly_is_left_at_the_deadline(web, tmp_path):
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         began = time.monotonic()
-        source = web(f"http://127.0.0.1:{listener.getsockname()[1]}", patience=RetryPolicy(seconds=0.5, attempts=1))
+        source = web(f"http://127.0.0.1:{listener.getsockname()[1]}", retry=RetryPolicy(seconds=0.5, attempts=1))
         assert refusal(source.send, "reports/a.hsr", str(path)) == "unreachable"
         assert time.monotonic() - began < 3
 
@@ -582,7 +582,7 @@ def test_never_from_https_to_http(web, tls, certificate):
 
 def test_a_tls_handshake_that_never_comes_ends(web):
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        source = web(f"https://127.0.0.1:{listener.getsockname()[1]}", patience=RetryPolicy(seconds=0.3))
+        source = web(f"https://127.0.0.1:{listener.getsockname()[1]}", retry=RetryPolicy(seconds=0.3))
         began = time.monotonic()
         assert refusal(source.fetch, PLACE, 100) == "unreachable"
         assert time.monotonic() - began < 3

@@ -80,7 +80,7 @@ class WebWorld(World):
         self.stack.enter_context(self._server)
 
     def open(self) -> Transport:
-        return Web(self._url, patience=RetryPolicy(seconds=5, attempts=1))
+        return Web(self._url, retry=RetryPolicy(seconds=5, attempts=1))
 
     def vanish(self) -> None:
         self._server.close()

@@ -1,0 +1,166 @@
+"""Signed documents on a device: verify campaigns, models and trust roots, store the accepted ones, find them again.
+
+:class:`edge_sdk.Device` documents each of these methods for the application.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from edge_sdk.arguments import check_bytes, is_called
+from protocol.documents import campaign as campaigns
+from protocol.documents import trust
+from protocol.errors import DocumentError, InputError, StorageError
+from protocol.shown import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from edge_sdk.classifier import Classifier
+    from edge_sdk.reporting import Reporting
+    from edge_sdk.storage.database import State
+    from edge_sdk.storage.documents import Documents
+    from edge_sdk.timekeeping.timekeeper import Timekeeper
+    from protocol.documents.campaign import Campaign
+    from protocol.documents.trust import TrustState, Verdict
+
+
+class Acceptance:
+    """Judges documents by the stored trust root, the clock and the owner's policy, and stores the accepted ones."""
+
+    def __init__(self, state: State, documents: Documents, time: Timekeeper, reporting: Reporting) -> None:
+        self._state = state
+        self._documents = documents
+        self._time = time
+        self._reporting = reporting
+
+    def _trust(self) -> TrustState:
+        stored = self._documents.trust()
+        if stored is None:
+            raise StorageError("not_provisioned", "this device has no trust root yet; provision it with a .hst file")
+        return stored
+
+    def _judge_campaign(self, raw: bytes) -> tuple[Verdict, Campaign]:
+        """Check signature, dates and value limits, in the order of docs/formats.md. The policy is checked later."""
+        check_bytes(raw, "a campaign")
+        verdict = trust.verify(self._trust(), raw, "campaign", self._time.wall(), campaigns.UNDERSTOOD)
+        return verdict, campaigns.parse_campaign(verdict.payload)
+
+    def _judge_model(self, raw: bytes) -> Verdict:
+        """Check signature and dates of a model."""
+        from edge_sdk.classifier import MODEL_KEYS
+
+        check_bytes(raw, "a model")
+        return trust.verify(self._trust(), raw, "model", self._time.wall(), MODEL_KEYS)
+
+    def explain(self, raw: bytes, model: bytes | None) -> str:
+        """See :meth:`edge_sdk.Device.explain`."""
+        from edge_sdk.explain import explain
+
+        verdict, campaign = self._judge_campaign(raw)
+        given = None if model is None else self._judge_model(model).payload
+        evaluated = self._reporting.evaluated(campaign, given)
+        spent = self._reporting.spent(verdict.now)
+        return explain(campaign, self._reporting.policy, spent, verdict.now, evaluated)
+
+    def enrol(self, raw: bytes, name: str | None) -> Campaign:
+        """See :meth:`edge_sdk.Device.enrol`."""
+        with self._keeping_evidence("campaign", raw), self._state.transaction():
+            self._reporting.secret()
+            verdict, campaign = self._judge_campaign(raw)
+            _check_name(verdict, name)
+            self._reporting.policy.check_campaign(campaign, self._reporting.evaluated(campaign))
+            self._store(verdict, raw)
+        return campaign
+
+    def install(self, raw: bytes, name: str | None) -> Classifier:
+        """See :meth:`edge_sdk.Device.install`."""
+        from edge_sdk.classifier import open_classifier
+
+        with self._keeping_evidence("model", raw), self._state.transaction():
+            verdict = self._judge_model(raw)
+            _check_name(verdict, name)
+            classifier = open_classifier(verdict.payload, self._time.now)
+            self._store(verdict, raw)
+        return classifier
+
+    def _store(self, verdict: Verdict, raw: bytes) -> None:
+        """Store an accepted document together with the trust state that follows from it."""
+        self._documents.write(verdict.role, verdict.header.name, verdict.digest, raw)
+        self._documents.write_trust(verdict.state)
+        self._time.note_document(verdict.header.issued_at)
+
+    def rotate(self, roots: Iterable[bytes]) -> int:
+        """See :meth:`edge_sdk.Device.rotate`."""
+        given = list(roots)
+        for raw in given:
+            check_bytes(raw, "a root")
+        with self._keeping_evidence("root", *given), self._state.transaction():
+            before = self._trust()
+            reached = trust.install_roots(before, given, self._time.wall())
+            self._store_trust(before, reached)
+        return reached.root.header.version
+
+    def follow(self, roots: Iterable[bytes]) -> tuple[int, DocumentError | None]:
+        """See :meth:`edge_sdk.Device.follow`."""
+        given = list(roots)
+        with self._state.transaction():
+            before = self._trust()
+            reached, problem = trust.follow_roots(before, given, self._time.wall())
+            self._store_trust(before, reached)
+            if problem is not None and problem.reason == "equivocation":
+                self._documents.keep_contradictions("root", given)
+        return reached.root.header.version, problem
+
+    def _store_trust(self, before: TrustState, reached: TrustState) -> None:
+        """Store a newer trust root. Campaigns that its keys have not signed end."""
+        if reached is not before:
+            self._documents.write_trust(reached)
+            self._documents.end_unsigned("campaign", reached.root.roles["campaign"])
+            self._time.note_document(reached.root.header.issued_at)
+
+    @contextmanager
+    def _keeping_evidence(self, role: str, *raws: bytes) -> Iterator[None]:
+        """Keep a refused document that contradicts an accepted one: their publisher signed both."""
+        try:
+            yield
+        except DocumentError as error:
+            if error.reason == "equivocation":
+                with suppress(StorageError), self._state.transaction():
+                    self._documents.keep_contradictions(role, raws)
+            raise
+
+    def campaigns(self) -> list[Campaign]:
+        """See :meth:`edge_sdk.Device.campaigns`."""
+        return [campaigns.parse_campaign(payload) for _, _, payload in self._documents.all("campaign")]
+
+    def campaign(self, called: bytes | str) -> Campaign:
+        """See :meth:`edge_sdk.Device.campaign`."""
+        accepted = self.campaigns()
+        if isinstance(called, bytes):
+            found = [campaign for campaign in accepted if campaign.id == called]
+        else:
+            found = [each for each in accepted if each.header.name == called]
+            found = found or [each for each in accepted if is_called(called, each.header.name, each.id)]
+        if len(found) != 1:
+            known = ", ".join(f"{quoted(each.header.name)} ({each.id.hex()[:8]})" for each in accepted)
+            raise InputError("campaign_unknown", f"name one accepted campaign: {known or 'none; enrol in one first'}")
+        return found[0]
+
+    def model(self, name: str | None) -> Classifier:
+        """See :meth:`edge_sdk.Device.model`."""
+        from edge_sdk.classifier import open_classifier
+
+        installed = self._documents.all("model")
+        chosen = [payload for model_name, _, payload in installed if name in (None, model_name)]
+        if not chosen:
+            raise InputError("model_unknown", "no such model is installed")
+        if len(chosen) > 1:
+            raise InputError("model_ambiguous", f"name one of {', '.join(quoted(name) for name, _, _ in installed)}")
+        return open_classifier(chosen[0], self._time.now)
+
+
+def _check_name(verdict: Verdict, name: str | None) -> None:
+    if name is not None and verdict.header.name != name:
+        raise DocumentError("other_name", f"the {verdict.role} has another name than the one that was asked for")
