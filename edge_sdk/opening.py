@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from edge_sdk.arguments import check_bytes, path_of
 from edge_sdk.policy import POLICY_FILE, Policy, load_policy
 from edge_sdk.storage.atomic_files import flush_folder, make_folder, remove
-from edge_sdk.storage.database import STATE_FILE, State
+from edge_sdk.storage.database import State
 from edge_sdk.storage.documents import Documents
 from edge_sdk.storage.fetched import forget_fetched
 from edge_sdk.storage.highest import HIGHEST_FILE
@@ -21,6 +21,7 @@ from edge_sdk.storage.ledger import Ledger, Lines
 from edge_sdk.storage.marker import MARKER_FILE, Marker, read_marker, state_lost, used_mark, write_marker
 from edge_sdk.storage.outbox import Outbox
 from edge_sdk.storage.spool import Spool
+from edge_sdk.storage.state_file import STATE_FILE
 from protocol.documents import trust
 from protocol.errors import InputError, StorageError
 from protocol.stream import SEED_BYTES
@@ -106,7 +107,7 @@ def open_state(
         state = State(place)
         try:
             Ledger(state).check()
-            state.recall()
+            state.check_highest()
             if state.read_only:
                 _check_read_only(state, machine())
             else:

@@ -1,5 +1,5 @@
-"""What a device keeps: one SQLite database, the files beside it, and what the tables mean.
+"""What a device stores: one SQLite database, the meaning of its tables, and the files beside it.
 
-In: documents that were accepted, answers that were paid for. Out: the same after any crash, and files that appear
-whole or not at all. Nothing here knows a campaign's rules.
+In: accepted documents and paid answers. Out: the same after any crash, and files that appear complete or not at all.
+The rules of campaigns are not known here.
 """

@@ -1,7 +1,7 @@
-"""Files that appear whole or not at all: written beside, flushed, then given their name.
+"""Files that appear complete or not at all: written under a temporary name, flushed, then given their name.
 
-The unfinished file has a name that nobody can know beforehand and is made by this call or not at all,
-so a link planted in a shared folder leads nowhere; the finished one never replaces another.
+The temporary name is random, and the file must be new. So a link that somebody has put into a shared folder is never
+followed. A new file never replaces another one.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 TEMPORARY_SUFFIX = ".tmp"
 ABANDONED_SECONDS = 3600
 _NO_LINKS = frozenset((errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV))
-"""What file systems without hard links (FAT among them), or a jail around them, answer to ``link``."""
+"""Error numbers of ``link`` on file systems without hard links, FAT for example, and in sandboxes that forbid it."""
 
 
 def write_new(path: str, write: Callable[[IO[bytes]], None]) -> None:
-    """Make a new file with what ``write`` puts into it, private to its owner and flushed to disk.
+    """Make a new file that ``write`` fills. Only its owner can read it, and it is flushed to disk.
 
     Raises:
-        FileExistsError: there is something of that name, a dangling link included; it is untouched.
-        OSError: nothing was left behind, at ``path`` or beside it.
+        FileExistsError: the name is taken, by a dangling link too; that file is unchanged.
+        OSError: no file is left at ``path`` or beside it.
     """
     if os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -49,10 +49,10 @@ def write_new(path: str, write: Callable[[IO[bytes]], None]) -> None:
 
 
 def replace(path: str, content: bytes) -> None:
-    """Give a file new content, all of it or none, private to its owner and flushed to disk.
+    """Replace a file's content completely or not at all. Only its owner can read it, and it is flushed to disk.
 
     Raises:
-        OSError: the old content stays, and nothing is left beside it.
+        OSError: the old content stays, and no file is left beside it.
     """
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
@@ -74,7 +74,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def _place(temporary: str, path: str) -> None:
-    """Give the finished file its name. A link, unlike a rename, fails where the name is taken meanwhile."""
+    """Give the finished file its name. A hard link fails if the name is taken meanwhile; a rename would replace it."""
     try:
         os.link(temporary, path)
     except OSError as error:
@@ -89,10 +89,11 @@ def _place(temporary: str, path: str) -> None:
 
 
 def remove_abandoned(folder: str, mine: os.stat_result) -> None:
-    """Remove unfinished files that a crash left in a folder: this user's, and of another hour than ``mine``.
+    """Remove temporary files that a crash left in a folder.
 
-    Compares times of the folder's own file system, so a wrong clock does no harm. A slow writer that
-    loses its file this way fails before anything has its final name, and keeps its reports.
+    Removed are temporary files of the same owner as ``mine`` that were changed more than an hour before or after it.
+    Both times come from the folder's file system, so a wrong clock does not matter. A slow writer that loses its
+    temporary file fails before the final name exists, and keeps its reports.
     """
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -110,18 +111,18 @@ def _is_temporary(name: str) -> bool:
 
 
 def remove(path: str) -> None:
-    """Remove a file if that is possible."""
+    """Remove a file; errors are ignored."""
     with contextlib.suppress(OSError):
         os.unlink(path)
 
 
 def make_folder(path: str) -> None:
-    """See that there is a folder, private to its owner where this makes it, that no power cut takes back.
+    """Make a folder and the folders above it, with mode 0700, so that they survive a power cut.
 
-    Its name is flushed even if it is there: who made it may have been stopped before that.
+    The name of an existing folder is flushed too: the program that made it may have stopped before its flush.
 
     Raises:
-        OSError: it can not be made, or something else has its name.
+        OSError: the folder can not be made, or another kind of file has its name.
     """
     missing = [path]
     while not os.path.isdir(above := os.path.dirname(missing[-1]) or "."):
@@ -131,14 +132,14 @@ def make_folder(path: str) -> None:
             os.mkdir(each, 0o700)
         try:
             flush_folder(os.path.dirname(each) or ".")
-        except PermissionError:  # a folder above may be passed through and not be read
+        except PermissionError:  # a folder above may allow to be entered and not to be opened
             os.sync()
     if not os.path.isdir(path):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
 
 def flush_folder(folder: str) -> None:
-    """Make the names in this folder survive a power cut."""
+    """Flush the names in a folder to disk, so that they survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Batch files of reports that wait to be acknowledged."""
+"""Batch files of unacknowledged reports: their bytes, and how they are written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def batches(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
-    """One batch per campaign, one after another; ``reports`` by campaign id, each group of one length."""
+    """The bytes of a file with one batch per campaign.
+
+    Args:
+        reports: campaign id → its reports, all of one length.
+    """
     return b"".join(
         write_batch(Header(campaign, layout_kind(records[0]), len(records[0])), records)
         for campaign, records in reports.items()
@@ -24,13 +28,13 @@ def batches(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
 
 
 def write_outbox(path: str, content: bytes) -> None:
-    """Put sealed batches into a new file at ``path``, whole or not at all, and flush it to disk.
+    """Write sealed batches to a new file at ``path``, completely or not at all, and flush it to disk.
 
-    Only the device's user can read the file: it says that this device takes part, and in what.
+    Only the device's user can read the file, since it shows in which campaigns this device takes part.
 
     Raises:
-        StorageError: ``file_exists``: a batch that may not have been sent is never overwritten;
-            ``disk_full``, ``io_failed``. No file is left behind at ``path``.
+        StorageError: ``file_exists``: a file that may not have been sent is never overwritten; ``disk_full``,
+            ``io_failed``. In these two cases no file is left at ``path``.
     """
 
     def write(file: IO[bytes]) -> None:

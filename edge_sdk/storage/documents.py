@@ -1,7 +1,7 @@
-"""What the device believes and from whom: trust root, version floors, accepted documents, evidence.
+"""The stored trust root, version floors, accepted documents, and evidence of contradictions.
 
-Documents are kept as they came, with their signatures, so that two that contradict each other are
-proof against whoever signed both.
+Documents are stored as they came, with their signatures. So two contradictory documents prove that one publisher signed
+both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PROVISIONED = frozenset(("root", "time_floor"))
 _SECRETS = frozenset(("secret", "disabled"))
 _MAX_DIGITS = 20
 _ENDED = "ended:"
-"""Before the name of a campaign that a new root ended: it may come back under another signature."""
+"""Prefix of the key that notes a campaign that a new root ended. The campaign may return under a new signature."""
 _MAX_EVIDENCE = 8
 
 
@@ -44,8 +44,8 @@ class Documents:
         """The trust state; None in a new state.
 
         Raises:
-            StorageError: ``state_damaged``: the stored root is not one that could have been accepted, or
-                some of what provisioning wrote is gone.
+            StorageError: ``state_damaged``: the stored root could not have been accepted, or an entry that
+                provisioning writes is missing.
         """
         with self._state.reading():
             meta, known = self._state.all_meta(), self._floors.all()
@@ -66,7 +66,7 @@ class Documents:
         return restored
 
     def time_floor(self) -> int:
-        """The earliest time it can be, whatever the wall clock says."""
+        """The earliest time that is possible, in seconds since 1970, whatever the wall clock shows."""
         text = self._state.meta("time_floor")
         return 0 if text is None else _floor(text)
 
@@ -77,10 +77,10 @@ class Documents:
         self._floors.rewrite([(*name, *floor) for name, floor in sorted(trust.floors.items())])
 
     def all(self, role: str) -> list[tuple[str, bytes, bytes]]:
-        """Name, digest and payload of the accepted documents of a role, by name.
+        """Name, digest and payload of the accepted documents of a role, sorted by name.
 
         Raises:
-            StorageError: ``state_damaged``: a payload is not the one that was accepted.
+            StorageError: ``state_damaged``: a payload differs from the accepted one.
         """
         with self._state.reading():
             return sorted((name, digest, self._payload(number, role)) for number, name, digest in self._of(role))
@@ -96,16 +96,16 @@ class Documents:
         """The payload of one accepted document, by its digest.
 
         Raises:
-            StorageError: ``state_damaged``: it is not the one that was accepted.
+            StorageError: ``state_damaged``: the payload differs from the accepted one.
         """
         with self._state.reading():
             for number, *_ in self._documents.some("WHERE digest = ? AND role = ?", (digest, role)):
                 return self._payload(number, role)
-            self._of(role)  # none, unless a row is damaged or missing
+            self._of(role)  # raises if the row was not found because it is damaged or missing
         return None
 
     def write(self, role: str, name: str, digest: bytes, envelope: bytes) -> None:
-        """Store an accepted document; it replaces the one of the same name."""
+        """Store an accepted document. It replaces the document of the same role and name."""
         for number, known, _ in self._of(role):
             if known == name:
                 self._documents.replace((number, role, name, digest), envelope)
@@ -115,29 +115,33 @@ class Documents:
         self._state.remove_meta(_ended_key(role, name))
 
     def end_unsigned(self, role: str, now_trusted: Role) -> list[str]:
-        """Forget the documents that the role's present keys have not signed; their names and version floors stay.
+        """Delete the documents that the role's present keys have not signed. Names and version floors stay.
 
         Returns:
-            the names of those that ended.
+            The names of the deleted documents.
         """
         ended = []
         for number, name, _ in self._of(role):
             signers = verified_by(read_envelope(self._documents.body(number), role), now_trusted.keys)
             if len(signers) < now_trusted.threshold:
                 ended.append((number, name))
-        gone = {number for number, _ in ended}
-        self._documents.remove(lambda row: row[0] in gone)
+        numbers = {number for number, _ in ended}
+        self._documents.remove(lambda row: row[0] in numbers)
         for _, name in ended:
             self._state.write_meta(_ended_key(role, name), b"1")
         return [name for _, name in ended]
 
     def ended_unsigned(self, role: str) -> list[str]:
-        """Names of the documents that :meth:`end_unsigned` forgot and that have not come back since."""
+        """Names of the documents that :meth:`end_unsigned` deleted and that were not accepted again since."""
         prefix = _ended_key(role, "")
         return [key.removeprefix(prefix) for key in self._state.all_meta() if key.startswith(prefix)]
 
     def keep_contradictions(self, role: str, refused: Iterable[bytes]) -> None:
-        """Keep signed documents beside those that they contradict: an accepted one, or another next root."""
+        """Store signed documents as evidence, each with the document that it contradicts.
+
+        A campaign or model is compared with the accepted one of its name. Roots are compared with the trusted root
+        and with each other.
+        """
         if role == "root":
             pairs = list(self._contradicting_roots(refused))
         else:
@@ -147,7 +151,7 @@ class Documents:
                 self._keep_pair(role, first, second)
 
     def _contradicting_roots(self, raws: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """Pairs of different roots of one version, the trusted root or signed by its keys; the trusted one first."""
+        """Pairs of different roots of one version. Each is the trusted root, or signed by that root's keys."""
         trusted = self.trust()
         if trusted is None:
             return
@@ -163,7 +167,7 @@ class Documents:
                 yield first, raw
 
     def _accepted_beside(self, role: str, raw: bytes) -> bytes | None:
-        """The accepted document of the same name as a signed one."""
+        """The accepted document with the same name as the signed document ``raw``; None if there is none."""
         _, header = read_payload(read_envelope(raw, role).payload)
         for number, name, _ in self._of(role):
             if name == header.name:
@@ -171,7 +175,7 @@ class Documents:
         return None
 
     def _keep_pair(self, role: str, accepted: bytes, refused: bytes) -> None:
-        """Each pair once, eight pairs at most: whoever has the keys must not fill the disk."""
+        """Store a pair once, and eight pairs at most, so that a publisher can not fill the disk."""
         known = self.evidence()
         if len(known) < _MAX_EVIDENCE and all(refused != kept for _, _, kept in known):
             self._evidence.add((None, role, accepted, refused))

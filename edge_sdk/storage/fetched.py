@@ -1,7 +1,7 @@
-"""What was fetched from a source before, so that an unchanged document need not come again.
+"""Notes on fetched documents, so that an unchanged document is not fetched again.
 
-A small file beside the state. It is not part of the state: losing it, or finding it damaged, costs one
-more fetch. It speaks of documents only that the device has accepted.
+The notes are a small file beside the state, and not part of it: if the file is lost or damaged, documents are fetched
+once more. Only documents that the device has accepted are noted.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ class Known(NamedTuple):
 
 
 class Fetched:
-    """Place → what is known of it, for one address."""
+    """The notes on the places of one source."""
 
     def __init__(self, folder: str, address: str) -> None:
-        """Read what is there; what can not be read, or speaks of another address, counts as nothing."""
+        """Read the notes in a folder. A file that can not be read, or is of another address, counts as empty."""
         self._path = os.path.join(folder, FETCHED_FILE)
         self._address = address
         self._places = _read(self._path, address)
         self._changed = False
 
     def get(self, place: str, version: int | None) -> Known | None:
-        """What is known of a place, if the device still has that version."""
+        """The note on a place, if it is of the version that the device has."""
         known = self._places.get(place)
         return known if known is not None and known.version == version else None
 
     def put(self, place: str, known: Known) -> None:
-        """Remember an accepted document."""
+        """Note an accepted document."""
         if self._places.get(place) != known:
             self._places[place] = known
             self._changed = True
 
     def save(self) -> None:
-        """Write what changed, by one rename. Not flushed: a card should not wear for what can be fetched again."""
+        """Write the notes if they changed, by one rename. They are not flushed, to spare the memory card."""
         if not self._changed:
             return
         text = json.dumps({"address": self._address, "places": self._places})
@@ -60,7 +60,7 @@ class Fetched:
 
 
 def forget_fetched(folder: str) -> None:
-    """Remove the file: it names campaigns, which who opts out or starts afresh need not show any more.
+    """Remove the notes. They name campaigns, so they are removed when the owner opts out or resets the device.
 
     Raises:
         StorageError: ``io_failed``.

@@ -1,8 +1,8 @@
-"""A fork waits until no thread is inside a state.
+"""Forks of the process wait until no thread uses a state.
 
-A child inherits SQLite's view of which locks are held, and cannot correct it: forked in the middle of
-another thread's transaction, it would find the state busy for ever. So a fork takes the lock of every
-state first. The child then opens a connection of its own.
+A child process inherits SQLite's record of held locks and can not correct it. After a fork in the middle of another
+thread's transaction, the child would find the state busy for ever. So the locks of all states are taken before every
+fork and released after it. The child then opens a connection of its own.
 """
 
 from __future__ import annotations

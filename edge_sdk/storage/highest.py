@@ -1,9 +1,9 @@
-"""The newest line of the ledger that was ever seen: a state without it is an older copy.
+"""The newest ledger line that was ever committed. A state without this line is an older copy.
 
-It is kept in memory while the state is open, and between runs in a small file beside it. The file is written after
-each line and never flushed: a card should not wear twice for one report. What a power cut makes of it says less,
-never something false, since the line it names was flushed before. The install marker, which must not be lost, is
-another file for that reason.
+The line is noted in memory while the state is open, and in a small file beside the state between runs. The file is
+written after each line and not flushed, to spare the memory card. After a power cut the file may name an older line,
+which is still a line of the ledger, since lines are flushed before they are noted. The install marker must survive a
+power cut, so it is another file.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _SEAL_BYTES = 8
 
 
 class Highest(NamedTuple):
-    """A line of the ledger: its number, and its seal, which depends on all lines before it."""
+    """A ledger line: its number and its seal. The seal depends on all earlier lines."""
 
     line: int
     seal: bytes
 
 
 def read_highest(path: str) -> Highest | None:
-    """What the file says; None if there is none, or it is damaged: then nothing is known."""
+    """The line that the file names; None if there is no file, or it is damaged."""
     raw = b""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -40,7 +40,7 @@ def read_highest(path: str) -> Highest | None:
 
 
 def write_highest(path: str, highest: Highest) -> None:
-    """Say so in the file, by one write into its place. What can not be written is not known later, and no more."""
+    """Write the line to the file, in one write. Errors are ignored: an older copy is then noticed less surely."""
     number = highest.line.to_bytes(_NUMBER_BYTES, "big")
     content = number + highest.seal + seal(HIGHEST_FILE, (number, highest.seal))
     with suppress(OSError):

@@ -93,7 +93,7 @@ def _drain_forgets() -> None:
 
 def _unsettled() -> None:
     """What another process committed and did not flush is taken as it is read."""
-    edge_sdk.storage.database.State._settle = lambda self, connection: None
+    edge_sdk.storage.database.State._flush_journal = lambda self, connection: None
 
 
 MUTATIONS = {

@@ -1,0 +1,118 @@
+"""The SQLite file of a state: how it is made and addressed, and its errors in the project's terms."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from edge_sdk.storage.atomic_files import write_new
+from edge_sdk.storage.rows import COUNTED, COUNTS, TABLES, damaged, seal
+from protocol.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import IO
+
+STATE_FILE = "state.db"
+STATE_VERSION = 4
+APPLICATION_ID = 0x48737931  # "Hsy1"
+_DAMAGE = (
+    "SQLITE_CORRUPT",
+    "SQLITE_NOTADB",
+    "SQLITE_SCHEMA",
+    "SQLITE_ERROR",
+    "SQLITE_CONSTRAINT",
+    "SQLITE_MISMATCH",
+    "SQLITE_TOOBIG",
+    "OperationalError",
+)
+"""Beginnings of the names of errors that an undamaged state of this software never causes."""
+
+
+def ensure_file(path: str) -> None:
+    """Make a new state file with empty tables, unless there is a file.
+
+    The new file is written under another name and linked into place, readable by its owner only. So an empty file is
+    never a new state, but what is left of a damaged one: it is refused, since it would count as having spent nothing.
+    """
+    if not os.path.lexists(path):
+        with suppress(FileExistsError):  # another process made it meanwhile
+            write_new(path, _write_tables)
+    if os.stat(path).st_size == 0:
+        raise StorageError("state_damaged", "the state file is empty: what this device has spent is not known any more")
+
+
+def _write_tables(file: IO[bytes]) -> None:
+    with closing(sqlite3.connect(file.name, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = MEMORY")  # a file that a crash leaves unfinished is removed
+        _make_tables(connection)
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    for table in TABLES:
+        connection.execute(table.create())
+    for table in COUNTED:
+        connection.execute("INSERT INTO counts VALUES (?, 0, ?)", (table.name, seal(COUNTS.name, (table.name, 0))))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {STATE_VERSION}")
+
+
+@lru_cache(maxsize=1)
+def empty_state() -> bytes:
+    """The bytes of a database with empty tables. Devices in memory copy these bytes, which is faster than SQL."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        _make_tables(connection)
+        return connection.serialize()
+    finally:
+        connection.close()
+
+
+def address_of(path: str, *, read_only: bool) -> str:
+    """The URI by which SQLite opens a state file."""
+    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    return f"file:{quoted}?mode={'ro' if read_only else 'rw'}"
+
+
+def place_of(path: str) -> tuple[int, int]:
+    """Device and inode of the file at a path; (0, 0) if there is none."""
+    with suppress(FileNotFoundError):
+        found = os.stat(path)
+        return found.st_dev, found.st_ino
+    return 0, 0
+
+
+@contextmanager
+def storage_errors() -> Iterator[None]:
+    """Turn errors of SQLite and of the system into :class:`StorageError`. Their texts name statements, not values."""
+    problem: sqlite3.Error | OSError
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        problem = error
+    else:
+        return
+    raise translated(problem)
+
+
+def translated(error: sqlite3.Error | OSError) -> StorageError:
+    """The :class:`StorageError` for an error of SQLite or of the system."""
+    if isinstance(error, OSError):
+        reason = "disk_full" if error.errno in (28, 122) else "io_failed"
+        return StorageError(reason, f"the state can not be written: {os.strerror(error.errno or 5)}")
+    # Errors that Python itself raises, for text that is not UTF-8 for example, have no SQLite name.
+    pair = _classify(getattr(error, "sqlite_errorname", "") or type(error).__name__)
+    return StorageError(*pair)
+
+
+def _classify(name: str) -> tuple[str, str]:
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return "state_busy", "another process holds the state; try again"
+    if name.startswith("SQLITE_FULL"):
+        return "disk_full", "there is no space left for the state; nothing was changed"
+    if name.startswith(_DAMAGE):
+        return "state_damaged", damaged().detail
+    return "io_failed", f"the state can not be read or written ({name})"
