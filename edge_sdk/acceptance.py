@@ -17,12 +17,12 @@ from protocol.shown import quoted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from edge_sdk.classifier import Classifier
     from edge_sdk.reporting import Reporting
     from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
     from edge_sdk.timekeeping.timekeeper import Timekeeper
     from protocol.documents.campaign import Campaign
+    from protocol.documents.model import Model
     from protocol.documents.trust import TrustState, Verdict
 
 
@@ -49,10 +49,10 @@ class Acceptance:
 
     def _judge_model(self, raw: bytes) -> Verdict:
         """Check signature and dates of a model."""
-        from edge_sdk.classifier import MODEL_KEYS
+        from protocol.documents.model import UNDERSTOOD
 
         check_bytes(raw, "a model")
-        return trust.verify(self._trust(), raw, "model", self._time.wall(), MODEL_KEYS)
+        return trust.verify(self._trust(), raw, "model", self._time.wall(), UNDERSTOOD)
 
     def explain(self, raw: bytes, model: bytes | None) -> str:
         """See :meth:`edge_sdk.Device.explain`."""
@@ -74,16 +74,16 @@ class Acceptance:
             self._store(verdict, raw)
         return campaign
 
-    def install(self, raw: bytes, name: str | None) -> Classifier:
+    def install(self, raw: bytes, name: str | None) -> Model:
         """See :meth:`edge_sdk.Device.install`."""
-        from edge_sdk.classifier import open_classifier
+        from protocol.documents.model import parse_model
 
         with self._keeping_evidence("model", raw), self._state.transaction():
             verdict = self._judge_model(raw)
             _check_name(verdict, name)
-            classifier = open_classifier(verdict.payload, self._time.now)
+            model = parse_model(verdict.payload)
             self._store(verdict, raw)
-        return classifier
+        return model
 
     def _store(self, verdict: Verdict, raw: bytes) -> None:
         """Store an accepted document together with the trust state that follows from it."""
@@ -148,9 +148,9 @@ class Acceptance:
             raise InputError("campaign_unknown", f"name one accepted campaign: {known or 'none; enrol in one first'}")
         return found[0]
 
-    def model(self, name: str | None) -> Classifier:
+    def model(self, name: str | None) -> Model:
         """See :meth:`edge_sdk.Device.model`."""
-        from edge_sdk.classifier import open_classifier
+        from protocol.documents.model import parse_model
 
         installed = self._documents.all("model")
         chosen = [payload for model_name, _, payload in installed if name in (None, model_name)]
@@ -158,7 +158,7 @@ class Acceptance:
             raise InputError("model_unknown", "no such model is installed")
         if len(chosen) > 1:
             raise InputError("model_ambiguous", f"name one of {', '.join(quoted(name) for name, _, _ in installed)}")
-        return open_classifier(chosen[0], self._time.now)
+        return parse_model(chosen[0])
 
 
 def _check_name(verdict: Verdict, name: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Naive Bayes scoring in plain Python, for a device without numpy.
+"""Installed models: Naive Bayes scoring in plain Python, and the model that an evaluation campaign names.
 
 score(c) = log P(c) + Σ log P(x_i | c) over the features that are present; the largest wins.
 """
@@ -9,16 +9,15 @@ from math import exp, log, pi
 from typing import TYPE_CHECKING
 
 from protocol import SCALE
-from protocol.documents.model import UNDERSTOOD as MODEL_KEYS
+from protocol.digest import sha256
 from protocol.documents.model import DiscreteModel, Normal, parse_model
+from protocol.errors import DocumentError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from protocol.documents.campaign import Campaign
     from protocol.documents.model import Model
-
-
-__all__ = ["MODEL_KEYS", "Classifier", "open_classifier"]
 
 
 class Classifier:
@@ -87,10 +86,32 @@ def _quadratic(normal: Normal) -> tuple[tuple[()], list[tuple[float, float, floa
     return (), curves
 
 
-def open_classifier(payload: bytes, clock: Callable[[], int]) -> Classifier:
-    """Make a classifier from a verified model payload.
+def evaluated_model(campaign: Campaign, payload: bytes | None) -> Model | None:
+    """The model that a campaign evaluates; None if the campaign asks for no prediction.
+
+    An evaluation asks whether a model's prediction is right. The prediction depends on the model's features, so the
+    campaign asks about these, and not about the features that it lists itself. The model is therefore parsed before
+    such a campaign is judged, explained or answered.
+
+    Args:
+        campaign: a verified campaign.
+        payload: the verified payload of the model; None if the device has no such model.
 
     Raises:
-        DocumentError: ``malformed``, ``invalid_model``.
+        InputError: ``model_unknown``, there is no payload, or the campaign names another model;
+        DocumentError: ``invalid_campaign``, the campaign and the model have different classes; as ``parse_model``.
     """
-    return Classifier(parse_model(payload), clock)
+    if campaign.model is None or campaign.ended:
+        return None
+    if payload is None:
+        raise InputError(
+            "model_unknown",
+            "the campaign evaluates a model that is not installed here, and what it asks about is what that model "
+            "reads; install the model first, or to explain the campaign give the model with it",
+        )
+    if sha256(payload).digest() != campaign.model:
+        raise InputError("model_unknown", "the campaign evaluates another model than the one that was given")
+    model = parse_model(payload)
+    if model.schema.label.classes != campaign.schema.label.classes:
+        raise DocumentError("invalid_campaign", "its classes are not those of the model that it evaluates")
+    return model

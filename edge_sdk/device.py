@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from edge_sdk.acceptance import Acceptance
-from edge_sdk.arguments import is_called
 from edge_sdk.entropy import system_entropy
 from edge_sdk.log import logged
 from edge_sdk.reporting import Reporting
@@ -207,7 +206,9 @@ class Device:
             DocumentError: the model is not acceptable, or ``other_name``.
             A refusal changes nothing, except that contradictory documents of one publisher are kept as evidence.
         """
-        return self._acceptance.install(raw, name)
+        from edge_sdk.classifier import Classifier
+
+        return Classifier(self._acceptance.install(raw, name), self._time.now)
 
     @logged("rotate", lambda version: f"root {version} is trusted")
     def rotate(self, roots: Iterable[bytes]) -> int:
@@ -256,7 +257,9 @@ class Device:
         Raises:
             InputError: ``model_unknown``; ``model_ambiguous`` where a name is needed.
         """
-        return self._acceptance.model(name)
+        from edge_sdk.classifier import Classifier
+
+        return Classifier(self._acceptance.model(name), self._time.now)
 
     # Reports --------------------------------------------------------------------------------------
 
@@ -349,7 +352,8 @@ class Device:
         from edge_sdk.opening import disable_state
 
         with self._state.transaction():
-            disable_state(self._state, self._reporting)
+            disable_state(self._state, self._reporting.ledger, self._reporting.spool)
+            self._reporting.meanings.clear()
 
     @logged("enable", lambda _: "the device answers again")
     def enable(self, enrolment: bytes | None = None) -> None:
@@ -376,16 +380,20 @@ class Device:
             campaign: an id, the first hexadecimal digits of ids, or a name: only the lines of these campaigns, in all
                 versions of the name. A campaign that was never answered has no lines.
         """
-        lines = self._reporting.ledger.history()
-        if campaign is None:
-            return lines
-        if isinstance(campaign, bytes):
-            return [line for line in lines if line.id == campaign]
-        return [line for line in lines if line.id and is_called(campaign, line.campaign, line.id)]
+        return self._reporting.history(campaign)
 
     def status(self) -> Status:
         """Tell what was spent, what is left, what waits, which documents are installed, and what the clocks say."""
         from edge_sdk.status import gather
 
+        reporting = self._reporting
         with self._state.reading():
-            return gather(self._state, self._documents, self._time, self._reporting)
+            return gather(
+                self._documents,
+                reporting.ledger,
+                reporting.spool,
+                reporting.policy,
+                reporting.meanings,
+                self._time,
+                disabled=self._state.meta("secret") is None,
+            )

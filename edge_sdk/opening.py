@@ -29,8 +29,6 @@ from protocol.stream import SEED_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from edge_sdk.reporting import Reporting
-
 _JOURNAL = "-journal"
 
 
@@ -276,7 +274,7 @@ def enable_state(state: State, state_dir: str | None, enrolment: bytes | None, e
     state.remove_meta("disabled")
 
 
-def disable_state(state: State, reporting: Reporting) -> None:
+def disable_state(state: State, ledger: Ledger, spool: Spool) -> None:
     """Delete what an owner who opts out takes back; see :meth:`edge_sdk.Device.disable`.
 
     Called inside a transaction.
@@ -286,9 +284,8 @@ def disable_state(state: State, reporting: Reporting) -> None:
         forget_fetched(state.folder)
     state.write_meta("disabled", b"1")
     state.remove_meta("secret")
-    reporting.spool.clear("disabled")
-    reporting.meanings.clear()
-    reporting.ledger.forget_answers()
+    spool.clear("disabled")
+    ledger.forget_answers()
 
 
 def reset_state(

@@ -11,7 +11,7 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.answering import answer
-from edge_sdk.arguments import check_bytes, path_of
+from edge_sdk.arguments import check_bytes, is_called, path_of
 from edge_sdk.log import INFO, note
 from edge_sdk.meanings import Meanings
 from edge_sdk.policy import DAY_SECONDS, Policy, Spent
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
+    from edge_sdk.storage.ledger import Answered
     from edge_sdk.timekeeping.timekeeper import Timekeeper
     from protocol.documents.campaign import Campaign
     from protocol.documents.model import Model
@@ -158,11 +159,11 @@ class Reporting:
         """The model that a campaign evaluates: from ``given``, a verified payload, or else the installed model.
 
         Raises:
-            InputError, DocumentError: as :func:`edge_sdk.evaluated.evaluated_model`.
+            InputError, DocumentError: as :func:`edge_sdk.classifier.evaluated_model`.
         """
         if campaign.model is None:
             return None
-        from edge_sdk.evaluated import evaluated_model
+        from edge_sdk.classifier import evaluated_model
 
         return evaluated_model(campaign, given or self._documents.payload("model", campaign.model))
 
@@ -199,6 +200,15 @@ class Reporting:
             f"{problem.detail}; the batch file is whole and holds the reports, but it can not be acknowledged: "
             "send it or remove it, the same reports will be sealed again, which is harmless",
         )
+
+    def history(self, campaign: bytes | str | None) -> list[Answered]:
+        """See :meth:`edge_sdk.Device.history`."""
+        lines = self.ledger.history()
+        if campaign is None:
+            return lines
+        if isinstance(campaign, bytes):
+            return [line for line in lines if line.id == campaign]
+        return [line for line in lines if line.id and is_called(campaign, line.campaign, line.id)]
 
     def ack(self, path: str | os.PathLike[str]) -> int:
         """See :meth:`edge_sdk.Device.ack`."""

@@ -10,12 +10,11 @@ from protocol.documents.model import parse_model
 from protocol.epsilon import format_micro
 
 if TYPE_CHECKING:
-    from edge_sdk.meanings import Unread
-    from edge_sdk.reporting import Reporting
-    from edge_sdk.storage.database import State
+    from edge_sdk.meanings import Meanings, Unread
+    from edge_sdk.policy import Policy
     from edge_sdk.storage.documents import Documents
     from edge_sdk.storage.ledger import Ledger
-    from edge_sdk.storage.spool import Held
+    from edge_sdk.storage.spool import Held, Spool
     from edge_sdk.timekeeping.periods import Present
     from edge_sdk.timekeeping.timekeeper import Timekeeper
     from protocol.documents.campaign import Campaign
@@ -121,7 +120,16 @@ class Status(NamedTuple):
         }
 
 
-def gather(state: State, documents: Documents, time: Timekeeper, reporting: Reporting) -> Status:
+def gather(
+    documents: Documents,
+    ledger: Ledger,
+    spool: Spool,
+    policy: Policy,
+    meanings: Meanings,
+    time: Timekeeper,
+    *,
+    disabled: bool,
+) -> Status:
     """Gather the status, with the clocks read once.
 
     Raises:
@@ -129,7 +137,7 @@ def gather(state: State, documents: Documents, time: Timekeeper, reporting: Repo
     """
     reading = time.read()
     present = time.present(reading)
-    now, policy, ledger = present.now, reporting.policy, reporting.ledger
+    now = present.now
     spent = Spent(
         ledger.spent_around(now, DAY_SECONDS),
         ledger.spent_around(now, policy.window_seconds),
@@ -143,16 +151,16 @@ def gather(state: State, documents: Documents, time: Timekeeper, reporting: Repo
         spent_micro=spent.lifetime_micro,
         left_micro=max(0, policy.lifetime_micro - spent.lifetime_micro),
         spent=spent,
-        spool=reporting.spool.held(),
+        spool=spool.held(),
         campaigns=tuple(shown),
         unsigned=tuple(documents.ended_unsigned("campaign")),
         models=tuple(_model(payload, now) for _, _, payload in documents.all("model")),
         root_version=0 if trusted is None else trusted.root.header.version,
         root_expired=trusted is None or now >= trusted.root.header.expires,
         clock=Clock(reading.wall, now, present.confirmed, documents.time_floor(), present.leap_left),
-        disabled=state.meta("secret") is None,
+        disabled=disabled,
         contradictions=len(documents.evidence()),
-        unread=reporting.meanings.of(campaign.name for campaign in shown),
+        unread=meanings.of(campaign.name for campaign in shown),
     )
 
 

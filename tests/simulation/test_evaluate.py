@@ -8,9 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from aggregator.cli.app import hearsay
-from edge_sdk.classifier import open_classifier
+from edge_sdk.classifier import Classifier
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
+from protocol.documents.model import parse_model
 from simulation.demo import load_records
 from simulation.fleet import device_reports, write_batches
 
@@ -29,7 +30,7 @@ def demo(tmp_path_factory):
 def share_right(model, people):
     """How often the model is right about these people."""
     envelope = read_envelope(model, "model")
-    classifier = open_classifier(envelope.payload, lambda: 0)
+    classifier = Classifier(parse_model(envelope.payload), lambda: 0)
     return sum(classifier.predict(row) == label for row, label in people) / len(people)
 
 
