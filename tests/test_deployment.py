@@ -44,7 +44,7 @@ def block(text, heading, language=""):
     return "\n".join(line[4:] for line in re.search(r"(?:^ {4}.*\n)+", after, re.MULTILINE)[0].splitlines())
 
 
-GATHERING = block(SERVING.replace("\nWhat is new goes out", "\n## Gathering\n\n"), "Gathering")
+GATHERING = block(SERVING, "Every day")
 """The operator's daily lines; the first of them publishes."""
 
 
