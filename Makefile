@@ -9,9 +9,9 @@ demo: .venv/demo.stamp
 
 test: lint unit
 
-# Everything: what make test leaves out too (the tests marked slow).
+# Everything: what make test leaves out too (the tests marked slow, and three of four examples of each property).
 test-all: lint
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(BIN)/pytest -n auto --dist loadgroup --hypothesis-profile=deep
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .

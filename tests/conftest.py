@@ -1,10 +1,34 @@
-"""One setting for all property tests: no deadline on a busy machine, and the same examples for everyone.
+"""Settings of all tests: how properties are searched, and that no test waits for the disk.
 
-``pytest --hypothesis-profile=explore`` looks for new examples.
+Property tests have no deadline, and the same examples for everyone. ``make test`` takes a quarter of the examples of
+``--hypothesis-profile=deep``, which ``make test-all`` runs; ``--hypothesis-profile=explore`` looks for new ones.
+
+A flush to the disk is left out, since only a power cut could tell: the tests of power cuts put a disk of their own in
+its place, and the tests that watch flushes a function of their own.
 """
+
+from __future__ import annotations
+
+import os
 
 from hypothesis import settings
 
-settings.register_profile("steady", deadline=None, derandomize=True)
+import edge_sdk.storage.database
+
+settings.register_profile("steady", deadline=None, derandomize=True, max_examples=25)
+settings.register_profile("deep", deadline=None, derandomize=True, max_examples=100)
 settings.register_profile("explore", deadline=None, max_examples=2000)
 settings.load_profile("steady")
+
+
+def _without_flushes() -> None:
+    plain = edge_sdk.storage.database._execute
+
+    def execute(connection, statement, values=()):
+        return plain(connection, statement.replace("= EXTRA", "= OFF"), values)
+
+    edge_sdk.storage.database._execute = execute
+    os.fsync = lambda _descriptor: None
+
+
+_without_flushes()

@@ -13,6 +13,7 @@ import pytest
 from aggregator import Model, open_store
 from edge_sdk import Device
 
+pytestmark = pytest.mark.xdist_group("examples")  # each example runs once
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -80,6 +81,7 @@ def test_the_sensors_learn_something(sensors):
     assert text.count("live: state ") == 3
 
 
+@pytest.mark.slow
 def test_the_sensors_take_a_file_of_rows(tmp_path):
     draw = random.Random(5)
     rows = [f"{draw.gauss(0, 1):.3f},{draw.gauss(place, 1):.3f},{place}" for place in (0, 3) for _ in range(1500)]

@@ -81,16 +81,13 @@ class Duchi(CoinMechanism):
         check_vector(value, self.size)
         if self.size > _MAX_ENUMERATED:
             raise InputError("too_many_answers", f"2^{self.size} answers are too many to list")
-        ups = [Fraction(x + SCALE, 2 * SCALE) for x in value]
         p, corners = Fraction(self.threshold, ONE), 2 ** (self.dimensions - 1)
+        padding = [SCALE] * (self.dimensions - self.size)
         table = {}
         for bits in product((0, 1), repeat=self.size):
-            agrees = [up if bit else 1 - up for bit, up in zip(bits, ups, strict=True)]
-            chance = Fraction(0)
-            for last in ([Fraction(1, 2)], [Fraction(1, 2)]) if self.dimensions > self.size else ([],):
-                positive = _majority([*agrees, *last])
-                chance += (p * positive + (1 - p) * (1 - positive)) / corners
-            table[bits] = chance
+            agrees = [SCALE + x if bit else SCALE - x for bit, x in zip(bits, value, strict=True)]
+            positive = _majority([*agrees, *padding])
+            table[bits] = (1 + len(padding)) * (p * positive + (1 - p) * (1 - positive)) / corners
         return table
 
     @property
@@ -111,12 +108,12 @@ class Duchi(CoinMechanism):
         return (self.gain * SCALE) ** 2 - x**2
 
 
-def _majority(chances: Sequence[Fraction]) -> Fraction:
-    """Probability that more than half of these independent events happen."""
+def _majority(chances: Sequence[int]) -> Fraction:
+    """Probability that more than half of these independent events happen; each chance is out of 2S."""
     from fractions import Fraction
 
-    counts = [Fraction(1)]
+    counts = [1]
     for chance in chances:
-        shifted = [Fraction(0), *(chance * count for count in counts)]
-        counts = [a + (1 - chance) * b for a, b in zip(shifted, [*counts, Fraction(0)], strict=True)]
-    return sum(counts[len(chances) // 2 + 1 :], Fraction(0))
+        shifted = [0, *(chance * count for count in counts)]
+        counts = [a + (2 * SCALE - chance) * b for a, b in zip(shifted, [*counts, 0], strict=True)]
+    return Fraction(sum(counts[len(chances) // 2 + 1 :]), (2 * SCALE) ** len(chances))

@@ -113,10 +113,10 @@ class Piecewise(SingleNumberMechanism):
         later = Fraction(rest, 2 * SCALE)
         inside, outside = self._heights()
         table = dict.fromkeys(range(CELLS), outside)
-        for cell in range(start, start + self.window + 1):
-            share = (1 - later) * (cell < start + self.window) + later * (cell > start)
-            if share:
-                table[cell] = outside + share * (inside - outside)
+        table |= dict.fromkeys(range(start, start + self.window), inside)
+        if later:
+            table[start] = inside - later * (inside - outside)
+            table[start + self.window] = outside + later * (inside - outside)
         return table
 
     def _heights(self) -> tuple[Fraction, Fraction]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from nacl.pwhash import argon2id
+from support.examples import examples
 
 from aggregator.sealing import MAX_MEMORY_BYTES, MAX_PASSES, Cost, is_sealed, open_secret, seal_secret
 from protocol import canonical
@@ -15,7 +16,7 @@ CHEAP = Cost(1, argon2id.MEMLIMIT_MIN)
 SEALED = seal_secret(b"the secret", b"horse", cost=CHEAP)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(secret=st.binary(max_size=200), passphrase=st.binary(min_size=1, max_size=40))
 def test_what_was_sealed_opens_again(secret, passphrase):
     raw = seal_secret(secret, passphrase, cost=CHEAP)

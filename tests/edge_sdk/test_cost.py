@@ -194,7 +194,7 @@ def test_what_was_taken_back_is_not_remembered(wide, publisher, clock, monkeypat
     assert wide.status().spent_micro == 3_000_000
 
 
-def test_devices_that_share_a_state_spend_one_budget(tmp_path, publisher, clock, unflushed):
+def test_devices_that_share_a_state_spend_one_budget(tmp_path, publisher, clock):
     policy = Policy.of(epsilon_per_day="4")
     with (
         Device.open(tmp_path, trust=publisher.root(), policy=policy, clock=clock) as one,
@@ -206,7 +206,7 @@ def test_devices_that_share_a_state_spend_one_budget(tmp_path, publisher, clock,
         assert one.report(enrolled[1].id, RECORD) == two.report(enrolled[1].id, RECORD)
 
 
-def test_what_others_write_meanwhile_is_not_taken_for_damage(tmp_path, publisher, clock, monkeypatch, unflushed):
+def test_what_others_write_meanwhile_is_not_taken_for_damage(tmp_path, publisher, clock, monkeypatch):
     plain = Rows._count
     with (
         Device.open(tmp_path, trust=publisher.root(), clock=clock) as one,

@@ -75,7 +75,7 @@ def told(folder, out):
     return {key: value for key, value in found.items() if not isinstance(value, HearsayError) and value is not None}
 
 
-def test_no_rotten_bit_makes_a_second_noise_or_alters_what_is_told(lived, tmp_path, unflushed):
+def test_no_rotten_bit_makes_a_second_noise_or_alters_what_is_told(lived, tmp_path):
     whole = (lived / "state.db").read_bytes()
     used = [place for place, byte in enumerate(whole) if byte]  # most of a page is empty
     room = tmp_path / "room"

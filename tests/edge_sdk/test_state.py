@@ -79,7 +79,7 @@ def whole_life(folder, out):
             assert "Device" in repr(device)
 
 
-def test_no_flipped_bit_of_the_state_raises_anything_but_our_errors(lived, tmp_path, unflushed):
+def test_no_flipped_bit_of_the_state_raises_anything_but_our_errors(lived, tmp_path):
     whole = (lived / "state.db").read_bytes()
     used = [place for place, byte in enumerate(whole) if byte]  # most of a page is empty
     folder = tmp_path / "state"

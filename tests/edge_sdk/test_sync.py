@@ -11,8 +11,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.publisher import DAY, NOW, Publisher, key
 from support.servers import reply, scripted, tree_server
 from support.sources import Cut, Source
@@ -423,7 +424,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(STEPS)
 def test_whatever_fails_nothing_is_lost_and_nothing_is_made_twice(tmp_path_factory, steps):
     tmp_path = tmp_path_factory.mktemp("sync")

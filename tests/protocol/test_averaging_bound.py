@@ -11,9 +11,10 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.attack import best_adaptive, both, bound, merged, success, table
+from support.examples import examples
 from support.mechanisms import has_whole_table, inputs_of, kinds, made
 from support.mixtures import mixed_payload, tiny_schema
 
@@ -70,7 +71,7 @@ def test_one_answer_by_direct_attains_the_bound_up_to_rounding(micro, values):
     assert 0 <= bound(micro, values) - found < Fraction(1, 1 << 31)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(
         st.tuples(st.sampled_from(SMALL), st.integers(1, 30)),

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import msgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.failures import reason
 from vectors import runner
 
@@ -281,7 +282,7 @@ pieces = st.one_of(
 knowledge = st.sampled_from([(), (Header(CAMPAIGN, 1, 18),), (Header(CAMPAIGN, 2, 23), Header(OTHER, 1, 18))])
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(st.lists(pieces, max_size=6).map(b"".join), knowledge, st.data())
 def test_any_file_is_read_as_the_text_says(data, known, draw):
     if data:
@@ -396,7 +397,7 @@ def test_what_a_sender_writes_into_an_id_costs_nobody_else_a_record(begin, place
             assert [each for each in batches[1].records if each in others] == others
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.integers(len(DIRECT.to_bytes()), len(WHOLE)), st.binary(min_size=1, max_size=60))
 def test_foreign_bytes_cost_at_most_the_record_that_they_are_in(position, foreign):
     if any(sign[:2] in foreign + WHOLE[position : position + 2] for sign in (MARK, END, b"\xd8\x01")):
@@ -460,7 +461,7 @@ def test_a_batch_states_the_digest_of_its_trailer():
     assert [item.digest for item in read_batches(WHOLE[:start])] == [b""]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(1, 90), st.integers(0, 40_000), st.integers(0, 3), st.integers(1, 4))
 def test_adjacent_records_are_counted_as_they_stand(length, count, start, width):
     prefix = b"\xc7\x1e\x02\x00"[: min(width, length)]

@@ -9,7 +9,10 @@ from __future__ import annotations
 import random
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
+from math import lcm
+from operator import mul
 
 import pytest
 from support.failures import failure
@@ -31,13 +34,27 @@ VECTORS = tuple(name for name in kinds(NumericMechanism) if name not in SINGLE)
 SEED = bytes(range(32))
 
 
-def mean_and_variance(mechanism, value, of=lambda estimate: estimate):
-    """Of one number of the estimate, over all answers."""
+def integers(fractions):
+    """The same numbers as numerators over one denominator: sums of thousands of them are quicker so."""
+    denominator = lcm(*{each.denominator for each in fractions})
+    return [each.numerator * (denominator // each.denominator) for each in fractions], denominator
+
+
+@lru_cache(maxsize=8)
+def estimates(mechanism, answers, place):
+    found = [mechanism.estimate(answer) for answer in answers]
+    return integers(found if place is None else [each[place] for each in found])
+
+
+def mean_and_variance(mechanism, value, place=None):
+    """Of the estimate, or of one number of it, over all answers."""
     table = mechanism.distribution(value)
-    assert sum(table.values()) == 1
-    estimates = {answer: of(mechanism.estimate(answer)) for answer in table}
-    mean = sum(chance * estimates[answer] for answer, chance in table.items())
-    return mean, sum(chance * estimates[answer] ** 2 for answer, chance in table.items()) - mean**2
+    chances, ones = integers(list(table.values()))
+    assert sum(chances) == ones
+    numbers, denominator = estimates(mechanism, tuple(table), place)
+    mean = Fraction(sum(map(mul, chances, numbers)), ones * denominator)
+    squares = sum(chance * number**2 for chance, number in zip(chances, numbers, strict=True))
+    return mean, Fraction(squares, ones * denominator**2) - mean**2
 
 
 def worst_ratio(tables):
@@ -46,10 +63,11 @@ def worst_ratio(tables):
     An answer that no input ever gives (a cell of a hybrid that is all bit) tells nothing.
     """
     assert all(table.keys() == tables[0].keys() for table in tables)
-    columns = [[table[answer] for table in tables] for answer in tables[0]]
-    columns = [column for column in columns if max(column) > 0]
-    assert min(min(column) for column in columns) > 0
-    return max(max(column) / min(column) for column in columns)
+    chances, _ = integers([table[answer] for answer in tables[0] for table in tables])
+    columns = [chances[start : start + len(tables)] for start in range(0, len(chances), len(tables))]
+    pairs = {(max(column), min(column)) for column in columns if max(column) > 0}
+    assert min(least for _, least in pairs) > 0
+    return max(Fraction(*pair) for pair in pairs)
 
 
 def check_private(mechanism, values):
@@ -80,7 +98,7 @@ def test_bits_are_unbiased_for_every_class(epsilon, size):
     for x, place in product(INPUTS, range(size)):
         vector = tuple(x if c == place else 0 for c in range(size))
         for c in range(size):
-            mean, variance = mean_and_variance(mechanism, vector, lambda estimate, c=c: estimate[c])
+            mean, variance = mean_and_variance(mechanism, vector, c)
             assert 0 <= vector[c] - mean <= floor_bias(mechanism.threshold)
             assert variance == mechanism.variance(vector[c])
 
@@ -108,7 +126,7 @@ def test_duchi_is_exactly_unbiased_at_even_and_odd_dimensions(size):
     for start in range(0, len(INPUTS), 2 if size > 4 else 1):
         vector = tuple(INPUTS[(start + 5 * place) % len(INPUTS)] for place in range(size))
         for place, x in enumerate(vector):
-            found = mean_and_variance(mechanism, vector, lambda estimate, place=place: estimate[place])
+            found = mean_and_variance(mechanism, vector, place)
             assert found == (x, mechanism.variance(x))
 
 

@@ -8,8 +8,9 @@ from itertools import permutations
 from typing import NamedTuple
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.failures import reason
 from support.publisher import CAMPAIGN_KEY, DAY, MODEL_KEY, NOW, ROOT_KEY, Publisher, key
 
@@ -95,7 +96,7 @@ documents = st.builds(
 clocks = st.sampled_from([0, NOW, NOW + 3 * DAY, NOW + 9 * DAY, NOW + 21 * DAY])
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.lists(st.tuples(documents, clocks), max_size=14), st.integers(1, 2))
 def test_the_machine_agrees_with_a_plain_model(arrivals, threshold):
     roles = (((1,), 1), ((4, 5, 6), threshold), ((6, 7), 1))
@@ -135,7 +136,7 @@ def honest_chain(roles_by_version):
     return chain
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(chains, st.data())
 def test_a_chain_in_any_order_and_any_portions_leads_to_the_same_state(roles_by_version, data):
     chain = honest_chain(roles_by_version)
@@ -155,7 +156,7 @@ def test_a_chain_in_any_order_and_any_portions_leads_to_the_same_state(roles_by_
     assert stepwise == whole
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(chains)
 def test_floors_are_kept_as_long_as_enough_keys_of_the_role_are(roles_by_version):
     chain = honest_chain(roles_by_version)
@@ -171,7 +172,7 @@ def test_floors_are_kept_as_long_as_enough_keys_of_the_role_are(roles_by_version
         assert (("model", "m") in state.floors) == kept
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(chains, st.data())
 def test_a_chain_with_a_gap_leads_up_to_the_gap(roles_by_version, data):
     chain = honest_chain(roles_by_version)

@@ -15,6 +15,8 @@ from aggregator.cli.app import hearsay
 from aggregator.models.scoring import Model
 from simulation.demo import hearsay_command, load_records
 
+pytestmark = pytest.mark.xdist_group("demo")  # made once
+
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):

@@ -13,8 +13,9 @@ import zlib
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.fleets import honest, sealed
 from support.publisher import NOW, Publisher
 
@@ -182,7 +183,7 @@ def in_order(raw, size):
 
 
 @given(st.sampled_from([_WHOLE, _SPREAD]), st.integers(18, 1 << 20))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @example(_WHOLE, len(gzip.compress(_WHOLE)) - 12)
 def test_of_every_cut_gzip_file_all_is_had_that_zlib_gives(raw, size):
     expected = in_order(raw, size)
@@ -193,7 +194,7 @@ def test_of_every_cut_gzip_file_all_is_had_that_zlib_gives(raw, size):
 
 
 @given(st.sampled_from([_WHOLE, _SPREAD * 3]), st.integers(1, 1 << 20))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_of_every_cut_zstd_file_the_whole_blocks_are_had(raw, size):
     """Blocks hold 128 KiB, but for the last; the frame's first bytes tell where they begin (RFC 8878, 3.1.1)."""
     cut = zstd(raw)[:size]

@@ -15,9 +15,10 @@ import fsspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from support.dying import Replacing, count_slice_and_die, read_share_and_die
+from support.examples import examples
 from support.fleets import honest, sealed
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, digest, opened, report
@@ -161,7 +162,7 @@ def test_the_parts_of_many_tasks_are_joined(tmp_path, workers):
     assert sum(store.tally().n) == 12_000
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_files_in_any_order(tmp_path_factory, threads, data):
     folder = tmp_path_factory.mktemp("any")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.publisher import DAY, NOW
 from support.reports import Row, batch, digest, header, made, mixed, report
 
@@ -292,7 +293,7 @@ def test_a_header_with_one_wrong_bit_costs_its_batch_its_standing_and_one_with_t
         assert sum(found.rejected.values()) >= 1
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.lists(
         st.one_of(
@@ -324,7 +325,7 @@ MIXTURES = {
 
 
 @pytest.mark.parametrize("name", MIXTURES)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_the_domain_rule_is_that_of_the_scalar_decoder_in_every_layout(name, data):
     campaign = MIXTURES[name]

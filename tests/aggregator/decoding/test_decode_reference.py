@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.publisher import NOW
 from support.reports import Row, batch, digest, header, made, mixed, report, summand
 
@@ -165,7 +166,7 @@ def files_of(draw, campaign):
 
 
 @pytest.mark.parametrize("name", CAMPAIGNS)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data(), most=st.integers(1, 20))
 def test_arrays_and_loops_agree(name, data, most):
     campaign = CAMPAIGNS[name]
@@ -207,7 +208,7 @@ def test_arrays_and_loops_agree(name, data, most):
 
 
 @pytest.mark.parametrize("name", ["direct", "bits and values", "she"])
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(data=st.data())
 def test_whole_files_are_those_of_one_proven_batch_of_good_records(name, data):
     campaign = CAMPAIGNS[name]

@@ -65,11 +65,11 @@ def peak(work):
 
 
 def test_the_memory_of_reading_does_not_grow_with_the_strays(monkeypatch):
-    """Blocks of 4,096 records: what is held is a block, and what the quarantine keeps."""
-    monkeypatch.setattr(batches, "MAX_PIECES", 1 << 12)
+    """Blocks of 1,024 records: what is held is a block, and what the quarantine keeps."""
+    monkeypatch.setattr(batches, "MAX_PIECES", 1 << 10)
     decoder = Decoder(CAMPAIGN)
-    datas = [strayed(number << 12, end=bytes(batch(CAMPAIGN, [])[-44:])) for number in (4, 16)]
-    few, many = (peak(lambda data=data: _drain(decoder.blocks(data, now=NOW, most=1 << 12))) for data in datas)
+    datas = [strayed(number << 10, end=bytes(batch(CAMPAIGN, [])[-44:])) for number in (4, 16)]
+    few, many = (peak(lambda data=data: _drain(decoder.blocks(data, now=NOW, most=1 << 10))) for data in datas)
     assert many < 1.2 * few
 
 
@@ -81,12 +81,12 @@ def _drain(blocks):
 
 
 def test_the_memory_of_merging_does_not_grow_with_the_strays_but_for_the_records(tmp_path, monkeypatch):
-    monkeypatch.setattr(batches, "MAX_PIECES", 1 << 12)
+    monkeypatch.setattr(batches, "MAX_PIECES", 1 << 10)
     peaks = []
     for number in (4, 16):
         path = tmp_path / f"{number}.hsr"
-        path.write_bytes(strayed(number << 12))
+        path.write_bytes(strayed(number << 10))
         out = tmp_path / f"{number}.out"
         peaks.append(peak(lambda path=path, out=out: merge_files([path], out, memory_bytes=1 << 16)))
-    more = (16 - 4 << 12) * 19  # the file itself is in memory
+    more = (16 - 4 << 10) * 19  # the file itself is in memory
     assert peaks[1] < 1.2 * peaks[0] + 1.2 * more

@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -175,8 +175,10 @@ ALPHA = Fraction(1, 10**6)
 REPEATS = 4000
 
 
-def coverage(mechanism, width: float = 1.0, *, sampling: bool = True) -> list[int]:
-    """How many of REPEATS intervals hold the fleet's number, per value. Whom is asked is drawn, too."""
+@cache
+def drawn(epsilon: str) -> tuple[np.ndarray, list[Any]]:
+    """The fleet's numbers, and REPEATS estimates of them. Whom is asked is drawn, too."""
+    mechanism = mechanisms.from_epsilon("she", epsilon, 4)
     campaign = made()
     question = campaign.questions[0]
     question = question._replace(mechanism=mechanism, subject=question.subject._replace(size=mechanism.size))
@@ -184,19 +186,27 @@ def coverage(mechanism, width: float = 1.0, *, sampling: bool = True) -> list[in
     shares = np.arange(1, mechanism.size + 1) / np.arange(1, mechanism.size + 1).sum()
     generator = np.random.default_rng(20240502)
     leave = -np.expm1(-mechanism.s / mechanism.t)
-    n, covered = 600, np.zeros(mechanism.size, int)
+    n, found = 600, []
     for _ in range(REPEATS):
         held = generator.multinomial(n, shares)
         noise = generator.geometric(leave, (n, mechanism.size)) - generator.geometric(leave, (n, mechanism.size))
         values = np.repeat(np.arange(mechanism.size), held)
         noise[np.arange(n), values] += GRID
         sums = np.clip(noise, 0, GRID).sum(axis=0)
-        found = estimate(campaign, Tally(campaign.id, (n,), (tuple(sums.tolist()),))).questions[0]
+        found.append(estimate(campaign, Tally(campaign.id, (n,), (tuple(sums.tolist()),))).questions[0])
+    return n * shares, found
+
+
+def coverage(epsilon: str, width: float = 1.0, *, sampling: bool = True) -> list[int]:
+    """How many of REPEATS intervals hold the fleet's number, per value."""
+    truth, estimates = drawn(epsilon)
+    covered = np.zeros(len(truth), int)
+    for found in estimates:
         low, high = found.low, found.high
         if width != 1.0 or not sampling:
             half = width * 1.959963984540054 * np.sqrt(found.variance if sampling else found.noise_variance)
             low, high = found.estimate - half, found.estimate + half
-        covered += (low <= n * shares) & (n * shares <= high)
+        covered += (low <= truth) & (truth <= high)
     return covered.tolist()
 
 
@@ -205,15 +215,17 @@ def acceptable(covered: int) -> bool:
     return window(REPEATS, Fraction(94, 100), ALPHA)[0] <= covered <= window(REPEATS, Fraction(96, 100), ALPHA)[1]
 
 
+@pytest.mark.xdist_group("drawn")
 @pytest.mark.parametrize("epsilon", ["0.5", "8"])
 def test_intervals_hold_the_truth_as_often_as_they_say(epsilon):
-    covered = coverage(mechanisms.from_epsilon("she", epsilon, 4))
+    covered = coverage(epsilon)
     assert all(map(acceptable, covered)), f"{covered} of {REPEATS}; false alarm ≤ {float(4 * ALPHA):.0e}"
 
 
+@pytest.mark.xdist_group("drawn")  # the same draws again
 @pytest.mark.parametrize("broken", [{"width": 0.85}, {"width": 1.25}, {"sampling": False}])
 def test_the_coverage_test_rejects_wrong_intervals(broken):
-    covered = coverage(mechanisms.from_epsilon("she", "8", 4), **broken)
+    covered = coverage("8", **broken)
     assert not any(map(acceptable, covered))
 
 

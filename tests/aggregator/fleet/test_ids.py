@@ -7,8 +7,9 @@ from hashlib import sha256
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.publisher import DAY, NOW
 from support.reports import batch, digest, made, report
 
@@ -43,7 +44,7 @@ def columns(records, campaign=CAMPAIGN) -> Columns:
     return found.records
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     st.lists(st.binary(min_size=32, max_size=32), max_size=5),
     st.binary(min_size=32, max_size=32),
@@ -100,7 +101,7 @@ def test_a_file_of_ids_holds_no_id_that_could_be_sent(tmp_path):
     assert not enrolled.accepts(columns(forged)).any()
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(st.binary(min_size=8, max_size=8), max_size=5), st.integers(0, 2**32 - 1), st.integers(0, 65534))
 def test_a_mark_is_the_digest_of_the_document(ids, period, index):
     about = b"hearsay/1/enrolled-id-mark" + CAMPAIGN.id + period.to_bytes(4) + index.to_bytes(2)

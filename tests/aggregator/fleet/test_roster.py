@@ -7,9 +7,10 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from nacl.pwhash import argon2id
+from support.examples import examples
 from support.reports import digest
 
 from aggregator.fleet import roster as rosters
@@ -141,7 +142,7 @@ def test_what_opens_and_is_no_fleet_is_refused(tmp_path, change):
         read_roster(path, b"p")
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.binary(max_size=100))
 def test_sealed_noise_is_no_fleet(tmp_path_factory, noise):
     path = tmp_path_factory.mktemp("list") / "list"

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.publisher import NOW, Publisher
 from support.reports import batch, header, opened, report
 
@@ -179,7 +180,7 @@ def damaged(data: bytes, changes) -> bytes:
     return data
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(files=contents, memory=st.sampled_from([1, 200, 1 << 20]), again=st.booleans(), data=st.data())
 @pytest.mark.parametrize(("raw", "campaign"), [(RAW, CAMPAIGN), (RAW_UNARY, UNARY)])
 def test_the_tally_of_the_merged_is_that_of_the_inputs_byte_for_byte(

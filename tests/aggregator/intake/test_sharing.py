@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.fleets import honest, sealed
 from support.publisher import DAY, NOW, Publisher
 from support.reports import opened
@@ -141,7 +142,7 @@ def test_many_tiny_batches_are_judged_together_be_they_proven_or_not(kinds, monk
 
 
 @given(st.lists(st.sampled_from(["whole", "bare", "digest", "unknown", "prefix", "cut", "bit"]), max_size=30))
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @example(["digest", "bare", "whole", "digest", "unknown", "whole", "bare"] * 4)
 def test_batches_that_are_judged_together_make_the_store_of_those_judged_one_by_one(kinds):
     data = small_batches(kinds) or whole(1, 0)
@@ -193,7 +194,7 @@ def test_a_disk_that_fails_under_a_shared_file_leaves_nothing(tmp_path, everythi
 
 
 @given(st.lists(st.integers(0, 3), max_size=40), st.integers(1, 9), st.integers(1, 4), st.integers(1, 3))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @example([0] * 20, 3, 1, 3)
 def test_a_team_gives_results_in_order_and_pools_whose_threads_all_offer_work_go_on(delays, offered, threads, pieces):
     def slow(item):
@@ -229,7 +230,7 @@ def test_an_error_ends_a_teams_work_and_nothing_of_it_goes_on():
 
 
 @given(st.integers(0, 3000), st.integers(0, 11), st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_rows_come_in_order_of_their_bucket_each_once(count, bits, seed):
     ids = np.random.default_rng(seed).integers(0, 1 << 64, count, dtype=np.uint64)
     order, ends = by_bucket(ids, 1 << bits)
@@ -254,7 +255,7 @@ def test_a_mapped_file_is_the_same_after_its_memory_was_given_back(tmp_path, mon
 
 
 @given(st.lists(st.integers(0, 60), max_size=200), st.integers(1, 50), st.sampled_from([1, 64 << 20]))
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_repeats_that_do_not_fit_into_memory_together_are_settled_in_lots(chosen, most, memory):
     """Each report as often as it was chosen."""
     pool = honest(CAMPAIGN, 60, PERIOD, 9)

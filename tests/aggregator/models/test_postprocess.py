@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.estimated import summed
+from support.examples import examples
 from support.publisher import Publisher
 from support.reports import made
 
@@ -142,7 +143,7 @@ def test_the_projection_is_possible_and_nearer_than_any_other_point(values, tota
         assert distance <= float(((other - point) ** 2).sum()) * (1 + 1e-9) + 1e-6
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(st.integers(-8, 8), min_size=3, max_size=3), st.integers(1, 8))
 def test_the_projection_is_the_best_of_a_grid(values, total):
     """Brute force over every point of the simplex whose coordinates are multiples of total/24."""

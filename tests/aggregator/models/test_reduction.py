@@ -7,8 +7,9 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from aggregator.models.encoding import NO_NUMBER, observe, recognise
 from aggregator.models.pilot import check_pilot, outside
@@ -96,7 +97,7 @@ def exact_error(reduction, frame):
     return np.abs(exact - real).max() / (2 * SCALE)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 10**6), st.integers(1, 8), st.sampled_from(["pca", "dca"]), st.integers(2, 9))
 def test_integers_differ_little_from_floats_and_not_at_all_between_array_and_device(seed, n, method, bins):
     x, labels = clouds(seed, rows=40, n=n)
@@ -181,7 +182,10 @@ def numeric_names():
     return [name for name, entry in entries.items() if any(part["kind"] == "numeric" for part in entry["columns"])]
 
 
-@pytest.mark.parametrize("name", numeric_names())
+@pytest.mark.parametrize(
+    "name",
+    [name if number < 2 else pytest.param(name, marks=pytest.mark.slow) for number, name in enumerate(numeric_names())],
+)
 @pytest.mark.parametrize("method", ["pca", "dca"])
 def test_shared_data_sets_project_within_a_4096th_and_alike(name, method):
     if not reference.available():

@@ -4,8 +4,9 @@ import stat
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.failures import everything_said, reason
 from support.publisher import key
 
@@ -71,7 +72,7 @@ def test_what_stands_beside_the_box_is_not_believed():
         assert reason(parse_key(changed(**fields)).open, lambda: SECRET) == "passphrase_wrong"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(position=st.integers(0, 10_000), bit=st.integers(0, 7))
 def test_no_flipped_bit_opens_another_key(position, bit):
     raw = bytearray(sealed().to_bytes())

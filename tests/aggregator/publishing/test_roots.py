@@ -5,8 +5,9 @@ import threading
 from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.failures import reason
 from support.killed import every_death
 from support.publisher import NOW, Publisher, key, small_schema
@@ -239,7 +240,7 @@ CHANGES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(CHANGES, min_size=1, max_size=5), data=st.data())
 def test_from_any_root_to_the_newest_in_any_order(tmp_path_factory, changes, data):
     work = create_workspace(tmp_path_factory.mktemp("chain") / "work", name="workspace", now=NOW)

@@ -1,7 +1,8 @@
 """Signatures gathered one by one: a key counts once, whatever the order and the copies."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.failures import reason
 from support.publisher import CAMPAIGN_KEY, NOW, Publisher, key
 
@@ -58,7 +59,7 @@ def test_no_more_than_sixteen():
     assert reason(signed, full, KEYS[16]) == "signatures_invalid"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     copies=st.lists(st.sets(st.integers(0, 5)), min_size=1, max_size=5),
     order=st.randoms(use_true_random=False),

@@ -9,9 +9,10 @@ from collections import Counter
 import duckdb
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import stores
+from support.examples import examples
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
@@ -175,7 +176,7 @@ def test_an_empty_store_gives_a_header(tmp_path):
     assert len(pd.read_parquet(tmp_path / "o.parquet")) == 0
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.lists(st.tuples(st.integers(0, 15), st.integers(0, 3), st.integers(0, 1)), max_size=30), st.booleans())
 def test_little_memory_and_small_blocks_give_the_same_rows(tmp_path_factory, answers, everything):
     folder = tmp_path_factory.mktemp("export")

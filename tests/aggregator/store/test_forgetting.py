@@ -7,8 +7,9 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.failures import failure, reason
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
@@ -64,7 +65,7 @@ record = st.builds(
 sent = st.tuples(st.lists(record, min_size=1, max_size=5), st.sampled_from([0, 44]))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     files=st.lists(
         st.tuples(st.lists(record, min_size=1, max_size=5), st.sampled_from([0, 44])), min_size=2, max_size=5

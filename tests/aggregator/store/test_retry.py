@@ -6,8 +6,9 @@ import contextlib
 import shutil
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, digest, opened, report
 
@@ -81,7 +82,7 @@ def test_reports_that_were_too_early_are_added_when_their_period_has_begun(tmp_p
     assert made.tally_report() == direct.tally_report()
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     files=st.lists(
         st.tuples(st.lists(st.integers(0, 20), max_size=8), st.sampled_from([0, 0, 1, 44, 50])), min_size=1, max_size=4
@@ -338,7 +339,7 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     files=st.lists(
         st.tuples(st.lists(st.integers(0, 15), max_size=8), st.sampled_from([0, 0, 1, 44, 50])), min_size=1, max_size=4

@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import stores
+from support.examples import examples
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
@@ -117,7 +118,7 @@ def test_an_empty_store_and_one_of_another_layout(tmp_path):
     assert all(math.isfinite(reach.half_width) and reach.devices_needed > 0 for reach in found.questions)
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30)), max_size=8), max_size=4), st.data())
 def test_status_does_not_depend_on_order_division_or_repetition(tmp_path_factory, files, data):
     folders = [tmp_path_factory.mktemp("status") for _ in range(2)]

@@ -13,8 +13,9 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, made, opened, report
 
@@ -191,7 +192,7 @@ def test_unproven_records_count_where_nothing_better_exists(tmp_path):
 records_of_fleet = st.lists(st.integers(0, 25), max_size=12)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     files=st.lists(st.tuples(records_of_fleet, st.sampled_from([0, 0, 1, 50])), min_size=1, max_size=5), data=st.data()
 )
@@ -594,7 +595,7 @@ def full_unless_past(at: int, steps: list[str]):
     assert refusals == (["disk_full"] if len(steps) >= at else [])
 
 
-@pytest.mark.parametrize("kind", ["crash", "full"])
+@pytest.mark.parametrize("kind", ["crash", pytest.param("full", marks=pytest.mark.slow)])
 def test_an_ingest_that_ends_at_any_step_leaves_the_old_store_or_the_new_one(tmp_path, monkeypatch, kind):
     template, second = filled(tmp_path)
     old = open_store(template).tally().to_bytes()

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from support.examples import examples
 from support.fleets import records, sealed
 from support.publisher import DAY, NOW
 from support.reports import opened
@@ -272,4 +272,4 @@ class Operator(RuleBasedStateMachine):
 class TestOperator(Operator.TestCase):
     """Run by pytest."""
 
-    settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+    settings = examples(40, stateful_step_count=20)

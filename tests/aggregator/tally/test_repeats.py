@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from aggregator.tally import duplicates as repeats
 from aggregator.tally.duplicates import IdSet, Members, repeated_rows
@@ -20,7 +21,7 @@ def slow(ids):
 corners = st.sampled_from([0, 1, (1 << 64) - 1, 1 << 63, 1 << 48, (1 << 48) - 1, 0xABCD << 48])
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(corners | st.integers(0, (1 << 64) - 1), max_size=60), st.integers(0, 20), st.data())
 def test_rows_and_ids_are_those_of_a_plain_search(numbers, known_bits, data):
     ids = np.array(numbers, np.uint64)

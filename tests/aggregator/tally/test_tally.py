@@ -7,8 +7,9 @@ from hashlib import sha256
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.reports import made, report
 
 from aggregator.decoding.columns import Columns
@@ -66,7 +67,7 @@ def as_rows(records: Columns) -> list[tuple]:
     ]
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(st.lists(row, max_size=14))
 def test_settling_is_the_rule_and_loses_no_record_unaccounted(rows):
     found = settle(columns(rows))
@@ -125,7 +126,7 @@ def test_counts_are_those_of_the_scalar_decoder(campaign):
     assert {type(number) for number in (*tally.n, *(c for cs in tally.counts for c in cs))} == {int}
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(st.integers(0, 50), unique=True, max_size=20), st.data())
 def test_tallies_of_disjoint_reports_add_up_in_any_grouping(devices, data):
     cuts = sorted(data.draw(st.tuples(st.integers(0, len(devices)), st.integers(0, len(devices)))))
