@@ -100,8 +100,8 @@ def campaign(
     """Sign a campaign: what devices are asked, at what ε, for how long.
 
     ε is the total that one device spends in one period, over all its answers. Discrete models take the
-    mechanisms direct, oue, sue, the, she or auto; gaussian ones bit, bits, piecewise, hybrid, laplace or duchi.
-    Answers auto gives one answer for each 2.5 of ε.
+    mechanisms direct (GRR, k-ary randomised response), oue, sue, the, she or auto; gaussian models take bit,
+    bits, piecewise, hybrid, laplace or duchi. --answers auto gives one answer for each 2.5 of ε.
 
     With --end: sign the version that ends a campaign. Devices that get it report no more under that name.
 
