@@ -1,10 +1,10 @@
-"""The ledger: what every answered period cost, in whole millionths of ε, for the life of the device.
+"""The ledger: the cost of every answered period, in whole millionths of ε, for the life of the device.
 
-A line is never changed or removed, and its digest depends on all lines before it. Besides the lines there is, per
-campaign, the newest answered period with the bytes that were said then: every later call for that period, or for an
-earlier one, gets those. Each is checked against the other: neither can be missing, or be older, unseen.
+A line is never changed or removed, and its digest depends on all lines before it. A second table holds, per campaign,
+the newest answered period and the bytes of its answer. Later calls for that period, or for an earlier one, return these
+bytes. Lines and campaigns are checked against each other, so a missing or older row of either is noticed.
 
-What follows from all lines together (``tally``) is remembered: a report reads the lines that came since.
+Sums over all lines (``tally``) are kept in memory, so a report reads only the lines that are new.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
 
 BEFORE_RESET = 0
-"""Campaign number of the line that stands for a state that was lost: all that it might have spent."""
+"""Campaign number of the line for a lost state. Its cost is all that the lost state might have spent."""
 _LAST = (1 << 63) - 1
 _RESET = "reset"
-"""Kept where the ledger begins with such a line: then it is never empty."""
+"""Key of the note that the ledger begins with such a line, so that an empty ledger is damage."""
 
 
 class Answered(NamedTuple):
-    """One line of the history: that something was said, never what.
+    """One line of the history: an answered period and its cost, without the answer.
 
     Attributes:
-        campaign: name; "" for what counts as spent since a state was lost.
-        version: of the campaign; 0 likewise.
-        id: the campaign's, 32 bytes; empty likewise.
-        period: index of time.
+        campaign: name; "" for the cost that a reset counted.
+        version: of the campaign; 0 for a reset.
+        id: of the campaign, 32 bytes; empty for a reset.
+        period: index of the period since 1970.
         period_start: when the period began, in seconds since 1970.
-        answered_at: when the device believed to be when it answered, in seconds since 1970.
-        epsilon_micro: what it cost, in millionths of ε.
+        answered_at: the device's time of the answer, in seconds since 1970.
+        epsilon_micro: the cost, in millionths of ε.
     """
 
     campaign: str
@@ -51,17 +51,17 @@ class Answered(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line as it is kept.
+    """A stored line.
 
     Attributes:
         number: from 1, without gaps.
-        campaign: its number in this state; ``BEFORE_RESET``.
-        period: index of time.
-        epsilon_micro: what it cost.
-        answered_at: when the device believed to be.
+        campaign: the campaign's number in this state, or ``BEFORE_RESET``.
+        period: index of the period since 1970.
+        epsilon_micro: the cost, in millionths of ε.
+        answered_at: the device's time of the answer, in seconds since 1970.
         latest: the largest ``answered_at`` up to this line.
-        total_micro: what all lines up to this one cost.
-        seal: digest of the line and of the seal of the line before.
+        total_micro: the cost of all lines up to this one.
+        seal: digest of the line and of the previous line's seal.
     """
 
     number: int
@@ -75,7 +75,7 @@ class Line(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A campaign that this state has answered: its row, and the newest of the lines that paid for it."""
+    """A campaign that this state has answered. ``line`` and ``period`` are of its newest ledger line."""
 
     number: int
     id: bytes
@@ -87,7 +87,7 @@ class Known(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """What a state has paid for: its campaigns by number, and every line that one of them paid, oldest first."""
+    """The campaigns of a ledger by number, and every line of a campaign, oldest first."""
 
     campaigns: tuple[Known, ...]
     paid: tuple[Line, ...]
@@ -95,14 +95,14 @@ class Lines(NamedTuple):
 
 _NOTHING = Line(0, BEFORE_RESET, 0, 0, 0, 0, 0, b"")
 _AT_ONCE = 64
-_LINES = f"SELECT {', '.join(LEDGER.columns)}, seal FROM ledger"  # noqa: S608  # names of ours
+_LINES = f"SELECT {', '.join(LEDGER.columns)}, seal FROM ledger"  # noqa: S608  # names of this software
 
 
 class Ledger:
     """Reads and writes of the ledger. Methods that write are called inside a transaction.
 
-    All that read raise ``state_damaged`` (a :class:`protocol.errors.StorageError`) where a line or a row is not as
-    it was written, or one is missing.
+    Methods that read raise ``state_damaged`` (a :class:`protocol.errors.StorageError`) if a line or a row was changed
+    or is missing.
     """
 
     def __init__(self, state: State) -> None:
@@ -113,12 +113,12 @@ class Ledger:
     def known(self) -> list[Known]:
         """Every campaign that was ever answered, by number.
 
-        The newest line of all must be there: a state whose last lines are hidden would answer again.
+        The newest line of all campaigns must be present: a state without its last lines would answer again.
         """
         return self._read()[1]
 
     def _read(self) -> tuple[Line, list[Known]]:
-        """The newest line, and every campaign."""
+        """Read the newest line and every campaign."""
         with self._state.reading():
             found = [Known(*row) for row in self._campaigns.all()]
             newest = self._newest()
@@ -126,10 +126,10 @@ class Ledger:
             raise damaged()
         return newest, found
 
-    def _told(self) -> Tally:
-        """What all lines say together: what was remembered, and the lines since then.
+    def _current_tally(self) -> Tally:
+        """The tally of all lines: the one in memory, with newer lines added.
 
-        Read anew where the newest line that is remembered is not there, or a change was taken back.
+        The tally is read again if its newest line is no longer in the ledger, or if a change was rolled back.
         """
         tally, state = self._tally, self._state
         if tally is not None and tally.turn == state.turn > 0:
@@ -140,7 +140,7 @@ class Ledger:
         return tally
 
     def _catch_up(self, tally: Tally) -> bool:
-        """Add the lines since then; False if what is remembered is not what was."""
+        """Add newer lines to a tally; False if the tally does not belong to the present ledger."""
         last = tally.newest
         found = self._state.run(f"{_LINES} WHERE number >= ? ORDER BY number", (last.number,))
         lines = [_NOTHING] * (last == _NOTHING) + [Line(*row) for row in found]
@@ -155,7 +155,7 @@ class Ledger:
         return True
 
     def _payer(self, number: int) -> Known | None:
-        """The campaign of this number; None for what a reset counted."""
+        """The campaign of a number; None for the number of a reset."""
         if number == BEFORE_RESET:
             return None
         for row in self._campaigns.some("WHERE number = ?", (number,)):
@@ -163,31 +163,31 @@ class Ledger:
         raise damaged()
 
     def newest(self, campaign_id: bytes) -> Known | None:
-        """What is known of a campaign, the newest period that was answered for it among that."""
+        """The row of a campaign, with its newest answered period; None if the campaign was never answered."""
         with self._state.reading():
-            return self._told().campaigns.get(campaign_id)
+            return self._current_tally().campaigns.get(campaign_id)
 
     def said(self, known: Known) -> bytes:
-        """What was said for the newest period of a campaign (never the input); nothing after an opt-out."""
+        """The bytes of the reports for a campaign's newest period; empty after an opt-out."""
         if self._payer(known.number) != known:
             raise damaged()
         return self._campaigns.body(known.number)
 
     def paid_until(self, name: str) -> int:
-        """When the last period that was paid for under a campaign's name ends, in seconds since 1970; 0 if none was.
+        """When the last paid period of a campaign's name ends, in seconds since 1970; 0 if none was paid.
 
-        All versions of the name count, whatever the length of their periods, and for ever.
+        All versions of the name count for ever, whatever the length of their periods.
         """
         with self._state.reading():
-            return self._told().ends.get(name, 0)
+            return self._current_tally().ends.get(name, 0)
 
     def forget_answers(self) -> None:
-        """Forget what was said; that it was stays. Run when the owner opts out."""
+        """Delete the bytes of all answers; the lines stay. Run when the owner opts out."""
         for each in self.known():
             self._campaigns.replace(each, b"")
 
     def check(self) -> None:
-        """Look at every line: that all are there and add up, and that each campaign's newest is the one it names.
+        """Check every line: none is missing, the totals add up, and each campaign names its newest line.
 
         Raises:
             StorageError: ``state_damaged``.
@@ -212,7 +212,7 @@ class Ledger:
             before = line
 
     def _backward(self) -> Iterator[Line]:
-        """Every line, newest first; each is looked at together with the one before it."""
+        """Every line, newest first. Each is checked against the line before it."""
         after: Line | None = None
         while after is None or after.number > 1:
             bound = _LAST if after is None else after.number
@@ -239,33 +239,33 @@ class Ledger:
         return newest
 
     def spent_micro(self) -> int:
-        """Everything this device ever spent, in millionths of ε."""
+        """All that this device ever spent, in millionths of ε."""
         with self._state.reading():
-            return self._told().newest.total_micro
+            return self._current_tally().newest.total_micro
 
     def last_total(self) -> int:
-        """The same by the newest line alone, where other rows are damaged."""
+        """All that was spent, by the newest line alone. Used where other rows may be damaged."""
         return self._newest().total_micro
 
     def spent_around(self, time: int, seconds: int) -> int:
-        """What was spent less than some seconds before a time, or after it, in millionths of ε.
+        """The cost of lines that were answered less than ``seconds`` before or after a time, in millionths of ε.
 
-        Lines after it are those of a clock that was corrected. What a leap spent years ahead does not count
-        against every day until then.
+        Lines after the time exist if a clock was ahead and was corrected. Both directions count, so that no window
+        holds more than its limit; lines that are years ahead do not count against the days until then.
         """
         with self._state.reading():
-            tally = self._told()
+            tally = self._current_tally()
             if not tally.covers(seconds, time):
                 tally.cover(seconds, time, self._backward())
             return tally.spent_around(seconds, time)
 
     def spend(self, campaign: Campaign, period: int, answered_at: int, reports: bytes) -> tuple[int, int]:
-        """Write a line and the period's bytes. Earlier periods keep their cost and lose their bytes.
+        """Write a line and the bytes of the period's reports. They replace the bytes of the campaign's last period.
 
         Returns:
-            the line's number, which rises by one, and the campaign's number in this state.
+            The line's number, which rises by one, and the campaign's number in this state.
         """
-        tally = self._told()
+        tally = self._current_tally()
         known = tally.campaigns.get(campaign.id)
         number = len(tally.campaigns) + 1 if known is None else known.number
         line = self._line(tally.newest, number, period, campaign.epsilon_micro, answered_at)
@@ -276,7 +276,7 @@ class Ledger:
         return line.number, number
 
     def lines(self) -> Lines:
-        """Every line, looked at as :meth:`check` does, for the ledger that follows this one.
+        """All campaigns and their lines, checked as by :meth:`check`, to be copied by a reset.
 
         Raises:
             StorageError: ``state_damaged``.
@@ -286,12 +286,17 @@ class Ledger:
             return Lines(tuple(self.known()), tuple(line for line in self._forward() if line.campaign))
 
     def begin_after_reset(self, micro: int, now: int, old: Lines) -> int:
-        """The first lines after a reset: what was spent before, ``micro`` in all, as far as is known for what.
+        """Write the first lines after a reset: one for costs of unknown campaigns, and the lines of the old ledger.
 
-        The lines of the old ledger stay, without what was said: their periods stay paid, and their days.
+        The old lines stay without the bytes of their answers, so their periods and days stay paid.
+
+        Args:
+            micro: the cost of all these lines together, in millionths of ε.
+            now: seconds since 1970.
+            old: the readable lines of the old ledger.
 
         Returns:
-            the number of the last one.
+            The number of the last line.
         """
         unknown = micro - sum(line.epsilon_micro for line in old.paid)
         line = self._line(self._newest(), BEFORE_RESET, 0, unknown, now)
@@ -325,6 +330,6 @@ def _shown(line: Line, payer: Known) -> Answered:
 
 
 def _check_line(before: Line, line: Line) -> None:
-    """See that a line is as it was written, and follows another one."""
+    """Check that a line is unchanged and directly follows the line ``before``."""
     if line.seal != seal(LEDGER.name, (before.seal, *line[:-1])) or line.number != before.number + 1:
         raise damaged()

@@ -1,8 +1,8 @@
-"""Signs that a device was installed here: a marker beside the state, and the machine's own id.
+"""The install marker, a file beside the state, and the id of the machine.
 
-The marker outlives the state file. Where it stands and the state does not, something was lost: a fresh
-start would forget what was spent, so the owner has to say that it may. The machine's id, kept inside
-the state, shows a state that was copied to another machine.
+The marker outlives the state file. If the marker exists and the state does not, the state was lost. A new state would
+forget what was spent, so the owner must ask for a reset. The machine's id is stored in the state and shows that a state
+was copied to another machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from protocol.errors import StorageError
 MARKER_FILE = "installed"
 _FORMAT = 2
 _COPIES = 2
-"""The marker is written twice, a line each with its own digest: one rotten bit, between them too, spoils one."""
+"""Copies of the marker's line, each with its own digest. One changed bit damages one copy at most."""
 _DIGEST_CHARACTERS = 64
 _MAX_BYTES = 1 << 16
 _MARKER_TAG = b"hearsay/2/installed"
@@ -29,9 +29,9 @@ _MACHINE_FILES = ("/etc/machine-id", "/proc/device-tree/serial-number")
 
 
 def system_machine() -> bytes | None:
-    """32 bytes that tell this machine from another; None where the system has no id.
+    """32 bytes that tell this machine from others; None if the system has no id.
 
-    A digest of the system's machine id and of the board's serial number, so that the state shows neither.
+    The bytes are a digest of the system's machine id and the board's serial number, so the state reveals neither.
     """
     found = []
     for path in _MACHINE_FILES:
@@ -44,13 +44,13 @@ def system_machine() -> bytes | None:
 
 
 class Marker(NamedTuple):
-    """What outlives a state.
+    """The content of the install marker.
 
     Attributes:
         lifetime_micro: the largest lifetime ε, in millionths, that the owner ever allowed here.
-        enrolments: digests of the provisioning files' secrets that were used here. One that may have
-            answered is not used again: it would answer old periods anew.
-        whole: whether these are all. A marker that was damaged once does not know.
+        enrolments: digests of the secrets of all provisioning files that were used here. None of them is used again,
+            since it would answer old periods a second time.
+        whole: whether ``enrolments`` is complete. It is not known to be, once a marker was damaged.
     """
 
     lifetime_micro: int = 0
@@ -59,12 +59,12 @@ class Marker(NamedTuple):
 
 
 def used_mark(secret: bytes) -> str:
-    """How a marker remembers a secret without telling it."""
+    """A digest by which the marker recognises a secret without revealing it."""
     return sha256(_USED_TAG + secret).digest().hex()
 
 
 def read_marker(path: str) -> Marker | None:
-    """The marker; None if there is none. One that is damaged still is one, of which nothing is known.
+    """Read the marker; None if there is none. A damaged marker is returned with ``whole`` false and no content.
 
     Raises:
         StorageError: ``io_failed``.
@@ -86,7 +86,7 @@ def read_marker(path: str) -> Marker | None:
 
 
 def _read_line(line: bytes) -> Marker:
-    """What a line says after its digest. Whoever can write the file can write the digest: it shows accidents."""
+    """Read the content of a line and check its digest. The digest detects accidents, not forgery."""
     digest, text = line[:_DIGEST_CHARACTERS], line[_DIGEST_CHARACTERS + 1 :]
     if digest != _digest(text):
         raise ValueError
@@ -99,7 +99,7 @@ def _digest(text: bytes) -> bytes:
 
 
 def write_marker(path: str, marker: Marker) -> None:
-    """Leave the sign that a device is installed here.
+    """Write the marker, which shows that a device is installed here.
 
     Raises:
         StorageError: ``disk_full``, ``io_failed``.
@@ -123,7 +123,7 @@ def write_marker(path: str, marker: Marker) -> None:
 
 
 def state_lost() -> StorageError:
-    """The error where a device was installed and its state is gone or no longer whole."""
+    """The error for a device that was installed here and whose state is missing or damaged."""
     return StorageError(
         "state_lost",
         "a device was installed here and its state is missing or damaged; what it had spent is not known. "

@@ -1,4 +1,4 @@
-"""The outbox: sealed files that wait until they have been sent and acknowledged."""
+"""The outbox: a folder of sealed files that wait to be sent and acknowledged."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _UNFINISHED = re.compile(rf"\.{_NAME.pattern}\.[0-9a-f]{{16}}{re.escape(TEMPORAR
 
 
 class Outbox:
-    """The folder ``outbox`` below another. Its files have random names, which say nothing to who carries them."""
+    """The folder ``outbox`` in another folder. Its files have random names, which reveal nothing about the device."""
 
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(os.path.abspath(folder), OUTBOX)
 
     def new(self, chance: bytes) -> str:
-        """Where the next file goes, by 16 random bytes; its folder is there.
+        """The path of a new file, named after 16 random bytes. The folder is made if needed.
 
         Raises:
             StorageError: ``io_failed``, ``disk_full``.
@@ -38,7 +38,7 @@ class Outbox:
         return os.path.join(self._path, f"{chance.hex()}.hsr")
 
     def waiting(self) -> list[str]:
-        """Paths of the files that wait. What has another name, or is no ordinary file, is none of them.
+        """Paths of the waiting files: regular files with a name of the outbox's form.
 
         Raises:
             StorageError: ``io_failed``.
@@ -54,7 +54,7 @@ class Outbox:
 
     @staticmethod
     def is_whole(path: str) -> bool:
-        """Whether a file is still there and can be read to its end. A card may lose what it once held."""
+        """Whether a file exists and can be read to its end. A failing memory card may lose parts of files."""
         with suppress(OSError), open(path, "rb") as file:
             while file.read(_BLOCK):
                 pass
@@ -63,7 +63,7 @@ class Outbox:
 
     @staticmethod
     def remove(path: str) -> None:
-        """Remove a file, if it is still there.
+        """Remove a file, if it exists.
 
         Raises:
             StorageError: ``io_failed``.
@@ -72,10 +72,10 @@ class Outbox:
             os.unlink(path)
 
     def clear(self) -> None:
-        """Remove all files that wait, and what a crash left unfinished: the owner takes back what was not sent.
+        """Remove all waiting files, and unfinished files that a crash left.
 
         Raises:
-            StorageError: ``io_failed``; some may be left.
+            StorageError: ``io_failed``; some files may be left.
         """
         for path in [*self.waiting(), *self._files(_UNFINISHED)]:
             self.remove(path)

@@ -1,9 +1,9 @@
-"""Rows that show damage: each carries a digest of itself, and each table knows how many it has.
+"""Rows that reveal damage: each has a digest of its values, and each table's number of rows is stored.
 
-SQLite has no checksums: a bit that rots on a card changes what is read, or hides a row. Either could make a device
-answer a period twice. So a row's *seal* covers its table's name and every value of it; what has no row is believed
-only if the number of rows is as it was written. Seals show accidents, not forgery: whoever can write the file can
-seal. Tables have no second index, which could rot apart from its rows.
+SQLite has no checksums. A changed bit on a memory card alters a row or hides it, and either could make a device answer
+a period twice. So a row has a *seal*, a digest of the table's name and of every value. A row counts as absent only if
+the table's number of rows agrees. Seals detect accidents, not forgery: a program that can write the file can compute
+seals. Tables have no second index, since an index could be damaged while its rows are not.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 _SEAL_BYTES = 8
 _SHORT = 64
-"""Bytes that are sealed as they are; longer ones by their digest, so that nothing large is copied."""
+"""Longest byte string that a seal covers directly. Of a longer one the seal covers its digest, to avoid a copy."""
 
 
 class Table(NamedTuple):
-    """What a table is made of.
+    """The layout of a table.
 
     Attributes:
         name: of the table.
-        columns: the first is the key: ``number``, or else a text.
-        body: the column of bytes that a row is found without, stored last; "" for none. Its row holds its digest.
+        columns: the first is the key: ``number``, an integer, or another name for a text.
+        body: name of a last column of bytes that rows are read without; "" for none. The row holds its digest.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Table(NamedTuple):
     body: str = ""
 
     def create(self) -> str:
-        """The statement that makes it."""
+        """The SQL statement that makes the table."""
         key, *others = self.columns
         kind = "INTEGER PRIMARY KEY" if key == "number" else "TEXT PRIMARY KEY"
         ends = ["body_digest", "seal", self.body] if self.body else ["seal"]
@@ -60,24 +60,24 @@ SEALED = Table("sealed", ("number", "path", "digest", "through", "sealed_at"))
 LEDGER = Table("ledger", ("number", "campaign", "period", "epsilon_micro", "answered_at", "latest", "total_micro"))
 SPOOL = Table("spool", ("number", "campaign", "answers", "made_at", "all_answers", "all_bytes", "reports"))
 COUNTED = (META, FLOORS, DOCUMENTS, EVIDENCE, CAMPAIGNS, SEALED)
-"""Tables whose number of rows is kept. Lines of ledger and spool follow one another, which shows as much."""
+"""Tables whose number of rows is stored. Ledger and spool have consecutive numbers instead, so gaps show."""
 TABLES = (COUNTS, *COUNTED, LEDGER, SPOOL)
 
 
 def seal(table: str, values: Sequence[object]) -> bytes:
-    """SHA-256(msgpack of the table's name and the values)[:8], long bytes standing for their SHA-256."""
+    """SHA-256(msgpack of the table's name and the values)[:8]. A long byte string is replaced by its SHA-256."""
     parts = [sha256(value).digest() if type(value) is bytes and len(value) > _SHORT else value for value in values]
     return sha256(msgpack.packb([table, *parts], use_bin_type=True)).digest()[:_SEAL_BYTES]
 
 
 def damaged() -> StorageError:
-    """The error for a state whose contents are not what this software writes."""
+    """The error for a state whose contents this software did not write."""
     return StorageError("state_damaged", "the state file is damaged or not one of this software")
 
 
 @lru_cache(maxsize=len(TABLES))
 def _select(table: Table) -> str:
-    """The beginning of a statement that reads rows without their bodies; the names are those of this module."""
+    """The beginning of a statement that reads rows without their bodies. All names come from this module."""
     ends = ("body_digest", "seal") if table.body else ("seal",)
     return f"SELECT {', '.join((*table.columns, *ends))} FROM {table.name}"  # noqa: S608
 
@@ -85,8 +85,7 @@ def _select(table: Table) -> str:
 class Rows:
     """Reads and writes of one table. Methods that write are called inside a transaction.
 
-    All that read raise ``state_damaged`` (a :class:`protocol.errors.StorageError`) for a row that is not as it was
-    written.
+    Methods that read raise ``state_damaged`` (a :class:`protocol.errors.StorageError`) for a row that was changed.
     """
 
     def __init__(self, state: State, table: Table) -> None:
@@ -95,33 +94,34 @@ class Rows:
         self._key = table.columns[0]
 
     def all(self) -> list[tuple[Any, ...]]:
-        """Every row in the order of its key, without the bodies. None is missing."""
+        """Every row, sorted by key, without the bodies. A missing row is an error."""
         with self._state.reading():
-            rows = self._whole(self._state.run(f"{_select(self._table)} ORDER BY {self._key}"))
+            rows = self._checked(self._state.run(f"{_select(self._table)} ORDER BY {self._key}"))
             expected = self._count() if self._table in COUNTED else len(rows)
         if len(rows) != expected or any(row[0] >= after[0] for row, after in pairwise(rows)):
             raise damaged()
         return rows
 
     def some(self, condition: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-        """The rows that a condition names: its text follows the table's name. That none is missing is not known."""
-        return self._whole(self._state.run(f"{_select(self._table)} {condition}", values))
+        """The rows that match an SQL condition, without the bodies. A missing row is not noticed."""
+        return self._checked(self._state.run(f"{_select(self._table)} {condition}", values))
 
     def one(self, key: object) -> tuple[Any, ...] | None:
-        """The row of a key; None if there surely is none."""
+        """The row of a key; None if there is none, which the table's number of rows confirms."""
         for row in self.some(f"WHERE {self._key} = ?", (key,)):
             return row
         self.all()
         return None
 
-    def _whole(self, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    def _checked(self, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Check the seals of rows, and return the rows without seals and digests."""
         name, width = self._table.name, len(self._table.columns)
         if any(row[-1] != seal(name, row[:-1]) for row in rows):
             raise damaged()
         return [row[:width] for row in rows]
 
     def body(self, key: object) -> bytes:
-        """The body of a row that is there."""
+        """The body of an existing row."""
         statement = f"SELECT {self._table.body}, body_digest FROM {self._table.name} WHERE {self._key} = ?"  # noqa: S608
         for content, digest in self._state.run(statement, (key,)):
             if isinstance(content, bytes) and sha256(content).digest() == digest:
@@ -129,7 +129,7 @@ class Rows:
         raise damaged()
 
     def add(self, values: Sequence[object], body: bytes | None = None) -> None:
-        """A new row; None as its number takes the next one."""
+        """Add a row. A number of None becomes the next free number."""
         key, *others = values
         if key is None:
             ((key,),) = self._state.run(f"SELECT coalesce(max(number), 0) + 1 FROM {self._table.name}")  # noqa: S608
@@ -137,7 +137,7 @@ class Rows:
         self._recount(1)
 
     def replace(self, values: Sequence[object], body: bytes | None = None) -> None:
-        """A new content for the row of this key, which is there."""
+        """Replace the existing row of the same key."""
         self._write("REPLACE", values, body)
 
     def _write(self, verb: str, values: Sequence[object], body: bytes | None) -> None:
@@ -146,7 +146,7 @@ class Rows:
         self._state.run(f"{verb} INTO {self._table.name} VALUES ({', '.join('?' * len(row))})", row)
 
     def remove(self, unwanted: Callable[[tuple[Any, ...]], bool]) -> int:
-        """Delete the rows, looked at whole, that are not wanted; how many there were."""
+        """Delete the rows for which ``unwanted`` is true; returns their number."""
         keys = [row[0] for row in self.all() if unwanted(row)]
         statement = f"DELETE FROM {self._table.name} WHERE {self._key} = ?"  # noqa: S608
         for key in keys:
@@ -155,7 +155,7 @@ class Rows:
         return len(keys)
 
     def rewrite(self, rows: Sequence[Sequence[object]]) -> None:
-        """These rows, numbered from 1, in the place of all there are, unless there is nothing to change."""
+        """Replace all rows by these, numbered from 1. Nothing is written if the rows are equal."""
         wanted = [(number, *row) for number, row in enumerate(rows, 1)]
         present = self.all()
         if present != wanted:

@@ -1,9 +1,9 @@
-"""The spool: reports that have not been acknowledged, and the sealed files they went into.
+"""The spool: reports that were not acknowledged, and notes on the sealed files that hold them.
 
-A report stays until whoever carries it says that it arrived. The spool is bounded by number, bytes and
-age; when it is full the oldest go first and are counted by reason. What they cost stays spent. Each row has the
-number of the ledger's line that paid for it, and the spool is all of them after the last that was released. Rows
-carry running totals, and dates that never fall: a new report reads the oldest row, the one before, and what it drops.
+A report stays until its arrival is acknowledged. The spool is bounded by number, bytes and age. When it is full, the
+oldest reports are dropped and counted by reason; their cost stays spent. Each row has the number of the ledger line
+that paid for it. The spool holds the rows of all lines after the last released one. Rows store running totals, and
+dates that never decrease, so adding a report reads only the oldest row, the newest row and the dropped rows.
 """
 
 from __future__ import annotations
@@ -22,23 +22,21 @@ if TYPE_CHECKING:
 
 _LEAST_RECORD_BYTES = 18
 _MAX_SEALED = 256
-"""So many sealed files are remembered, for acknowledgements that come late or twice."""
-
-
+"""Most sealed files that are noted, for acknowledgements that come late or twice."""
 _RELEASED = "released"
 _DROPPED = "dropped:"
 
 
 class Kept(NamedTuple):
-    """A row.
+    """A row: the reports of one period.
 
     Attributes:
-        line: the ledger's, that paid for it.
-        campaign: its number in this state.
-        answers: how many reports.
-        made_at: when; brought down to the date of a later row, where a clock was set back in between.
-        all_answers, all_bytes: of the rows up to this one, counted since the spool was last empty.
-        reports: their bytes.
+        line: number of the ledger line that paid for the reports.
+        campaign: the campaign's number in this state.
+        answers: number of reports.
+        made_at: time of the answer, in seconds since 1970; never later than that of a later row.
+        all_answers, all_bytes: totals of the rows up to this one, since the spool was last empty.
+        reports: the bytes of the reports.
     """
 
     line: int
@@ -51,7 +49,7 @@ class Kept(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What the spool may hold."""
+    """Limits of the spool: number of reports, bytes, and age in seconds."""
 
     reports: int
     size_bytes: int
@@ -59,13 +57,13 @@ class Limits(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What the spool holds.
+    """Contents of the spool in numbers.
 
     Attributes:
-        reports: how many are not acknowledged.
-        size_bytes: their length.
-        oldest_at: when the oldest was made, in seconds since 1970; None if there is none.
-        sealed_files: files that were sealed and not acknowledged.
+        reports: number of unacknowledged reports.
+        size_bytes: their total length.
+        oldest_at: when the oldest was made, in seconds since 1970; None if the spool is empty.
+        sealed_files: number of files that were sealed and not acknowledged.
         dropped: reason → reports that were dropped unacknowledged: ``spool_reports``, ``spool_bytes``,
             ``spool_age``, or ``disabled``.
     """
@@ -86,14 +84,14 @@ class Spool:
         self._sealed = Rows(state, SEALED)
 
     def begin_after(self, line: int) -> None:
-        """The ledger's lines up to this one have no reports here."""
+        """Note that the reports of all ledger lines up to ``line`` are released."""
         self._state.write_meta(_RELEASED, b"%d" % line)
 
     def _released(self) -> int:
         return _number(self._state.meta(_RELEASED))
 
     def _kept(self) -> list[Kept]:
-        """All rows, oldest first; none is missing."""
+        """All rows, oldest first. A missing row is an error."""
         with self._state.reading():
             released = self._released()
             rows = [Kept(*row) for row in self._rows.all()]
@@ -103,22 +101,22 @@ class Spool:
         return rows
 
     def _row(self, line: int) -> Kept:
-        """The row of a line that was not released."""
+        """The row of a ledger line that is not released."""
         for row in self._rows.some("WHERE number = ?", (line,)):
             return Kept(*row)
         raise damaged()
 
     def add(self, line: int, number: int, records: Sequence[bytes], now: int, sure: int, limits: Limits) -> None:
-        """Keep one period's reports; the oldest are dropped as far as the limits demand.
+        """Store the reports of one period, and drop the oldest reports beyond the limits.
 
         Args:
-            line: the ledger's line that paid for them; it orders the spool.
+            line: number of the ledger line that paid for the reports; it orders the spool.
             number: the campaign's number in this state.
-            records: the reports, of one length.
-            now: in seconds since 1970.
-            sure: the same without any leap of the wall clock; ages are judged by it, so that one wrong clock
-                does not cost all that waits.
-            limits: the owner's. The newest period stays, however large it is.
+            records: the reports, all of one length.
+            now: seconds since 1970.
+            sure: seconds since 1970 without any leap of the wall clock. Ages are judged by it, so that a wrong clock
+                does not drop everything that waits.
+            limits: the owner's limits. The newest period stays, however large it is.
         """
         first = self._released() + 1
         before = self._row(line - 1) if first < line else None
@@ -139,7 +137,7 @@ class Spool:
         self._drop_while("spool_bytes", oldest, newest, lambda row: row.all_bytes - len(row.reports) < large)
 
     def _date_back(self, row: Kept, first: int, now: int) -> None:
-        """A clock was set back: no row is younger than a later one, and it is dropped no later."""
+        """Lower the dates of earlier rows to ``now``, after a clock was set back, so that dates never decrease."""
         while row.made_at > now:
             self._rows.replace(row._replace(made_at=now))
             if row.line == first:
@@ -147,28 +145,28 @@ class Spool:
             row = self._row(row.line - 1)
 
     def _drop_while(self, reason: str, oldest: Kept, newest: Kept, unwanted: Callable[[Kept], bool]) -> Kept:
-        """Forget the oldest rows, never the newest, as long as they are unwanted; the oldest that is left."""
-        row, lost = oldest, 0
+        """Drop the oldest rows while they are unwanted, except the newest row; returns the oldest row that is left."""
+        row, dropped = oldest, 0
         while row.line < newest.line and unwanted(row):
-            lost += row.answers
+            dropped += row.answers
             row = self._row(row.line + 1)
-        if lost:
-            self._forget(reason, row.line - 1, lost)
+        if dropped:
+            self._forget(reason, row.line - 1, dropped)
         return row
 
-    def _forget(self, reason: str, through: int, lost: int) -> None:
-        """Delete the oldest rows, and count the reports that they held."""
+    def _forget(self, reason: str, through: int, dropped: int) -> None:
+        """Delete the rows up to a line, and add the number of their reports to the count of the reason."""
         self._release(through)
         key = _DROPPED + reason
-        self._state.write_meta(key, b"%d" % (_number(self._state.meta(key)) + lost))
+        self._state.write_meta(key, b"%d" % (_number(self._state.meta(key)) + dropped))
 
     def _release(self, through: int) -> None:
-        """Delete the oldest rows."""
+        """Delete the rows up to a line."""
         self._state.run("DELETE FROM spool WHERE number <= ?", (through,))
         self.begin_after(through)
 
     def reports(self) -> dict[bytes, list[bytes]]:
-        """Reports that are not acknowledged, by campaign id, in the order they were made."""
+        """Unacknowledged reports by campaign id, in the order in which they were made."""
         with self._state.reading():
             ids = {row[0]: row[1] for row in Rows(self._state, CAMPAIGNS).all()}
             rows = self._kept()
@@ -184,7 +182,7 @@ class Spool:
         return groups
 
     def note_sealed(self, path: str, content: bytes, now: int) -> None:
-        """Remember that all reports in the spool are in a file."""
+        """Note that all reports of the spool are in a sealed file."""
         through = max((row.line for row in self._kept()), default=0)
         known = self._sealed.all()
         number = 1 + max((row[0] for row in known), default=0)
@@ -193,11 +191,11 @@ class Spool:
         self._sealed.add((number, name, digest, through, now))
 
     def sealed_through(self, path: str, digest: bytes | None) -> int:
-        """Up to which of the ledger's lines a sealed file holds the reports.
+        """The last ledger line whose reports a sealed file holds.
 
         Args:
-            path: where it was sealed, absolute.
-            digest: SHA-256 of its bytes, if it is there; they decide, since files move.
+            path: the absolute path where the file was sealed.
+            digest: SHA-256 of the file's bytes, None if the file is gone. A digest decides alone, since files move.
 
         Raises:
             InputError: ``batch_unknown``.
@@ -212,25 +210,25 @@ class Spool:
         raise InputError("batch_unknown", "this device has not sealed such a file, or too long ago; drain once more")
 
     def forget_through(self, through: int) -> int:
-        """Release what has arrived; returns the number of reports that were still kept."""
+        """Release the reports up to a ledger line; returns the number of reports that were still stored."""
         rows = [row for row in self._kept() if row.line <= through]
         if rows:
             self._release(rows[-1].line)
         return sum(row.answers for row in rows)
 
     def clear(self, reason: str) -> None:
-        """Drop everything, counted."""
+        """Drop all reports and count them under a reason. Notes on sealed files are deleted."""
         rows = self._kept()
         if rows:
             self._forget(reason, rows[-1].line, sum(row.answers for row in rows))
         self._sealed.remove(lambda _: True)
 
     def count(self) -> int:
-        """Number of reports that are not acknowledged."""
+        """The number of unacknowledged reports."""
         return sum(row.answers for row in self._kept())
 
     def held(self) -> Held:
-        """What the spool holds and what it has lost."""
+        """The contents of the spool, and the dropped reports, in numbers."""
         with self._state.reading():
             rows, sealed, meta = self._kept(), self._sealed.all(), self._state.all_meta()
         released = _number(meta.get(_RELEASED))
@@ -242,5 +240,5 @@ class Spool:
 
 
 def _number(text: bytes | None) -> int:
-    """A number that is kept as text; 0 where there is none."""
+    """A number that is stored as text; 0 for None."""
     return 0 if text is None else int(text)

@@ -1,6 +1,6 @@
-"""What all lines of the ledger say together, kept in memory so that a report reads only the lines that are new.
+"""Sums over all ledger lines, kept in memory so that a report reads only the lines that are new.
 
-It follows from the lines, and is dropped where they are not those that it came from.
+A tally follows from the lines, and is dropped when the ledger no longer has these lines.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from edge_sdk.storage.ledger import Known, Line
 
 _SPARE = 2
-"""A window keeps lines for so many times its length: a clock that goes back a little finds them."""
+"""A window keeps lines for this many times its length, so a clock that goes back a little still finds them."""
 
 
 class Tally:
-    """Sums and newest periods up to a line.
+    """Sums and newest periods of the lines up to ``newest``.
 
     Attributes:
-        era: the state's number when it was read; another one makes it void.
-        turn: the state's transaction in which it was last brought up to date.
-        newest: the line that it goes up to.
-        campaigns: id → what is known of a campaign that was ever answered.
-        ends: name → when the last period that was paid for under it ends, in seconds since 1970.
+        era: ``State.era`` when the tally was read; a tally of another era is void.
+        turn: number of the transaction in which the tally was last brought up to date.
+        newest: the last line of the tally.
+        campaigns: id → row of a campaign that was ever answered.
+        ends: name → when the last paid period of the name ends, in seconds since 1970.
     """
 
     def __init__(self, era: int, newest: Line, campaigns: Iterable[Known]) -> None:
@@ -36,28 +36,28 @@ class Tally:
         self.ends: dict[str, int] = {}
         self._windows: dict[int, _Window] = {}
         for known in campaigns:
-            self._know(known)
+            self._add_campaign(known)
 
-    def _know(self, known: Known) -> None:
+    def _add_campaign(self, known: Known) -> None:
         self.campaigns[known.id] = known
         end = (known.period + 1) * known.time_precision
         self.ends[known.name] = max(end, self.ends.get(known.name, 0))
 
     def add(self, line: Line, payer: Known | None) -> None:
-        """The next line, and the campaign that it paid for as it is now; None if it paid for none."""
+        """Add the next line. ``payer`` is its campaign's present row; None for a line of a reset."""
         self.newest = line
         if payer is not None:
-            self._know(payer)
+            self._add_campaign(payer)
             for window in self._windows.values():
                 window.add(line)
 
     def covers(self, seconds: int, time: int) -> bool:
-        """Whether :meth:`spent_around` is known."""
+        """Whether the tally has the lines that :meth:`spent_around` needs for this window and time."""
         window = self._windows.get(seconds)
         return window is not None and window.start <= time - seconds
 
     def cover(self, seconds: int, time: int, backward: Iterable[Line]) -> None:
-        """Take note of the lines, newest first, that count around a time or somewhat earlier."""
+        """Read the lines of a window around a time, and of some time before it, from ``backward``: newest first."""
         window = self._windows[seconds] = _Window(seconds, time - _SPARE * seconds)
         for line in backward:
             if line.latest <= window.start:
@@ -66,12 +66,12 @@ class Tally:
                 window.add(line)
 
     def spent_around(self, seconds: int, time: int) -> int:
-        """What lines cost that are less than some seconds away from a time, in millionths of ε."""
+        """The cost of lines less than ``seconds`` away from a time, in millionths of ε."""
         return self._windows[seconds].spent_around(time)
 
 
 class _Window:
-    """Times and costs of the lines after a time, in the order of times."""
+    """Times and costs of the lines after ``start``, sorted by time."""
 
     def __init__(self, seconds: int, start: int) -> None:
         self.start = start
@@ -86,7 +86,7 @@ class _Window:
             self._costs.insert(place, line.epsilon_micro)
 
     def spent_around(self, time: int) -> int:
-        """Lines that are too old for this time and somewhat earlier ones are forgotten, half of all at once."""
+        """The cost of lines less than the window's length away. Old lines are dropped once they are half of all."""
         old = bisect_right(self._times, time - _SPARE * self._seconds)
         if 2 * old > len(self._times):
             self.start = time - _SPARE * self._seconds

@@ -1,5 +1,5 @@
-"""Which period it is, although a device's wall clock may be wrong, leap or stand still.
+"""The present period, although a device's wall clock may be wrong, jump or stop.
 
-In: clocks, and the last sure time that the state remembers. Out: the present, and the period that a campaign may
-open. ``periods`` holds the rules and reads no clock; ``dates`` writes times for people.
+In: the clocks, and the last confirmed time in the state. Out: the present time, and the period that a campaign may
+open. ``periods`` holds the rules and reads no clock.
 """

@@ -1,4 +1,4 @@
-"""Clocks of a device: a wall clock that may be wrong, and one that only knows how long the device has run."""
+"""The clocks of a device: a wall clock, which may be wrong, and the time since the device was started."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def system_clock() -> int:
-    """Seconds since 1970, UTC, as this device believes."""
+    """Seconds since 1970, UTC, by the wall clock of this device."""
     return max(0, int(time.time()))
 
 
 def system_uptime() -> tuple[str, int]:
-    """A name of the present boot ("" if the system gives none), and seconds since it began.
+    """A name of the present boot ("" if the system gives none), and the seconds since the boot.
 
-    The seconds never go back and nobody can set them; they count while the device sleeps, where the
-    system can tell.
+    The seconds never decrease, and no user can set them. They include the time that the device sleeps, if the system
+    counts it.
     """
     boot = ""
     try:

@@ -1,14 +1,13 @@
-"""Which period it is, for a device whose wall clock may jump.
+"""The rules that open periods on a device whose wall clock may jump. Pure functions of what the clocks show.
 
-A device answers once per period, so whoever moves its clock forward makes it answer, and spend, more
-often. How long the device has run since its last answer can not be moved: while the wall clock keeps
-step with that, periods open as they come. A leap beyond it is believed once per boot, since a device
-that was switched off can not know for how long. What confirms a time without being counted is a signed
-document. Going back never opens a period: the newest answered one stands for all before it. A leap does not
-make sure of the time that it jumps over: campaigns that did not answer at its end would get every period there.
+A device answers once per period. So an attacker who moves its clock forward makes it answer, and spend, more often. The
+time since the last answer, by the uptime, can not be moved. While the wall clock agrees with the uptime, periods open
+as they come. A leap of the wall clock beyond the uptime is accepted once per boot, because a device that was switched
+off can not know for how long. A signed document confirms its date without counting as a leap. A clock that goes back
+opens no period: the newest answered period stands for all earlier ones. A leap does not confirm the time that it
+jumps over, since else campaigns that did not answer after the leap could answer every period in between.
 
-Source: docs/formats.md, section 5 (time floor); docs/decisions/0017. Pure functions; nothing here reads
-a clock or a disk.
+Source: docs/formats.md, section 5 (time floor); docs/decisions/0017.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from protocol.errors import DocumentError
 
 _SLACK_SECONDS = 60
 _DRIFT = 5000
-"""A quartz may gain one second in so many: 200 millionths."""
+"""A quartz clock may gain one second in this many seconds: 200 millionths."""
 
 
 class Reading(NamedTuple):
-    """One look at the clocks.
+    """The clocks, read at one moment.
 
     Attributes:
-        wall: seconds since 1970.
+        wall: wall clock, in seconds since 1970.
         boot: name of the present boot.
-        uptime: seconds since the boot; None if the application brought a wall clock of its own and
-            vouches for all of its steps.
+        uptime: seconds since the boot; None if the application gave a wall clock of its own, which is then right by
+            definition.
     """
 
     wall: int
@@ -39,15 +38,15 @@ class Reading(NamedTuple):
 
 
 class Anchor(NamedTuple):
-    """The last time that the device was sure of.
+    """The last confirmed time.
 
     Attributes:
-        boot: in which boot that was.
+        boot: name of the boot in which it was confirmed.
         uptime: seconds since that boot.
-        time: seconds since 1970.
-        signed: a document said so; else the wall clock did.
-        leapt: this boot's one leap of the wall clock has been used.
-        base: the time that the device was sure of then without any leap; holds where the clock is before ``time``.
+        time: the confirmed time, in seconds since 1970.
+        signed: a signed document confirmed it; if false, the wall clock did.
+        leapt: the one leap of that boot has been used.
+        base: the time that was confirmed then without any leap. It is used if the clock now shows less than ``time``.
     """
 
     boot: str
@@ -58,12 +57,12 @@ class Anchor(NamedTuple):
     base: int
 
     def to_bytes(self) -> bytes:
-        """For the state file."""
+        """The bytes that the state stores."""
         return canonical.pack(list(self))
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Anchor | None:
-        """The inverse; None if these are not an anchor's bytes."""
+        """Read the bytes of :meth:`to_bytes`; None for other bytes."""
         try:
             values = canonical.unpack(raw)
         except DocumentError:
@@ -73,13 +72,13 @@ class Anchor(NamedTuple):
 
 
 class Present(NamedTuple):
-    """What time it is.
+    """The present time, in seconds since 1970.
 
     Attributes:
-        now: seconds since 1970 by which dates are judged: the later of wall clock and what documents say.
-        confirmed: no period after this time's opens, unless the boot's one leap is left.
-        leap_left: whether a leap beyond ``confirmed`` is still believed.
-        base: the time that is sure without any leap; ``confirmed``, or earlier.
+        now: the time by which dates are judged: the later of the wall clock and the time that documents prove.
+        confirmed: no period after the period of this time opens, unless the boot's one leap is left.
+        leap_left: whether a leap beyond ``confirmed`` is still accepted.
+        base: the time that is confirmed without any leap; at most ``confirmed``.
     """
 
     now: int
@@ -88,14 +87,14 @@ class Present(NamedTuple):
     base: int
 
     def period_time(self, time_precision: int) -> tuple[int, bool]:
-        """The time that counts for a campaign's period, and whether this takes the boot's one leap."""
+        """The time that decides a campaign's period, and whether it uses the boot's one leap."""
         if self.now // time_precision <= self.confirmed // time_precision:
             return self.now, False
         return (self.now, True) if self.leap_left else (self.confirmed, False)
 
 
 def present(anchor: Anchor | None, floor: int, reading: Reading) -> Present:
-    """What time it is, from the last sure time, the time floor and one look at the clocks."""
+    """The present time, from the last confirmed time, the time floor and the clocks."""
     now = max(reading.wall, floor)
     if reading.uptime is None:
         return Present(now, now, leap_left=True, base=now)
@@ -115,14 +114,14 @@ def present(anchor: Anchor | None, floor: int, reading: Reading) -> Present:
 
 
 def _elapsed(anchor: Anchor, reading: Reading) -> int | None:
-    """Seconds since the anchor; None if the device was off in between."""
+    """Seconds since the anchor; None if the device was restarted in between."""
     if reading.uptime is None or anchor.boot != reading.boot or reading.uptime < anchor.uptime:
         return None
     return reading.uptime - anchor.uptime
 
 
 def after_answer(anchor: Anchor | None, floor: int, reading: Reading, time: int, *, leapt: bool) -> Anchor | None:
-    """The anchor once a period was answered at ``time``; None if the old one stays."""
+    """The new anchor after an answer for a period at ``time``; None if the old anchor stays."""
     if reading.uptime is None:
         return None
     if not leapt and anchor is not None and _elapsed(anchor, reading) is not None:
@@ -133,7 +132,7 @@ def after_answer(anchor: Anchor | None, floor: int, reading: Reading, time: int,
 
 
 def after_document(anchor: Anchor | None, reading: Reading, issued_at: int) -> Anchor | None:
-    """The anchor once a signed document of this date was accepted; None if the old one stays."""
+    """The new anchor after a signed document of this date was accepted; None if the old anchor stays."""
     if reading.uptime is None or (anchor is not None and issued_at <= present(anchor, 0, reading).confirmed):
         return None
     leapt = anchor is not None and anchor.leapt and _elapsed(anchor, reading) is not None

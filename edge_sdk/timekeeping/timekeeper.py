@@ -1,4 +1,4 @@
-"""The clocks of a device together with the last sure time that its state remembers."""
+"""The clocks of a device, together with the last confirmed time in its state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEY = "anchor"
 
 
 class Timekeeper:
-    """Asks the clocks and the state what time it is. Methods that write are called inside a transaction."""
+    """Tells the present time from the clocks and the state. Methods that write are called inside a transaction."""
 
     def __init__(
         self,
@@ -32,30 +32,30 @@ class Timekeeper:
         self._uptime = uptime
 
     def wall(self) -> int:
-        """The wall clock, in whole seconds: an application may give ``time.time``."""
+        """The wall clock in whole seconds. An application's clock may return fractions, as ``time.time`` does."""
         return int(self._clock())
 
     def read(self) -> Reading:
-        """One look at the clocks."""
+        """Read the clocks."""
         if self._uptime is None:
             return Reading(self.wall())
         boot, seconds = self._uptime()
         return Reading(self.wall(), boot, int(seconds))
 
     def present(self, reading: Reading) -> Present:
-        """What time it is at one look."""
+        """The present time at a reading of the clocks."""
         return present(self._anchor(), self._documents.time_floor(), reading)
 
     def now(self) -> int:
-        """The wall clock, or what signed documents say if that is later."""
+        """The wall clock, or the time that signed documents prove if that is later."""
         return self.present(self.read()).now
 
     def note_answer(self, reading: Reading, time: int, *, leapt: bool) -> None:
-        """A period was answered at ``time``."""
+        """Store the confirmed time after an answer for a period at ``time``."""
         self._keep(after_answer(self._anchor(), self._documents.time_floor(), reading, time, leapt=leapt))
 
     def note_document(self, issued_at: int) -> None:
-        """A signed document of this date was accepted."""
+        """Store the confirmed time after a signed document of this date was accepted."""
         self._keep(after_document(self._anchor(), self.read(), issued_at))
 
     def _anchor(self) -> Anchor | None:
