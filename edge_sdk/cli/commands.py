@@ -1,4 +1,4 @@
-"""What each command of ``hearsay-edge`` does: options in, one dictionary to print out."""
+"""The commands of ``hearsay-edge``. Each takes the parsed options and returns one dictionary to print."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MAX_RECORD_BYTES = 16 << 20
 
 
 def open_device(options: argparse.Namespace) -> Device:
-    """The device in the state folder that the command line names."""
+    """Open the device in the state folder that the command line names."""
     return Device.open(options.state)
 
 
 def provision(options: argparse.Namespace) -> dict[str, Any]:
-    """Pin a trust root, and in a closed fleet take the operator's secret."""
+    """Pin a trust root, and in a closed fleet store the secret of the provisioning file."""
     root = read_document(options.root, "root")
     with Device.open(options.state, trust=root, enrolment=_enrolment(options)) as device:
         return {"provisioned": str(options.state), "root_version": device.status().root_version}
@@ -63,7 +63,7 @@ def enrol(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def report(options: argparse.Namespace) -> dict[str, Any]:
-    """Answer about one record. In a period that was answered before, return the same answer again."""
+    """Answer about one record. In a period that was answered before, return the same bytes again."""
     with open_device(options) as device:
         campaign = device.campaign(options.campaign)
         record = _read_record(options.record)
@@ -89,7 +89,7 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _note_ignored(count: int) -> None:
-    """Print how many keys were ignored, so that a typing error is seen. Keys are private and not named."""
+    """Print the number of ignored keys, so that a misspelt key is noticed. Keys are private, so none is named."""
     if count:
         print(f"note: {count} of the record's keys are no features here and were ignored", file=sys.stderr)  # noqa: T201
 
@@ -118,7 +118,7 @@ def rotate(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def install(options: argparse.Namespace) -> dict[str, Any]:
-    """Verify a model and keep it."""
+    """Verify a model and store it."""
     raw = read_document(options.model, "model")
     with open_device(options) as device:
         model = device.install(raw)
@@ -142,7 +142,7 @@ def status(options: argparse.Namespace) -> dict[str, Any]:
     """Tell what was spent, what waits and what is installed."""
     with open_device(options) as device:
         shown = device.status().to_json()
-    del shown["unread"]  # it is counted since the program started, which was just now
+    del shown["unread"]  # counted since the program started, so always empty here
     return shown
 
 
@@ -223,12 +223,12 @@ def reset(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _read_record(source: str) -> dict[str, Any]:
-    """A JSON object from a file or standard input. Error texts never quote it.
+    """Read a JSON object from a file or standard input. Error texts do not quote it.
 
-    What is no JSON object at all, or above 16 MiB, is refused: there the calling program is at fault.
+    Input that is no JSON object, or is larger than 16 MiB, is refused: the calling program is at fault.
     """
     raw = None
-    with contextlib.suppress(InputError):  # its text names the file, which may be a record meant for standard input
+    with contextlib.suppress(InputError):  # its text quotes the argument, which may be a record instead of a path
         raw = (
             sys.stdin.buffer.read(MAX_RECORD_BYTES + 1) if source == "-" else read_file(Path(source), MAX_RECORD_BYTES)
         )

@@ -1,4 +1,4 @@
-"""The program ``hearsay-edge``: one command line in, its result or its refusal out, and an exit status."""
+"""The program ``hearsay-edge``: runs one command, prints its result or its refusal, and returns an exit status."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _TIMES = frozenset(("wall", "now", "confirmed", "time_floor", "oldest_report_at", "silent_until", "next_period_at"))
-"""Names of results that are seconds since 1970. People get a date, programs the number."""
+"""Keys of results that are seconds since 1970. They are printed as dates; JSON has the number."""
 
 _NAMES = frozenset((
     "name", "enrolled", "campaign", "missing", "unlisted", "unsigned_campaigns", "ended_campaigns", "installed",
     "class", "classes",
 ))  # fmt: skip
-"""Names of results that are texts of documents. People get them between quotes: they may hold what looks like more."""
+"""Keys of results that are texts of documents. They are printed in quotes, since they may look like other output."""
 _NAMED = frozenset(("probabilities",))
-"""Results whose keys are."""
+"""Keys of results that are dictionaries with texts of documents as keys."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 done, 1 refused (reason on standard error), 2 usage."""
+    """Run one command; returns the exit status: 0 done, 1 refused (the reason is on standard error), 2 wrong usage."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # an old terminal's encoding may lack ε
+        if isinstance(stream, io.TextIOWrapper):  # the encoding of an old terminal may lack ε
             stream.reconfigure(errors="replace")
     options = build_parser().parse_args(arguments)
     refusal = ""
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _where(error: Exception) -> str:
-    """Type and place of an unexpected error, without its text, which may hold a value."""
+    """Type and place of an unexpected error, without its text, which may contain a value of a record."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -83,7 +83,7 @@ def _show(result: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _show_table(rows: list[dict[str, Any]]) -> None:
-    """Rows under their keys, aligned; times as dates."""
+    """Print the history as an aligned table, with times as dates."""
     columns = ("campaign", "version", "period", "answered_at", "epsilon")
     cells = [tuple(name.replace("_", " ") for name in columns)]
     for row in rows:
@@ -96,7 +96,7 @@ def _show_table(rows: list[dict[str, Any]]) -> None:
 
 
 def _shown(key: str, value: Any) -> str:
-    """A value in words; a time as a date."""
+    """A value as text: times as dates, texts of documents in quotes."""
     if key in _TIMES and isinstance(value, int):
         return _date(value)
     if key in _NAMES and isinstance(value, str):

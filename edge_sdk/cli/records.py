@@ -1,8 +1,8 @@
-"""Records as JSON, read as tolerantly as their structure allows.
+"""A tolerant reader of records as JSON.
 
-Whether a device reports must not depend on its record, so whatever is recognisably one JSON value is
-read: bytes of another encoding, control characters, NaN, numbers of any length, nesting of any depth.
-None of these is a listed value; features make of them what they make of any foreign value.
+Whether a device reports must not depend on its record. So every text with the structure of one JSON value is read: with
+bytes of another encoding, control characters, NaN, numbers of any length, and nesting of any depth. Such values are
+listed nowhere, so features treat them as unlisted.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from decimal import Decimal
 from typing import Any
 
 MAX_INTEGER_DIGITS = 4300
-"""More digits are beyond any listed value and any bounds."""
+"""A number with more digits exceeds every listed value and all bounds."""
 _ALWAYS_CONVERTED = 640
-"""Digits that ``int`` takes whatever limit the interpreter was given."""
+"""Digits that ``int`` converts under every limit that the interpreter can have."""
 
 _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 
 
 def read_record(raw: bytes) -> Any:
-    """The value that JSON text stands for.
+    """Parse a JSON text.
 
     Raises:
-        ValueError: it is not JSON. The error's text may quote it.
+        ValueError: the text is not JSON. The error may quote it.
     """
     text = raw.decode(json.detect_encoding(raw), "replace")
     read = json.JSONDecoder(strict=False, parse_int=_integer).decode
@@ -36,14 +36,17 @@ def read_record(raw: bytes) -> Any:
 
 
 def _integer(digits: str) -> int | float:
-    """The integer, or infinity with its sign if the text is too long. A feature treats both alike."""
+    """Convert digits to an integer, or to infinity with the same sign if there are too many digits.
+
+    A feature treats both alike.
+    """
     if len(digits) <= _ALWAYS_CONVERTED:
         return int(digits)
     return int(Decimal(digits)) if len(digits.lstrip("-")) <= MAX_INTEGER_DIGITS else float(digits)
 
 
 def _flattened(text: str) -> str:
-    """JSON text with an empty list in the place of every inner list or object: none of them is a value."""
+    """Replace every inner list or object of a JSON text by an empty list: features treat all of them alike."""
     parts, depth, start = [], 0, 0
     for found in _TOKENS.finditer(text):
         if found[0] in "[{":

@@ -1,4 +1,4 @@
-"""``hearsay-edge sync``: its arguments, and one run."""
+"""The command ``hearsay-edge sync``: its arguments, and its run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _seconds(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Fetch, send and acknowledge; ``refusals`` of the result lists what was not done."""
+    """Fetch, send and acknowledge. The key ``refusals`` of the result lists the refused steps."""
     from edge_sdk.sync.run import sync
     from edge_sdk.transport.registry import open_transport, read_token
 

@@ -1,4 +1,4 @@
-"""All commands of ``hearsay-edge``: name, help, arguments and examples of each; and the parser made of them."""
+"""The table of all commands of ``hearsay-edge``, with help, arguments and examples, and the parser made from it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Command(NamedTuple):
     """One command.
 
     Attributes:
-        name: as typed.
-        run: does the work: from the parsed options to one dictionary to print.
+        name: the word on the command line.
+        run: parsed options → a dictionary to print.
         summary: one line of help.
         add_arguments: adds the command's own arguments to its parser.
-        examples: whole lines of a shell; at least one.
+        examples: complete shell lines, at least one.
     """
 
     name: str
@@ -34,12 +34,12 @@ class Command(NamedTuple):
     examples: tuple[str, ...]
 
 
-def _nothing(_parser: argparse.ArgumentParser) -> None:
-    """A command without arguments of its own."""
+def _no_arguments(_parser: argparse.ArgumentParser) -> None:
+    """Add nothing: the command has no arguments of its own."""
 
 
 def _file(name: str, metavar: str, text: str, **more: Any) -> Callable[[argparse.ArgumentParser], None]:
-    """Adds one argument that names a file or folder."""
+    """Make a function that adds one argument for the path of a file or folder."""
 
     def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(name, type=Path, metavar=metavar, help=text, **more)
@@ -178,7 +178,7 @@ COMMANDS = (
         "status",
         commands.status,
         "what was spent, what waits, what is installed, what the clocks say",
-        _nothing,
+        _no_arguments,
         (f"{_ON_DEVICE} status --json",),
     ),
     Command(
@@ -199,7 +199,7 @@ COMMANDS = (
         "disable",
         commands.disable,
         "opt out: delete secret and unsent reports; what was spent stays counted",
-        _nothing,
+        _no_arguments,
         (f"{_ON_DEVICE} disable",),
     ),
     Command(
@@ -217,27 +217,27 @@ COMMANDS = (
         (f"{_ON_DEVICE} reset root.hst --count-budget-as-spent",),
     ),
 )
-"""In the order of a device's life."""
+"""In the order in which a device needs them."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors quote no argument: one of the arguments may be a record."""
+    """A parser whose errors do not quote arguments, since an argument may be a record."""
 
     def error(self, message: str) -> NoReturn:
-        """Print one line and end with status 2."""
+        """Print one line and exit with status 2."""
         quoted = message.startswith(("unrecognized", "argument"))
         detail = "there is an argument that this command does not take" if quoted else message
         self.exit(2, f"usage: {detail}; see {self.prog} --help\n")
 
 
 class _Version(argparse.Action):
-    """Prints the version of the installed distribution. The distribution is looked for only when asked."""
+    """Prints the version of the installed distribution. The distribution is searched only when the option is used."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
         super().__init__(option_strings, dest, nargs=0, **options)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        """Print and stop."""
+        """Print the version and exit."""
         from importlib.metadata import PackageNotFoundError, version
 
         for name in (PROGRAM, "hearsay"):
@@ -248,7 +248,7 @@ class _Version(argparse.Action):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of a whole command line. Its result has ``run``, ``state`` and ``json`` beside a command's own."""
+    """Make the parser of the command line. Its result has ``run``, ``state``, ``json`` and the command's arguments."""
     parser = _Parser(
         prog=PROGRAM,
         description="Answer questions about records privately, keep the reports, classify with signed models.",

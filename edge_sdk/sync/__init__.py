@@ -1,6 +1,6 @@
-"""One restartable run for a device that is online now and then: fetch, send, acknowledge.
+"""One restartable run for a device that is online at times: fetch documents, send batches, acknowledge them.
 
-In: a device and a transport. Out: an :class:`Outcome` that lists what was done, and every refusal.
+In: a device and a transport. Out: an :class:`Outcome` that lists the results and every refusal.
 """
 
 from edge_sdk.sync.run import Outcome, Refusal, Taken, sync

@@ -1,12 +1,11 @@
-"""One command for a device that is online now and then: fetch roots, campaigns and models, send, acknowledge.
+"""One run for a device that is online at times: fetch roots, campaigns and models, send batches, acknowledge them.
 
-Every step leaves a state from which the whole may be begun again, so a crash, a power cut or a lost
-connection costs a repetition and never a report. One document that is refused does not keep the rest from
-happening: refusals are gathered and returned.
+After every step the whole run can begin again. So a crash, a power cut or a lost connection costs a repetition, and no
+report is lost. A refused document does not stop the run: refusals are collected and returned.
 
-How batches leave: they are sealed into ``outbox/`` below the state's folder under a random name, sent under that
-name, acknowledged, removed, in this order. A file that is still there was perhaps sent: it goes again, under
-the same name, before anything new is sealed. While one waits nothing is sealed, since it would be sealed again.
+A batch is sealed into ``outbox/`` below the state's folder under a random name, sent under that name, acknowledged, and
+removed, in this order. A file that is found in the outbox may have been sent already. It is sent again under the same
+name before new reports are sealed. While a file waits, no new file is sealed, since it would hold the same reports.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from edge_sdk.transport.base import Transport
 
 MAX_ROOTS = 100
-"""Roots that are followed in one run; the next run goes on from there. Dates count on the last one only, so where
-that has expired as many again are fetched, up to ten times."""
+"""Most roots that one run fetches at once; the next run continues after them. Only the last root's dates count. If it
+has expired, as many roots again are fetched in the same run, up to ten times in all."""
 _MOST_ROOTS = 10 * MAX_ROOTS
 _MAX_ROOT_BYTES = 4 << 20
 _WILD = frozenset("*")
@@ -42,7 +41,7 @@ _PLACES = {"campaign": ("campaigns", "hsc"), "model": ("models", "hsm")}
 
 
 class Refusal(NamedTuple):
-    """A step that was not done: a place, or ``outbox``; the stable reason; a sentence."""
+    """A refused step: its place, or ``outbox``; the stable reason; one sentence."""
 
     step: str
     reason: str
@@ -50,24 +49,25 @@ class Refusal(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A document that was accepted and had not been before."""
+    """A newly accepted document."""
 
     name: str
     version: int
 
 
 class Outcome(NamedTuple):
-    """What one run did.
+    """The results of one run.
 
     Attributes:
-        root_version: of the root that is trusted now; ``rotated`` says over how many roots it was reached.
-        campaigns, models: accepted in this run.
-        unchanged: documents that were accepted before and have not changed.
-        absent: places where the source has nothing and need not have.
-        sent: files that have arrived.
-        released: reports that need not be kept any more.
-        disabled: the owner has opted out; no campaign was fetched and nothing was sent.
-        refusals: what was not done, and why.
+        root_version: version of the root that is trusted now.
+        rotated: number of new roots that led to it.
+        campaigns, models: documents that were accepted in this run.
+        unchanged: number of documents that were accepted before and have not changed.
+        absent: places without a document that nobody asked for by name.
+        sent: number of files that have arrived.
+        released: number of reports that were acknowledged and deleted.
+        disabled: the owner has opted out, so no campaign was fetched and no file was sent.
+        refusals: the refused steps.
     """
 
     root_version: int
@@ -82,7 +82,7 @@ class Outcome(NamedTuple):
     refusals: tuple[Refusal, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The outcome as a dictionary for JSON."""
         return {
             **self._asdict(),
             "campaigns": [each._asdict() for each in self.campaigns],
@@ -101,26 +101,27 @@ def sync(
     folder: str | os.PathLike[str] | None = None,
     entropy: Callable[[int], bytes] = system_entropy,
 ) -> Outcome:
-    """Bring a device and a source up to date with each other. Run it again after whatever happened.
+    """Fetch what is new at a source, and send the device's reports. After any failure the run may be repeated.
 
-    Fetched are: newer roots, one by one; the campaigns that the device is enrolled in, those that a new root ended
-    (they may have been signed again), those that are named here, or that the owner's policy names without a
-    wildcard; the models that are installed, named here, or of an enrolled campaign's name. Models come first: a
-    campaign that evaluates one is refused without it. A document is accepted only under the name it was asked for.
+    The run fetches newer roots, campaigns and models. Campaigns: those that the device is enrolled in; those that a new
+    root ended, since they may have been signed again; those that ``campaigns`` or the owner's policy names without a
+    wildcard. Models: those that are installed; those that ``models`` names; those with the name of an enrolled
+    campaign. Models are fetched first, since a campaign that evaluates a model is refused without it. A document is
+    accepted only under the name by which it was fetched.
 
     Args:
-        device: it may be in use by others meanwhile.
-        transport: how to reach the source.
+        device: the device; other threads and processes may use it meanwhile.
+        transport: the way to the source.
         campaigns: names of campaigns to enrol in, if the policy allows them.
         models: names of models to install.
-        folder: where to keep what waits to be sent; by default the device's own folder.
+        folder: the folder of the outbox; by default the device's state folder.
         entropy: n → n random bytes, for the names of batches.
 
     Returns:
-        what was done and what was not. Refusals of documents, of the source and of storage are in it.
+        The results, including refusals of documents, of the source and of storage.
 
     Raises:
-        InputError: ``argument_invalid``: a device in memory needs a folder, or a name is none.
+        InputError: ``argument_invalid``: a device in memory needs a folder, or a name is not valid.
         StorageError: the state or the folder can not be used at all.
     """
     place = device.folder if folder is None else os.fspath(folder)
@@ -137,7 +138,7 @@ def sync(
 
 
 class _Run:
-    """One run: what is done, step by step, and what came of it."""
+    """One run: its steps, and the results that they collect."""
 
     def __init__(
         self,
@@ -161,7 +162,7 @@ class _Run:
         self._released = 0
 
     def all(self, named: Mapping[str, tuple[str, ...]]) -> Outcome:
-        """The steps in their order: trust first, what depends on it next, sending whatever came before."""
+        """Run all steps: roots, then models and campaigns, then batches. Batches are sent whatever was refused."""
         device = self._device
         before = device.status()
         self._rotate(before.root_version)
@@ -191,7 +192,7 @@ class _Run:
 
     @contextlib.contextmanager
     def _step(self, step: str) -> Iterator[None]:
-        """What is refused inside is noted, and the run goes on after it."""
+        """Collect a refusal that is raised inside, and continue after the block."""
         try:
             yield
         except HearsayError as error:
@@ -204,16 +205,16 @@ class _Run:
     # Documents ------------------------------------------------------------------------------------
 
     def _rotate(self, version: int) -> None:
-        """Fetch the roots after a version until there is none, and follow them as far as they lead."""
+        """Fetch the roots after a version until there are no more, and let the device follow them."""
         roots: list[bytes] = []
         now = self._device.status().clock.wall
         while self._fetch_roots(version, roots, len(roots) + MAX_ROOTS) and len(roots) < _MOST_ROOTS:
-            if not _claims_to_be_late(roots[-1], now):
+            if not _claims_to_be_expired(roots[-1], now):
                 break
         self._follow(version, roots)
 
     def _fetch_roots(self, version: int, roots: list[bytes], most: int) -> bool:
-        """Fetch more roots; returns whether it was the number that ended it, so that there may be more."""
+        """Append fetched roots up to a number; returns whether that number was reached, so there may be more."""
         while len(roots) < most and sum(map(len, roots)) < _MAX_ROOT_BYTES:
             place = _root_place(version + len(roots) + 1)
             content = None
@@ -221,7 +222,7 @@ class _Run:
                 found = self._transport.fetch(place, SIZE_LIMITS["root"])
                 content = None if found is None else found.content
                 if content is not None:
-                    read_envelope(content, "root")  # a page that is served for everything is not read a hundred times
+                    read_envelope(content, "root")  # else a server with one page for all places is asked 100 times
             if content is None or self._refused(place):
                 return False
             roots.append(content)
@@ -238,7 +239,7 @@ class _Run:
         return any(refusal.step == step for refusal in self._refusals)
 
     def _renew_models(self, named: Iterable[str]) -> None:
-        """Models come before campaigns, since a campaign may evaluate one, and after them for names that are new."""
+        """Fetch models. Run before campaigns, which may evaluate models, and after them for the names of new ones."""
         status = self._device.status()
         installed = {model.name: model.version for model in status.models}
         self._renew_all("model", installed, [*installed, *(campaign.name for campaign in status.campaigns)], named)
@@ -255,7 +256,7 @@ class _Run:
                 self._renew(role, name, place, held.get(name), asked=name in asked)
 
     def _renew(self, role: str, name: str, place: str, version: int | None, *, asked: bool) -> None:
-        """Fetch one document unless it is unchanged, and have the device judge it."""
+        """Fetch one document unless it is unchanged, and let the device judge it."""
         known = self._fetched.get(place, version)
         found = self._transport.fetch(place, SIZE_LIMITS[role], "" if known is None else known.tag)
         if found is None:
@@ -287,10 +288,10 @@ class _Run:
     # Reports --------------------------------------------------------------------------------------
 
     def _send(self) -> None:
-        """Send what waits; then seal what is new, and send that.
+        """Send the waiting files; then seal the new reports and send them.
 
         Raises:
-            HearsayError: as the transport, the drain or the acknowledgement; what waits goes on waiting.
+            HearsayError: as the transport, the drain or the acknowledgement; the files still wait.
         """
         for path in self._outbox.waiting():
             self._send_file(path)
@@ -304,7 +305,7 @@ class _Run:
         except HearsayError:
             if self._outbox.is_whole(path):
                 raise
-            self._outbox.remove(path)  # another run has sent it, or it can not be read: then it is sealed anew
+            self._outbox.remove(path)  # another run has sent it, or it can not be read and is sealed again
             return
         self._sent += 1
         note(INFO, "sync: a file of reports has arrived")
@@ -313,17 +314,17 @@ class _Run:
         except StorageError as error:
             if error.reason != "disk_full":
                 raise
-            self._outbox.remove(path)  # which makes room to note that it has arrived; it is known by its path too
+            self._outbox.remove(path)  # makes space for the acknowledgement, which knows the file by its path too
             self._acknowledge(path)
         self._outbox.remove(path)
 
     def _acknowledge(self, path: str) -> None:
-        with contextlib.suppress(InputError):  # sealed by a state before this one, or long ago: it has arrived anyway
+        with contextlib.suppress(InputError):  # sealed before a reset, or long ago: it has arrived all the same
             self._released += self._device.ack(path)
 
 
-def _claims_to_be_late(root: bytes, now: int) -> bool:
-    """Whether a root says that it has expired. Nothing is believed: it only decides whether more roots are fetched."""
+def _claims_to_be_expired(root: bytes, now: int) -> bool:
+    """Whether an unverified root states that it has expired. It only decides whether more roots are fetched."""
     with contextlib.suppress(DocumentError):
         return read_payload(read_envelope(root, "root").payload)[1].expires <= now
     return False

@@ -1,7 +1,7 @@
-"""How documents come to a device and batches leave it: :class:`Transport`, and one module per kind of address.
+"""Transports: how a device fetches documents and sends batches. One module for each kind of address.
 
-In: the name of a document, or a sealed batch. Out: the document's bytes, or the news that the batch has arrived.
-``registry`` says which transport an address means.
+In: the place of a document, or a sealed batch. Out: the document's bytes, or the confirmation that the batch arrived.
+``registry`` chooses the transport for an address.
 """
 
 from edge_sdk.transport.base import Found, Transport, parts_of

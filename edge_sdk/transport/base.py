@@ -1,11 +1,11 @@
-"""The contract of a transport: how documents come to a device, and how batches leave it.
+"""The contract of a transport: how a device fetches documents and sends batches.
 
-A *source* is a tree of files, as ``hearsay publish --to`` writes it: ``roots/N.hst``,
-``campaigns/NAME.hsc``, ``models/NAME.hsm``. Batches go to ``reports/NAME.hsr``. A *place* is such a path,
-its parts joined by ``/``. Nothing that a transport brings is believed: the device verifies it. What a
-transport takes is believed to have arrived, so :meth:`Transport.send` returns only once that is sure.
+A *source* is a tree of files, as ``hearsay publish --to`` writes it: ``roots/N.hst``, ``campaigns/NAME.hsc``,
+``models/NAME.hsm``. Batches are sent to ``reports/NAME.hsr``. A *place* is such a path, its parts joined by ``/``. The
+device verifies every document that a transport fetches. It does not verify that a batch has arrived, so
+:meth:`Transport.send` returns only after the source has confirmed it.
 
-docs/extending.md says how to add a transport. ``tests/test_transport_contract.py`` holds every one to this.
+docs/extending.md explains how to add a transport. ``tests/test_transport_contract.py`` tests every transport.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class Found(NamedTuple):
-    """What is at a place.
+    """A fetched document.
 
     Attributes:
-        content: the bytes; None if they are those that the tag stands for.
-        tag: says which bytes these are, in words that only its transport understands; empty if it can not.
+        content: the bytes; None if they are unchanged since the tag that was given.
+        tag: identifies this version of the bytes, in a form that only the transport understands; may be empty.
     """
 
     content: bytes | None
@@ -33,59 +33,59 @@ class Found(NamedTuple):
 
 
 class Transport(Protocol):
-    """Fetches from a source and sends to it. A folder and the web are here; other packages may bring more.
+    """Fetches from a source and sends to it. This package has a folder and HTTP; other packages may add more.
 
-    A transport is used by one thread at a time. It waits for a bounded time, and raises no errors but ours.
+    A transport is used by one thread at a time. It waits for a bounded time, and raises :class:`HearsayError` only.
     """
 
     @property
     @abstractmethod
     def address(self) -> str:
-        """Which source this is, in one line without secrets; tags are remembered for one address only."""
+        """The source in one line without secrets. Tags are stored for one address only."""
 
     @abstractmethod
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
-        """The bytes at a place, or None if there is nothing.
+        """Fetch the document at a place; None if there is none.
 
         Args:
             place: a path below the address.
-            limit: largest size in bytes; no more than one byte above it is read.
-            tag: of the bytes that are known already; an unchanged place need not be read again.
+            limit: largest size in bytes; at most one byte more is read.
+            tag: tag of the version that is known already. If the document is unchanged, its bytes need not be read.
 
         Raises:
-            InputError: ``address_invalid``, the place leads elsewhere (:func:`parts_of`).
+            InputError: ``address_invalid``, the place is no path below the address (:func:`parts_of`).
             DocumentError: ``too_large``; StorageError: ``unreachable``, ``refused_by_server``,
             ``redirect_refused``, ``server_untrusted``, ``io_failed``.
         """
 
     @abstractmethod
     def send(self, place: str, path: str) -> None:
-        """Bring the file at ``path`` to a place. Once this returns it has arrived, whole.
+        """Send the file at ``path`` to a place. When this returns, the complete file has arrived.
 
         The same file may be sent to the same place any number of times.
 
         Raises:
-            StorageError: as :meth:`fetch`, and ``file_exists``: something else is there; ``disk_full``. The
+            StorageError: as :meth:`fetch`, and ``file_exists``: another file is at the place; ``disk_full``. The
             file may or may not have arrived; send it again.
         """
 
 
 class Guarded:
-    """A transport whose every failure is a refusal: what one place brings must not end the whole run."""
+    """Wraps a transport and turns every exception into a :class:`HearsayError`, so that one place can not end a run."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     @property
     def address(self) -> str:
-        """As the transport's."""
+        """The transport's address."""
         return self._transport.address
 
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
-        """As the transport's; what it brings above the limit is refused here too.
+        """Fetch by the transport. Content above the limit is refused, even if the transport returns it.
 
         Raises:
-            HearsayError: as the transport; StorageError: ``transport_failed``, for all other errors of it.
+            HearsayError: as the transport; StorageError: ``transport_failed``, for all other exceptions.
         """
         with refusals():
             found = self._transport.fetch(place, limit, tag)
@@ -94,7 +94,7 @@ class Guarded:
             return found
 
     def send(self, place: str, path: str) -> None:
-        """As the transport's.
+        """Send by the transport.
 
         Raises:
             HearsayError: as :meth:`fetch`.
@@ -105,7 +105,7 @@ class Guarded:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turn what is no error of ours into one. Its text is not told: the other side may have written it."""
+    """Turn other exceptions into ``transport_failed``. Their text is dropped, since the server may have written it."""
     foreign = ""
     try:
         yield
@@ -118,7 +118,7 @@ def refusals() -> Iterator[None]:
 
 
 def parts_of(place: str) -> list[str]:
-    """The names in a place, none of which leads anywhere but down.
+    """Split a place into its names, and refuse names that lead out of the source, such as ``..``.
 
     Raises:
         InputError: ``address_invalid``.

@@ -1,7 +1,7 @@
-"""A source that is a folder: a mounted disk, a stick carried by hand, a share, a folder that others synchronise.
+"""A source that is a folder: a mounted disk, a memory stick, a network share, a synchronised folder.
 
-No link below the folder is followed, and nothing but ordinary files is read: whoever can write there can
-not point the device at other files of its own.
+Links below the folder are not followed, and only regular files are read. So a user who can write to the folder can not
+make the device read its own files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Folder(Transport):
     """A transport over a folder."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """The source at ``path``. It may be absent until it is used, as a stick may be."""
+        """Use the folder at ``path``. It need not exist before it is used, since a stick may be plugged in later."""
         self._path = os.path.abspath(path)
 
     @property
@@ -34,7 +34,7 @@ class Folder(Transport):
         return self._path
 
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:  # noqa: ARG002
-        """The file at a place. It is always read: that costs less than telling reliably that it is unchanged."""
+        """Read the file at a place. It is always read: a reliable check for changes would cost more."""
         problem = 0
         try:
             with _opened(self._path, parts_of(place)) as file:
@@ -51,15 +51,15 @@ class Folder(Transport):
         return Found(content)
 
     def send(self, place: str, path: str) -> None:
-        """Copy a file to a place, whole or not at all and flushed; the same file may be there already.
+        """Copy a file to a place, completely or not at all, and flush it. The same file may be there already.
 
-        It can be read by whoever may read the folder it is in, whose owner so decides.
+        Every user who may read the folder may read the copy, so the folder's owner decides who can.
         """
         *above, name = parts_of(place)
         folder = self._path
         problem = 0
         try:
-            os.stat(folder)  # the source itself is never made: a stick that is not there is no empty folder
+            os.stat(folder)  # the source itself is not made: a missing stick is not an empty folder
             for part in above:
                 folder = os.path.join(folder, part)
                 make_folder(folder)
@@ -83,10 +83,10 @@ class Folder(Transport):
 
 
 def _opened(root: str, parts: list[str]) -> IO[bytes]:
-    """An ordinary file below a folder, opened without following a link or waiting for anybody.
+    """Open a regular file below a folder. Links are not followed, and pipes are not waited for.
 
     Raises:
-        OSError: ELOOP or ENOTDIR for a link, EINVAL for what is no ordinary file.
+        OSError: ELOOP or ENOTDIR for a link, EINVAL for a file that is not regular.
     """
     here = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -113,16 +113,16 @@ def _check_folder(path: str) -> None:
 
 
 def _place(source: str, target: str) -> None:
-    """Copy to a new file.
+    """Copy a file to a new one. An equal file of that name is flushed instead.
 
     Raises:
-        FileExistsError: there is something else of that name; OSError.
+        FileExistsError: another file has that name; OSError.
     """
     folder, name = os.path.split(target)
     rights = os.stat(folder).st_mode & 0o666
 
     def copy(file: IO[bytes]) -> None:
-        with contextlib.suppress(OSError):  # some file systems have no rights to give
+        with contextlib.suppress(OSError):  # some file systems have no permissions
             os.fchmod(file.fileno(), rights | stat.S_IRUSR | stat.S_IWUSR)
         with open(source, "rb") as original:
             while block := original.read(_BLOCK):
@@ -134,7 +134,7 @@ def _place(source: str, target: str) -> None:
         with _opened(folder, [name]) as there, open(source, "rb") as original:
             if not _same(there, original):
                 raise
-            os.fsync(there.fileno())  # whoever put it there may have been stopped before that
+            os.fsync(there.fileno())  # the program that copied it may have stopped before its flush
         flush_folder(folder)
 
 

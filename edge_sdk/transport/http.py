@@ -1,8 +1,8 @@
-"""A source on the web: any server of files to fetch from, and one that takes PUT or POST to send to.
+"""A source on the web: GET from any file server; PUT or POST to a server that takes files.
 
-What is fetched is verified by its signatures, so plain http is allowed; but only https keeps somebody
-on the way from answering 2xx to reports that it throws away. Proxies named by the environment are not used.
-Source of the rules on tags, redirects and Retry-After: RFC 9110, sections 8.8, 15.4 and 10.2.3.
+Fetched documents are verified by their signatures, so plain http is allowed. For sending, only https prevents an
+attacker on the way from answering 2xx and discarding the reports. Proxies of the environment are not used. Source of
+the rules on tags, redirects and Retry-After: RFC 9110, sections 8.8, 15.4 and 10.2.3.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_REDIRECTS = 5
 GIVEN_UP_SECONDS = 60.0
-"""For this long after a server did not answer at all it is tried once, and not waited for again."""
+"""For this time after a server did not answer at all, requests are tried once, without pauses and repetitions."""
 AGENT = "hearsay-edge"
 _ABSENT = (404, 410)
 _UNKNOWN_HERE = 401
@@ -39,7 +39,7 @@ _SETTLED_SECONDS = 2.0
 
 
 class _Try(NamedTuple):
-    """How one attempt ended: with an answer, or without one."""
+    """The end of one attempt: an answer, or a problem in words."""
 
     answer: Answer | None
     problem: str = ""
@@ -60,19 +60,21 @@ class Web(Transport):
         monotonic: Callable[[], float] = time.monotonic,
         entropy: Callable[[int], bytes] = system_entropy,
     ) -> None:
-        """The source at an address.
+        """Use the source at an address.
 
         Args:
-            address: ``https://HOST[:PORT]/PATH``; the tree begins there.
-            method: how batches are sent, ``PUT`` or ``POST``; to the same places.
-            token: sent as ``Authorization: Bearer`` to this server and to no other.
-            retry: limits of time and of repetition.
-            context: authorities to check the server against; by default the system's, or those of
+            address: ``https://HOST[:PORT]/PATH``, the root of the tree.
+            method: how batches are sent to their places, ``PUT`` or ``POST``.
+            token: sent as ``Authorization: Bearer`` to this server only.
+            retry: limits of time and of repetitions.
+            context: TLS settings with the trusted authorities. The default are the system's authorities, or those of
                 ``SSL_CERT_FILE``.
-            sleep, monotonic, entropy: waiting, a clock in seconds that does not jump, and randomness for the pauses.
+            sleep: waits for a number of seconds.
+            monotonic: a clock in seconds that does not jump.
+            entropy: n → n random bytes, for the pauses.
 
         Raises:
-            InputError: ``address_invalid``; ``token_invalid``: a token on the way without encryption.
+            InputError: ``address_invalid``; ``token_invalid``: the token would be sent without encryption.
         """
         self._base = parse_url(address)
         if "?" in self._base.path or "#" in address:
@@ -92,11 +94,11 @@ class Web(Transport):
 
     @property
     def address(self) -> str:
-        """The address in one spelling."""
+        """The address in a normal form."""
         return f"{self._base.scheme}://{_netloc(self._base)}{self._base.path.rstrip('/')}/"
 
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
-        """Ask for a place by GET, on the condition that it changed if there is a tag."""
+        """GET the document at a place. With a tag, the request is conditional on a change."""
         conditions = _conditions(tag)
         answer = self._ask("GET", place, conditions, None, limit)
         if answer.status in _ABSENT:
@@ -110,20 +112,21 @@ class Web(Transport):
         return Found(answer.content, _tag(answer.headers))
 
     def send(self, place: str, path: str) -> None:
-        """Send a file. Any status 2xx, and nothing else, means that it has arrived."""
+        """Send a file. Only a status 2xx means that the file has arrived."""
         answer = self._ask(self._method, place, {"Content-Type": "application/octet-stream"}, path, 0)
         if not 200 <= answer.status < 300:
             raise _refused(answer)
 
     def _ask(self, method: str, place: str, headers: Mapping[str, str], path: str | None, limit: int) -> Answer:
-        """The first answer that is not a passing trouble, or the last one.
+        """Repeat a request until its answer is not a temporary failure; returns the last answer.
 
         Raises:
-            StorageError: ``unreachable``: there was none; and what can not pass.
+            StorageError: ``unreachable``: there was no answer; ``server_untrusted``, ``redirect_refused``,
+                ``io_failed``: a repetition would not help.
         """
         url = self._base._replace(path=self._base.path.rstrip("/") + "/" + quote("/".join(parts_of(place))))
         deadline = Deadline(self._retry, self._monotonic)
-        hopeful = self._monotonic() - self._gave_up >= GIVEN_UP_SECONDS
+        may_repeat = self._monotonic() - self._gave_up >= GIVEN_UP_SECONDS
         number = 0
         while True:
             tried = self._try(method, url, headers, path, limit, deadline)
@@ -131,7 +134,7 @@ class Web(Transport):
                 self._gave_up = float("-inf")
                 return tried.answer
             asked = 0.0 if tried.answer is None else _asked_pause(tried.answer.headers)
-            pause = self._retry.pause(number, self._entropy(4), asked) if hopeful else None
+            pause = self._retry.pause(number, self._entropy(4), asked) if may_repeat else None
             if pause is None or pause >= deadline.left():
                 break
             self._sleep(pause)
@@ -152,7 +155,7 @@ class Web(Transport):
         except http.client.HTTPException as error:
             return _Try(None, f"what answers breaks off, says too much or does not speak HTTP ({type(error).__name__})")
         except OSError as error:
-            if type(error).__name__ == "SSLCertVerificationError":  # the class itself may not be loaded
+            if type(error).__name__ == "SSLCertVerificationError":  # by name: the module ssl may not be loaded
                 problem = "no authority that this device trusts vouches for the server; look at the device's clock too"
             else:
                 return _Try(None, _words(error))
@@ -167,7 +170,7 @@ class Web(Transport):
         limit: int,
         deadline: Deadline,
     ) -> Answer:
-        """One request, and the further ones that its answers redirect to."""
+        """Make one request and follow its redirects."""
         length = {} if body is None else {"Content-Length": str(os.fstat(body.fileno()).st_size)}
         for _ in range(MAX_REDIRECTS + 1):
             if body is not None:
@@ -181,14 +184,14 @@ class Web(Transport):
         raise StorageError("redirect_refused", f"the server redirects more than {MAX_REDIRECTS} times")
 
     def _rights(self, url: Url) -> dict[str, str]:
-        """The token, for the server it is meant for."""
+        """The header with the token, if the URL is on the server of this source."""
         if self._token is None or url.origin != self._base.origin:
             return {}
         return {"Authorization": f"Bearer {self._token}"}
 
 
 def _body(path: str | None) -> contextlib.AbstractContextManager[IO[bytes] | None]:
-    """The file to send; one that can not be read is this device's trouble, not the server's."""
+    """Open the file to send. A file that can not be read is ``io_failed``, since the server is not at fault."""
     if path is None:
         return contextlib.nullcontext()
     problem = ""
@@ -200,7 +203,7 @@ def _body(path: str | None) -> contextlib.AbstractContextManager[IO[bytes] | Non
 
 
 def _words(error: OSError) -> str:
-    """A failure to connect in words. Numbers of TLS and of the resolver are none of the system's."""
+    """A failed connection in words. ``os.strerror`` is used for the system's error numbers only."""
     name = type(error).__name__
     if name == "gaierror":
         return "the host's name is not known here"
@@ -212,10 +215,10 @@ def _is_loopback(host: str) -> bool:
 
 
 def _redirected(url: Url, target: str) -> Url:
-    """Where a redirect leads.
+    """The target of a redirect.
 
     Raises:
-        StorageError: ``redirect_refused``: from https to anything else, or to no address on the web.
+        StorageError: ``redirect_refused``: the target is no web address, or https redirects to plain http.
     """
     new = None
     with contextlib.suppress(HearsayError, ValueError):
@@ -233,7 +236,7 @@ def _netloc(url: Url) -> str:
 
 
 def _refused(answer: Answer) -> StorageError:
-    """The status is said and nothing of the server's own words, which might be meant for a terminal."""
+    """The error for a refusal. Text of the server is not quoted, since it could contain terminal escapes."""
     hint = "; it wants to be shown a token, or another one: --token FILE" if answer.status == _UNKNOWN_HERE else ""
     return StorageError("refused_by_server", f"the server answers with status {answer.status}{hint}")
 
@@ -242,7 +245,7 @@ def _refused(answer: Answer) -> StorageError:
 
 
 def _tag(headers: Mapping[str, str]) -> str:
-    """What to remember of an answer: ``ETag`` and ``Last-Modified``, one line each."""
+    """The tag of an answer: its ``ETag`` and ``Last-Modified``, one line each; "" if it has neither."""
     etag = headers.get("etag") or ""
     modified = headers.get("last-modified") or ""
     lines = [etag if _ETAG.fullmatch(etag) else "", modified if _is_settled(headers) else ""]
@@ -250,13 +253,13 @@ def _tag(headers: Mapping[str, str]) -> str:
 
 
 def _is_settled(headers: Mapping[str, str]) -> bool:
-    """Whether ``Last-Modified`` tells one content from the next: it is in whole seconds, so its second must be past."""
+    """Whether ``Last-Modified`` identifies the content. It has whole seconds, so its second must have passed."""
     modified, date = _time(headers.get("last-modified")), _time(headers.get("date"))
     return modified is not None and date is not None and date - modified >= _SETTLED_SECONDS
 
 
 def _conditions(tag: str) -> dict[str, str]:
-    """The headers that ask for what a tag does not stand for. A tag of another make asks for everything."""
+    """The headers of a conditional request for a tag. A tag of another form gives no condition."""
     etag, _, modified = tag.partition("\n")
     conditions = {}
     if _ETAG.fullmatch(etag):
@@ -267,7 +270,7 @@ def _conditions(tag: str) -> dict[str, str]:
 
 
 def _asked_pause(headers: Mapping[str, str]) -> float:
-    """Seconds of ``Retry-After``. A date is taken relative to the server's own clock; the device's may be wrong."""
+    """Seconds of ``Retry-After``. A date is compared with the server's clock, since the device's may be wrong."""
     text = (headers.get("retry-after") or "").strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])
@@ -276,7 +279,7 @@ def _asked_pause(headers: Mapping[str, str]) -> float:
 
 
 def _time(text: str | None) -> float | None:
-    """Seconds since 1970 of a time as HTTP writes it; None if it is none."""
+    """Seconds since 1970 of a date in the form of HTTP; None for other text."""
     if not text or len(text) > 64 or not text.isascii() or not text.isprintable():
         return None
     from email.utils import parsedate_to_datetime

@@ -1,8 +1,8 @@
-"""One request and its answer over HTTP, bounded in bytes and in time, however slowly a server speaks.
+"""One HTTP request and its answer, bounded in bytes and in time.
 
-A socket's own timeout begins anew with every byte. Here every read, write and handshake gets what is left of
-one deadline, so a server that sends a byte now and then can not hold a device. (Looking up a name is
-left to the system's resolver, which has limits of its own.)
+The timeout of a socket begins again with every byte. Here every read, write and handshake gets the time that is left of
+one deadline, so a server that sends single bytes can not occupy a device for ever. (Host names are looked up by the
+system's resolver, which has its own limits.)
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _CONNECT_SECONDS = 10.0
 _BLOCK = 1 << 16
 _PORTS = {"http": 80, "https": 443}
 MAX_HEAD_BYTES = 1 << 15
-"""Status line and headers of one answer, those of interim answers among them."""
+"""Most bytes of status lines and headers of one answer, including its interim answers."""
 MAX_HEADERS = 100
 MAX_INTERIM_ANSWERS = 10
 """Answers with a status 1xx that may come before the final one."""
 _SLACK_BYTES = 1 << 16
-"""How many bytes may stand around a content, besides as many as its limit: chunk sizes, and what is read ahead."""
+"""Bytes that may be read besides twice the content's limit: sizes of chunks, and bytes that are read ahead."""
 
 
 class Url(NamedTuple):
-    """An address on the web, ASCII only and without names or passwords. ``path`` has its query."""
+    """A web address in ASCII, without user and password. ``path`` includes the query."""
 
     scheme: str
     host: str
@@ -43,12 +43,12 @@ class Url(NamedTuple):
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """What a secret for this server may be shown to."""
+        """Scheme, host and port. A token for this server may be sent to equal origins only."""
         return self[:3]
 
 
 class Answer(NamedTuple):
-    """What a server said. Header names are in lower case; ``content`` is None if there was more than was asked for."""
+    """The answer of a server. Header names are in lower case. ``content`` is None if it exceeds the limit."""
 
     status: int
     headers: Mapping[str, str]
@@ -56,10 +56,10 @@ class Answer(NamedTuple):
 
 
 def parse_url(text: str) -> Url:
-    """Take a web address apart.
+    """Parse a web address.
 
     Raises:
-        InputError: ``address_invalid``; it does not quote the address, which may hold a password.
+        InputError: ``address_invalid``; the text does not quote the address, which may hold a password.
     """
     split: SplitResult | None = None
     port = None
@@ -87,27 +87,27 @@ def exchange(
     limit: int = 0,
     context: ssl.SSLContext | None = None,
 ) -> Answer:
-    """Ask once, on a connection of its own.
+    """Make one request on a new connection.
 
     Args:
-        method: of HTTP.
-        url: whom and what to ask.
-        headers: besides those that HTTP needs.
-        deadline: when all must be over.
-        body: a file to send; ``headers`` then say its length.
-        limit: most bytes of content to take, one byte more at most is read, and only if the status is 200.
-        context: how to check the server of an https address; by default against the system's authorities.
+        method: the HTTP method.
+        url: the address.
+        headers: the headers, besides those that HTTP requires.
+        deadline: the end of the time for everything.
+        body: a file to send; ``headers`` then contain its length.
+        limit: most bytes of content. At most one byte more is read, and only if the status is 200.
+        context: TLS settings for an https address; by default the system's authorities are trusted.
 
     Raises:
-        OSError: no connection, or it broke or took too long; ``ssl.SSLCertVerificationError``;
-        http.client.HTTPException: what answers does not speak HTTP, says too much, or stopped before the end.
+        OSError: there is no connection, it broke, or it took too long; ``ssl.SSLCertVerificationError``;
+        http.client.HTTPException: the answer is not HTTP, is too long, or is incomplete.
     """
     foreign = ""
     try:
         return _exchange(method, url, headers, deadline, body, limit, context)
     except (OSError, http.client.HTTPException):
         raise
-    except Exception as error:  # noqa: BLE001  # the library fails in many ways where a server lies: a negative length
+    except Exception as error:  # noqa: BLE001  # http.client raises other types too, for a negative length for example
         foreign = type(error).__name__
     raise http.client.HTTPException(foreign)
 
@@ -123,7 +123,7 @@ def _exchange(
 ) -> Answer:
     with _dial(url, deadline, context) as plain:
         connection = http.client.HTTPConnection(url.host, url.port)
-        connection.default_port = _PORTS[url.scheme]  # else an https address's Host names its port
+        connection.default_port = _PORTS[url.scheme]  # else the Host header of an https address includes the port
         bounded = _Bounded(plain, deadline)
         connection.sock = cast("Any", bounded)
         connection.response_class = _FinalResponse
@@ -131,14 +131,14 @@ def _exchange(
         try:
             connection.request(method, url.path, body, dict(headers))
         except (BrokenPipeError, ConnectionResetError) as error:
-            broken = error  # a server that refuses a long body may say so and hang up; that answer counts
+            broken = error  # a server that refuses a long body may answer and hang up; that answer counts
         try:
             response = connection.getresponse()
         except (OSError, http.client.HTTPException):
             if broken is not None:
                 raise broken from None
             raise
-        if bounded.reader.ended:  # http.client takes the end of a connection for the end of the headers
+        if bounded.reader.ended:  # http.client treats the end of a connection as the end of the headers
             raise http.client.IncompleteRead(b"")
         if len(response.headers) > MAX_HEADERS:
             raise http.client.HTTPException("too many headers")
@@ -148,7 +148,7 @@ def _exchange(
 
 
 def _dial(url: Url, deadline: Deadline, context: ssl.SSLContext | None) -> socket.socket:
-    """A connection, over TLS if the address says so. Every address of the host is tried in turn."""
+    """Connect, over TLS for an https address. The addresses of the host are tried one after another."""
     problem: OSError = OSError("the host has no address")
     try:
         places = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
@@ -160,7 +160,7 @@ def _dial(url: Url, deadline: Deadline, context: ssl.SSLContext | None) -> socke
             plain.settimeout(min(_CONNECT_SECONDS, deadline.wait()))
             plain.connect(place)
             return plain if url.scheme == "http" else _secured(plain, url.host, deadline, context)
-        except (OSError, ValueError) as error:  # a name that TLS can not ask for is a ValueError
+        except (OSError, ValueError) as error:  # a host name that TLS can not use raises ValueError
             plain.close()
             problem = error if isinstance(error, OSError) else OSError("the host's name is none")
     raise problem
@@ -176,10 +176,10 @@ def _secured(plain: socket.socket, host: str, deadline: Deadline, context: ssl.S
 
 
 def _content(response: http.client.HTTPResponse, limit: int) -> bytes | None:
-    """The content, or None above the limit.
+    """Read the content; None if it exceeds the limit.
 
     Raises:
-        http.client.IncompleteRead: there was less than announced.
+        http.client.IncompleteRead: the content is shorter than announced.
     """
     if response.length is not None and response.length > limit:
         return None
@@ -216,7 +216,7 @@ class _FinalResponse(http.client.HTTPResponse):
 
 
 class _Bounded:
-    """As much of a socket as http.client uses, each use within what is left of the time."""
+    """The part of a socket that http.client uses. Each use is bounded by the time that is left."""
 
     def __init__(self, plain: socket.socket, deadline: Deadline) -> None:
         self._plain = plain
@@ -231,15 +231,15 @@ class _Bounded:
         return io.BufferedReader(self.reader)
 
     def close(self) -> None:
-        """Nothing: the connection is closed once the answer has been read."""
+        """Do nothing: the caller closes the socket after it has read the answer."""
 
 
 class _Reader(io.RawIOBase):
-    """What comes from a socket, up to a number of bytes: a chunk of size −1 means all there ever is.
+    """Reads from a socket up to a number of bytes. http.client alone would read a chunk of size −1 without limit.
 
     Attributes:
-        left: bytes that may still come.
-        ended: the other side has said all.
+        left: bytes that may still be read.
+        ended: the server has closed the connection.
     """
 
     def __init__(self, plain: socket.socket, deadline: Deadline) -> None:

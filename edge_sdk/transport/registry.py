@@ -1,4 +1,4 @@
-"""Which transport an address means: the folder, the web, or a transport of another package."""
+"""The transport for an address: a folder, the web, or a transport of another package."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from edge_sdk.transport.base import Transport
 
 GROUP = "hearsay.transports"
-"""Entry-point group by which another package brings a transport: scheme → what makes one, called as
+"""Entry-point group by which another package adds a transport: scheme → function that makes the transport, called as
 ``make(address, method=…, token=…, seconds=…)`` with the arguments of :func:`open_transport`."""
 _MAX_SCHEME, _MAX_ADDRESS = 32, 2048
 
@@ -18,20 +18,20 @@ _MAX_SCHEME, _MAX_ADDRESS = 32, 2048
 def open_transport(
     address: str, *, method: str = "PUT", token: str | None = None, seconds: float | None = None
 ) -> Transport:
-    """The transport for an address.
+    """Make the transport for an address.
 
     A web address begins with ``http://`` or ``https://``. An address with another scheme is opened by the installed
-    package that brings a transport for that scheme (:data:`GROUP`). All else is a folder.
+    package that has a transport for that scheme (:data:`GROUP`). Every other address is a folder.
 
     Args:
-        address: where the source is.
+        address: the address of the source.
         method: how batches are sent over the web, ``PUT`` or ``POST``.
-        token: what to show the server as bearer of, if it wants that.
-        seconds: longest time that one fetch or one sending may take over the web, with all its retries.
+        token: bearer token for the server; None for none.
+        seconds: longest time of one fetch or one sending over the web, including all retries.
 
     Raises:
         InputError: ``address_invalid``, ``token_invalid``.
-        StorageError: ``transport_failed``, and any other reason: of another package's transport.
+        StorageError: ``transport_failed``; a transport of another package may raise other reasons.
     """
     if address.lower().startswith(("http://", "https://")):
         from edge_sdk.transport.http import Web
@@ -44,34 +44,34 @@ def open_transport(
         raise InputError("address_invalid", "give a folder, or an address that begins with http:// or https://")
     if found:
         _check_address(address, rest)
-        return _brought(scheme.lower(), address, method=method, token=token, seconds=seconds)
+        return _open_foreign(scheme.lower(), address, method=method, token=token, seconds=seconds)
     from edge_sdk.transport.folder import Folder
 
     return Folder(address)
 
 
 def _is_scheme(scheme: str) -> bool:
-    """RFC 3986, section 3.1: a letter, then letters, digits, ``+``, ``-`` and ``.``."""
+    """Whether a text is a scheme (RFC 3986, section 3.1): a letter, then letters, digits, ``+``, ``-`` and ``.``."""
     letters = scheme.translate({ord(sign): None for sign in "+-."})
     return len(scheme) <= _MAX_SCHEME and scheme[:1].isalpha() and letters.isalnum() and scheme.isascii()
 
 
 def _check_address(address: str, rest: str) -> None:
-    """Refuse what no transport is told: a device remembers an address, and prints it."""
+    """Refuse an address that is too long, does not print, or holds a password: addresses are stored and printed."""
     if len(address) > _MAX_ADDRESS or not address.isascii() or not address.isprintable():
         raise InputError("address_invalid", f"an address has at most {_MAX_ADDRESS} characters of printable ASCII")
     if "@" in rest.partition("/")[0]:
         raise InputError("address_invalid", "an address holds no user and no password; a secret goes into --token FILE")
 
 
-def _brought(scheme: str, address: str, **options: Any) -> Transport:
-    """The transport that another package brings for a scheme.
+def _open_foreign(scheme: str, address: str, **options: Any) -> Transport:
+    """Make the transport of another package for a scheme.
 
-    The list of installed packages is read here and nowhere else: that takes longer than a device's whole start.
+    Only this function reads the list of installed packages, since that takes longer than the start of a device.
 
     Raises:
-        InputError: ``address_invalid``: no package, or more than one, brings the scheme.
-        StorageError: ``transport_failed``: the package can not be loaded, or makes no transport.
+        InputError: ``address_invalid``: no package, or more than one, has a transport for the scheme.
+        StorageError: ``transport_failed``: the package can not be loaded, or its function returns no transport.
     """
     from importlib.metadata import entry_points
 
@@ -90,17 +90,17 @@ def _brought(scheme: str, address: str, **options: Any) -> Transport:
 
 
 def _is_transport(found: object) -> bool:
-    """Whether the parts of :class:`edge_sdk.transport.base.Transport` are there, and an address that can be kept."""
+    """Whether an object has the members of :class:`edge_sdk.transport.base.Transport`, and a valid address."""
     own = getattr(found, "address", None)
     is_kept = isinstance(own, str) and 0 < len(own) <= _MAX_ADDRESS and own.isprintable()
     return is_kept and all(callable(getattr(found, part, None)) for part in ("fetch", "send"))
 
 
 def read_token(raw: bytes) -> str:
-    """The token in a file's bytes: one line of ASCII that prints, without spaces.
+    """Read a token from a file's bytes: one line of printable ASCII without spaces.
 
     Raises:
-        InputError: ``token_invalid``. Never quotes it.
+        InputError: ``token_invalid``. The text does not quote the token.
     """
     token = raw.strip()
     if not token or len(token) > 4096 or not all(0x21 <= byte <= 0x7E for byte in token):

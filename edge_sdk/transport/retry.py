@@ -1,4 +1,4 @@
-"""How long to wait for a server, and how often to try again."""
+"""Limits of waiting for a server: deadlines, pauses and numbers of tries."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class RetryPolicy(NamedTuple):
     """Limits of one fetch or one sending.
 
     Attributes:
-        seconds: longest time from its beginning to its end, all tries and pauses included.
+        seconds: longest time of all tries and pauses together.
         idle: longest time without a byte, in seconds.
         attempts: most tries.
-        first: length of the first pause in seconds, before chance; each further one is twice as long.
-        longest: no pause is longer, in seconds. A server that asks for more is left alone.
+        first: length of the first pause in seconds, before randomisation; each further pause is twice as long.
+        longest: longest pause in seconds. If a server asks for a longer one, there is no further try.
     """
 
     seconds: float = 300.0
@@ -26,17 +26,17 @@ class RetryPolicy(NamedTuple):
     longest: float = 60.0
 
     def pause(self, number: int, chance: bytes, asked: float) -> float | None:
-        """Seconds to wait after a try: at random from half of min(first·2^number, longest) to all of it.
+        """The pause after a try: with m = min(first·2^number, longest), a random time from m/2 to m.
 
-        The chance keeps a fleet that lost its server from coming back in step.
+        Random pauses prevent that all devices of a fleet return at the same moment after their server failed.
 
         Args:
-            number: how many pauses there were already.
+            number: number of earlier pauses.
             chance: four random bytes.
-            asked: the least that the server wants, in seconds; 0 if it does not say.
+            asked: shortest pause that the server asks for, in seconds; 0 if it asks for none.
 
         Returns:
-            None if there is to be no further try.
+            The pause in seconds, at least ``asked``; None if there is no further try.
         """
         if number + 1 >= self.attempts or asked > self.longest:
             return None
@@ -46,7 +46,7 @@ class RetryPolicy(NamedTuple):
 
 
 class Deadline:
-    """The end of one fetch or sending, by a clock that does not jump."""
+    """The end of the time for one fetch or sending, by a clock that does not jump."""
 
     def __init__(self, retry: RetryPolicy, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -54,14 +54,14 @@ class Deadline:
         self._end = monotonic() + retry.seconds
 
     def left(self) -> float:
-        """Seconds that are left; none or less once it is over."""
+        """Seconds that are left; 0 or negative after the end."""
         return self._end - self._monotonic()
 
     def wait(self) -> float:
-        """How long the next byte may take, in seconds.
+        """Longest time for the next byte, in seconds.
 
         Raises:
-            TimeoutError: the time is over.
+            TimeoutError: no time is left.
         """
         left = self.left()
         if left <= 0:
