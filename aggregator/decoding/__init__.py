@@ -1,5 +1,5 @@
-"""From bytes to judged columns: which records of a file are good, and the reason why another is not.
+"""From bytes to judged columns: the good records of a report file, and a reason for every other record.
 
 In: the bytes of a report file and a campaign. Out: columns of good records, and rejected pieces with their reasons.
-Array operations on the bytes; nothing is written here.
+The work is done by array operations on the bytes. Nothing is written to disk.
 """

@@ -1,4 +1,4 @@
-"""Records as columns: what ``decode`` makes, ``parts`` stores and ``tally`` counts."""
+"""Records as columns. ``decoding`` makes them, ``storage`` keeps them and ``tally`` counts them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Columns:
     """N records of one campaign, column by column.
 
     Attributes:
-        id: shape (N,), the eight bytes of the report's id as a big-endian number.
-        period: shape (N,).
-        question: shape (N,), index in the campaign's questions.
-        answer: shape (N, A), the answer field as it came, A bytes wide.
-        proven: shape (N,), whether the record's batch had the right digest and number of records.
+        id: (N,) uint64, the eight bytes of the report's id as a big-endian number.
+        period: (N,) uint32.
+        question: (N,) uint16, index in the campaign's questions.
+        answer: (N, A) uint8, the bytes of the answer field, unchanged.
+        proven: (N,) bool, whether the record's batch had the right digest and number of records.
     """
 
     id: NDArray[np.uint64]
@@ -33,7 +33,11 @@ class Columns:
 
     @classmethod
     def empty(cls, answer_bytes: int) -> Self:
-        """No records, with an answer field of this width."""
+        """Columns without a record.
+
+        Args:
+            answer_bytes: A, the width of the answer field.
+        """
         return cls(
             np.empty(0, np.uint64),
             np.empty(0, np.uint32),
@@ -44,7 +48,12 @@ class Columns:
 
     @classmethod
     def join(cls, pieces: Sequence[Columns], answer_bytes: int) -> Self:
-        """All records of all pieces, in order."""
+        """The records of all pieces, in the order of the pieces.
+
+        Args:
+            pieces: may be empty.
+            answer_bytes: A, the width of the answer field.
+        """
         pieces = pieces or [cls.empty(answer_bytes)]
         return cls(
             np.concatenate([piece.id for piece in pieces]),
@@ -56,7 +65,7 @@ class Columns:
 
     @property
     def size(self) -> int:
-        """N."""
+        """The number of records, N."""
         return len(self.id)
 
     def take(self, rows: NDArray[Any] | slice) -> Columns:
@@ -65,5 +74,13 @@ class Columns:
 
 
 def big_endian(field: NDArray[np.uint8], kind: str) -> NDArray[Any]:
-    """Bytes of shape (N, c·w) as numbers of shape (N, c), for example ``kind`` ``">u4"`` with w = 4."""
+    """Read bytes as big-endian numbers.
+
+    Args:
+        field: (N, c·w) uint8.
+        kind: numpy's name of a number of w bytes, for example ``">u4"`` with w = 4.
+
+    Returns:
+        (N, c) of dtype ``kind``.
+    """
     return np.ascontiguousarray(field).view(np.dtype(kind))

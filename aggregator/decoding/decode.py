@@ -1,10 +1,9 @@
-"""Judge every record of a file with array operations: good ones become columns or counts, bad ones get a reason.
+"""Judge every record of a file with array operations. Good records become columns, bad records get a reason.
 
-Source: docs/formats.md, sections 2 to 4. ``protocol.batches.batch`` finds where batches, records and damage
-are; this module looks into the records, by ``rules``. A bad report is data, not an exception: nothing here
-raises, whatever the bytes.
+``protocol.batches.batch`` finds batches, records and damage. ``rules`` checks the records. No content of a file
+raises an exception. Source: docs/formats.md, sections 2 to 4.
 
-Each record gets at most one reason, the first that applies:
+A bad record gets the first reason that applies:
 
     1. ``unrecognized_campaign``   its batch's header names another campaign
     2. ``invalid_message``         its batch's header states another layout or length than the campaign
@@ -14,9 +13,9 @@ Each record gets at most one reason, the first that applies:
     6. ``report_too_late``         its period begins at or after the campaign's expiry
     7. ``report_too_early``        its period ended before the campaign began, or has not begun yet
 
-Too late comes before too early so that ``report_too_early`` alone may mend with time (a clock that
-runs ahead). Stretches of bytes that are no record are ``invalid_message`` or ``truncated``; one counts
-once, however long.
+Too late comes before too early, so that only ``report_too_early`` can become good with time (after a clock
+that ran ahead). Adjacent bytes that are no record are ``invalid_message`` or ``truncated``. They count as one
+piece, however long.
 """
 
 from __future__ import annotations
@@ -31,7 +30,8 @@ from aggregator.decoding.columns import Columns
 from aggregator.decoding.mapped import give_back, piecewise_digest
 from aggregator.decoding.matrix import Matrix, copied, count_adjacent, matrices
 from aggregator.decoding.rules import FAULTS, Fields, Rules
-from protocol.batches.batch import Batch, Damage, Header, read_batches
+from aggregator.decoding.spans import MAX_PIECES, RecordSpan, Rejected, SpanBuilder, Standing
+from protocol.batches.batch import Damage, Header, read_batches
 from protocol.batches.framing import COUNT_HEAD, DIGEST_HEAD, END, TRAILER_BYTES
 
 if TYPE_CHECKING:
@@ -40,43 +40,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator.decoding.mapped import Source
-    from protocol.batches.report import Layout
     from protocol.documents.campaign import Campaign
 
-MAX_KEPT_BYTES = 64
-"""Of a stretch of bytes that is no record of the campaign, how many are kept to look at."""
-MAX_PIECES = 1000
-"""Of one file, how many rejected pieces are kept; all are counted."""
-BLOCK = 1 << 20
-
-
-class Rejected(NamedTuple):
-    """A record or stretch of bytes that was set aside.
-
-    Attributes:
-        reason: why.
-        offset, length: where in the file.
-        data: a record of the campaign whole, so that it can be judged again; of all else how it begins.
-        proven: of a record of the campaign, the standing of its batch; None for all else.
-        claim: of an unproven record, the digest that its batch's trailer states, if it has one.
-    """
-
-    reason: str
-    offset: int
-    length: int
-    data: bytes
-    proven: bool | None = None
-    claim: bytes = b""
+SPAN_RECORDS = 1 << 20
+"""Records in one span."""
 
 
 class Decoded(NamedTuple):
-    """What one file holds.
+    """The judged content of one file.
 
     Attributes:
-        records: the good ones, in file order.
-        positions: shape (N,), where in the file each of them starts.
-        rejected: how many records and stretches were set aside, by reason; zeros left out.
-        pieces: those set aside, in file order; if there are more, :data:`MAX_PIECES` of them.
+        records: the N good records, in file order.
+        positions: (N,) int64, position of each in the file.
+        rejected: number of rejected pieces by reason, without zeros.
+        pieces: rejected pieces in file order, at most :data:`~aggregator.decoding.spans.MAX_PIECES`.
     """
 
     records: Columns
@@ -85,30 +62,17 @@ class Decoded(NamedTuple):
     pieces: tuple[Rejected, ...]
 
 
-class Standing(NamedTuple):
-    """What a record's batch says for it.
-
-    Attributes:
-        proven: whether the batch has the right digest and number of records.
-        claim: of an unproven batch, the digest that its trailer states; empty without a trailer. If a batch
-            with this digest is proven anywhere, these records are copies of that one's, or damaged.
-    """
-
-    proven: bool
-    claim: bytes
-
-
 class Block(NamedTuple):
-    """Some good records in file order, and what was set aside on the way.
+    """The judged records of one span of a file.
 
     Attributes:
-        records: the good ones.
-        positions: shape (N,), where in the file each of them starts.
-        batch: shape (N,), index in ``standings`` of each.
-        standings: of all batches that records were judged of, neighbours that are alike once.
-        digests: of every proven batch that ends in this block, 32 bytes each.
-        rejected: how many records and stretches were set aside, by reason.
-        pieces: those set aside; of a whole file no more than :data:`MAX_PIECES`.
+        records: the N good records, in file order.
+        positions: (N,) int64, position of each in the file.
+        batch: (N,) intp, index in ``standings`` of each record's batch.
+        standings: of the batches; equal neighbours appear once.
+        digests: 32 bytes of every proven batch that ends in this block.
+        rejected: number of rejected pieces by reason.
+        pieces: rejected pieces, at most :data:`~aggregator.decoding.spans.MAX_PIECES`.
     """
 
     records: Columns
@@ -120,33 +84,14 @@ class Block(NamedTuple):
     pieces: tuple[Rejected, ...]
 
 
-class RecordSpan(NamedTuple):
-    """Where the records of a block are, before anybody looked into them.
-
-    Attributes:
-        runs: where adjacent records begin, and how many they are, in file order.
-        standings: as in :class:`Block`.
-        counts: how many records each of these is about, in the order of the runs.
-        digests: as in :class:`Block`.
-        rejected, pieces: as in :class:`Block`, of the bytes that are no record of the campaign.
-    """
-
-    runs: tuple[tuple[int, int], ...]
-    standings: tuple[Standing, ...]
-    counts: tuple[int, ...]
-    digests: tuple[bytes, ...]
-    rejected: dict[str, int]
-    pieces: tuple[Rejected, ...]
-
-
 class WholeFiles(NamedTuple):
-    """What many small files hold that have no fault.
+    """The records of those files, among many small ones, that are one proven batch of good records.
 
     Attributes:
-        records: all of them proven.
-        file: shape (N,), index of the file of each.
-        digests: per file those of its batches; empty for a file that is left over.
-        left_over: indices of the files that are more, or less, than one proven batch of good records.
+        records: N proven records.
+        file: (N,) int64, index of the file of each record.
+        digests: for every file the digest of its batch; empty for a file in ``left_over``.
+        left_over: indices of all other files.
     """
 
     records: Columns
@@ -156,18 +101,18 @@ class WholeFiles(NamedTuple):
 
 
 def decode_batches(data: Source, campaign: Campaign, *, now: int) -> Decoded:
-    """Everything in a file of concatenated batches. Run by the aggregator.
+    """Judge a file of concatenated batches. Run by the aggregator.
 
     Args:
         data: the whole file.
-        campaign: whose reports are wanted.
-        now: the aggregator's present in seconds since 1970; later periods are too early.
+        campaign: the campaign that the reports must belong to.
+        now: the present in seconds since 1970; reports of later periods are too early.
     """
     return Decoder(campaign).decode(data, now=now)
 
 
 class Decoder:
-    """The rules of one campaign as arrays, made once for many files. Picklable, and never changed."""
+    """Judges the files of one campaign. Immutable and picklable."""
 
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign.id
@@ -177,7 +122,7 @@ class Decoder:
         self._rules = Rules(campaign)
 
     def decode(self, data: Source, *, now: int) -> Decoded:
-        """As :func:`decode_batches`: the whole file in memory."""
+        """As :func:`decode_batches`. All records of the file are in memory."""
         blocks = list(self.blocks(data, now=now))
         rejected: Counter[str] = Counter()
         for block in blocks:
@@ -189,68 +134,73 @@ class Decoder:
             tuple(sorted((piece for block in blocks for piece in block.pieces), key=lambda piece: piece.offset)),
         )
 
-    def blocks(self, data: Source, *, now: int, most: int = BLOCK) -> Iterator[Block]:
-        """One file, some records at a time. Memory is bounded by ``most``, not by the file.
-
-        The standing of a batch is known before its first block is given.
+    def blocks(self, data: Source, *, now: int, most: int = SPAN_RECORDS) -> Iterator[Block]:
+        """Judge one file block by block. Memory is bounded by ``most``, not by the length of the file.
 
         Args:
             data: the whole file, or a map of it.
-            now: the aggregator's present in seconds since 1970.
-            most: good records in one block.
+            now: the present in seconds since 1970.
+            most: records in one block.
         """
         room = MAX_PIECES
-        for stretch in self.stretches(data, most=most):
-            block = self.judge(data, stretch, now=now)
+        for span in self.spans(data, most=most):
+            block = self.judge(data, span, now=now)
             block = block._replace(pieces=block.pieces[:room])
             room -= len(block.pieces)
             yield block
 
-    def stretches(self, data: Source, *, most: int = BLOCK) -> Iterator[RecordSpan]:
-        """What :meth:`blocks` does first: where the records of each block are, which is known in file order only."""
-        gathered = _Gathered(data, self._layout, most)
+    def spans(self, data: Source, *, most: int = SPAN_RECORDS) -> Iterator[RecordSpan]:
+        """Find the records of a file, in file order. The first step of :meth:`blocks`.
+
+        The digest of a batch is checked before the first span with its records is given.
+        """
+        builder = SpanBuilder(data, self._layout, most)
         layouts = {self._campaign: self._layout}
         for found in read_batches(data, layouts, adjacent=count_adjacent, digest=piecewise_digest):
             if isinstance(found, Damage):
-                gathered.reject(found.reason, found.position, found.length, found.length)
+                builder.reject(found.reason, found.position, found.length, found.length)
             elif (reason := self._header_fault(found.header)) is not None:
                 length = found.header.record_length
                 for start, count in found.spans:
-                    gathered.reject(reason, start, length, count * length)
+                    builder.reject(reason, start, length, count * length)
             else:
-                yield from gathered.add(found)
-        yield from gathered.rest()
+                yield from builder.add(found)
+        yield from builder.rest()
 
-    def judge(self, data: Source, stretch: RecordSpan, *, now: int) -> Block:
-        """What :meth:`blocks` does then: the stretches of a file can be judged in any order, by any thread.
+    def judge(self, data: Source, span: RecordSpan, *, now: int) -> Block:
+        """Judge one span. The second step of :meth:`blocks`. Spans can be judged in any order, by any thread.
 
-        A block's pieces are its own first :data:`MAX_PIECES`.
+        The block has its own first :data:`~aggregator.decoding.spans.MAX_PIECES` rejected pieces.
         """
-        bad = _SetAside(Counter(stretch.rejected), [])
-        batch = np.repeat(np.arange(len(stretch.counts)), stretch.counts)
+        bad = _BadRecords(Counter(span.rejected), [])
+        batch = np.repeat(np.arange(len(span.counts)), span.counts)
         judged = []
-        for rows, runs in matrices(data, stretch.runs, self._layout):
+        for rows, runs in matrices(data, span.runs, self._layout):
             positions = np.concatenate([run.positions() for run in runs])
-            judged.append(self._judge(_Judged(rows, positions, batch[: rows.rows]), stretch.standings, now, bad))
+            judged.append(self._judge(_Unjudged(rows, positions, batch[: rows.rows]), span.standings, now, bad))
             batch = batch[rows.rows :]
-        if stretch.runs:
-            (first, _), (last, count) = stretch.runs[0], stretch.runs[-1]
+        if span.runs:
+            (first, _), (last, count) = span.runs[0], span.runs[-1]
             give_back(data, first, last + count * self._layout.record_length)
-        pieces = sorted([*stretch.pieces, *bad.pieces], key=lambda piece: piece.offset)
+        pieces = sorted([*span.pieces, *bad.pieces], key=lambda piece: piece.offset)
         return Block(
             Columns.join([records for records, _, _ in judged], self._layout.answer_bytes),
             np.concatenate([np.empty(0, np.int64), *(positions for _, positions, _ in judged)]),
             np.concatenate([np.empty(0, np.intp), *(numbers for _, _, numbers in judged)]),
-            stretch.standings,
-            stretch.digests,
+            span.standings,
+            span.digests,
             dict(bad.rejected),
             tuple(pieces[:MAX_PIECES]),
         )
 
     def _judge(
-        self, judged: _Judged, standings: Sequence[Standing], now: int, bad: _SetAside
+        self, judged: _Unjudged, standings: Sequence[Standing], now: int, bad: _BadRecords
     ) -> tuple[Columns, NDArray[np.int64], NDArray[np.intp]]:
-        """The good ones of some records, with their places and batches; the others are set aside."""
+        """The good records of a matrix, with their positions and batches. Bad records are added to ``bad``.
+
+        Returns:
+            G good records; (G,) int64, their positions; (G,) intp, their batches.
+        """
         rows, positions, batch = judged
         fields = Fields.of(rows)
         records = columns(fields, proven=np.array([standing.proven for standing in standings], np.bool_)[batch])
@@ -270,7 +220,7 @@ class Decoder:
         return records.take(good), positions[good], batch[good]
 
     def states_one_batch(self, data: Source) -> bool:
-        """Whether a file begins and ends as one batch of this campaign that fills it would."""
+        """Whether the first and last bytes of a file are those of a single batch of the campaign of this length."""
         stated = self._stated(len(data))
         if stated is None or data[: len(self._head)] != self._head:
             return False
@@ -278,11 +228,11 @@ class Decoder:
         return data[place : place + len(stated)] == stated
 
     def whole_files(self, datas: Sequence[bytes], *, now: int) -> WholeFiles:
-        """Many small files at once: most of their time is spent once for all of them.
+        """Judge many small files by one set of array operations, which saves most of the time per file.
 
         Args:
-            datas: the files.
-            now: the aggregator's present in seconds since 1970.
+            datas: the content of each file.
+            now: the present in seconds since 1970.
         """
         digests = [self._whole_digest(data) for data in datas]
         head, length = len(self._head), self._layout.record_length
@@ -294,7 +244,9 @@ class Decoder:
         fields = Fields.of(rows)
         records = columns(fields, proven=True)
         if not (self._rules.is_sound(fields, now) and self._rules.in_domain(fields)):
-            is_good[file[self._rules.faults(fields, now) != 0]] = False  # wrong first bytes are in no interval
+            is_good[file[self._rules.faults(fields, now) != 0]] = (
+                False  # a record with wrong first bytes is in no interval
+            )
             records, file = records.take(is_good[file]), file[is_good[file]]
         return WholeFiles(
             records,
@@ -304,7 +256,7 @@ class Decoder:
         )
 
     def _whole_digest(self, data: bytes) -> bytes | None:
-        """The digest of a file that looks like one whole batch of this campaign, if it is right."""
+        """The digest of a file that is a single proven batch of the campaign; None for another file."""
         if not self.states_one_batch(data):
             return None
         with memoryview(data) as view, view[:-TRAILER_BYTES] as body:
@@ -312,7 +264,7 @@ class Decoder:
         return digest if data.endswith(digest) else None
 
     def _stated(self, size: int) -> bytes | None:
-        """How the trailer of a batch begins that is so long with it; None if no batch is."""
+        """The first bytes of the trailer of a batch with ``size`` bytes in all; None if no batch has this size."""
         count, rest = divmod(size - len(self._head) - TRAILER_BYTES, self._layout.record_length)
         return None if rest or not 0 <= count < 1 << 32 else END + COUNT_HEAD + count.to_bytes(4, "big") + DIGEST_HEAD
 
@@ -322,20 +274,20 @@ class Decoder:
         return None if header == self._header else "invalid_message"
 
 
-class _SetAside(NamedTuple):
-    """What a block's records that are not good leave: how many by reason, and some of them."""
+class _BadRecords(NamedTuple):
+    """Bad records of a block: their number by reason, and the first of them."""
 
     rejected: Counter[str]
     pieces: list[Rejected]
 
 
-class _Judged(NamedTuple):
-    """Records to be judged together.
+class _Unjudged(NamedTuple):
+    """N records that are judged together.
 
     Attributes:
         rows: their bytes.
-        positions: shape (N,), where in the file each of them starts.
-        batch: shape (N,), index of its batch's standing.
+        positions: (N,) int64, position of each in the file.
+        batch: (N,) intp, index of the standing of its batch.
     """
 
     rows: Matrix
@@ -343,71 +295,13 @@ class _Judged(NamedTuple):
     batch: NDArray[np.intp]
 
 
-class _Gathered:
-    """Records of one file on their way into stretches: of as many batches as it takes to fill one."""
-
-    def __init__(self, data: Source, layout: Layout, most: int) -> None:
-        self._data = data
-        self._layout = layout
-        self._most = most
-        self._kept_pieces = 0
-        self._begin()
-
-    def _begin(self) -> None:
-        self._runs: list[tuple[int, int]] = []
-        self._room = self._most
-        self._standings: list[Standing] = []
-        self._counts: list[int] = []
-        self._digests: list[bytes] = []
-        self._rejected: Counter[str] = Counter()
-        self._pieces: list[Rejected] = []
-
-    def reject(self, reason: str, offset: int, length: int, total: int) -> None:
-        """Set aside adjacent pieces of one length, ``total`` bytes of them."""
-        count = total // length
-        self._rejected[reason] += count
-        for place in range(offset, offset + total, length)[: MAX_PIECES - self._kept_pieces]:
-            kept = self._data[place : place + min(length, MAX_KEPT_BYTES)]
-            self._pieces.append(Rejected(reason, place, length, kept))
-            self._kept_pieces += 1
-
-    def add(self, batch: Batch) -> Iterator[RecordSpan]:
-        """A batch of the campaign. Small ones share a stretch, proven or not."""
-        standing = Standing(batch.proven, b"" if batch.proven else batch.digest)
-        length = self._layout.record_length
-        for start, count in batch.spans:
-            done = 0
-            while done < count:
-                records = min(count - done, self._room)
-                self._run(start + done * length, records, standing)
-                done, self._room = done + records, self._room - records
-                if not self._room:
-                    yield self._stretch()
-        if batch.proven:
-            self._digests.append(batch.digest)
-
-    def _run(self, start: int, records: int, standing: Standing) -> None:
-        self._runs.append((start, records))
-        if self._standings and self._standings[-1] == standing:
-            self._counts[-1] += records
-        else:
-            self._standings.append(standing)
-            self._counts.append(records)
-
-    def rest(self) -> Iterator[RecordSpan]:
-        """What waits, if anything does."""
-        if self._runs or self._digests or self._rejected:
-            yield self._stretch()
-
-    def _stretch(self) -> RecordSpan:
-        places = tuple(self._runs), tuple(self._standings), tuple(self._counts)
-        stretch = RecordSpan(*places, tuple(self._digests), dict(self._rejected), tuple(self._pieces))
-        self._begin()
-        return stretch
-
-
 def columns(fields: Fields, *, proven: bool | NDArray[np.bool_]) -> Columns:
-    """The records of a matrix, cut into columns; ``proven`` of all, or of each."""
+    """The N records of a matrix as columns.
+
+    Args:
+        fields: of the matrix.
+        proven: of all records, or (N,) bool.
+    """
     rows = fields.rows
     return Columns(
         rows.ids(),

@@ -1,7 +1,6 @@
-"""Files of any size, some megabytes at a time: what is mapped counts as memory once it is touched.
+"""Mapped files of any size with bounded memory. A page of a mapped file counts as memory once it is read.
 
-Pages of a mapped file that were looked at are given back; whoever looks again finds them as they were, most
-often still in the system's cache.
+Pages that were read are therefore released. They can be read again, most often from the system's page cache.
 """
 
 from __future__ import annotations
@@ -11,13 +10,18 @@ from hashlib import sha256
 from typing import TypeAlias
 
 Source: TypeAlias = bytes | mmap.mmap
-"""A whole file: its bytes, or a map of it."""
+"""The content of a whole file: bytes in memory, or a memory map."""
 
 _STEP = 8 << 20
 
 
 def give_back(data: Source, start: int, stop: int) -> None:
-    """The pages of a mapped file between two places are not needed for now. Of bytes nothing is given back."""
+    """Release the pages of a mapped file between two positions. Do nothing if the data are bytes.
+
+    Args:
+        data: the whole file.
+        start, stop: positions in it; the page that holds ``start`` is released too.
+    """
     if not isinstance(data, mmap.mmap):
         return
     first = start - start % mmap.PAGESIZE
@@ -26,7 +30,7 @@ def give_back(data: Source, start: int, stop: int) -> None:
 
 
 def piecewise_digest(data: Source, start: int, stop: int) -> bytes:
-    """SHA-256 of the bytes between two places."""
+    """SHA-256 of the bytes from ``start`` to ``stop``. The pages of a mapped file are released on the way."""
     taken = sha256()
     for place in range(start, stop, _STEP):
         end = min(place + _STEP, stop)

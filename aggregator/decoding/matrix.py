@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from protocol.batches.report import Layout
 
 BLOCK_RECORDS = 1 << 16
-"""Records that are worked on at a time: their fields, eight bytes each, fit into a second-level cache."""
+"""Records of one array operation. Their fields, eight bytes each, fit into a second-level cache."""
 SHORT = 256
-"""Runs of fewer records are joined before they are worked on."""
+"""Runs of fewer records are joined, so that one array operation covers many of them."""
 _FEW, _MANY = 8, 1 << 16
 
 
 class Matrix(NamedTuple):
-    """Adjacent records of one layout.
+    """Adjacent records of one layout in a file.
 
     Attributes:
-        data: the file they are in.
-        start: where in it the first of them begins.
-        rows: N.
-        layout: of all of them.
+        data: the file.
+        start: position of the first record.
+        rows: number of records, N.
+        layout: layout of all records.
     """
 
     data: Source
@@ -44,42 +44,49 @@ class Matrix(NamedTuple):
     layout: Layout
 
     def part(self, first: int, stop: int) -> Matrix:
-        """Some of the rows; ``stop`` may be past the last one."""
+        """The rows from ``first`` to ``stop``, which may be past the last row."""
         length = self.layout.record_length
         return self._replace(start=self.start + first * length, rows=min(stop, self.rows) - first)
 
     def field(self, offset: int, kind: str) -> NDArray[Any]:
-        """Shape (N,): what stands ``offset`` bytes after the begin of each record, a view."""
+        """The numbers at one offset in all records.
+
+        Args:
+            offset: bytes after the begin of each record.
+            kind: numpy's name of the number, for example ``">u4"``.
+
+        Returns:
+            (N,) of dtype ``kind``, a view of the file.
+        """
         if not self.rows:
             return np.empty(0, kind)
         return np.ndarray((self.rows,), kind, self.data, self.start + offset, (self.layout.record_length,))
 
     def first(self) -> NDArray[np.uint64]:
-        """Shape (N,): the first eight bytes of each record, which are its fixed ones and as much of the id."""
+        """(N,) uint64: the first eight bytes of each record, which are the fixed bytes and the begin of the id."""
         return self.field(0, ">u8").astype(np.uint64)
 
     def head(self) -> NDArray[np.uint64]:
-        """Shape (N,): period · 2^32 + question · 2^16 + (layout 1) value."""
+        """(N,) uint64: period · 2^32 + question · 2^16 + value (0 in layouts 2 and 3)."""
         place = len(self.layout.prefix) + ID_BYTES
         if self.layout.kind == SINGLE:
             return self.field(place, ">u8").astype(np.uint64)
-        head = self.field(place - 2, ">u8").astype(
-            np.uint64
-        )  # the answer may be one byte wide: nothing is read past it
+        # The answer may be one byte wide. The word ends before it, so that nothing is read past the record.
+        head = self.field(place - 2, ">u8").astype(np.uint64)
         np.left_shift(head, 16, out=head)
         return head
 
     def ids(self) -> NDArray[np.uint64]:
-        """Shape (N,)."""
+        """(N,) uint64: the id of each report."""
         return self.field(len(self.layout.prefix), ">u8").astype(np.uint64)
 
     def values(self) -> NDArray[np.int64]:
-        """Shape (N,): the answers where they are single values."""
+        """(N,) int64: the answers. Meaningful for questions whose answer is a single value."""
         width = 4 if self.layout.kind == INTEGERS else 2
         return self.field(len(self.layout.prefix) + FIXED_BYTES, f">u{width}").astype(np.int64)
 
     def answers(self) -> NDArray[np.uint8]:
-        """Shape (N, A): the answer fields, a view."""
+        """(N, A) uint8: the answer fields, a view of the file."""
         width, length = self.layout.answer_bytes, self.layout.record_length
         place = self.start + length - width
         if not self.rows:
@@ -87,21 +94,23 @@ class Matrix(NamedTuple):
         return np.ndarray((self.rows, width), np.uint8, self.data, place, (length, 1))
 
     def positions(self) -> NDArray[np.int64]:
-        """Shape (N,): where each record begins."""
+        """(N,) int64: the position of each record in ``data``."""
         length = self.layout.record_length
         return np.arange(self.start, self.start + self.rows * length, length, dtype=np.int64)
 
 
 def matrices(data: Source, runs: Iterable[tuple[int, int]], layout: Layout) -> Iterator[tuple[Matrix, list[Matrix]]]:
-    """Records of a file, so many at a time as fit into a block: long runs as they lie, short ones joined.
+    """Cut the records of a file into matrices of at most about :data:`BLOCK_RECORDS` rows.
+
+    Long runs are cut in place, without a copy. Short runs are copied into one matrix.
 
     Args:
         data: the file.
-        runs: where adjacent records begin, and how many they are.
-        layout: of all of them.
+        runs: position and number of records of every run of adjacent records.
+        layout: layout of all records.
 
     Yields:
-        Records, and where in the file they are: their runs, in order.
+        A matrix, and the matrices in the file that its rows come from, in order.
     """
     waiting: list[Matrix] = []
     records = 0
@@ -128,14 +137,21 @@ def _joined(runs: list[Matrix]) -> Matrix:
 
 
 def copied(answers: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Answer fields, shape (N, A) with adjacent bytes, on their own: copied row by row, not byte by byte."""
+    """Copy answer fields out of a file, row by row, which is faster than byte by byte.
+
+    Args:
+        answers: (N, A) uint8; the A bytes of a row are adjacent.
+
+    Returns:
+        (N, A) uint8, contiguous.
+    """
     width = answers.shape[1]
     rows: NDArray[Any] = answers.view(f"V{width}")[:, 0].copy()
     return rows.view(np.uint8).reshape(-1, width)
 
 
 def count_adjacent(data: Source, position: int, length: int, prefix: bytes) -> int:
-    """As :func:`protocol.batches.scan.count_adjacent`, much faster where there are many."""
+    """Count the records that follow one another. As :func:`protocol.batches.scan.count_adjacent`, but fast for many."""
     most = (len(data) - position) // length
     count = 0
     while count < min(_FEW, most):
@@ -158,12 +174,12 @@ def count_adjacent(data: Source, position: int, length: int, prefix: bytes) -> i
 
 
 def other_prefix(rows: Matrix) -> NDArray[np.bool_]:
-    """Shape (N,): which records do not begin like those of their layout."""
+    """(N,) bool: which records do not begin with the prefix of their layout."""
     return _differ(rows.data, rows.start, rows.rows, rows.layout.record_length, rows.layout.prefix)
 
 
 def _differ(data: Source, position: int, rows: int, length: int, prefix: bytes) -> NDArray[np.bool_]:
-    """Shape (N,): which rows of this length do not begin like this."""
+    """(N,) bool: which rows of ``length`` bytes from ``position`` on do not begin with ``prefix``."""
     wrong = np.zeros(rows, np.bool_)
     for place in range(0, len(prefix), 2):
         piece = prefix[place : place + 2]

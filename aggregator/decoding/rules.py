@@ -1,7 +1,7 @@
 """A campaign's rules for single reports, as array operations.
 
-Source: docs/formats.md, sections 2 to 4. :meth:`Rules.is_sound` asks everything of a block at once, which
-nearly always is all there is to ask; :meth:`Rules.faults` says of every record which rule it breaks.
+:meth:`Rules.is_sound` and :meth:`Rules.in_domain` check a whole block at once. Most blocks pass both.
+:meth:`Rules.faults` finds the rule that each record breaks. Source: docs/formats.md, sections 2 to 4.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from protocol.mechanisms import Mechanism
 
 FAULTS = ("question_unknown", "question_not_assigned", "value_out_of_domain", "report_too_late", "report_too_early")
-"""In the order in which they apply; :meth:`Rules.faults` counts them from 1."""
+"""The reasons in the order in which they apply. :meth:`Rules.faults` numbers them from 1."""
 
 _WORD = 8
 
 
 class Fields(NamedTuple):
-    """What the rules look at, copied out of a matrix.
+    """The fields of N records that the rules check.
 
     Attributes:
-        rows: where it was copied from.
-        first: shape (N,), the fixed first bytes and the begin of the id.
-        head: shape (N,), period · 2^32 + question · 2^16 + (layout 1) value.
-        question: shape (N,), index in the campaign's questions.
+        rows: the matrix that the fields are copied from.
+        first: (N,) uint64, the fixed first bytes and the begin of the id.
+        head: (N,) uint64, period · 2^32 + question · 2^16 + value (0 in layouts 2 and 3).
+        question: (N,) int64, index in the campaign's questions.
     """
 
     rows: Matrix
@@ -43,21 +43,21 @@ class Fields(NamedTuple):
 
     @classmethod
     def of(cls, rows: Matrix) -> Fields:
-        """Of all rows of a matrix, which should be few enough for a cache."""
+        """Decode the fields of every row. Keep the matrix within cache size."""
         head = rows.head()
         question = head >> 16
         np.bitwise_and(question, 0xFFFF, out=question)
         return cls(rows, rows.first(), head, question.view(np.int64))
 
     def values(self) -> NDArray[np.int64]:
-        """Shape (N,): the answers where they are single values."""
+        """(N,) int64: the answers. Meaningful for questions whose answer is a single value."""
         if self.rows.layout.kind == SINGLE:
             return (self.head & 0xFFFF).view(np.int64)
         return self.rows.values()
 
 
 class Rules:
-    """Made once per campaign; picklable, and never changed."""
+    """The rules of one campaign as arrays over its questions. Immutable and picklable."""
 
     def __init__(self, campaign: Campaign) -> None:
         layout, questions = campaign.layout, campaign.questions
@@ -65,7 +65,7 @@ class Rules:
         mechanisms = [question.mechanism for question in questions]
         self._campaign = campaign
         self._questions = len(questions)
-        # The fixed bytes and the id's first four are looked at as one number, which must be in an interval.
+        # The fixed bytes and the first four bytes of the id are one number. It must be in the question's interval.
         spare = 8 * (_WORD - len(layout.prefix) - 4)
         fixed = int.from_bytes(layout.prefix, "big") << (32 + spare)
         self._low = np.array([fixed + (low << spare) for low, _ in intervals], np.uint64)
@@ -82,7 +82,7 @@ class Rules:
         self._end_period = -(-campaign.header.expires // campaign.time_precision)
 
     def is_sound(self, fields: Fields, now: int) -> bool:
-        """Whether no record breaks a rule but perhaps those about its answer, nor lacks its fixed first bytes."""
+        """Whether all records have the fixed first bytes and pass every rule, except the rules about answers."""
         head, question = fields.head, fields.question
         if not len(question):
             return True
@@ -94,11 +94,15 @@ class Rules:
         return bool(self._assigned(fields.first, question).all())
 
     def in_domain(self, fields: Fields) -> bool:
-        """Whether all answers are ones that their questions have, which must be known."""
+        """Whether every answer is one that its question allows. All questions must be known."""
         return not any(wrong.any() for wrong in self._wrong_answers(fields, fields.question))
 
     def faults(self, fields: Fields, now: int) -> NDArray[np.uint8]:
-        """Per record 0 if it is good, else 1 + the index in :data:`FAULTS` of the first fault that applies."""
+        """The first rule that each record breaks.
+
+        Returns:
+            (N,) uint8: 0 for a good record, else 1 + the index in :data:`FAULTS`.
+        """
         known = fields.question < self._questions
         question = np.where(known, fields.question, 0)
         period = (fields.head >> 32).view(np.int64)
@@ -117,13 +121,25 @@ class Rules:
         return np.where(faults.any(axis=0), 1 + faults.argmax(axis=0), 0).astype(np.uint8)
 
     def _assigned(self, first: NDArray[np.uint64], question: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Where low ≤ first < low + width: below low the difference wraps around and is larger than any width."""
+        """(N,) bool: low ≤ first < low + width. Below low the unsigned difference wraps and exceeds every width.
+
+        Args:
+            first: (N,) uint64.
+            question: (N,) int64.
+        """
         above = np.take(self._low, question, mode="clip")
         np.subtract(first, above, out=above)
         return np.less(above, np.take(self._width, question, mode="clip"))
 
     def _wrong_answers(self, fields: Fields, question: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
-        """Where bits that must be zero are not, or a value is not below its limit, or an integer out of bounds."""
+        """Masks of wrong answers, each (N,) bool.
+
+        Wrong are bits that must be zero, values at or above their limit, and integers out of bounds.
+
+        Args:
+            fields: of N records.
+            question: (N,) int64, known questions.
+        """
         wrong = []
         for offset, zero in self._zero:
             word = fields.rows.field(offset, ">u8") & np.take(zero, question, mode="clip")
@@ -135,7 +151,7 @@ class Rules:
         return wrong
 
     def _out_of_bounds(self, fields: Fields, question: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Where one of an answer's integers lies outside its mechanism's bounds."""
+        """(N,) bool: whether an integer of the answer is outside its mechanism's bounds."""
         least = np.take(self._least, question, mode="clip")
         most = np.take(self._most, question, mode="clip")
         wrong = np.zeros(len(question), np.bool_)
@@ -146,7 +162,7 @@ class Rules:
 
 
 def _limit(mechanism: Mechanism, kind: int) -> int:
-    """Single values are below this; what else stands in their place has no limit of this kind."""
+    """The number that a single value must be below. For other answers the largest number of the field plus 1."""
     if mechanism.layout == SINGLE:
         return mechanism.answers
     return 1 << (32 if kind == INTEGERS else 16)
@@ -155,10 +171,12 @@ def _limit(mechanism: Mechanism, kind: int) -> int:
 def _zero_words(
     mechanisms: list[Mechanism], kind: int, record_length: int, width: int
 ) -> list[tuple[int, NDArray[np.uint64]]]:
-    """Which bits must be zero, in words of eight bytes that together end where the record ends.
+    """The bits that must be zero, in words of eight bytes. The last word ends where the record ends.
 
-    Returns the offset of each word that has such bits at all, and per question those bits. The first word
-    may begin before the answer field; there they are none.
+    The first word may begin before the answer field. No bit before the answer field is among the result.
+
+    Returns:
+        For each word with such bits its offset in the record, and (questions,) uint64: the mask of each question.
     """
     used = np.array([_used_bits(mechanism, kind) for mechanism in mechanisms], np.int64)
     words = []
@@ -172,10 +190,10 @@ def _zero_words(
 
 
 def _used_bits(mechanism: Mechanism, kind: int) -> int:
-    """How much of the answer field the mechanism's own answer takes."""
+    """The number of bits of the answer field that an answer of the mechanism takes."""
     if mechanism.layout == SINGLE:
         return 32 if kind == INTEGERS else 16
     return mechanism.answers * (1 if mechanism.layout == BITS else 32)
 
 
-assert FIXED_BYTES >= _WORD  # else a word that ends in the answer field could begin before its record
+assert FIXED_BYTES >= _WORD  # a word that ends in the answer field begins within its record

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggregator.decoding.decode import MAX_PIECES, Decoder, Rejected
+from aggregator.decoding.decode import Decoder
+from aggregator.decoding.spans import MAX_PIECES, Rejected
 from aggregator.intake.enrolment import REASON as NOT_ENROLLED
 from aggregator.intake.results import BlockResult, Kept, Read
 from aggregator.storage.input_index import TAIL_BYTES, Ingested, Inputs, identity, pack_places, tail, unpack_places
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator.decoding.columns import Columns
-    from aggregator.decoding.decode import Block, RecordSpan, Standing
+    from aggregator.decoding.decode import Block
+    from aggregator.decoding.spans import RecordSpan, Standing
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.sources import Source
     from aggregator.intake.work_sharing import WorkSharingPool
@@ -242,7 +244,7 @@ class Reader:
 
     def _blocks(self, file: _File) -> Iterator[BlockResult]:
         """The results of all blocks of a file, in order. Threads share the blocks of a large file."""
-        spans = self._decoder.stretches(file.source.data, most=_BLOCK)
+        spans = self._decoder.spans(file.source.data, most=_BLOCK)
         if self._sharing is None or len(file.source.data) < SHARED_BYTES:
             return map(partial(self._take, file), spans)
         return self._sharing.each(partial(self._take, file), spans)

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator.decoding.columns import Columns
-    from aggregator.decoding.decode import Block, Rejected
+    from aggregator.decoding.decode import Block
+    from aggregator.decoding.spans import Rejected
     from aggregator.storage.input_index import Ingested
 
 

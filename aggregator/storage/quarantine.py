@@ -15,7 +15,7 @@ from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.decoding.decode import Rejected
+from aggregator.decoding.spans import Rejected
 from aggregator.storage.locking import TEMPORARY, make_folder, write_durably
 from aggregator.storage.manifest import damaged
 

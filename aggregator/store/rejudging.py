@@ -31,7 +31,7 @@ from protocol.batches.report import ID_BYTES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from aggregator.decoding.decode import Rejected
+    from aggregator.decoding.spans import Rejected
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.reader import Reader
     from aggregator.storage.input_index import Ingested

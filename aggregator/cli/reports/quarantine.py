@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from aggregator.decoding.decode import Rejected
+    from aggregator.decoding.spans import Rejected
     from aggregator.storage.quarantine import Kept
     from protocol.documents.campaign import Campaign
 

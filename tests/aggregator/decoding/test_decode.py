@@ -11,7 +11,8 @@ from support.examples import examples
 from support.publisher import DAY, NOW
 from support.reports import Row, batch, digest, header, made, mixed, report
 
-from aggregator.decoding.decode import MAX_KEPT_BYTES, MAX_PIECES, Decoded, decode_batches
+from aggregator.decoding.decode import Decoded, decode_batches
+from aggregator.decoding.spans import MAX_KEPT_BYTES, MAX_PIECES
 from aggregator.tally.tally import count, settle
 from protocol import mechanisms
 from protocol.batches.batch import Header, trailer, write_batch

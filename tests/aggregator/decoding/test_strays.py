@@ -12,7 +12,8 @@ from support.reports import batch, header, opened, report
 
 from aggregator.cli.app import hearsay
 from aggregator.cli.documents.describe import MAX_DAMAGE
-from aggregator.decoding.decode import MAX_PIECES, Decoder
+from aggregator.decoding.decode import Decoder
+from aggregator.decoding.spans import MAX_PIECES
 from aggregator.gateway.merge import merge_files
 from aggregator.storage.quarantine import Quarantine
 from aggregator.store.store import create_store

@@ -48,16 +48,16 @@ def test_a_file_that_does_not_fit_into_memory_keeps_no_other_out(tmp_path, monke
     def judging(decoder, data, *, most):
         if len(data) >= limit:
             raise MemoryError
-        return stretches(decoder, data, most=most)
+        return spans(decoder, data, most=most)
 
     def judging_many(decoder, datas, *, now):
         raise MemoryError
 
-    stretches = Decoder.stretches
+    spans = Decoder.spans
     if where == "reading":
         monkeypatch.setattr(sources, "read_regular", reading)
     else:
-        monkeypatch.setattr(Decoder, "stretches", judging)
+        monkeypatch.setattr(Decoder, "spans", judging)
         monkeypatch.setattr(Decoder, "whole_files", judging_many)
     made = store.create_store(tmp_path / "s", RAW)
     assert made.ingest([small, large, small], now=NOW) == (3, 1, ((str(large), "too_large"),), 5, 0, {})
