@@ -86,13 +86,14 @@ def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
     yield share
 
 
-def read_source(file: str | os.PathLike[str], in_memory: int = MAPPED_BYTES) -> bytes | mmap.mmap | Unreadable:
+def read_source(file: str | os.PathLike[str], in_memory: int | None = None) -> bytes | mmap.mmap | Unreadable:
     """Load a file's content, decompressed, or return the reason why it can not be read.
 
     Args:
         file: path or URL.
-        in_memory: files with more bytes are mapped, unless they are named by a URL.
+        in_memory: files with more bytes are mapped, unless they are named by a URL; None for :data:`MAPPED_BYTES`.
     """
+    in_memory = MAPPED_BYTES if in_memory is None else in_memory
     reason = "unreadable"
     try:
         return decompressed(file, _content(file, in_memory), in_memory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from pathlib import Path
 
@@ -81,6 +82,7 @@ def test_a_mapped_file_counts_like_one_that_was_read(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "MAPPED_BYTES", 1)
     made = store.create_store(tmp_path / "s", RAW)
     paths = [write(tmp_path / "a.hsr", range(100)), write(tmp_path / "b.hsr", range(50, 150))]
+    assert isinstance(sources.read_source(paths[0]), mmap.mmap)
     damaged = tmp_path / "c.hsr"
     damaged.write_bytes(paths[0].read_bytes()[:-1])
     (tmp_path / "pipe").mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import tempfile
 import threading
@@ -241,12 +242,12 @@ def test_rows_come_in_order_of_their_bucket_each_once(count, bits, seed):
 
 
 def test_a_mapped_file_is_the_same_after_its_memory_was_given_back(tmp_path, monkeypatch):
-    monkeypatch.setattr("aggregator.intake.sources.MAPPED_BYTES", 1)
     monkeypatch.setattr("aggregator.decoding.mapped._STEP", 5000)
     raw = os.urandom(1 << 20)
     path = tmp_path / "a"
     path.write_bytes(raw)
-    data = read_source(path)
+    data = read_source(path, in_memory=1)
+    assert isinstance(data, mmap.mmap)
     give_back(data, 4097, 777_777)
     assert data[:] == raw
     assert piecewise_digest(data, 3, 999_999) == digest_of(raw, 3, 999_999) == digest_of(data, 3, 999_999)

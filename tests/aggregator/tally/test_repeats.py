@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from aggregator.tally import duplicates as repeats
 from aggregator.tally.duplicates import IdSet, Members, repeated_rows
 
 
@@ -36,8 +35,9 @@ def test_rows_and_ids_are_those_of_a_plain_search(numbers, known_bits, data):
 
 @pytest.mark.parametrize("groups", [1, 4, 256])
 @pytest.mark.parametrize("chosen", ["random", "same high bits", "same low bits", "one group", "all the same"])
-def test_ids_that_somebody_chose_are_found_like_others(monkeypatch, groups, chosen):
-    monkeypatch.setattr(repeats, "_GROUP", 20_000 // groups)
+def test_ids_that_somebody_chose_are_found_like_others(groups, chosen):
+    gathered = IdSet({1: 20_000, 4: 100_000, 256: 5_000_000}[groups], 0)
+    assert len(gathered._ids) == groups
     rng = np.random.default_rng(7)
     ids = rng.integers(0, 1 << 64, 20_000, np.uint64)
     if chosen == "same high bits":
@@ -49,8 +49,10 @@ def test_ids_that_somebody_chose_are_found_like_others(monkeypatch, groups, chos
     elif chosen == "all the same":
         ids[:] = 5
     ids[rng.integers(0, 20_000, 500)] = ids[rng.integers(0, 20_000, 500)]
-    rows, _ = slow(ids)
-    assert repeated_rows(ids, 0).tolist() == rows.tolist()
+    gathered.add(ids)
+    rows, values = slow(ids)
+    assert gathered.repeated().tolist() == values.tolist()
+    assert Members(gathered.repeated()).rows(ids).tolist() == rows.tolist()
 
 
 def test_members_are_told_from_others_that_share_their_high_bits():
