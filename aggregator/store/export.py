@@ -31,7 +31,7 @@ from aggregator.estimates.cells import question_name
 from aggregator.files import PRIVATE, check_output, open_output
 from aggregator.spreadsheets import to_cell
 from aggregator.storage.manifest import read_manifest
-from aggregator.tally.counting import EVERYTHING, Scope, load, settle_slice, slices
+from aggregator.tally.counting import EVERYTHING, Scope, load, partitions, settle_partition
 from protocol.errors import InputError, StorageError
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
 
@@ -130,11 +130,11 @@ def exported_records(store: Store, manifest: Manifest, scope: Scope, *, everythi
     """
     campaign = store.campaign
     scope = scope._replace(first=max(scope.first, manifest.first_period))
-    for which in slices(manifest, campaign.layout.answer_bytes, store.memory_bytes, 1):
+    for which in partitions(manifest, campaign.layout.answer_bytes, store.memory_bytes, 1):
         stored = load(store.path, campaign, manifest, which)
         records = stored.records
         if not everything:  # of the whole partition: repeats may be in any part
-            records = Columns.join(settle_slice(stored, manifest, which).kept(), campaign.layout.answer_bytes)
+            records = Columns.join(settle_partition(stored, manifest, which).kept(), campaign.layout.answer_bytes)
         chosen = scope.chosen(records)
         rows = np.arange(records.size) if chosen is None else np.flatnonzero(chosen)
         if len(rows):

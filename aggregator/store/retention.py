@@ -24,7 +24,7 @@ from aggregator.storage.locking import make_folder, write_durably
 from aggregator.storage.manifest import FORGOTTEN, Forgotten, SideFile
 from aggregator.storage.part_writer import PartWriter
 from aggregator.storage.parts import Stored
-from aggregator.tally.counting import Counted, Scope, load, settle_slice, slices
+from aggregator.tally.counting import Counted, Scope, load, partitions, settle_partition
 from aggregator.tally.period_sums import ANSWERS, SCHEMA, PeriodSums
 from aggregator.tally.tally import Tally, row_bytes
 from aggregator.tally.turnout import Turnout, turnout_of
@@ -72,14 +72,14 @@ def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, me
     counts, scope = PeriodSums(campaign), Scope(manifest.first_period, before - 1)
     removed = Counted.zero(campaign)
     with PartWriter(folder, campaign.layout, manifest.buckets, f"{generation:08d}-kept") as writer:
-        for which in slices(manifest, campaign.layout.answer_bytes, memory_bytes, 1):
+        for which in partitions(manifest, campaign.layout.answer_bytes, memory_bytes, 1):
             everything = load(folder, campaign, manifest, which)
-            deduplicated = settle_slice(everything, manifest, which)
+            deduplicated = settle_partition(everything, manifest, which)
             for records in deduplicated.kept():
                 chosen = scope.chosen(records)
                 counts.add(records if chosen is None else records.take(chosen))
             rest = _rest(everything, deduplicated, before)
-            after = settle_slice(rest, manifest, which)
+            after = settle_partition(rest, manifest, which)
             removed = removed.merge(_difference(campaign, deduplicated, after))
             writer.add(rest)
         parts = writer.finish()

@@ -28,7 +28,7 @@ from aggregator.periods import begins
 from aggregator.storage.manifest import read_manifest
 from aggregator.store.retention import forgotten_counts
 from aggregator.store.store import report_of
-from aggregator.tally.counting import EVERYTHING, count_slice
+from aggregator.tally.counting import EVERYTHING, count_partition
 from protocol.document import DAY_SECONDS
 from protocol.errors import StorageError
 
@@ -173,7 +173,7 @@ def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
     campaign = store.campaign
     counted = forgotten_counts(store.path, campaign, manifest, EVERYTHING)
     kept = EVERYTHING._replace(first=manifest.first_period)
-    for some in store.over_slices(count_slice, manifest, kept, ids_only=True):
+    for some in store.over_partitions(count_partition, manifest, kept, ids_only=True):
         counted = counted.merge(some)
     periods = counted.turnout.by_period()
     recurrence = at_most(campaign, counted.tally, counted.turnout)

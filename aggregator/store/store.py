@@ -46,7 +46,7 @@ from aggregator.storage.manifest import (
 from aggregator.storage.opening import CAMPAIGN_FILE, read_campaign, read_documents, remove_orphans
 from aggregator.storage.quarantine import LIMIT_BYTES, Quarantine
 from aggregator.store.retention import Removal, forget, forgotten_counts
-from aggregator.tally.counting import EVERYTHING, Counted, Scope, count_slice, slices
+from aggregator.tally.counting import EVERYTHING, Counted, Scope, count_partition, partitions
 from aggregator.tally.tally import Tally, TallyReport
 from protocol.errors import InputError, StorageError
 
@@ -311,11 +311,11 @@ class Store:
     def _tally_report(self, manifest: Manifest, scope: Scope) -> TallyReport:
         kept = scope._replace(first=max(scope.first, manifest.first_period))
         counted = forgotten_counts(self.path, self.campaign, manifest, scope)
-        for found in self.over_slices(count_slice, manifest, kept, ids_only=True):
+        for found in self.over_partitions(count_partition, manifest, kept, ids_only=True):
             counted = counted.merge(found)
         return report_of(manifest, counted)
 
-    def over_slices(
+    def over_partitions(
         self, function: Callable[..., Result], manifest: Manifest, *more: object, ids_only: bool = False
     ) -> Iterator[Result]:
         """Yield ``function(folder, campaign, manifest, partition, *more)`` of every partition, in any order.
@@ -331,7 +331,7 @@ class Store:
         """
         at_once = self.workers if self.cluster is None else self.cluster.threads_each
         width = self.campaign.layout.answer_bytes
-        work = slices(manifest, width, self.memory_bytes, at_once, ids_only=ids_only)
+        work = partitions(manifest, width, self.memory_bytes, at_once, ids_only=ids_only)
         if self.cluster is not None:
             job = job_of(self.path, manifest)
             yield from self.cluster.run(on_store, [(job, function, which, *more) for which in work])

@@ -4,10 +4,10 @@ The counts of a partition depend on the store's files only, so a thread, a proce
 them. All records with one id are in one bucket, so buckets are counted apart and their counts add up. A bucket that
 needs too much memory is divided by further bits of the ids, and read once for each of these partitions.
 
-There are two ways to count each id once. :func:`settle_slice` returns the records that count, for an export or for
-forgetting periods, and holds all records of a partition in memory. :func:`count_slice` returns only counts and holds
-only ids, which takes a seventh of that memory or less. In both, :func:`aggregator.tally.tally.settle` decides which
-records count.
+There are two ways to count each id once. :func:`settle_partition` returns the records that count, for an export or
+for forgetting periods, and holds all records of a partition in memory. :func:`count_partition` returns only counts and
+holds only ids, which takes a seventh of that memory or less. In both, :func:`aggregator.tally.tally.settle` decides
+which records count.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 _ROW_BYTES = 36
 """Memory for each record that finding repeated ids needs, in addition to twice the record's columns."""
 _ID_BYTES = 10
-"""Memory for each record that :func:`count_slice` needs: its id, in arrays with some unused room."""
-_MAX_SLICES = 1 << 12
+"""Memory for each record that :func:`count_partition` needs: its id, in arrays with some unused room."""
+_MAX_DIVISIONS = 1 << 12
 
 
 class Scope(NamedTuple):
@@ -91,13 +91,13 @@ class Partition(NamedTuple):
 
     Attributes:
         bucket: number of the bucket.
-        slices: into how many partitions the bucket is divided, a power of two.
+        divisions: into how many partitions the bucket is divided, a power of two.
         number: of this partition among them.
         most: number of complete records that fit into memory.
     """
 
     bucket: int
-    slices: int = 1
+    divisions: int = 1
     number: int = 0
     most: int = 1 << 20
 
@@ -160,7 +160,7 @@ class Deduplicated(NamedTuple):
         return [records if self.alone is None else records.take(self.alone), self.settled]
 
 
-def slices(
+def partitions(
     manifest: Manifest, answer_bytes: int, memory_bytes: int, workers: int, *, ids_only: bool = False
 ) -> list[Partition]:
     """Divide a store into partitions, of which ``workers`` fit into the memory at a time.
@@ -179,7 +179,7 @@ def slices(
         records = sum(part.records for part in manifest.bucket_parts(bucket))
         need = records * (_ID_BYTES if ids_only else whole)
         parts = 1
-        while parts < _MAX_SLICES and need > room * parts:
+        while parts < _MAX_DIVISIONS and need > room * parts:
             parts *= 2
         found += [Partition(bucket, parts, number, room // whole) for number in range(parts)] if records else []
     return found
@@ -199,22 +199,22 @@ def _row_groups(folder: Path, campaign: Campaign, manifest: Manifest, which: Par
     shift = manifest.buckets.bit_length() - 1
     for part in manifest.bucket_parts(which.bucket):
         for stored in read_part(folder / part.path, part, campaign.layout, manifest.buckets):
-            if which.slices == 1:
+            if which.divisions == 1:
                 yield stored
             else:
-                yield stored.take(bucket_of(stored.records.id, shift, which.slices) == which.number)
+                yield stored.take(bucket_of(stored.records.id, shift, which.divisions) == which.number)
 
 
 def _expected(manifest: Manifest, which: Partition) -> int:
-    return sum(part.records for part in manifest.bucket_parts(which.bucket)) // which.slices
+    return sum(part.records for part in manifest.bucket_parts(which.bucket)) // which.divisions
 
 
 def _known_bits(manifest: Manifest, which: Partition) -> int:
     """Number of low bits that are the same in all ids of a partition."""
-    return (manifest.buckets * which.slices).bit_length() - 1
+    return (manifest.buckets * which.divisions).bit_length() - 1
 
 
-def settle_slice(everything: Stored, manifest: Manifest, which: Partition) -> Deduplicated:
+def settle_partition(everything: Stored, manifest: Manifest, which: Partition) -> Deduplicated:
     """Find the records of a partition that count.
 
     Args:
@@ -235,7 +235,7 @@ def settle_slice(everything: Stored, manifest: Manifest, which: Partition) -> De
     return Deduplicated(stored, rows, alone, settled.records, superseded, settled.replayed, settled.conflicting)
 
 
-def count_slice(folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, scope: Scope) -> Counted:
+def count_partition(folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, scope: Scope) -> Counted:
     """Read the records of a partition, and count each id once.
 
     All records are counted as they are read, and only their ids are kept. Records of repeated ids are then read
@@ -300,7 +300,7 @@ def _records_of(
         ids: (M,) uint64, rising, each once; None for all ids.
     """
     number = 1
-    while number < _MAX_SLICES and _expected(manifest, which) > which.most * number:
+    while number < _MAX_DIVISIONS and _expected(manifest, which) > which.most * number:
         number *= 2
     members = None if ids is None else Members(ids)
     held: list[Columns] = []

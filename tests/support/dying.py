@@ -7,7 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from aggregator.intake.remote import read_share
-from aggregator.tally.counting import count_slice
+from aggregator.tally.counting import count_partition
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,9 +36,9 @@ def read_share_and_die(marker: Path, *arguments):
     return found
 
 
-def count_slice_and_die(*arguments, marker: Path):
+def count_partition_and_die(*arguments, marker: Path):
     die_once(marker)
-    return count_slice(*arguments)
+    return count_partition(*arguments)
 
 
 def die_once(marker: Path) -> None:

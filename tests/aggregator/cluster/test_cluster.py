@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
-from support.dying import Replacing, count_slice_and_die, read_share_and_die
+from support.dying import Replacing, count_partition_and_die, read_share_and_die
 from support.examples import examples
 from support.fleets import honest, sealed
 from support.publisher import DAY, NOW, Publisher
@@ -38,7 +38,7 @@ from aggregator.storage.input_index import Inputs
 from aggregator.storage.manifest import fingerprint, read_manifest
 from aggregator.store.status import status
 from aggregator.store.store import create_store, open_store
-from aggregator.tally.counting import EVERYTHING, count_slice, scope_of
+from aggregator.tally.counting import EVERYTHING, count_partition, scope_of
 from protocol.errors import InputError, PolicyError, StorageError
 
 RAW = Publisher().campaign()
@@ -224,7 +224,7 @@ def test_a_worker_killed_while_it_counts(tmp_path, workers):
     store, _ = ingested(tmp_path / "s", many(tmp_path / "in", 3, 5000))
     expected = store.tally_report()
     marker = tmp_path / "killed"
-    dying = Replacing(workers, count_slice, partial(count_slice_and_die, marker=marker))
+    dying = Replacing(workers, count_partition, partial(count_partition_and_die, marker=marker))
     assert on(store, dying).tally_report() == expected
     assert marker.exists()
 

@@ -30,7 +30,7 @@ from aggregator.storage.manifest import Part, read_manifest
 from aggregator.storage.part_writer import by_bucket
 from aggregator.storage.parts import Stored, read_part
 from aggregator.store import store
-from aggregator.tally.counting import Counted, Scope, count_slice, load, settle_slice, slices
+from aggregator.tally.counting import Counted, Scope, count_partition, load, partitions, settle_partition
 from protocol.batches.scan import digest_of
 
 RAW = Publisher().campaign()
@@ -269,11 +269,11 @@ def test_repeats_that_do_not_fit_into_memory_together_are_settled_in_lots(chosen
             paths[-1].write_bytes(sealed(CAMPAIGN, pool[[min(each, 59) for each in chosen[start : start + 50]]]))
         made.ingest(paths, now=NOW)
         manifest = read_manifest(made.path)
-        ids = slices(manifest, CAMPAIGN.layout.answer_bytes, memory, 1, ids_only=True)
+        ids = partitions(manifest, CAMPAIGN.layout.answer_bytes, memory, 1, ids_only=True)
         counted = Counted.zero(CAMPAIGN)
         for which in ids:
-            counted = counted.merge(count_slice(made.path, CAMPAIGN, manifest, which._replace(most=most), Scope()))
-        whole = [settle_slice(load(made.path, CAMPAIGN, manifest, which), manifest, which) for which in ids]
+            counted = counted.merge(count_partition(made.path, CAMPAIGN, manifest, which._replace(most=most), Scope()))
+        whole = [settle_partition(load(made.path, CAMPAIGN, manifest, which), manifest, which) for which in ids]
         assert sum(counted.tally.n) == len({min(each, 59) for each in chosen})
         assert counted.tally == made.tally()
         assert counted.replayed == sum(each.replayed for each in whole)
@@ -283,6 +283,6 @@ def test_slices_for_ids_alone_are_fewer(tmp_path):
     made = store.create_store(tmp_path / "s", RAW, buckets=1)
     part = Part(0, "a.parquet", 20_000_000, "")
     manifest = read_manifest(made.path)._replace(parts=(part,))
-    whole, ids = (slices(manifest, 2, 1 << 30, 2, ids_only=ids_only) for ids_only in (False, True))
+    whole, ids = (partitions(manifest, 2, 1 << 30, 2, ids_only=ids_only) for ids_only in (False, True))
     assert (len(whole), len(ids)) == (4, 1)
     assert ids[0].most * (2 * 17 + 36) <= (1 << 29) - writing.PART_BYTES

@@ -14,7 +14,7 @@ from aggregator.decoding.columns import Columns
 from aggregator.storage.manifest import read_manifest
 from aggregator.store.store import create_store
 from aggregator.tally import counting
-from aggregator.tally.counting import Partition, Scope, count_slice
+from aggregator.tally.counting import EVERYTHING, Partition, Scope, count_partition
 from aggregator.tally.lots import Lots
 from protocol.errors import StorageError
 
@@ -36,13 +36,15 @@ def twice(folder, raw, copies=300):
     return store
 
 
-def counted(store, most, slices=1, scope=None):
+def counted(store, most, divisions=1, scope=EVERYTHING):
     """The counts of all buckets, with so many records in memory."""
     manifest = read_manifest(store.path)
     return [
-        count_slice(store.path, store.campaign, manifest, Partition(bucket, slices, number, most), scope or Scope())
+        count_partition(
+            store.path, store.campaign, manifest, Partition(bucket, divisions, number, most), scope or Scope()
+        )
         for bucket in range(2)
-        for number in range(slices)
+        for number in range(divisions)
     ]
 
 
@@ -70,8 +72,8 @@ def test_repeats_taken_for_few_that_do_not_fit_are_read_once_more_as_well(tmp_pa
     assert {read.count(path) for path in read} == {2}
 
 
-@pytest.mark.parametrize("slices", [1, 2])
-def test_every_part_is_read_twice_for_a_slice_however_many_lots_it_has(store, slices, monkeypatch):
+@pytest.mark.parametrize("divisions", [1, 2])
+def test_every_part_is_read_twice_for_a_partition_however_many_lots_it_has(store, divisions, monkeypatch):
     read = []
 
     def reading(path, *more):
@@ -80,8 +82,8 @@ def test_every_part_is_read_twice_for_a_slice_however_many_lots_it_has(store, sl
 
     read_part = counting.read_part
     monkeypatch.setattr(counting, "read_part", reading)
-    counted(store, 10, slices)
-    assert {read.count(path) for path in read} == {2 * slices}
+    counted(store, 10, divisions)
+    assert {read.count(path) for path in read} == {2 * divisions}
 
 
 def test_a_full_temporary_folder_is_said(store, monkeypatch):
