@@ -1,12 +1,13 @@
-"""The device's own wheel, `hearsay-edge`: `protocol` and `edge_sdk`, from this tree, and nothing of the aggregator.
+"""Builds the device's wheel, `hearsay-edge`: the packages `protocol` and `edge_sdk` of this tree.
 
     pip install ./distribution                  # on a device that has this tree
     python distribution/edge.py [FOLDER]        # make edge: a wheel to copy to devices; the default is dist/
 
-Both go through :func:`build_wheel`, which pip calls (PEP 517; pyproject.toml beside this names it). The two packages,
-the licence and the read-me are copied beside a project file that is derived from the tree's own: version, dependencies
-and the rest are read there and typed nowhere a second time. The wheel is built from that copy, by setuptools: what this
-interpreter has if that is new enough, else pip fetches it. The same tree and setuptools give the same bytes.
+Both commands use :func:`build_wheel`, which pip calls (PEP 517; named in the pyproject.toml of this folder). The two
+packages, the licence and the read-me are copied to a temporary folder. The project file there is derived from the
+tree's project file, so version and dependencies are written in one place only. setuptools builds the wheel from the
+copy. The installed setuptools is used if it is new enough; else pip fetches one. The same tree and the same setuptools
+give the same bytes.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ NAME = "hearsay-edge"
 PACKAGES = ("protocol", "edge_sdk")
 DESCRIPTION = "The device side of Hearsay: locally private reports about records, and signed models to classify with."
 SHARED = ("version", "readme", "requires-python", "license", "license-files", "keywords", "dependencies")
-"""What the device's distribution takes from the tree's project as it stands."""
+"""Keys that are copied unchanged from the tree's project file."""
 FIRST_DAY_OF_ZIP = "315532800"
-"""1980-01-01: the oldest time a zip file can tell, given to every file so that no clock is in the wheel."""
+"""1980-01-01, the earliest time in a zip file. Every file of the wheel has it, so the bytes depend on no clock."""
 
 
 def project_file(tree: dict[str, Any]) -> str:
-    """The device's pyproject.toml from the tree's own, parsed. Strings and lists of JSON are those of TOML."""
+    """The text of the device's pyproject.toml, from the tree's parsed one. JSON strings and lists are valid TOML."""
     project = tree["project"]
     script = project["scripts"][NAME]
     packages = [f"{package}*" for package in PACKAGES]
@@ -58,7 +59,7 @@ def project_file(tree: dict[str, Any]) -> str:
 
 
 def stage(folder: Path) -> None:
-    """Put the device's distribution as a source tree into an empty folder."""
+    """Write the source tree of the device's distribution into an empty folder."""
     tree = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     for package in PACKAGES:
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -68,7 +69,7 @@ def stage(folder: Path) -> None:
 
 
 def has_builder() -> bool:
-    """Whether this interpreter's setuptools is as new as the project file asks for."""
+    """Whether the installed setuptools has at least the version that the project file requires."""
     tree = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     wanted = int(re.fullmatch(r"setuptools>=(\d+)", *tree["build-system"]["requires"])[1])  # type: ignore[index]
     try:
@@ -78,7 +79,7 @@ def has_builder() -> bool:
 
 
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
-    """Build the wheel into a folder and return its name. Run by pip, in a process of its own."""
+    """Build the wheel into a folder and return its name. pip runs this in a separate process."""
     del metadata_directory
     from setuptools import build_meta
 
@@ -96,7 +97,7 @@ def build(folder: Path) -> Path:
     """Build the wheel into a folder and return its path.
 
     Raises:
-        subprocess.CalledProcessError: pip could not; it has said why.
+        subprocess.CalledProcessError: pip failed; its message is on standard error.
     """
     with tempfile.TemporaryDirectory() as built:
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]

@@ -17,9 +17,9 @@ from edge_sdk import HearsayError
 
 
 async def run(loop: Loop, stop: asyncio.Event) -> None:
-    """Steps until `stop`. Each runs in a thread, since it waits for the disk and the network; other tasks go on.
+    """Run steps until `stop` is set. A step waits for disk and network, so it runs in a thread, beside other tasks.
 
-    Cancelling this leaves a step that has begun to its end; it may be killed with the process.
+    If this task is cancelled, a step that has begun still runs to its end. It may be killed with the process.
     """
     while not stop.is_set():
         pause = await asyncio.to_thread(loop.step)
@@ -28,7 +28,7 @@ async def run(loop: Loop, stop: asyncio.Event) -> None:
 
 
 async def main(loop: Loop) -> None:
-    """Start the loop, do what the application does (here: wait for a signal), end it."""
+    """Start the loop, do the work of the application (here: wait for a signal), and end the loop."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Background:
-    """Runs a loop's steps in a thread of its own, from `with` to the end of its block.
+    """Runs the steps of a loop in a thread, from the beginning of a `with` block to its end.
 
-    The end waits for the step that runs; a sync over the web may take minutes. An application that can not wait may
-    just exit: the thread is a daemon, and a step may be killed anywhere.
+    The end of the block waits for the present step, and a sync over the web may take minutes. An application that can
+    not wait may exit: the thread is a daemon, and a step may be killed at any point.
     """
 
     def __init__(self, loop: Loop) -> None:
@@ -45,7 +45,7 @@ class Background:
 
 
 def main() -> None:
-    """Start the loop, do what the application does (here: wait for a signal), end it."""
+    """Start the loop, do the work of the application (here: wait for a signal), and end the loop."""
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())

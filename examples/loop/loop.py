@@ -1,8 +1,8 @@
-"""What a device does again and again: measure, answer its campaigns once a period, sync now and then.
+"""The loop of a device: measure, answer every campaign once per period, sync at intervals.
 
-`Loop.step` does what is due and says how long nothing will be. `in_thread.py` and `in_asyncio.py` call it; it knows
-neither. Whoever calls it may be killed at any moment: what was said is on disk before `report` returns.
-What happens is logged by the logger `edge_sdk`; what fails here, by `loop`.
+`Loop.step` does the work that is due and returns the time until more work is due. `in_thread.py` and `in_asyncio.py`
+call it. The process may be killed at any moment: reports are on disk before `Device.report` returns. The logger
+`edge_sdk` tells what the device does; the logger `loop` tells what fails here.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("loop")
 REPORT_SECONDS, SYNC_SECONDS = 15 * 60.0, 3600.0
-JITTER = 0.1  # of a pause, so that a fleet that was switched on at once does not come at once for ever
+JITTER = 0.1  # share of a pause; else a fleet that was switched on at one moment would always sync at one moment
 
 
 class Loop:
-    """A device, where it syncs, and when it does what.
+    """A device that reports and syncs at intervals.
 
     Args:
-        device: provisioned; the application may use it meanwhile, from any thread.
-        transport: how to reach the source.
-        measure: returns the record, its label included if it is known. It may fail.
-        campaigns: names to enrol in, besides those that the owner's policy names.
-        report_seconds: how often to look whether a period has begun that was not answered yet; looking is free.
-        sync_seconds: how often to sync.
+        device: a provisioned device; the application may use it meanwhile, from any thread.
+        transport: the way to the source.
+        measure: returns the record, with the label if it is known. It may raise any exception.
+        campaigns: names of campaigns to enrol in, besides those that the owner's policy names.
+        report_seconds: time between two calls of `report`. A call in a period that was answered costs no ε.
+        sync_seconds: time between two syncs.
         monotonic: a clock in seconds that does not jump.
     """
 
@@ -62,7 +62,7 @@ class Loop:
         self._monotonic = monotonic
 
     def step(self) -> float:
-        """Do what is due, and return the seconds until something is. Never raises what tomorrow may mend."""
+        """Do the work that is due, and return the seconds until more is due. Failures are logged and not raised."""
         if self._is_due("sync"):  # first, so that a new device has its campaigns when it reports
             self._guarded(self._sync)
         if self._is_due("report"):
@@ -77,7 +77,10 @@ class Loop:
         return True
 
     def _guarded(self, work: Callable[[], object]) -> None:
-        """What Hearsay refuses holds no value of a record. Of any other error only the type is logged."""
+        """Run one piece of work and log its failure.
+
+        The text of a `HearsayError` contains no value of a record. Of other errors only the type is logged.
+        """
         try:
             work()
         except HearsayError as error:
@@ -86,17 +89,17 @@ class Loop:
             LOG.error("failed: %s", type(error).__name__)  # noqa: TRY400 - a traceback could show a record
 
     def _sync(self) -> None:
-        sync(self.device, self._transport, campaigns=self._names)  # what was refused is in the log already
+        sync(self.device, self._transport, campaigns=self._names)  # refusals are in the log already
 
     def _report(self) -> None:
         record = self._record()
         for campaign in self.device.campaigns():
             if not campaign.ended:
-                with contextlib.suppress(HearsayError):  # likewise; the next campaign may be answered all the same
+                with contextlib.suppress(HearsayError):  # in the log already; the next campaign is still answered
                     self.device.report(campaign.id, record)
 
     def _record(self) -> dict[str, Any]:
-        """What was measured; nothing at all if that failed. A device must not fall silent when something is wrong."""
+        """Measure a record. If that fails, the record is empty: a device must report when something is wrong, too."""
         try:
             return dict(self._measure())
         except Exception as error:  # noqa: BLE001 - the application's own; its text may hold a value
@@ -105,13 +108,13 @@ class Loop:
 
 
 def pump() -> dict[str, Any]:
-    """Stands for your own measuring: how a pump sounds, and whether it failed since."""
+    """A made-up measurement in place of yours: the sound of a pump, and whether it has failed."""
     broken = random.random() < 0.3  # noqa: S311 - a made-up pump
     return {"sound": "rattling" if broken else "calm", "failed": "yes" if broken else "no"}
 
 
 def from_command_line(description: str) -> Loop:
-    """The loop that the arguments name, with logging set up."""
+    """Set up logging and make the loop that the command line describes."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--state", required=True, type=Path, help="this device's own folder, provisioned")
     parser.add_argument("--source", required=True, metavar="URL|DIR", help="where documents come from and reports go")

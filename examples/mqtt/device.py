@@ -1,10 +1,10 @@
-"""A device whose documents and batches go through an MQTT broker: `hearsay-edge sync`, over another transport.
+"""A device that syncs through an MQTT broker: `hearsay-edge sync` over another transport.
 
     hearsay-edge --state DIR provision root.hst
     python examples/mqtt/device.py --state DIR --broker localhost --campaign pumps     # as often as you like
 
-Reports are made as ever, by `hearsay-edge report` or `Device.report`. They are forgotten only once the gateway has
-said that it has them on disk; the broker's own receipt would say less (README.md).
+Reports are made by `hearsay-edge report` or `Device.report`. The device deletes them only after the gateway has
+confirmed that they are on its disk; the broker's receipt confirms less (README.md).
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from paho.mqtt.reasoncodes import ReasonCode
 
 NOBODY_LISTENS = 0x10
-"""What a broker's receipt says (MQTT 5) where no session takes the message: it is lost."""
+"""Reason code of a broker's receipt (MQTT 5) if no session receives the message, which is then lost."""
 
 
 class Broker(Transport):
-    """One connection to a broker, as a transport.
+    """A transport over one connection to a broker.
 
     Args:
-        host: where the broker is.
-        port: its port.
+        host: the host of the broker.
+        port: the port of the broker.
         seconds: longest time that one fetch or one sending waits for its answer.
-        ca: certificates that may vouch for the broker; None: no TLS.
-        login: a file with one line, `user:password`, the same for all devices; None: anonymous.
+        ca: file of authorities that the broker's certificate is checked with; None for no TLS.
+        login: a file with one line, `user:password`, the same for all devices; None for no login.
 
     Raises:
         StorageError: ``unreachable``, ``server_untrusted``, ``refused_by_server``.
@@ -82,11 +82,11 @@ class Broker(Transport):
 
     @property
     def address(self) -> str:
-        """The broker's, in one spelling."""
+        """The address of the broker."""
         return self._address
 
     def close(self) -> None:
-        """End the connection; the broker keeps nothing of it."""
+        """End the connection. The broker stores no session for it."""
         self._client.disconnect()
         self._client.loop_stop()
 
@@ -97,7 +97,7 @@ class Broker(Transport):
         self.close()
 
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
-        """The document at a place: what the broker retains. The index says beforehand what there is."""
+        """Fetch the document at a place, a retained message. The index lists the places that exist."""
         parts_of(place)
         if self._index is None:
             self._index = self._read_index()
@@ -111,7 +111,7 @@ class Broker(Transport):
         return Found(content, digest(content))
 
     def send(self, place: str, path: str) -> None:
-        """Publish a batch and wait until the gateway has it on disk. The place's name stays here: content is name."""
+        """Publish a batch and wait until the gateway has it on disk. The gateway names it by its digest."""
         parts_of(place)
         content = _read(path)
         self._subscribe(kept(content))
@@ -128,7 +128,7 @@ class Broker(Transport):
         self._note(message.topic, message.payload)
 
     def _note(self, what: object, value: Any) -> None:
-        """Runs in the client's own thread."""
+        """Store an event and wake the waiting thread. Runs in the MQTT client's thread."""
         with self._news:
             self._seen[what] = value
             self._news.notify_all()
@@ -172,7 +172,7 @@ def _read(path: str) -> bytes:
 
 
 def main(state: Path, broker: Broker, names: list[str]) -> int:
-    """One run of sync: everything there is to fetch and to send; what did not go is said by reason."""
+    """Run sync once and print its outcome; returns exit status 1 if a step was refused."""
     with Device.open(state) as device, broker:
         done = sync(device, broker, campaigns=names)
     print(json.dumps(done.to_json()))

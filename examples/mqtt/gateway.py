@@ -1,10 +1,10 @@
-"""The gateway: takes batches from the broker into an inbox folder, and offers a source's documents.
+"""The gateway: stores batches from the broker in an inbox folder, and publishes documents through the broker.
 
     python examples/mqtt/gateway.py --broker localhost --inbox inbox/ [--source published/]
 
-It judges nothing and forgets nothing: `hearsay ingest` finds what is damaged or came twice. A batch is acknowledged,
-to the broker and to its device, only once it is on disk under the name of its content; what is redelivered is the
-same file again. So this may be killed at any moment and started again; systemd or a shell loop does the latter.
+The gateway checks no batch: `hearsay ingest` finds damaged and repeated batches. A batch is acknowledged to the broker
+and to its device only after it is on disk, under a name that is the digest of its content. A batch that is delivered
+again becomes the same file. So the gateway may be killed and started again at any moment, by systemd for example.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 
 NAME = "hearsay-gateway"
 FOR_EVER = 0xFFFFFFFF
-"""Session expiry: the broker keeps what comes while the gateway is away."""
+"""Session expiry: the broker stores messages while the gateway is not connected."""
 SUFFIXES = {".hst", ".hsc", ".hsm"}
 
 
 def keep(inbox: Path, content: bytes) -> None:
-    """Put a batch on disk, name and content flushed; nothing is left half-written, and nobody else may read it.
+    """Write a batch to disk completely or not at all, flushed, readable by this user only.
 
     Raises:
         StorageError: disk full, no permission.
     """
     path = inbox / f"{digest(content)}.hsr"
     if path.exists():
-        sync_folder(inbox)  # its name may not have been, if power was cut since
+        sync_folder(inbox)  # the name may not be on disk, if the gateway stopped before its flush
     else:
         write_output(path, content, force=True, mode=PRIVATE)
 
 
 def offer(gateway: Client, folder: Path) -> None:
-    """Leave every document of a tree, as `hearsay publish --to` writes it, with the broker; the index comes last."""
+    """Publish every document of a tree as a retained message, and the index last. See `hearsay publish --to`."""
     index = {}
     for path in sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES):
         place, content = path.relative_to(folder).as_posix(), path.read_bytes()
@@ -56,11 +56,11 @@ def offer(gateway: Client, folder: Path) -> None:
 
 
 class Gateway:
-    """A session at the broker that outlives its connections.
+    """A session at the broker that continues after its connection breaks.
 
     Args:
         inbox: the folder for batches.
-        documents: the tree that devices may fetch from; None: none.
+        documents: the tree of documents for devices; None for none.
     """
 
     def __init__(self, inbox: Path, documents: Path | None = None, **options: Any) -> None:
@@ -76,7 +76,7 @@ class Gateway:
         """Serve until the connection breaks.
 
         Raises:
-            OSError: the broker can not be reached; StorageError: a batch could not be kept, and stays the broker's.
+            OSError: the broker can not be reached; StorageError: a batch could not be stored, and the broker keeps it.
         """
         session = Properties(PacketTypes.CONNECT)
         session.SessionExpiryInterval = FOR_EVER
@@ -95,7 +95,7 @@ class Gateway:
     ) -> None:
         if any(reason.is_failure for reason in reasons):
             raise ConnectionRefusedError(f"the broker does not let us read '{REPORTS}'")
-        print("listening", flush=True)  # from here on the broker keeps what comes, whether this lives or not
+        print("listening", flush=True)  # from now on the broker stores messages, even if this process ends
 
     def _arrived(self, gateway: Client, _data: object, message: MQTTMessage) -> None:
         content = bytes(message.payload)

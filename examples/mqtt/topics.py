@@ -1,4 +1,4 @@
-"""The topics that devices and gateway share. None of them, and nothing in a payload, names a device."""
+"""The topics that devices and the gateway share. No topic and no payload names a device."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ if TYPE_CHECKING:
 REPORTS = "hearsay/reports"
 """Batches, from any device to the gateway."""
 INDEX = "hearsay/index"
-"""What the source holds: a JSON object, place → SHA-256 in hexadecimal. Retained."""
+"""The list of documents, a retained JSON object: place → SHA-256 in hexadecimal."""
 MAX_MESSAGE = 4 << 20
-"""Largest document that a device takes, in bytes; a model's limit."""
+"""Largest document that a device accepts, in bytes: the limit of a model."""
 OVERHEAD = 4096
-"""More than the headers and the topic of any message of ours, in bytes."""
+"""Upper bound on the headers and the topic of one message, in bytes."""
 
 
 def digest(content: bytes) -> str:
-    """What a content is called, here and in the inbox."""
+    """SHA-256 in hexadecimal: the name of a content in topics and in the inbox."""
     return sha256(content).hexdigest()
 
 
 def kept(content: bytes) -> str:
-    """The topic on which the gateway says that it has this batch on disk."""
+    """The topic on which the gateway confirms that this batch is on its disk."""
     return f"hearsay/kept/{digest(content)}"
 
 
 def source(place: str) -> str:
-    """The topic of a document. Retained; a name's `+`, `#` and the like are quoted, as in a web address."""
+    """The topic of a document, a retained message. Characters such as `+` and `#` are quoted as in a web address."""
     return f"hearsay/source/{quote(place)}"
 
 
 def client(name: str, *, ca: Path | None, login: Path | None, manual_ack: bool = False) -> Client:
-    """A client that speaks MQTT 5 and gives up where its connection breaks.
+    """Make a client for MQTT 5 that does not reconnect by itself.
 
     Args:
-        name: what the broker knows it by; empty: the broker makes one up for this connection.
-        ca: certificates that may vouch for the broker; None: no TLS.
-        login: a file with one line, `user:password`.
-        manual_ack: whether a message is the broker's until it is acknowledged by hand.
+        name: the client's name at the broker; "" lets the broker choose a name for this connection.
+        ca: file of authorities that the broker's certificate is checked with; None for no TLS.
+        login: a file with one line, `user:password`; None for no login.
+        manual_ack: whether the program acknowledges each message itself. The broker keeps a message until then.
     """
     made = Client(
         CallbackAPIVersion.VERSION2,
@@ -62,6 +62,6 @@ def client(name: str, *, ca: Path | None, login: Path | None, manual_ack: bool =
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """`host` or `host:port`."""
+    """Split `host` or `host:port`. The default port is 1883."""
     host, _, port = text.partition(":")
     return host, int(port or 1883)

@@ -2,8 +2,8 @@
 
     python examples/quickstart/run.py [FOLDER]
 
-Everything is made up: 800 pumps, each with one record that nobody but its own device sees. In a real
-fleet the three parts run on three machines and pass each other the files that this script writes.
+All data are made up: 800 pumps, each with one record that only its own device sees. In a real fleet the parts run on
+different machines, which exchange the files that this script writes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ edges = [40, 60, 80]
 
 
 def made_up_pump(draw: random.Random) -> dict[str, object]:
-    """A record with its label: pumps that failed rattle more often and run hotter; some sounds are missing."""
+    """Make a record with its label. Pumps that failed rattle more often and run hotter. Some sounds are missing."""
     failed = draw.random() < 0.4
     sound = draw.choices(["even", "rattling", "silent", None], [1, 7, 1, 1] if failed else [7, 1, 1, 1])[0]
     temperature = draw.gauss(85 if failed else 45, 12)
@@ -54,14 +54,14 @@ def made_up_pump(draw: random.Random) -> dict[str, object]:
 
 
 def ask(folder: Path, now: int) -> None:
-    """The analyst: keys, a schema, and a signed campaign at ε = 2 per device."""
+    """The analyst makes keys, a schema, and a signed campaign at ε = 2 per device."""
     workspace = create_workspace(folder / "workspace", name="pumps", now=now)
     terms = Terms("pumps", epsilon_micro=2_000_000, mechanism="direct", purpose="see failures of pumps coming")
     (folder / "pumps.hsc").write_bytes(publish_campaign(workspace, parse_schema_text(SCHEMA).schema, terms, now))
 
 
 def answer(folder: Path, draw: random.Random) -> None:
-    """The devices: each verifies the campaign, answers one question with noise, and hands over a file."""
+    """Each device verifies the campaign, answers one question with noise, and writes a file for the operator."""
     trust, campaign_bytes = (folder / "workspace" / "root.hst").read_bytes(), (folder / "pumps.hsc").read_bytes()
     (folder / "inbox").mkdir()
     for number in range(DEVICES):
@@ -71,11 +71,11 @@ def answer(folder: Path, draw: random.Random) -> None:
             device.report(campaign.id, record)  # the label is the record's own
             sealed = folder / "inbox" / f"{number:04d}.hsr"
             device.drain(sealed)
-            device.ack(sealed)  # it has arrived; until then the device keeps what it said
+            device.ack(sealed)  # the file has arrived; until then the device keeps its reports
 
 
 def learn(folder: Path, now: int) -> None:
-    """The operator: counts the reports, looks at the estimates, signs the model fitted to them."""
+    """The operator counts the reports, prints the estimates, and signs a model that is fitted to them."""
     campaign_bytes = (folder / "pumps.hsc").read_bytes()
     store = create_store(folder / "store", campaign_bytes)
     summary = store.ingest(sorted((folder / "inbox").iterdir()), now=now)
@@ -86,7 +86,7 @@ def learn(folder: Path, now: int) -> None:
 
 
 def use(folder: Path, draw: random.Random) -> float:
-    """A device that has verified the model, on pumps it has never seen; returns the share it got right."""
+    """A device verifies the model and classifies new pumps; returns the share of correct predictions."""
     with Device.open(None, trust=(folder / "workspace" / "root.hst").read_bytes()) as device:
         model = device.install((folder / "pumps.hsm").read_bytes())
         print(model.predict_proba({"sound": "rattling", "temperature": 91}))
@@ -95,7 +95,7 @@ def use(folder: Path, draw: random.Random) -> float:
 
 
 def main(folder: Path) -> None:
-    """Run all four parts in a folder that is empty, or not there yet."""
+    """Run all four parts in an empty or new folder."""
     folder.mkdir(exist_ok=True)
     draw, now = random.Random(7), int(time.time())  # noqa: S311 - it makes up pumps; the noise is the device's own
     ask(folder, now)

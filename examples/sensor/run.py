@@ -1,9 +1,9 @@
-"""A sensor loop: windows of measurements become records, one report per period, restarts in between.
+"""A loop of sensors: windows of measurements become records, with one report per period and restarts in between.
 
     python examples/sensor/run.py [FILE.csv[.gz]] [--label COLUMN] [--folder FOLDER]
 
-The rows of the file play what an accelerometer would measure: columns of numbers and one of labels, rows
-in the order of time. Without a file the breast cancer records of scikit-learn take its place.
+The rows of the file stand for the measurements of an accelerometer: columns of numbers and one column of labels, in the
+order of time. Without a file, the breast cancer records of scikit-learn are used.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from protocol.schema import Label, Schema, build_schema
 
 SENSORS, PERIODS, PERIODS_BETWEEN_RESTARTS = 150, 15, 5
 PERIOD_SECONDS = 3600
-ON_DISK = 15  # the others are simulated in memory, which can not lose power but saves 2,000 waits for the disk
+ON_DISK = 15  # sensors with a folder; the others are in memory and never restart, which saves 2,000 flushes
 COMPONENTS, EPSILON_MICRO = 1, 4_000_000
 WINDOWS = 1500
-"""As many windows as a small board can look at in the time; longer files have longer windows."""
+"""Most windows, so that a small board needs little time; longer files have longer windows."""
 
 CHANNELS = 10  # of scikit-learn's thirty columns
 VARIANCE_FLOOR = 0.01  # what campaigns state unless told otherwise
@@ -47,21 +47,21 @@ Record = dict[str, float]
 
 
 class Window(NamedTuple):
-    """What a sensor knows after watching for a while: mean and spread of every channel, and its state."""
+    """A window of measurements: mean and spread of every channel, and the state of the machine."""
 
     record: Record
     label: str
 
 
 class Sensor:
-    """A device with a clock and a window to look at; the loop that runs on it is :meth:`run`.
+    """A device with a clock and a list of windows to measure. :meth:`run` is its loop.
 
     Attributes:
-        name: of the file that it hands over.
-        state: folder of its own. All it must not forget is there: keys, what was spent, unsent reports.
-            None keeps it in memory, for the part of the fleet that is only simulated; it never restarts.
-        windows: what it will measure, one after another.
-        restarts: how often it was switched off and on.
+        name: name of its file of reports.
+        state: state folder with keys, spent ε and unsent reports. None keeps the state in memory, for sensors that
+            never restart.
+        windows: the windows that it measures, one after another.
+        restarts: number of restarts.
     """
 
     def __init__(self, name: str, state: Path | None, windows: list[Window], start: int) -> None:
@@ -73,18 +73,18 @@ class Sensor:
         self.said = b""
 
     def open(self, root: bytes | None = None) -> Device:
-        """Boot: the trust root is needed the first time only."""
+        """Open the device. The trust root is needed the first time only."""
         # 15 periods at ε = 4 are 60: this owner allows it, for these 15 hours and no more.
         policy = Policy.of(epsilon_per_period=4, epsilon_per_day=60, epsilon_lifetime=60)
         return Device.open(self.state, trust=root, policy=policy, clock=lambda: self.now)
 
     def run(self, root: bytes, campaign_bytes: bytes, inbox: Path) -> None:
-        """Measure and report once per period; lose power now and then; hand over what was said at the end."""
+        """Measure and report once per period, with restarts in between; write the file of reports at the end."""
         device = self.open(root)
         campaign = device.enrol(campaign_bytes)
         for period, window in enumerate(self.windows):
             if self.state and period and period % PERIODS_BETWEEN_RESTARTS == 0:
-                device.close()  # power is gone; what follows knows only what is on disk
+                device.close()  # a power cut: from here on only the state on disk is known
                 device = self.open()
                 self.restarts += 1
                 last = self.windows[period - 1]
@@ -94,12 +94,12 @@ class Sensor:
             self.said = device.report(campaign.id, window.record, window.label)
         sealed = inbox / f"{self.name}.hsr"
         device.drain(sealed)
-        device.ack(sealed)  # it has arrived: the inbox is the aggregator's own
+        device.ack(sealed)  # the file has arrived: the inbox belongs to the aggregator
         device.close()
 
 
 def windows_of(frame: pd.DataFrame, label: str) -> list[Window]:
-    """Neighbouring rows with one label, summed up by mean and spread of every column."""
+    """Cut the rows into windows, described by mean and spread of every column. A window has one label."""
     channels = [str(name) for name in frame.columns if name != label]
     length = max(2, len(frame) // WINDOWS)
     numbers, labels = frame[channels].astype(float).to_numpy(), frame[label].astype(str).tolist()
@@ -116,17 +116,17 @@ def windows_of(frame: pd.DataFrame, label: str) -> list[Window]:
 
 
 def frame_of(windows: list[Window]) -> pd.DataFrame:
-    """Windows as a table, for the analyst."""
+    """The windows as a table, for the analyst."""
     return pd.DataFrame([{**window.record, "state": window.label} for window in windows])
 
 
 def design(pilot: list[Window]) -> tuple[Schema, Directions]:
-    """The analyst, on windows of people who agreed: bounds of every number, and a projection by PCA."""
+    """The analyst chooses bounds of every number and a projection by PCA, from windows of volunteers."""
     frame = frame_of(pilot)
     features = []
     for name in pilot[0].record:
         low, high = (Decimal(repr(float(bound))) for bound in (frame[name].min(), frame[name].max()))
-        if low < high:  # what never changes tells nothing
+        if low < high:  # a constant number tells nothing
             bounds = outward(low, high)
             features.append(Numeric(name, *bounds, equal_width_edges(name, *bounds, 4)))
     schema = build_schema(Label("state", sorted(set(frame["state"]))), features)
@@ -135,7 +135,7 @@ def design(pilot: list[Window]) -> tuple[Schema, Directions]:
 
 
 def ask(folder: Path, schema: Schema, now: int) -> tuple[Workspace, bytes]:
-    """The analyst: keys and a signed campaign, one number per answer, hourly."""
+    """The analyst makes keys and a signed campaign with hourly periods and one number per answer."""
     workspace = create_workspace(folder / "work", name="sensors", now=now)
     terms = Terms(
         "sensors",
@@ -149,7 +149,7 @@ def ask(folder: Path, schema: Schema, now: int) -> tuple[Workspace, bytes]:
 
 
 def fleet(folder: Path, root: bytes, campaign_bytes: bytes, windows: list[Window], now: int) -> list[Sensor]:
-    """Every sensor runs its loop; on real hardware this is one process on each of them."""
+    """Run the loop of every sensor, one after another. On real hardware each sensor runs its own process."""
     draw = random.Random(3)  # noqa: S311 - it deals out windows; the noise is the device's own
     (folder / "inbox").mkdir()
     sensors = []
@@ -163,7 +163,7 @@ def fleet(folder: Path, root: bytes, campaign_bytes: bytes, windows: list[Window
 
 
 def learn(folder: Path, workspace: Workspace, campaign_bytes: bytes, now: int) -> bytes:
-    """The operator: what came in becomes a signed model."""
+    """The operator counts the reports and signs a model that is fitted to them."""
     store = create_store(folder / "store", campaign_bytes)
     summary = store.ingest(sorted((folder / "inbox").iterdir()), now=now)
     print(f"{summary.accepted} reports read from {summary.files} files")
@@ -171,7 +171,7 @@ def learn(folder: Path, workspace: Workspace, campaign_bytes: bytes, now: int) -
 
 
 def classify(sensor: Sensor, model_bytes: bytes, unseen: list[Window]) -> float:
-    """One of the sensors boots again, installs the model, and names the state of what it sees."""
+    """One sensor starts again, installs the model and classifies new windows; returns the share of correct ones."""
     with sensor.open() as device:
         model = device.install(model_bytes)
         for window in unseen[:3]:
@@ -185,7 +185,7 @@ def main(frame: pd.DataFrame, label: str, folder: Path) -> None:
     """Run all parts in an empty folder."""
     now = int(time.time())
     windows = windows_of(frame, label)
-    random.Random(2).shuffle(windows)  # noqa: S311 - who is in the pilot is no secret
+    random.Random(2).shuffle(windows)  # noqa: S311 - the choice of the pilot is no secret
     fifth = len(windows) // 5
     pilot, unseen, rest = windows[:fifth], windows[fifth : 2 * fifth], windows[2 * fifth :]
     schema, directions = design(pilot)
@@ -202,9 +202,9 @@ def main(frame: pd.DataFrame, label: str, folder: Path) -> None:
     sensors[0].now = later
     accuracy = classify(sensors[0], model_bytes, unseen)
     common = max(sum(window.label == name for window in unseen) for name in schema.label.classes) / len(unseen)
-    open_hearted = fit_plain_gaussian(frame_of(rest), schema, VARIANCE_FLOOR).accuracy(frame_of(unseen))
+    without_noise = fit_plain_gaussian(frame_of(rest), schema, VARIANCE_FLOOR).accuracy(frame_of(unseen))
     print(f"accuracy on windows never seen: {accuracy:.1%}")
-    print(f"the same model without noise: {open_hearted:.1%}; always the most frequent state: {common:.1%}")
+    print(f"the same model without noise: {without_noise:.1%}; always the most frequent state: {common:.1%}")
 
 
 def _measurements(path: Path | None) -> pd.DataFrame:
