@@ -4,29 +4,12 @@ from __future__ import annotations
 
 import json
 
-from click.testing import CliRunner
+from support.commands import mushrooms, run
 from support.servers import tree_server
 
-from aggregator.cli.app import hearsay
 from edge_sdk.cli.main import main
 
-SCHEMA = """
-name = "odd/name ü"
-[label]
-name = "label"
-classes = ["e", "p"]
-[[features]]
-name = "odor"
-kind = "categorical"
-values = ["a", "n", "f"]
-missing = "a"
-"""
-
-
-def run(*arguments):
-    result = CliRunner().invoke(hearsay, [str(argument) for argument in arguments])
-    assert result.exit_code == 0, result.output
-    return result.stdout
+SCHEMA = mushrooms(name="odd/name ü", label="label", missing="a")
 
 
 def edge(capsys, *arguments):
@@ -55,4 +38,4 @@ def test_there_and_back(tmp_path, capsys):
         assert edge(capsys, "--state", state, "sync", url, "--json")["released"] == 1
     (sent,) = (tree / "reports").glob("*.hsr")
     run("ingest", campaign, sent, "--store", tmp_path / "store")
-    assert json.loads(run("estimate", "--store", tmp_path / "store", "--json"))["reports"] == 1
+    assert json.loads(run("estimate", "--store", tmp_path / "store", "--json").stdout)["reports"] == 1

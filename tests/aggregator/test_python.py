@@ -7,40 +7,18 @@ import re
 import shutil
 
 import pytest
-from click.testing import CliRunner
+from support.commands import mushrooms, run
 from support.publisher import NOW, Publisher
 from support.reports import batch, report
 
 import aggregator
 from aggregator import sealing
-from aggregator.cli.app import hearsay
 from aggregator.publishing import keys
 from aggregator.spreadsheets import csv_text
 from protocol.errors import DocumentError, InputError
 
 SCHEMA = Publisher().schema
-TEXT = """
-name = "mushrooms"
-[label]
-name = "label"
-classes = ["e", "p"]
-[[features]]
-name = "odor"
-kind = "categorical"
-values = ["a", "n", "f"]
-[[features]]
-name = "width"
-kind = "numeric"
-low = 0
-high = 10
-bins = 2
-"""
-
-
-def run(*arguments):
-    result = CliRunner().invoke(hearsay, [str(argument) for argument in arguments])
-    assert result.exit_code == 0, result.output
-    return result
+TEXT = mushrooms(label="label", bins=2)
 
 
 @pytest.fixture

@@ -22,8 +22,6 @@ from edge_sdk.sync.run import sync
 from edge_sdk.transport.folder import Folder
 from protocol.batches import batch
 
-pytestmark = pytest.mark.slow
-
 LOOKS = ("SELECT", "PRAGMA")
 """Statements that change nothing: a kill between two changes is the same wherever it falls."""
 RECORD = {"odor": "n", "width": 3.2}
@@ -143,6 +141,7 @@ def check_same_name(folder):
             assert {path.name for path in (folder / "tree" / "reports").glob("*.hsr")} <= waiting
 
 
+@pytest.mark.slow
 def test_killed_before_every_step(tmp_path):
     whole = make_tree(tmp_path / "whole")
     steps = in_child(whole, kill_at=0)

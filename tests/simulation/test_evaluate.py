@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from click.testing import CliRunner
+from support.commands import invoke
 
-from aggregator.cli.app import hearsay
 from edge_sdk.classifier import Classifier
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
@@ -18,14 +17,10 @@ from simulation.fleet import device_reports, write_batches
 pytestmark = pytest.mark.xdist_group("evaluate")  # its demo is made once
 
 
-def run(*arguments):
-    return CliRunner().invoke(hearsay, [str(argument) for argument in arguments])
-
-
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("evaluate") / "demo"
-    assert run("demo", "--output", folder, "--devices", "600").exit_code == 0
+    assert invoke("demo", "--output", folder, "--devices", "600").exit_code == 0
     return folder
 
 
@@ -37,7 +32,7 @@ def share_right(model, people):
 
 
 def test_the_round_of_an_evaluation(demo, tmp_path):
-    asked = run(
+    asked = invoke(
         "evaluate", "ask", demo / "tumours.hsm", "--workspace", demo / "workspace", "--epsilon", "4",
         "-o", tmp_path / "o.hsc", "--json",
     )  # fmt: skip
@@ -51,9 +46,9 @@ def test_the_round_of_an_evaluation(demo, tmp_path):
     model = (demo / "tumours.hsm").read_bytes()
     reports = device_reports(root, raw, people, now=campaign.header.issued_at, model=model)
     files = write_batches(tmp_path, campaign, reports)
-    assert run("ingest", tmp_path / "o.hsc", *files, "--store", tmp_path / "s").exit_code == 0
-    shown = run("evaluate", "show", "--store", tmp_path / "s", "--json")
-    none = run("evaluate", "show", "--store", tmp_path / "s", "--periods", "..1", "--memory", "64MiB")
+    assert invoke("ingest", tmp_path / "o.hsc", *files, "--store", tmp_path / "s").exit_code == 0
+    shown = invoke("evaluate", "show", "--store", tmp_path / "s", "--json")
+    none = invoke("evaluate", "show", "--store", tmp_path / "s", "--periods", "..1", "--memory", "64MiB")
     assert none.exit_code == 1
     assert none.stderr.startswith("batch_too_small: usable reports so far: 0")
     assert shown.exit_code == 0, shown.output
@@ -67,8 +62,8 @@ def test_the_round_of_an_evaluation(demo, tmp_path):
     assert {(cell["true"], cell["predicted"]) for cell in found["confusion"]} == {
         (a, b) for a in schema.label.classes for b in schema.label.classes
     }
-    assert "95 % interval" in run("evaluate", "show", "--store", tmp_path / "s").stdout
-    refused = run("publish", "--store", tmp_path / "s", "--workspace", demo / "workspace", "-o", tmp_path / "m.hsm")
+    assert "95 % interval" in invoke("evaluate", "show", "--store", tmp_path / "s").stdout
+    refused = invoke("publish", "--store", tmp_path / "s", "--workspace", demo / "workspace", "-o", tmp_path / "m.hsm")
     assert refused.exit_code == 1
     assert refused.stderr.startswith("not_fittable: ")
 
@@ -82,7 +77,7 @@ def test_refusals_are_one_line(demo, tmp_path):
     ):
         if arguments[0] == "ask":
             arguments += ["-o", tmp_path / "x.hsc"]
-        refused = run("evaluate", *arguments)
+        refused = invoke("evaluate", *arguments)
         assert refused.exit_code == 1
         assert refused.stderr.startswith(f"{reason}: ")
         assert refused.stderr.count("\n") == 1
@@ -94,7 +89,7 @@ def test_simulate_evaluates_on_held_out_people(tmp_path, engine):
     rows = [f"{'nnna'[i % 4]},{i % 10},e\n" if i % 2 else f"{'fffa'[i // 2 % 4]},{i % 9 + 1},p\n" for i in range(240)]
     (tmp_path / "m.csv").write_text("odor,width,label\n" + "".join(rows))
     found = json.loads(
-        run(
+        invoke(
             "simulate", tmp_path / "m.csv", "--label", "label", "--epsilon", "8", "--evaluate", "--engine", engine,
             "--seed", "3", "--json",
         ).stdout

@@ -6,32 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-
-from aggregator.cli.app import hearsay
+from support.commands import invoke, mushrooms
 
 PILOT = "class,odor,width\n" + "".join(f"{'ep'[i % 2]},{'anf'[i % 3]},{i / 7:.3f}\n" for i in range(60))
-SCHEMA = """
-name = "mushrooms"
-[label]
-name = "class"
-classes = ["e", "p"]
-[[features]]
-name = "odor"
-kind = "categorical"
-values = ["a", "n", "f"]
-[[features]]
-name = "width"
-kind = "numeric"
-low = 0
-high = 10
-bins = 4
-"""
+SCHEMA = mushrooms(bins=4)
 GOOD = {"--epsilon": "1", "--mechanism": "direct"}
-
-
-def run(*arguments):
-    return CliRunner().invoke(hearsay, [str(argument) for argument in arguments])
 
 
 def refused(result, reason, output):
@@ -48,7 +27,7 @@ def refused(result, reason, output):
 
 @pytest.fixture
 def work(tmp_path) -> Path:
-    assert run("init", tmp_path / "work", "--no-passphrase").exit_code == 0
+    assert invoke("init", tmp_path / "work", "--no-passphrase").exit_code == 0
     (tmp_path / "s.toml").write_text(SCHEMA)
     return tmp_path
 
@@ -56,7 +35,7 @@ def work(tmp_path) -> Path:
 def campaign(work, **changes):
     options = {**GOOD, **{f"--{name.replace('_', '-')}": value for name, value in changes.items()}}
     pairs = [part for pair in options.items() for part in pair]
-    return run("campaign", work / "s.toml", "--workspace", work / "work", "-o", work / "c.hsc", *pairs)
+    return invoke("campaign", work / "s.toml", "--workspace", work / "work", "-o", work / "c.hsc", *pairs)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +128,7 @@ def test_a_schema_file_that_is_not_text(work):
 
 def draft(tmp_path, content, *options, label="class", name="pilot.csv"):
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    return run("schema", tmp_path / name, "--label", label, "-o", tmp_path / "s.toml", *options)
+    return invoke("schema", tmp_path / name, "--label", label, "-o", tmp_path / "s.toml", *options)
 
 
 @pytest.mark.parametrize(
@@ -244,18 +223,20 @@ def test_options_of_a_draft(tmp_path, options, reason):
 
 def test_files_that_are_not_there_or_not_gzip(tmp_path):
     refused(draft(tmp_path, "not compressed", name="pilot.csv.gz"), "unreadable", tmp_path / "s.toml")
-    result = run("schema", tmp_path / "absent.csv", "--label", "class", "-o", tmp_path / "s.toml")
+    result = invoke("schema", tmp_path / "absent.csv", "--label", "class", "-o", tmp_path / "s.toml")
     refused(result, "file_not_found", tmp_path / "s.toml")
-    refused(run("schema", tmp_path, "--label", "class", "-o", tmp_path / "s.toml"), "unreadable", tmp_path / "s.toml")
+    refused(
+        invoke("schema", tmp_path, "--label", "class", "-o", tmp_path / "s.toml"), "unreadable", tmp_path / "s.toml"
+    )
 
 
 def test_a_folder_is_named_even_if_it_has_no_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = run("schema", ".", "--label", "class", "-o", "s.toml")
+    result = invoke("schema", ".", "--label", "class", "-o", "s.toml")
     assert result.stderr == "unreadable: '.' is a folder; a CSV file is needed\n"
-    result = run("campaign", ".", "--workspace", "w", "--epsilon", "1", "--mechanism", "direct", "-o", "c.hsc")
+    result = invoke("campaign", ".", "--workspace", "w", "--epsilon", "1", "--mechanism", "direct", "-o", "c.hsc")
     assert result.stderr == "unreadable: '.' is a folder; a schema file is needed\n"
-    assert run("show", ".").stderr == "unreadable: '.' is a folder; a file is needed\n"
+    assert invoke("show", ".").stderr == "unreadable: '.' is a folder; a file is needed\n"
 
 
 @pytest.mark.parametrize("cell", ["nan", "NaN", "inf", "-Infinity", "1e400"])
@@ -313,8 +294,10 @@ def test_an_existing_output_is_kept_unless_forced(tmp_path):
 
 
 def test_an_output_in_no_folder(work):
-    result = run("campaign", work / "s.toml", "--workspace", work / "work", "--epsilon", "1", "--mechanism", "direct",
-                 "-o", work / "absent" / "c.hsc")  # fmt: skip
+    result = invoke(
+        "campaign", work / "s.toml", "--workspace", work / "work", "--epsilon", "1", "--mechanism", "direct",
+        "-o", work / "absent" / "c.hsc",
+    )  # fmt: skip
     refused(result, "output_invalid", work / "c.hsc")
     assert not (work / "absent").exists()
 
@@ -323,16 +306,16 @@ def test_folders_that_are_no_workspace_and_no_store(tmp_path):
     (tmp_path / "s.toml").write_text(SCHEMA)
     (tmp_path / "work").mkdir()
     refused(campaign(tmp_path), "not_a_workspace", tmp_path / "c.hsc")
-    refused(run("estimate", "--store", tmp_path / "work"), "not_a_store", tmp_path / "c.hsc")
+    refused(invoke("estimate", "--store", tmp_path / "work"), "not_a_store", tmp_path / "c.hsc")
     assert not list((tmp_path / "work").iterdir())
     (tmp_path / "x").write_text("not ours")
     for command in (["show", tmp_path / "x"], ["verify", tmp_path / "x", "--trust", tmp_path / "x"]):
-        refused(run(*command), "unknown_file", tmp_path / "c.hsc")
+        refused(invoke(*command), "unknown_file", tmp_path / "c.hsc")
 
 
 def test_wrong_usage_is_one_line_too(tmp_path):
     for arguments in (["nonsense"], ["campaign"], ["init"], ["show", "--no-such"], ["estimate", "--store"]):
-        refused(run(*arguments), "usage", tmp_path / "c.hsc")
+        refused(invoke(*arguments), "usage", tmp_path / "c.hsc")
 
 
 def test_the_same_through_the_console_script(tmp_path):

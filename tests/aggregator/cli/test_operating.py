@@ -7,13 +7,12 @@ import shutil
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from nacl.pwhash import argon2id
+from support.commands import run
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
 from aggregator import sealing
-from aggregator.cli.app import hearsay
 from aggregator.fleet import roster as rosters
 from aggregator.periods import begins
 from edge_sdk import Device
@@ -36,12 +35,6 @@ def _now(monkeypatch):
 
 def at(monkeypatch, seconds):
     monkeypatch.setattr("time.time", lambda: seconds)
-
-
-def run(*arguments, status=0):
-    result = CliRunner().invoke(hearsay, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output
-    return result
 
 
 @pytest.fixture

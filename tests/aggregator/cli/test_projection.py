@@ -6,18 +6,13 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from support.commands import run
 from support.reports import opened
 
 from aggregator.cli.app import hearsay
 
 NAMES = ("a", "b", "c")
 ROWS = 120
-
-
-def run(*arguments, status=0):
-    result = CliRunner().invoke(hearsay, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output
-    return result
 
 
 def schema_text(names=NAMES, low=-5, high=5):

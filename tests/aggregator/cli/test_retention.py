@@ -5,23 +5,16 @@ from __future__ import annotations
 import json
 
 import pytest
-from click.testing import CliRunner
+from support.commands import run
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator.cli.app import hearsay
 from aggregator.periods import begins
 from aggregator.storage.manifest import read_manifest
 
 RAW = Publisher().campaign(min_batch_size=20)
 CAMPAIGN = opened(RAW)
 FIRST = CAMPAIGN.period_at(NOW)
-
-
-def run(*arguments, status=0):
-    result = CliRunner().invoke(hearsay, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output
-    return result
 
 
 @pytest.fixture

@@ -5,12 +5,11 @@ import re
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from support.commands import mushrooms, run
 from support.publisher import DAY, NOW
 from support.reports import batch, header, opened, report
 
 import aggregator
-from aggregator.cli.app import hearsay
 from aggregator.publishing.workspace import create_workspace
 from edge_sdk import Device
 from edge_sdk.classifier import Classifier
@@ -19,29 +18,7 @@ from protocol.documents.model import parse_model
 from protocol.errors import InputError
 
 PEOPLE = 900
-SCHEMA = """
-name = "mushrooms"
-[label]
-name = "class"
-classes = ["e", "p"]
-[[features]]
-name = "odor"
-kind = "categorical"
-values = ["a", "n", "f"]
-missing = "a"
-[[features]]
-name = "width"
-kind = "numeric"
-low = 0
-high = 10
-bins = 2
-"""
-
-
-def run(*arguments, status=0):
-    result = CliRunner().invoke(hearsay, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output
-    return result
+SCHEMA = mushrooms(missing="a", bins=2)
 
 
 def last_json(result):

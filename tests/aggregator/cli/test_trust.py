@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import pytest
 from click.testing import CliRunner
+from support.commands import mushrooms
 from support.failures import reason
 from support.publisher import Publisher
 
@@ -22,16 +23,7 @@ from aggregator.sealing import Cost
 from edge_sdk import Device
 from protocol.documents.envelope import PAYLOAD_TYPES, seal
 
-SCHEMA = """
-name = "mushrooms"
-[label]
-name = "class"
-classes = ["e", "p"]
-[[features]]
-name = "odor"
-kind = "categorical"
-values = ["a", "n", "f"]
-"""
+SCHEMA = mushrooms()
 
 
 @pytest.fixture(autouse=True)
