@@ -1,4 +1,4 @@
-"""Memory that was freed is used again, rather than given back to the system and asked for anew."""
+"""Make the C library reuse freed memory instead of returning it to the operating system."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _LARGEST = 30 << 20
 
 @cache
 def reuse_freed_memory() -> None:
-    """Have the C library keep freed pieces up to 30 MiB, and 60 MiB of them in all, as it does once one was freed.
+    """Make glibc keep freed blocks of up to 30 MiB, and 60 MiB in all. glibc does so once a large block was freed.
 
-    Work in blocks takes and frees the same half megabytes all the time. Until a larger piece was freed, glibc gives
-    each of them back, and the system clears its pages before they are used again: a fifth of an ingest's time.
-    Other C libraries take no notice.
+    Array operations on blocks allocate and free half a megabyte all the time. Before a larger block was freed, glibc
+    returns each of them to the system, and the system clears its pages for the next use. That takes a fifth of the
+    time of an ingest. Other C libraries are not affected.
     """
-    np.empty(_LARGEST, np.uint8)  # taken, not touched, and freed
+    np.empty(_LARGEST, np.uint8)  # allocated, not written, and freed

@@ -1,4 +1,4 @@
-"""Many small parts into few: what many ingests leave behind would otherwise make each tally slower."""
+"""Join small parts. Each ingest leaves small parts, and many of them would slow down every tally."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from protocol.batches.report import Layout
 
 MOST_SMALL = 16
-"""A bucket may have so many small parts."""
+"""Small parts that a bucket may have."""
 SMALL_RECORDS = 1 << 18
 
 
@@ -28,17 +28,17 @@ def compact(
     most_small: int | None = None,
     name: str = "joined",
 ) -> list[Part]:
-    """The parts as the next manifest shall name them: the small ones of a bucket that has too many, in one.
+    """Join the small parts of every bucket that has too many. Returns the parts for the next manifest.
 
-    What they replace stays where it is until that manifest stands.
+    The small parts stay on the disk until the next manifest is written.
 
     Args:
-        folder: the store's.
+        folder: of the store.
         layout: of the campaign.
-        manifest: of the store before.
-        parts: in it, or written since.
-        most_small: so many small ones of a bucket may stay; None for :data:`MOST_SMALL`.
-        name: of the joined parts, once for each name and generation.
+        manifest: the manifest before the ingest.
+        parts: the parts of this manifest, and the parts written since.
+        most_small: number of small parts that a bucket may have; None for :data:`MOST_SMALL`.
+        name: a part of the names of the joined parts. One name may be used once per generation.
 
     Raises:
         StorageError: ``store_damaged``: one of the small parts is not as it was written.

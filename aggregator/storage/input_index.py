@@ -1,7 +1,8 @@
-"""The index of input files: what was found in each, so that the same content is taken once.
+"""The index of input files, by which each content is ingested once.
 
-One Parquet file per ingest below ``inputs/``, named by the manifest; of one content the last entry is
-valid. A file is known by its :func:`identity`; ``tail`` tells most files apart before anything is hashed.
+Each ingest writes a Parquet file below ``inputs/``, which the manifest names. If several entries have one content, the
+last one is valid. The :func:`identity` of a file names its content. :func:`tail` tells most files apart without a
+digest.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_FILES = 16
-"""With more of them, the next ingest writes one in place of all."""
+"""Files of the index. If there are so many, the next ingest writes one file in place of all."""
 TAIL_BYTES = 8
 
 _SCHEMA = pa.schema(
@@ -51,20 +52,21 @@ _SCHEMA = pa.schema(
 
 
 class Ingested(NamedTuple):
-    """What was found in one input file.
+    """The index entry of one input file.
 
     Attributes:
         identity: see :func:`identity`.
         tail: its last eight bytes.
         name: its name, without folders, when it was read.
         size_bytes: its length.
-        present: the latest period in which it was read; later ones were too early then.
-        proven: good records in batches with the right digest and count.
-        unproven: good records in other batches.
-        rejected: records and stretches set aside, by reason.
-        batches: of every batch with the right digest and count, the first eight bytes of the digest.
-        refused: where in the file the records are that count as ``id_not_enrolled``: :func:`pack_places`.
-        enrolment: digest of the ids that refused them; empty if it was not one set of ids, or none is refused.
+        present: the latest period in which it was read. Reports of later periods were refused as too early.
+        proven: number of good records in batches with the right digest and count.
+        unproven: number of good records in other batches.
+        rejected: number of rejected pieces by reason.
+        batches: the first eight bytes of the digest of every batch with the right digest and count.
+        refused: positions of the records that were refused as ``id_not_enrolled``, packed by :func:`pack_places`.
+        enrolment: digest of the set of enrolled ids by which they were refused; empty if no record was refused, or
+            several sets were used.
     """
 
     identity: bytes
@@ -81,16 +83,16 @@ class Ingested(NamedTuple):
 
 
 def pack_places(places: NDArray[np.int64]) -> bytes:
-    """Where records are in a file, in few bytes.
+    """Compress positions of records in a file.
 
     Args:
-        places: shape (N,), rising.
+        places: (N,) int64, rising.
     """
     return zlib.compress(np.diff(places, prepend=0).astype("<u8").tobytes(), 1) if len(places) else b""
 
 
 def unpack_places(packed: bytes) -> NDArray[np.int64]:
-    """The places that :func:`pack_places` was given."""
+    """The positions that :func:`pack_places` compressed: (N,) int64."""
     steps = np.frombuffer(zlib.decompress(packed), "<u8") if packed else np.empty(0, np.uint64)
     return np.cumsum(steps.astype(np.int64))
 
@@ -98,11 +100,11 @@ def unpack_places(packed: bytes) -> NDArray[np.int64]:
 def identity(data: bytes | mmap, body: bytes | None = None) -> bytes:
     """SHA-256(SHA-256(all but the last 44 bytes) ‖ the last 44 bytes): 32 bytes that name a file's content.
 
-    In a file of one batch the inner digest is the batch's own, which reading it gives anyway.
+    In a file of one batch the inner digest is the digest of the batch, which is computed anyway.
 
     Args:
         data: the whole file.
-        body: the inner digest, if it is known.
+        body: the inner digest; None computes it.
     """
     cut = max(0, len(data) - TRAILER_BYTES)
     inner = piecewise_digest(data, 0, cut) if body is None else body
@@ -110,12 +112,16 @@ def identity(data: bytes | mmap, body: bytes | None = None) -> bytes:
 
 
 def tail(data: bytes | mmap) -> bytes:
-    """The last eight bytes, of shorter files with zeros before them."""
+    """The last eight bytes of a file. A shorter file is padded with zeros in front."""
     return data[-TAIL_BYTES:].rjust(TAIL_BYTES, b"\0")
 
 
 class Inputs:
-    """All input files of a store, and those of the ingest that is under way.
+    """The index of a store's input files, with the new entries of the running ingest.
+
+    Args:
+        folder: of the store.
+        files: files of the index, from the manifest.
 
     Raises:
         StorageError: ``store_damaged``: one of the index's files is missing or altered.
@@ -134,18 +140,21 @@ class Inputs:
         self._new: dict[bytes, Ingested] = {}
 
     def may_know(self, tail: bytes) -> bool:
-        """Whether a file that ends like this was read by an earlier ingest."""
+        """Whether an earlier ingest read a file with this tail."""
         low, high = self._places(tail)
         return high > low
 
     def has_all(self, name: bytes, tail: bytes, present: int, enrolment: bytes = b"") -> bool:
-        """Whether nothing is left to be taken of a file: it is known, and what was refused then would be now.
+        """Whether a file is known and reading it again would add no report.
+
+        Reports that were too early may be accepted in a later period. Reports that were not enrolled may be accepted
+        with another set of enrolled ids.
 
         Args:
             name: its identity.
             tail: its last eight bytes.
-            present: the period that it is; later reports are too early.
-            enrolment: digest of a closed fleet's ids.
+            present: the present period.
+            enrolment: digest of the set of enrolled ids of a closed fleet.
         """
         if name in self._new:
             return True
@@ -156,44 +165,44 @@ class Inputs:
         return not (refused and refused.size) or self._table["enrolment"][place].as_py() == enrolment
 
     def get(self, name: bytes, tail: bytes) -> Ingested | None:
-        """What was found in the file of this identity and tail, in this ingest or an earlier one."""
+        """The entry of the file with this identity and tail, from this ingest or an earlier one; None if unknown."""
         if name in self._new:
             return self._new[name]
         place = self._place(name, tail)
         return None if place is None else _rows(self._table.slice(place, 1))[0]
 
     def _place(self, name: bytes, tail: bytes) -> int | None:
-        """The row of a file's last entry."""
+        """The row of the last entry of a file; None if there is no entry."""
         low, high = self._places(tail)
-        for place in self._order[low:high][::-1].tolist():  # the sort is stable: the last entry first
+        for place in self._order[low:high][::-1].tolist():  # the sort is stable, so the last entry comes first
             if self._identities[32 * place : 32 * place + 32] == name:
                 return int(place)
         return None
 
     def add(self, entry: Ingested) -> None:
-        """Note a file of this ingest."""
+        """Add the entry of a file of this ingest."""
         self._new[entry.identity] = entry
 
     def is_new(self, name: bytes) -> bool:
-        """Whether a file of this identity was noted in this ingest."""
+        """Whether this ingest added a file with this identity."""
         return name in self._new
 
     @property
     def new(self) -> bool:
-        """Whether this ingest has anything to note."""
+        """Whether this ingest added any entry."""
         return bool(self._new)
 
     def entries(self) -> Iterator[Ingested]:
-        """What is known of every content, each once."""
+        """Yield the valid entry of every content."""
         latest = {entry.identity: entry for entry in _rows(self._table)} | self._new
         yield from latest.values()
 
     def batches(self) -> NDArray[np.uint64]:
-        """The digests of the whole batches of earlier ingests, eight bytes of each as a number."""
+        """The first eight bytes of the digest of every complete batch of earlier ingests: (B,) uint64."""
         return numbers(b"".join(self._table["batches"].to_pylist()))
 
     def write(self, name: str) -> tuple[SideFile, ...]:
-        """Write what is new, and all files of the index as the manifest shall name them."""
+        """Write the new entries to a file of this name. Returns all files of the index, for the next manifest."""
         joined = len(self._files) >= MAX_FILES
         table = _to_table(self.entries() if joined else self._new.values())
         sink = pa.BufferOutputStream()
@@ -213,7 +222,7 @@ class Inputs:
 
 
 def read_side_file(folder: Path, file: SideFile, schema: pa.Schema) -> pa.Table:
-    """A Parquet file that the manifest names, once it is sure that it is the one.
+    """Read a Parquet file that the manifest names. Its digest, schema and number of rows are checked.
 
     Raises:
         StorageError: ``store_damaged``.
@@ -235,7 +244,7 @@ def read_side_file(folder: Path, file: SideFile, schema: pa.Schema) -> pa.Table:
 
 
 def numbers(eights: bytes) -> NDArray[np.uint64]:
-    """Eight bytes each as numbers."""
+    """Read bytes as big-endian numbers of eight bytes: (N,) uint64."""
     return np.frombuffer(eights, ">u8").astype(np.uint64)
 
 
@@ -243,7 +252,9 @@ def _to_table(entries: Iterable[Ingested]) -> pa.Table:
     entries = list(entries)
     columns: dict[str, list[Any]] = {name: [getattr(entry, name) for entry in entries] for name in _SCHEMA.names}
     columns["rejected"] = [json.dumps(entry.rejected) if entry.rejected else "" for entry in entries]
-    columns["name"] = [entry.name.encode("utf-8", "replace").decode() for entry in entries]  # some are no text
+    columns["name"] = [
+        entry.name.encode("utf-8", "replace").decode() for entry in entries
+    ]  # some names are not valid UTF-8
     return pa.table(columns, schema=_SCHEMA)
 
 

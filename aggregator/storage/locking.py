@@ -1,7 +1,7 @@
-"""Files that are either whole or not there, and one lock per folder.
+"""Atomic writes of files, and one lock per folder.
 
-A file is written under a temporary name, flushed, renamed, and its folder flushed: after a power cut
-it has its old content or its new one. Operating system errors become ``StorageError`` at this edge.
+A file is written under a temporary name, flushed and renamed, and its folder is flushed. After a power cut the file
+has its old content or its new content. Errors of the operating system become ``StorageError`` here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TEMPORARY = ".tmp"
-"""Suffix of a file that is being written; what a crash leaves under it is never read."""
+"""Suffix of a file that is being written. Files with this suffix that a crash leaves are never read."""
 _POLL_SECONDS = 0.05
 
 
@@ -41,7 +41,7 @@ def storage_errors(what: str) -> Iterator[None]:
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Put ``data`` at ``path``, whole or not at all, and flush file and folder to the disk."""
+    """Write ``data`` to ``path`` atomically, and flush the file and its folder to the disk."""
     temporary = path.with_name(path.name + TEMPORARY)
     with temporary.open("wb") as file:
         file.write(data)
@@ -52,7 +52,7 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """A folder whose entry in its parent is on the disk; several threads may ask for the same one."""
+    """Make a folder and flush its entry in the parent to the disk. Several threads may make the same folder."""
     if not path.is_dir():
         path.mkdir(exist_ok=True)
         sync_folder(path.parent)

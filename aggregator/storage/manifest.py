@@ -1,7 +1,7 @@
-"""The manifest: the one small file that says which other files a store consists of.
+"""The manifest: a small file that names all other files of a store.
 
-Whatever it does not name is not part of the store, so replacing it is what commits an ingest. It ends with the
-digest of what it says, so that a change by others, or by a disk, is noticed.
+A file that the manifest does not name is not part of the store. Replacing the manifest therefore commits an ingest.
+The manifest ends with the digest of its content, so that a change by another program or a bad disk is noticed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ FORMAT = 2
 REPORTS, INPUTS, FORGOTTEN, QUARANTINE = "reports", "inputs", "forgotten", "quarantine"
 """Folders of a store."""
 BUCKETS = 16
-"""How many a new store is divided into unless another power of two is asked for."""
+"""Buckets of a new store, unless another power of two is asked for."""
 MAX_BUCKETS = 1 << 12
 MAX_GENERATION = 10**8 - 1
-"""What the eight digits in the names of files can tell apart."""
+"""The largest number that the eight digits in the names of files can hold."""
 _SEAL = b',\n "sha256": "'
 
 
@@ -33,11 +33,10 @@ class Part(NamedTuple):
     """One Parquet file of records.
 
     Attributes:
-        bucket: which one its records belong to.
+        bucket: number of the bucket of its records.
         name: its file name.
-        records: how many it holds.
-        sha256: digest of its bytes, in hexadecimal: a part that was changed, or put in the place of
-            another, is not counted.
+        records: number of its records.
+        sha256: digest of its bytes, in hexadecimal. A part with another digest is refused.
     """
 
     bucket: int
@@ -47,12 +46,12 @@ class Part(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Where it is, from the store's folder."""
+        """Its path, relative to the store's folder."""
         return f"{REPORTS}/bucket={self.bucket:02d}/{self.name}"
 
 
 class SideFile(NamedTuple):
-    """A Parquet file of something else than records: the input files of an ingest, or forgotten counts."""
+    """A Parquet file without records: the index of input files of an ingest, or the counts of forgotten periods."""
 
     name: str
     rows: int
@@ -60,13 +59,13 @@ class SideFile(NamedTuple):
 
 
 class Forgotten(NamedTuple):
-    """What is left of the periods whose reports were removed.
+    """The counts of the periods whose reports were removed.
 
     Attributes:
-        before: the first period that is still kept.
-        counts: the file with their integer counts.
-        replayed, conflicting, superseded: what became of their records that are not counted.
-        way: how integers were added up: 1 whole, as older software did; 2 as docs/formats.md, section 4, says.
+        before: the first period whose reports are kept.
+        counts: the file with the integer counts.
+        replayed, conflicting, superseded: numbers of removed records that did not count, by reason.
+        way: how answers of integers were added up: 1, unclamped, by older software; 2, as docs/formats.md, section 4.
     """
 
     before: int
@@ -81,17 +80,18 @@ class Manifest(NamedTuple):
     """The state of a store.
 
     Attributes:
-        campaign: id of the only campaign whose reports it holds.
-        buckets: into how many its records are divided, a power of two: by their ids modulo this.
-        generation: how often it was replaced; names the files of the next ingest.
+        campaign: id of the campaign whose reports the store holds.
+        buckets: number of buckets, a power of two. The bucket of a record is its id modulo this number.
+        generation: number of replacements so far; it is part of the names of new files.
         parts: all parts, in order of bucket and name.
-        inputs: what the input files were, oldest first; of one content the last entry is valid.
-        rejected: records and stretches set aside in all input files, by reason.
-        claims: of the damaged batches, the digests they claim, as far as no such batch is in the store;
-            eight bytes each, as a number.
-        superseded: the same of those of which the whole batch is in the store: their records do not count.
+        inputs: index of the input files, oldest first. If several entries have one content, the last one is valid.
+        rejected: number of rejected pieces in all input files, by reason.
+        claims: digests that damaged batches state and no complete batch in the store has. The first eight bytes of
+            each, as a number.
+        superseded: digests that damaged batches state and a complete batch in the store has. Records of these damaged
+            batches do not count.
         forgotten: None if no period was forgotten.
-        closed: only reports of enrolled devices are taken, ever since its first ingest.
+        closed: whether only reports of enrolled devices are accepted. The first ingest decides it.
     """
 
     campaign: bytes
@@ -107,12 +107,12 @@ class Manifest(NamedTuple):
 
     @property
     def first_period(self) -> int:
-        """Reports of earlier periods are no longer taken."""
+        """The first period whose reports are accepted."""
         return 0 if self.forgotten is None else self.forgotten.before
 
     @property
     def records(self) -> int:
-        """How many records are in its parts, repeats included."""
+        """Number of records in all parts, repeats included."""
         return sum(part.records for part in self.parts)
 
     def bucket_parts(self, bucket: int) -> list[Part]:
@@ -120,7 +120,7 @@ class Manifest(NamedTuple):
         return [part for part in self.parts if part.bucket == bucket]
 
     def paths(self) -> set[str]:
-        """Every file that it names, from the store's folder."""
+        """Paths of all named files, relative to the store's folder."""
         found = {part.path for part in self.parts} | {f"{INPUTS}/{file.name}" for file in self.inputs}
         if self.forgotten is not None:
             found.add(f"{FORGOTTEN}/{self.forgotten.counts.name}")
@@ -128,12 +128,12 @@ class Manifest(NamedTuple):
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest in one step: the commit."""
+    """Replace the manifest atomically. This commits an ingest."""
     write_durably(folder / FILE_NAME, _to_bytes(manifest))
 
 
 def fingerprint(manifest: Manifest) -> bytes:
-    """SHA-256 of a manifest as it is written: two processes that agree on it see one store."""
+    """SHA-256 of a manifest's file. Two processes with equal fingerprints see the same store."""
     return sha256(_to_bytes(manifest)).digest()
 
 
@@ -156,7 +156,7 @@ def _to_bytes(manifest: Manifest) -> bytes:
 
 
 def sealed(body: Mapping[str, Any]) -> bytes:
-    """What a manifest says, as JSON whose last member ``sha256`` is the digest of all bytes before it."""
+    """JSON text of ``body``, with a last member ``sha256``: the digest of all bytes before it."""
     said = json.dumps(body, indent=1, ensure_ascii=True).encode().removesuffix(b"\n}")
     return said + _seal(said)
 
@@ -174,9 +174,9 @@ def read_manifest(folder: Path) -> Manifest:
     """The manifest of a store.
 
     Raises:
-        StorageError: ``not_a_store``, there is none; ``store_newer``, made by newer software;
-            ``store_older``, made by older software whose stores are no longer read;
-            ``store_damaged``, it does not say what a manifest must, or was changed; ``io_failed``.
+        StorageError: ``not_a_store``, there is no manifest; ``store_newer``, written by newer software;
+            ``store_older``, written by older software whose stores are no longer read;
+            ``store_damaged``, the content is no manifest, or was changed; ``io_failed``.
     """
     try:
         raw = (folder / FILE_NAME).read_bytes()
@@ -223,7 +223,7 @@ def _parse(body: dict[str, Any]) -> Manifest:
 
 
 def is_bucket_count(number: int) -> bool:
-    """Whether a store can have so many buckets: a power of two, at most :data:`MAX_BUCKETS`."""
+    """Whether a number is a power of two and at most :data:`MAX_BUCKETS`."""
     return 1 <= number <= MAX_BUCKETS and number & (number - 1) == 0
 
 
@@ -283,21 +283,21 @@ def _generation(value: object) -> int:
 
 
 def _name(value: object) -> str:
-    """A file name; never a path that leads out of its folder."""
+    """Check a file name. A path, which could leave the folder, is refused."""
     if not isinstance(value, str) or not {"/", "\0"}.isdisjoint(value) or not value.endswith(".parquet"):
         raise ValueError
     return value
 
 
 def _digest(value: object) -> str:
-    """A SHA-256 digest in the one spelling that ``hexdigest`` has."""
+    """Check a SHA-256 digest in lower-case hexadecimal, as ``hexdigest`` writes it."""
     if not isinstance(value, str) or bytes.fromhex(value).hex() != value or len(value) != 64:
         raise ValueError
     return value
 
 
 def damaged(problem: str) -> StorageError:
-    """The error for a store whose files do not fit together."""
+    """The error for a store with missing, changed or inconsistent files."""
     return StorageError(
         "store_damaged", f"{problem}; restore the store from a copy, or ingest its files into a new one"
     )

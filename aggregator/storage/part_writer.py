@@ -1,7 +1,7 @@
-"""Records into parts: divided by the low bits of their ids, gathered, and written as they become many.
+"""Write records into parts. Records are divided into buckets by the low bits of their ids, and written in row groups.
 
-Nothing names a part before the manifest does, so it is written under its final name and only flushed;
-what a crash leaves is removed by the next ingest. Threads share a writer: each bucket has a lock of its own.
+A part counts only once a manifest names it. A part is therefore written under its final name, and only flushed. The
+next ingest removes the parts that a crash leaves. Threads share a writer: each bucket has its own lock.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
     from protocol.batches.report import Layout
 
 ROW_GROUP = 1 << 17
-"""Records of a row group: what is held back per bucket, and what a reader has in memory at a time."""
+"""Records of a row group. A writer holds back at most so many records per bucket; a reader holds one row group."""
 PART_BYTES = 96 << 20
-"""A part ends when its columns would take about so much memory; the next one of its bucket is begun."""
+"""Memory that the columns of a part take. When a part has reached it, the next part of the bucket is begun."""
 _WAITING_BYTES = 64 << 20
 _LEAST_ROWS = 1 << 10
 _FLUSH_BYTES = 16 << 20
 _FLUSHERS = 8
-_ENDING = 2  # threads that write what waits at the end: more would each have to ask for memory of their own
+_FINISHERS = 2  # threads that write the last row groups; each additional thread would take memory of its own
 _FIELDS = ("id", "period", "question", "answer", "proven")
 _MOSTLY_SAME = ("period", "proven")
 
 
 def _varying(records: Columns) -> list[str]:
-    """The columns that are not the same in all records."""
+    """Names of the columns that differ between records."""
     same = [
         name for name in _MOSTLY_SAME if records.size and getattr(records, name).min() == getattr(records, name).max()
     ]
@@ -55,16 +55,32 @@ def _varying(records: Columns) -> list[str]:
 
 
 def bucket_of(ids: NDArray[np.uint64], shift: int, buckets: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
-    """``buckets``, a power of two, by the bits of the id from bit ``shift`` on."""
+    """The bucket of each id.
+
+    Args:
+        ids: (N,) uint64.
+        shift: number of low bits that are skipped.
+        buckets: a power of two.
+
+    Returns:
+        (N,) uint8, or uint16 for more than 256 buckets: the next bits of the id.
+    """
     low = (ids >> np.uint64(shift)) & np.uint64(buckets - 1)
     return low.astype(np.uint8) if buckets <= 1 << 8 else low.astype(np.uint16)
 
 
 def by_bucket(ids: NDArray[np.uint64], buckets: int) -> tuple[NDArray[np.intp], list[int]]:
-    """The rows in order of their bucket, and where in this order each bucket ends.
+    """Sort rows by bucket.
 
-    A radix sort of one byte takes four times as long if it has few different values: it then often adds to the
-    counter that it has just added to. So the rest of the byte is filled with further bits of the id.
+    A radix sort of one byte takes four times as long if the byte has few different values, because consecutive
+    additions then often go to the same counter. The rest of the byte is therefore filled with further bits of the id.
+
+    Args:
+        ids: (N,) uint64.
+        buckets: a power of two.
+
+    Returns:
+        (N,) intp, the rows in order of their bucket; and the end of each bucket in this order.
     """
     bits = buckets.bit_length() - 1
     if bits >= 8:
@@ -78,13 +94,13 @@ def by_bucket(ids: NDArray[np.uint64], buckets: int) -> tuple[NDArray[np.intp], 
 
 
 class PartWriter:
-    """Gathers records per bucket and writes them. Used in a ``with``: left by an error, it removes its parts.
+    """Gathers records per bucket and writes them into parts. A context manager: after an error it removes its parts.
 
     Args:
-        folder: the store's.
+        folder: of the store.
         layout: of the campaign.
-        buckets: into how many the store is divided.
-        name: what the names of the parts begin with; no part of this beginning exists.
+        buckets: number of buckets of the store, a power of two.
+        name: begin of the names of all parts; no part in the store has it.
     """
 
     def __init__(self, folder: Path, layout: Layout, buckets: int, name: str) -> None:
@@ -113,16 +129,16 @@ class PartWriter:
             part.release()
         if error is not None:
             for part in self._begun:
-                with suppress(OSError):  # whoever comes next removes it
+                with suppress(OSError):  # the next ingest removes the file
                     part.path.unlink()
 
     def add(self, stored: Stored) -> None:
-        """Keep records; they are in a part for certain after :meth:`finish`."""
+        """Add records. They are on the disk after :meth:`finish`."""
         order, ends = by_bucket(stored.records.id, self._buckets)
         fields = _varying(stored.records)
         starts = [0, *ends]
         busy = []
-        self._next += 1  # threads begin at different buckets; two that do not are only slower
+        self._next += 1  # threads begin at different buckets, so that they rarely wait for the same lock
         for place in range(self._next, self._next + self._buckets):
             number = place % self._buckets
             rows = order[starts[number] : ends[number]]
@@ -149,8 +165,11 @@ class PartWriter:
             bucket.lock.release()
 
     def finish(self) -> list[Part]:
-        """Write what waits and flush everything to the disk; the parts, in order of bucket. No thread adds any more."""
-        with ThreadPoolExecutor(_ENDING) as pool:
+        """Write all waiting records, flush everything to the disk, and return the parts in order of bucket.
+
+        No thread may call :meth:`add` any more.
+        """
+        with ThreadPoolExecutor(_FINISHERS) as pool:
             for sink in pool.map(self._finish, self._gathered):
                 if sink is not None:
                     self._flushes.append(self._flusher.submit(sink.sync_and_release))
@@ -158,19 +177,19 @@ class PartWriter:
             flush.result()
         folders = {(self._folder / part.path).parent for part in self._parts}
         if folders:
-            folders |= {self._folder / REPORTS, self._folder}  # the former may be new in the latter
+            folders |= {self._folder / REPORTS, self._folder}  # the folder of parts may be new
         list(self._flusher.map(sync_folder, sorted(folders)))
         return sorted(self._parts)
 
     def _finish(self, bucket: _Bucket) -> _Sink | None:
-        """Write what waits in a bucket; what is left to flush of its last part, if it has one."""
+        """Write the waiting records of a bucket and end its part. Returns the file to flush; None without a part."""
         if bucket.waiting is not None and bucket.waiting.size:
             self._write(bucket, bucket.waiting.empty())
         bucket.waiting = None
         return None if bucket.part is None else self._end(bucket, bucket.part)
 
     def _write(self, bucket: _Bucket, stored: Stored) -> None:
-        """Write records of a bucket as a row group."""
+        """Write some records of a bucket as one row group."""
         if bucket.part is None:
             bucket.part = self._begin(bucket)
         part = bucket.part
@@ -185,21 +204,21 @@ class PartWriter:
         part = Part(bucket.number, f"{self._name}-{bucket.begun:04d}.parquet", 0, "")
         bucket.begun += 1
         path = self._folder / part.path
-        path.parent.mkdir(parents=True, exist_ok=True)  # its entry in the folder above is flushed at the end
+        path.parent.mkdir(parents=True, exist_ok=True)  # finish() flushes the entry in the folder above
         begun = _OpenPart(path, part)
-        self._begun.append(begun)  # before anything is written, for which there may be no space
+        self._begun.append(begun)  # first, so that the file is removed if the disk is full
         begun.open(self._layout)
         return begun
 
     def _end(self, bucket: _Bucket, part: _OpenPart) -> _Sink:
-        """End the part of a bucket; what is left to flush."""
+        """End the part of a bucket. Returns the file to flush."""
         bucket.part = None
         self._parts.append(part.end())
         return part.sink
 
 
 class _Bucket:
-    """Where one bucket's records gather. Attribute ``begun``: how many parts it has had so far."""
+    """The waiting records and the open part of one bucket. ``begun`` is the number of its parts so far."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -210,7 +229,7 @@ class _Bucket:
 
 
 class _Waiting:
-    """Records of one bucket until they are a row group. The memory is used again and again."""
+    """Waiting records of one bucket, at most one row group. Its arrays are reused."""
 
     def __init__(self, rows: int, answer_bytes: int) -> None:
         self.size = 0
@@ -225,25 +244,33 @@ class _Waiting:
         self._claim: NDArray[np.uint64] | None = None
 
     def take(self, stored: Stored, fields: Sequence[str], rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Copy as many of these rows as there is room for; the rest. Only ``fields`` differ from row to row."""
-        now = rows[: self._rows - self.size]
-        place = slice(self.size, self.size + len(now))
+        """Copy rows until the arrays are full.
+
+        Args:
+            stored: the records.
+            fields: names of the columns that differ between rows.
+            rows: (R,) intp, rows to copy.
+
+        Returns:
+            The rows that are left over.
+        """
+        chosen = rows[: self._rows - self.size]
+        place = slice(self.size, self.size + len(chosen))
         self.size = place.stop
-        ours, theirs = self._columns, stored.records
         for field in _FIELDS:
-            source, target = getattr(theirs, field), getattr(ours, field)[place]
+            source, target = getattr(stored.records, field), getattr(self._columns, field)[place]
             if field in fields:
-                source.take(now, axis=0, out=target, mode="clip")  # else numpy copies, to be safe from wrong rows
+                source.take(chosen, axis=0, out=target, mode="clip")  # in the default mode numpy makes a second copy
             else:
                 target[:] = source[0]
         if stored.claim is not None and self._claim is None:
             self._claim = np.zeros(self._rows, np.uint64)
         if self._claim is not None:
-            self._claim[place] = 0 if stored.claim is None else stored.claim[now]
-        return rows[len(now) :]
+            self._claim[place] = 0 if stored.claim is None else stored.claim[chosen]
+        return rows[len(chosen) :]
 
     def empty(self) -> Stored:
-        """The records, valid until the next :meth:`take`."""
+        """Take out the records. They are views, valid until the next :meth:`take`."""
         used, self.size = slice(0, self.size), 0
         claim, self._claim = self._claim, None
         return Stored(self._columns.take(used), None if claim is None else claim[used])
@@ -261,29 +288,29 @@ class _OpenPart:
         self._part = part
 
     def open(self, layout: Layout) -> None:
-        """Begin to write."""
+        """Open the Parquet writer."""
         self._parquet = parquet_writer(self.sink, layout)
 
     def write(self, table: pa.Table) -> None:
-        """One row group."""
+        """Write one row group."""
         self._parquet.write_table(table, row_group_size=ROW_GROUP)
         self.records += table.num_rows
 
     def release(self) -> None:
-        """Close the file, if that was not done. What Parquet's writer has left to write goes nowhere."""
+        """Close the file if it is open. Discard the writer's remaining output."""
         self.sink.release()
         if self._parquet is not None:
             with suppress(OSError, pa.ArrowException):
                 self._parquet.close()
 
     def end(self) -> Part:
-        """Write the footer; the part as the manifest names it."""
+        """Write the footer. Returns the part with its number of records and its digest."""
         self._parquet.close()
         return self._part._replace(records=self.records, sha256=self.sink.digest.hexdigest())
 
 
 class _Sink:
-    """A new file as Parquet's writer wants it; a digest is taken of the bytes as they go by."""
+    """A new file for the Parquet writer, which computes the digest of the written bytes."""
 
     def __init__(self, path: Path) -> None:
         self.digest = sha256()
@@ -294,7 +321,7 @@ class _Sink:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
 
     def write(self, data: bytes) -> int:
-        """All of the bytes; none of a part that was given up, whose descriptor may be another file's by now."""
+        """Write all bytes. After :meth:`release` discard them: the descriptor may belong to another file."""
         if self.closed:
             return len(data)
         self.digest.update(data)
@@ -306,17 +333,17 @@ class _Sink:
         return done
 
     def tell(self) -> int:
-        """How many bytes were written."""
+        """Number of written bytes."""
         return self._written
 
     def flush(self) -> None:
-        """Nothing waits here; :meth:`sync` is what puts the bytes on the disk."""
+        """Do nothing: no bytes are buffered here. :meth:`sync` flushes to the disk."""
 
     def close(self) -> None:
-        """The file stays open until :meth:`release`."""
+        """Do nothing: the file stays open until :meth:`release`."""
 
     def sync(self) -> None:
-        """Put what was written on the disk, unless the file was closed meanwhile, which is after its last flush."""
+        """Flush the file to the disk, unless it is closed: a closed file was flushed before, or was given up."""
         with self._flushing:
             if not self.closed:
                 os.fsync(self._descriptor)
@@ -329,7 +356,7 @@ class _Sink:
                 os.close(self._descriptor)
 
     def sync_and_release(self) -> None:
-        """Put all of it on the disk, and close the file."""
+        """Flush the file to the disk, and close it."""
         try:
             self.sync()
         finally:

@@ -1,9 +1,9 @@
-"""Columns as Parquet parts, which pandas, DuckDB, Spark and Dask read as they are.
+"""Columns as Parquet parts, which pandas, DuckDB, Spark and Dask can read directly.
 
-Columns of a part: ``id`` uint64, ``period`` uint32, ``question`` uint16, ``answer``: uint16 in layout 1,
-else the answer field's bytes, ``proven`` bool, and ``claim`` uint64: of a record from a damaged batch the
-first eight bytes of the digest that the batch's trailer states, null for all others. docs/store.md
-describes the data set for its readers, decision 0024 why it is written so.
+Columns of a part: ``id`` uint64, ``period`` uint32, ``question`` uint16, ``answer`` (uint16 in layout 1, the bytes of
+the answer field in other layouts), ``proven`` bool, and ``claim`` uint64. For a record of a damaged batch ``claim`` is
+the first eight bytes of the digest that the batch's trailer states; for other records it is null. docs/store.md
+describes the data set for its readers. Decision 0024 gives the reasons.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 _PACKED = "DELTA_BINARY_PACKED"
 _CONSTANT = ["proven", "claim"]
-"""Columns that are the same in nearly all records, so that statistics save reading them."""
+"""Columns with mostly one value. If the statistics of a row group show that, the column is not read."""
 
 
 class Stored(NamedTuple):
-    """Records as a part holds them.
+    """Records with the columns that only parts have.
 
     Attributes:
-        records: the columns.
-        claim: shape (N,), zero where there is none; None if no record has one.
+        records: N records.
+        claim: (N,) uint64, zero for a record without a claim; None if no record has a claim.
     """
 
     records: Columns
@@ -51,7 +51,7 @@ class Stored(NamedTuple):
 
     @classmethod
     def join(cls, pieces: list[Stored], answer_bytes: int) -> Stored:
-        """All records of all pieces, in order."""
+        """The records of all pieces, in the order of the pieces. ``answer_bytes`` as in :meth:`Columns.join`."""
         records = Columns.join([piece.records for piece in pieces], answer_bytes)
         if all(piece.claim is None for piece in pieces):
             return cls(records, None)
@@ -75,12 +75,16 @@ def part_schema(layout: Layout) -> pa.Schema:
 
 
 def parquet_writer(sink: object, layout: Layout) -> pq.ParquetWriter:
-    """A writer of parts.
+    """A Parquet writer with the encodings of a part.
 
-    Ids and bits are as good as random, so packing them would only cost time. Small numbers are packed by
-    their differences, which every engine reads and costs half of what a dictionary does; periods hardly
-    vary; sums with noise have empty high bytes. Statistics of ids would help nobody, since they fill their
-    whole range in every row group, and the part's digest is checked instead of pages'.
+    Ids and bits are practically random, so compression would cost time without a gain. Small numbers are packed by
+    their differences: every engine can read that, and it takes half the time of a dictionary. Periods hardly vary, and
+    noisy sums have empty high bytes, so both are compressed. Statistics of ids would be useless, since ids fill their
+    whole range in every row group. The digest of the part replaces the checksums of pages.
+
+    Args:
+        sink: a file object.
+        layout: of the campaign.
     """
     encodings = dict.fromkeys(["id", "answer", "period", "proven", "claim"], "PLAIN")
     compression = {**dict.fromkeys(encodings, "none"), "question": "none", "period": "snappy"}
@@ -99,7 +103,7 @@ def parquet_writer(sink: object, layout: Layout) -> pq.ParquetWriter:
 
 
 def to_table(stored: Stored, layout: Layout) -> pa.Table:
-    """One row group's records."""
+    """The records of one row group as an Arrow table with the schema :func:`part_schema`."""
     records = stored.records
     if layout.kind == SINGLE:
         answer = pa.array(big_endian(records.answer, ">u2")[:, 0].astype(np.uint16))
@@ -116,7 +120,7 @@ def to_table(stored: Stored, layout: Layout) -> pa.Table:
 
 
 def read_part(path: Path, part: Part, layout: Layout, buckets: int) -> Iterator[Stored]:
-    """The records of a part, a row group at a time, once it is sure that they are those the manifest names.
+    """Yield the records of a part, one row group at a time. The digest of the part is checked first.
 
     Raises:
         StorageError: ``store_damaged``: the file is missing, altered, or another part's.
@@ -134,7 +138,7 @@ def read_part(path: Path, part: Part, layout: Layout, buckets: int) -> Iterator[
             for group in range(file.num_row_groups):
                 stored = _read_group(file, group, layout)
                 if (stored.records.id & np.uint64(buckets - 1) != part.bucket).any():
-                    # Equal ids would no longer meet, and count twice.
+                    # Records with one id would be in two buckets, and both would count.
                     raise damaged(f"part '{part.path}' holds records of another bucket")
                 yield stored
     except (OSError, pa.ArrowException):
@@ -142,14 +146,19 @@ def read_part(path: Path, part: Part, layout: Layout, buckets: int) -> Iterator[
 
 
 def without(stored: Stored, superseded: Collection[int]) -> Stored:
-    """All but the records of damaged batches of which the whole batch is in the store."""
+    """Leave out the records of damaged batches whose complete batch is in the store.
+
+    Args:
+        stored: the records.
+        superseded: claims of these batches, as numbers.
+    """
     if stored.claim is None or not superseded:
         return stored
     return stored.take(~np.isin(stored.claim, np.array(sorted(superseded), np.uint64)))
 
 
 def _read_group(file: pq.ParquetFile, group: int, layout: Layout) -> Stored:
-    """A row group; its last two columns only if they are not the same in all of its records."""
+    """Read a row group. The columns ``proven`` and ``claim`` are read only if they have several values."""
     metadata = file.metadata.row_group(group)
     proven, claim = (metadata.column(column).statistics for column in (4, 5))
     is_constant = proven is not None and proven.has_min_max and proven.min == proven.max
@@ -167,7 +176,7 @@ def _read_group(file: pq.ParquetFile, group: int, layout: Layout) -> Stored:
 
 
 def _answer_field(column: pa.ChunkedArray, layout: Layout) -> NDArray[np.uint8]:
-    """The answers of a part as bytes, shape (N, A)."""
+    """The answer fields of a part: (N, A) uint8."""
     if layout.kind == SINGLE:
         values: NDArray[np.uint16] = column.to_numpy()
         return values.astype(">u2").view(np.uint8).reshape(-1, 2)

@@ -1,10 +1,9 @@
-"""What was set aside, so that an operator can see why: one file of JSON lines per ingested file.
+"""Rejected pieces of input files, kept for the operator: one file of JSON lines per input file.
 
-``quarantine/<identity of the file>.jsonl`` holds one object per piece: ``reason``, ``file``, ``offset``,
-``length`` and ``bytes`` (hexadecimal); a record of the campaign is there whole, with ``proven`` and perhaps
-``claim`` for what its batch was, so that it can be judged again (``retry``). Of all else it is the beginning.
-Writing the same file's pieces again replaces them. The folder is bounded: above its limit pieces are
-counted and not kept.
+``quarantine/<identity of the file>.jsonl`` holds one object per piece: ``reason``, ``file``, ``offset``, ``length`` and
+``bytes`` (hexadecimal). For a record of the campaign ``bytes`` is the whole record, and ``proven`` and ``claim`` say
+what its batch was, so that it can be judged again (``retry``). For other pieces ``bytes`` is their beginning. Writing
+the pieces of a file again replaces them. The folder has a size limit: beyond it pieces are counted and not kept.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ _EMPTY_TAG = b"hearsay/1/empty file\0"
 
 
 class Kept(NamedTuple):
-    """What is kept of one input file.
+    """The kept pieces of one input file.
 
     Attributes:
         identity: of the file's content, in hexadecimal.
         file: its name, without folders.
-        pieces: what was set aside.
+        pieces: its rejected pieces.
     """
 
     identity: str
@@ -45,7 +44,12 @@ class Kept(NamedTuple):
 
 
 class Quarantine:
-    """The ``quarantine`` folder of a store."""
+    """The ``quarantine`` folder of a store.
+
+    Args:
+        folder: made when the first piece is kept.
+        limit_bytes: size of all files in it.
+    """
 
     def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
         self._folder = folder
@@ -53,12 +57,15 @@ class Quarantine:
         self._used: int | None = None
 
     def keep(self, digest: str, name: str, pieces: Sequence[Rejected]) -> int:
-        """Replace what is kept of one input file; returns how many pieces there was room for.
+        """Replace the kept pieces of one input file.
 
         Args:
             digest: identity of the file's content, in hexadecimal.
             name: the file's name, for people.
-            pieces: what was set aside.
+            pieces: its rejected pieces.
+
+        Returns:
+            The number of pieces that there was room for.
         """
         path = self._folder / f"{digest}{_SUFFIX}"
         if not pieces and not path.exists():
@@ -78,10 +85,10 @@ class Quarantine:
         return len(lines)
 
     def keep_empty(self, names: Iterable[str]) -> None:
-        """Note files without a byte, 1000 at most, since they may be very many.
+        """Note empty files, at most :data:`MAX_EMPTY` of one ingest.
 
-        As all files they are named without their folders, however they were given. They hold no report, so nothing
-        is counted and no index names them. Several of one name are noted once.
+        Empty files hold no report, so they are not counted and not in the index of input files. Their names are kept
+        without folders; files with equal names are noted once.
 
         Args:
             names: paths or URLs.
@@ -92,7 +99,7 @@ class Quarantine:
                 self.keep(identity, name, [Rejected(EMPTY_FILE, 0, 0, b"")])
 
     def remove(self, kept: Kept, rest: Sequence[Rejected]) -> None:
-        """Forget what is kept of one file but for some pieces. What was counted stays counted."""
+        """Remove the kept pieces of one file, except ``rest``. The counts of the store do not change."""
         if rest:
             self.keep(kept.identity, kept.file, rest)
             return
@@ -100,7 +107,7 @@ class Quarantine:
         self._used = None
 
     def files(self) -> Iterator[Kept]:
-        """All that is kept, file by file.
+        """Yield the kept pieces of every input file.
 
         Raises:
             StorageError: ``store_damaged``: a file is not as it was written.
@@ -112,7 +119,7 @@ class Quarantine:
                 yield kept
 
     def _used_bytes(self) -> int:
-        """Bytes in the folder; listed once, then kept up to date."""
+        """Bytes in the folder. The folder is listed once; later changes are added up."""
         if self._used is None:
             self._used = sum(_size(path) for path in self._folder.iterdir() if path.suffix != TEMPORARY)
         return self._used

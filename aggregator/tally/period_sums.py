@@ -1,7 +1,7 @@
 """Integer counts by period and standing, however many periods there are.
 
-Records are grouped once, by a sort; the counts of many groups are then taken together, and only those that are
-not 0 are kept. So the cost is that of the records and of the counts, and not of one times the other.
+Records are grouped once, by a sort. Many groups are then counted together, and only counts that are not 0 are kept.
+The cost grows with the number of records plus the number of counts, and not with their product.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ SCHEMA = pa.schema(
         pa.field("count", pa.int64(), nullable=False),
     ]
 )
-"""Columns of the counts. ``cell`` is -1 where ``count`` is the number of answers; zeros are left out."""
+"""Columns of the counts. ``cell`` is -1 if ``count`` is the number of answers. Zeros are left out."""
 ANSWERS = -1
 _AT_ONCE = 1 << 16
-"""About so many counts are taken together."""
+"""Approximate number of counts that are taken together."""
 
 
 class PeriodSums:
-    """Gathers settled records, and counts them by period, standing, question and cell.
+    """Counts settled records by period, standing, question and cell.
 
-    A count is kept under the key (2·period + proven)·W + place; W = Q + C is what one group of records can
-    count, C the number of all cells, and ``place`` the count's place among these.
+    The key of a count is (2·period + proven)·W + place. W = Q + C is the number of counts of one group of records,
+    C is the number of all cells, and ``place`` is the index of the count among these W.
 
     Args:
-        campaign: what was asked, in Q questions.
+        campaign: with Q questions.
     """
 
     def __init__(self, campaign: Campaign) -> None:
@@ -62,7 +62,7 @@ class PeriodSums:
         """Count some records.
 
         Raises:
-            StorageError: ``store_damaged``: a record is none of the campaign's.
+            StorageError: ``store_damaged``: a record does not belong to the campaign.
         """
         group = 2 * records.period.astype(np.int64) + records.proven
         order = np.argsort(group, kind="stable")
@@ -74,7 +74,14 @@ class PeriodSums:
             self._count(records, order[own[0] : end], group[own[0] : end], group[own[: self._groups]])
 
     def _count(self, records: Columns, rows: NDArray[np.intp], group: Numbers, groups: Numbers) -> None:
-        """Count rows whose groups are these, rising."""
+        """Count some rows of the records.
+
+        Args:
+            records: all records.
+            rows: (R,) intp, the rows.
+            group: (R,) int64, the group of each row, rising.
+            groups: (K,) int64, the different groups, rising.
+        """
         for start in range(0, len(rows), BLOCK_RECORDS):
             block = slice(start, start + BLOCK_RECORDS)
             try:
@@ -88,7 +95,7 @@ class PeriodSums:
             self._merge()
 
     def _merge(self) -> None:
-        """Add up the counts with one key."""
+        """Add up the counts with equal keys."""
         keys = np.concatenate([self._keys, *(keys for keys, _ in self._waiting)])
         counts = np.concatenate([self._counts, *(counts for _, counts in self._waiting)])
         self._waiting = []

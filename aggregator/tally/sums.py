@@ -1,9 +1,9 @@
-"""Sums by question and answer: all that is ever counted, in integers.
+"""Integer sums by question and answer.
 
-Single values are counted by a histogram of question and value. Rows of bits are not unpacked: each of their
-bytes is counted by question and byte, and every bit's count is a sum of 128 of those 256. Rows of integers
-are summed by question, some rows at a time, so that the sums stay below 2^53, where floats are exact; each
-integer is first brought into the bounds that its mechanism counts between (docs/formats.md, section 4).
+Single values are counted by a histogram of question and value. Rows of bits are not unpacked: each byte is counted by
+question and byte value, and the count of a bit is the sum of 128 of these 256 counts. Rows of integers are summed by
+question in blocks, so that the sums stay below 2^53, where floats are exact. Each integer is first clamped to the
+bounds of its mechanism (docs/formats.md, section 4).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _BITS_OF_BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).
 
 
 class Sums:
-    """Counts by question and answer, added up block by block.
+    """Counts by question and answer, block by block.
 
-    Records may be counted in G groups at once: question q of group g then has the number g·Q + q.
+    Records may be counted in G groups at once. Question q of group g then has the number g·Q + q.
 
     Args:
-        campaign: what was asked, in Q questions.
+        campaign: with Q questions.
         groups: G.
     """
 
@@ -52,18 +52,23 @@ class Sums:
 
     @property
     def n(self) -> tuple[int, ...]:
-        """Answers per question."""
+        """Number of answers to each question."""
         if self._rows is None:  # every answer is in one bin
             return tuple(map(sum, self.counts))
         return tuple(self._n.tolist())
 
     @property
     def counts(self) -> tuple[tuple[int, ...], ...]:
-        """Per question how often each answer was given, how often each bit was set, or each component's sum."""
+        """For each question: the number of each answer, the number of each set bit, or the sum of each component."""
         return tuple(tuple(self._of(question).tolist()) for question in range(len(self._single)))
 
     def drain(self) -> NDArray[np.int64]:
-        """Shape (G, Q + C): of each group, question by question, its answers and then its counts. All are 0 then."""
+        """Take out all counts, and set them to 0.
+
+        Returns:
+            (G, Q + C) int64, C being the number of all counts of a group: for each question the number of answers,
+            then its counts.
+        """
         questions = len(self._single) // self._groups
         columns = []
         for question in range(questions):
@@ -93,16 +98,16 @@ class Sums:
         answer: NDArray[np.uint8] | None = None,
         value: NDArray[np.int64] | None = None,
     ) -> bool:
-        """Count some records, unless one of them holds what no answer to its question is; then none of them.
+        """Count N records. If one of them is no answer to its question, count none.
 
         Args:
-            question: shape (N,), all of them the campaign's, or one of its groups'.
-            answer: shape (N, A), the answer fields; a view will do. Needed in layouts 2 and 3.
-            value: shape (N,), the first 2 bytes of each answer field as a number, in layout 3 the first 4.
-                Needed where the campaign has questions with single values.
+            question: (N,) int64, numbers of questions, with groups as in :class:`Sums`.
+            answer: (N, A) uint8, the answer fields. Needed in layouts 2 and 3.
+            value: (N,) int64, the first 2 bytes of each answer field as a number, in layout 3 the first 4 bytes.
+                Needed if the campaign has questions with single values.
 
         Returns:
-            Whether they were counted.
+            Whether the records were counted.
         """
         values, rows = self._values, self._rows
         found = sums = None
@@ -125,7 +130,7 @@ class Sums:
     def _only_single(
         self, question: NDArray[np.int64], value: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The records whose question has single values."""
+        """Question and value, (M,) int64 each, of the M records whose question has single values."""
         if self._single.all():
             return question, value
         chosen = self._single[question]
@@ -133,9 +138,9 @@ class Sums:
 
 
 class _Values:
-    """Single values: a histogram of bins, of which each question has an adjacent lot.
+    """A histogram of single values. Each question has a block of adjacent bins.
 
-    If there are few, a question's lot is a power of two, so that a bin's number is two operations away.
+    If there are few bins, the length of a block is a power of two, so that two operations give the number of a bin.
     """
 
     def __init__(self, mechanisms: Sequence[Mechanism]) -> None:
@@ -170,9 +175,9 @@ class _Values:
 
 
 class _Rows(ABC):
-    """Rows of bits or integers: question q has ``own[q]`` places in ``total``, from ``base[q]`` on.
+    """Sums of rows of bits or integers. Question q has ``own[q]`` places in ``total``, from ``base[q]`` on.
 
-    In the answer field a single value takes some of the places, too; they are nobody's here.
+    A question with single values has no places here, although a single value takes some places of the answer field.
     """
 
     per_single: int
@@ -191,7 +196,15 @@ class _Rows(ABC):
         return slice(base, base + self._own[question])
 
     def sums(self, question: NDArray[np.int64], answer: NDArray[np.uint8]) -> NDArray[np.int64] | None:
-        """As ``total``, of these records; None if something stands beyond a question's own places."""
+        """The sums of N records, in the order of ``total``.
+
+        Args:
+            question: (N,) int64.
+            answer: (N, A) uint8.
+
+        Returns:
+            (places,) int64; None if a bit or integer after a question's own places is not 0.
+        """
         total = np.zeros_like(self.total)
         for rows in self._blocks(len(question)):
             if not self._add_block(total, question[rows], answer[rows]):
@@ -199,16 +212,16 @@ class _Rows(ABC):
         return total
 
     def _blocks(self, count: int) -> Iterator[slice]:
-        """So many rows that what is counted is no more than what it is counted of."""
+        """Blocks of rows, large enough that a block has not fewer records than counts."""
         step = min(max(BLOCK_RECORDS, self._questions << 8), _MAX_ROWS)
         return (slice(start, start + step) for start in range(0, count, step))
 
     @abstractmethod
     def _add_block(self, total: NDArray[np.int64], question: NDArray[np.int64], answer: NDArray[np.uint8]) -> bool:
-        """Add what these answers say to ``total``; whether nothing stands beyond a question's own places."""
+        """Add a block of answers to ``total``. Returns False if something after a question's own places is not 0."""
 
     def _add_places(self, total: NDArray[np.int64], first: int, counts: NDArray[np.int64]) -> None:
-        """Add counts of shape (Q, P), of the places from ``first`` on."""
+        """Add counts, (Q, P) int64, to the P places from ``first`` on."""
         place = first + np.arange(counts.shape[1])
         own = place < self._own[:, None]
         total[(self._base[:, None] + place)[own]] += counts[own]

@@ -1,7 +1,7 @@
 """Exact de-duplication, and integer counts per question.
 
-Source: docs/formats.md, sections 3 (report ids) and 4 (standing; tally bytes). Equal ids are
-neighbours once a bucket is sorted, so no index is needed and only those few rows are looked at.
+Records are sorted by id. Equal ids are then neighbours, so no index is needed, and only the few repeated rows are
+compared. Source: docs/formats.md, sections 3 (report ids) and 4 (standing; tally bytes).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tally:
-    """Integer counts per question: all that statistics ever see of the reports.
+    """Integer counts of Q questions. Statistics are computed from these counts alone.
 
     Attributes:
         campaign: id of the campaign.
-        n: shape (Q,), answers per question.
-        counts: per question its sums: how often each answer was given (one small integer), how often
-            each bit was set (rows of bits), or the sum of each component (rows of integers).
+        n: Q numbers of answers.
+        counts: for each question the number of each answer (single values), the number of each set bit (rows of
+            bits), or the sum of each component (rows of integers).
     """
 
     campaign: bytes
@@ -46,12 +46,12 @@ class Tally:
 
     @classmethod
     def zero(cls, campaign: Campaign) -> Tally:
-        """No reports: the neutral element of :meth:`merge`."""
+        """The tally of no reports: the neutral element of :meth:`merge`."""
         mechanisms = [question.mechanism for question in campaign.questions]
         return cls(campaign.id, (0,) * len(mechanisms), tuple((0,) * mechanism.answers for mechanism in mechanisms))
 
     def merge(self, other: Tally) -> Tally:
-        """The tally of both sets of reports, which must share no id. Associative and commutative.
+        """The tally of two sets of reports that share no id. Associative and commutative.
 
         Raises:
             InputError: ``other_campaign``: the tallies count answers to different campaigns.
@@ -68,7 +68,7 @@ class Tally:
         )
 
     def less(self, other: Tally) -> Tally:
-        """The tally without some of the reports it counts."""
+        """The tally without the reports of ``other``, which must be among these."""
         return self.merge(
             Tally(other.campaign, tuple(-a for a in other.n), tuple(tuple(-a for a in cells) for cells in other.counts))
         )
@@ -79,20 +79,20 @@ class Tally:
 
     @cached_property
     def statistics_id(self) -> bytes:
-        """SHA-256 of the tally bytes; a model names its statistics by it."""
+        """SHA-256 of the tally bytes. A model names its statistics by this id."""
         return sha256(self.to_bytes()).digest()
 
 
 class TallyReport(NamedTuple):
-    """A tally, and what became of every record that is not in it.
+    """A tally, and the numbers of records that are not in it.
 
     Attributes:
         tally: the counts.
-        reports: records counted.
-        rejected: records and stretches not counted, by reason; ``report_replayed`` (surplus copies of records that
-            are counted) and ``report_conflict`` (different records with one id, and their copies) among them.
-        unproven: records counted although their batch was damaged.
-        superseded: unproven records not counted because a proven one has their id.
+        reports: number of counted records.
+        rejected: number of pieces that are not counted, by reason, with ``report_replayed`` (surplus copies of
+            counted records) and ``report_conflict`` (different records with one id, and their copies).
+        unproven: number of counted records of damaged batches.
+        superseded: number of unproven records that do not count because a proven record has their id.
         turnout: the answers of each stratum and period.
     """
 
@@ -105,7 +105,7 @@ class TallyReport(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """One record per id, and how many others there were."""
+    """At most one record per id, and the numbers of the other records as in :class:`TallyReport`."""
 
     records: Columns
     replayed: int
@@ -116,9 +116,8 @@ class Settled(NamedTuple):
 def settle(records: Columns) -> Settled:
     """Reduce records to at most one per id, whatever their order and repetition.
 
-    For each id: if any record is proven, the unproven ones are superseded. Of the rest, surplus copies
-    of identical records are replays; if different records remain, all of them, copies too, are in conflict
-    and none is kept.
+    If an id has a proven record, its unproven records are superseded. If all other records of the id are equal, one is
+    kept and its copies are replays. If they differ, they are in conflict, copies included, and none is kept.
     """
     order = _rising(records.id)
     ids = records.id.take(order)
@@ -146,9 +145,15 @@ def settle(records: Columns) -> Settled:
 
 
 def _rising(ids: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """The rows in the order of their ids, equal ids as they came.
+    """Sort rows by id; rows with equal ids keep their order.
 
-    Sixteen bits at a time, from the lowest: numpy sorts such numbers by radix, whatever the processor.
+    The ids are sorted by sixteen bits at a time, from the lowest: numpy sorts such numbers by radix on every processor.
+
+    Args:
+        ids: (N,) uint64.
+
+    Returns:
+        (N,) intp, the rows.
     """
     order = np.argsort(ids.astype(np.uint16), kind="stable")
     for shift in (16, 32, 48):
@@ -157,7 +162,15 @@ def _rising(ids: NDArray[np.uint64]) -> NDArray[np.intp]:
 
 
 def _alike(records: Columns, left: NDArray[np.intp], right: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Which pairs of rows agree in everything, their standing included; their ids are known to."""
+    """Which pairs of rows with equal ids are equal in all other columns, ``proven`` included.
+
+    Args:
+        records: N records.
+        left, right: (P,) intp, the rows of each pair.
+
+    Returns:
+        (P,) bool.
+    """
     found = np.ones(len(left), np.bool_)
     for column in (records.period, records.question, records.proven):
         found &= column.take(left) == column.take(right)
@@ -166,13 +179,13 @@ def _alike(records: Columns, left: NDArray[np.intp], right: NDArray[np.intp]) ->
 
 
 def _fields(records: Columns) -> NDArray[Any]:
-    """Shape (N,): the answer fields as one string of bytes each, as :func:`row_bytes` has them."""
+    """The answer fields as strings of A bytes: (N,) of dtype ``S``. They compare as those of :func:`row_bytes`."""
     answer = np.ascontiguousarray(records.answer)
     return answer.view(f"S{answer.shape[1]}")[:, 0]
 
 
 class _Uneven(NamedTuple):
-    """Of rows whose copies are not all alike: those kept, and how many others there were."""
+    """Result for rows whose id has different records: the kept rows, (K,) intp, and the numbers of the others."""
 
     kept: NDArray[np.intp]
     replayed: int
@@ -181,7 +194,7 @@ class _Uneven(NamedTuple):
 
 
 def _settle_uneven(records: Columns, doubtful: NDArray[np.intp]) -> _Uneven:
-    """As :func:`settle`, of some rows with equal ids beside one another."""
+    """As :func:`settle`, for the rows ``doubtful``, (D,) intp, in which equal ids are neighbours."""
     if not len(doubtful):
         return _Uneven(doubtful, 0, 0, 0)
     standing = doubtful[_best_standing(records.id[doubtful], records.proven[doubtful])]
@@ -200,7 +213,15 @@ def _settle_uneven(records: Columns, doubtful: NDArray[np.intp]) -> _Uneven:
 
 
 def _best_standing(ids: NDArray[np.uint64], proven: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which of these rows, sorted by id, have the best standing that their id has."""
+    """Which rows are proven, or have no proven row with their id.
+
+    Args:
+        ids: (N,) uint64, sorted.
+        proven: (N,) bool.
+
+    Returns:
+        (N,) bool.
+    """
     starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
     lengths = np.diff(np.append(starts, len(ids)))
     any_proven = np.repeat(np.logical_or.reduceat(proven, starts), lengths)
@@ -208,10 +229,9 @@ def _best_standing(ids: NDArray[np.uint64], proven: NDArray[np.bool_]) -> NDArra
 
 
 def row_bytes(records: Columns) -> NDArray[Any]:
-    """Shape (N,): all that a record says, as one string of bytes each.
+    """All columns of each record but ``proven`` as one string of bytes: (N,) of dtype ``S``.
 
-    numpy compares such strings without their trailing zeros, which tells strings of one length apart
-    just as well.
+    numpy ignores trailing zeros when it compares such strings. Strings of one length still differ if any byte differs.
     """
     parts = [
         records.id[:, None].astype(">u8").view(np.uint8),
@@ -235,7 +255,7 @@ def count(campaign: Campaign, records: Columns) -> Tally:
 
 
 class TallyBuilder:
-    """Counts records as they come, in blocks that stay in the cache; in groups, if there are several."""
+    """Counts records in blocks that stay in the processor's cache. With several groups each has its own counts."""
 
     def __init__(self, campaign: Campaign, groups: int = 1) -> None:
         self._campaign = campaign
@@ -246,12 +266,12 @@ class TallyBuilder:
         """Count some settled records.
 
         Args:
-            records: N of them.
-            group: shape (N,), the group of each; None where there is only one.
+            records: N records.
+            group: (N,) int64, the group of each record; None if there is only one group.
 
         Raises:
-            InputError: ``question_unknown``, a record's question is not one of the campaign's;
-                ``value_out_of_domain``, its answer is none of its question's.
+            InputError: ``question_unknown``, a record answers a question that the campaign does not have;
+                ``value_out_of_domain``, an answer is not possible for its question.
         """
         for start in range(0, records.size, BLOCK_RECORDS):
             block = slice(start, start + BLOCK_RECORDS)
@@ -272,9 +292,9 @@ class TallyBuilder:
             raise InputError("value_out_of_domain", "a record's answer is none of its question's")
 
     def drain(self) -> NDArray[np.int64]:
-        """The counts so far by group, as :meth:`aggregator.tally.sums.Sums.drain` gives them."""
+        """Take out the counts of all groups. As :meth:`aggregator.tally.sums.Sums.drain`."""
         return self._sums.drain()
 
     def tally(self) -> Tally:
-        """The counts so far."""
+        """The tally of all records so far."""
         return Tally(self._campaign.id, self._sums.n, self._sums.counts)

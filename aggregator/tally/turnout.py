@@ -1,7 +1,7 @@
-"""How many devices answered in each period: the answers to each stratum, period by period.
+"""Number of answers to each stratum in each period, which gives the number of devices that answered.
 
-A device answers each stratum once in a period, so the answers to a stratum in one period are so many
-devices. Which of them answered in other periods too, their ids do not tell.
+A device answers each stratum once in a period, so the answers to a stratum in one period come from different devices.
+Ids do not tell which devices answered in several periods.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Turnout:
     """Answers by period and stratum.
 
     Attributes:
-        strata: r, how many answers a device gives in a period.
-        place: shape (P,), rising: period·r + stratum.
-        answers: shape (P,), so many, none of them 0.
+        strata: r, the number of answers that a device gives in a period.
+        place: (P,) int64, rising: period·r + stratum.
+        answers: (P,) int64, number of answers of each place, never 0.
     """
 
     strata: int
@@ -38,17 +38,17 @@ class Turnout:
 
     @classmethod
     def none(cls, campaign: Campaign) -> Turnout:
-        """Of no answers: the neutral element of :meth:`merge`."""
+        """The turnout of no answers: the neutral element of :meth:`merge`."""
         return cls(campaign.answers, np.empty(0, np.int64), np.empty(0, np.int64))
 
     def merge(self, other: Turnout) -> Turnout:
-        """Of both together. Associative and commutative."""
+        """The turnout of the answers of both. Associative and commutative."""
         return _summed(
             self.strata, np.concatenate([self.place, other.place]), np.concatenate([self.answers, other.answers])
         )
 
     def less(self, other: Turnout) -> Turnout:
-        """Without some of the answers."""
+        """The turnout without the answers of ``other``, which must be among these."""
         return self.merge(Turnout(other.strata, other.place, -other.answers))
 
     def __eq__(self, other: object) -> bool:
@@ -61,18 +61,18 @@ class Turnout:
 
     @property
     def period(self) -> Integers:
-        """Shape (P,): of each place."""
+        """(P,) int64: the period of each place."""
         return np.asarray(self.place // self.strata)
 
     def of_stratum(self, stratum: int) -> Integers:
-        """N_t: the answers to one stratum in every period that has any."""
+        """(T,) int64: the number of answers N_t to one stratum, in every period with at least one."""
         return np.asarray(self.answers[self.place % self.strata == stratum])
 
     def by_period(self) -> ByPeriod:
-        """Reports and devices of every period.
+        """Number of reports and devices in every period.
 
-        All answers of a device leave together, so the devices are those of the stratum with the most
-        answers; more of them only if parts of their reports were lost.
+        All answers of a device are sent together. The number of devices is therefore the number of answers to the
+        stratum with the most answers. More devices answered only if parts of their reports were lost.
         """
         period, row = np.unique(self.period, return_inverse=True)
         reports, devices = np.zeros(len(period), np.int64), np.zeros(len(period), np.int64)
@@ -82,7 +82,13 @@ class Turnout:
 
 
 class ByPeriod(NamedTuple):
-    """Attributes: ``period``, rising; ``reports`` counted in each; ``devices``, so many answered at least."""
+    """Reports and devices of T periods.
+
+    Attributes:
+        period: (T,) int64, rising.
+        reports: (T,) int64, number of counted reports.
+        devices: (T,) int64, lower bound of the number of devices.
+    """
 
     period: Integers
     reports: Integers
@@ -90,14 +96,14 @@ class ByPeriod(NamedTuple):
 
 
 class TurnoutCounter:
-    """Adds up the turnout of records as they come."""
+    """Adds up the turnout of records."""
 
     def __init__(self, campaign: Campaign) -> None:
         self._stratum = np.array([question.stratum for question in campaign.questions], np.int64)
         self._total = Turnout.none(campaign)
 
     def add(self, records: Columns) -> None:
-        """Count some records whose questions the campaign has."""
+        """Add records. Their questions must be questions of the campaign."""
         if records.size:
             self._total = self._total.merge(self._of(records))
 
@@ -105,7 +111,7 @@ class TurnoutCounter:
         strata = self._total.strata
         first, last = int(records.period.min()), int(records.period.max())
         span = (last - first + 1) * strata
-        if span == 1:  # the common case: files of one day
+        if span == 1:  # the common case: records of one period and one stratum
             return Turnout(1, np.array([first]), np.array([records.size]))
         place = (records.period - np.uint32(first)).astype(np.int64)
         if strata > 1:
@@ -119,12 +125,17 @@ class TurnoutCounter:
         return Turnout(strata, found + first * strata, answers.astype(np.int64))
 
     def turnout(self) -> Turnout:
-        """Of all records so far."""
+        """The turnout of all added records."""
         return self._total
 
 
 def turnout_of(strata: int, period: Integers, stratum: Integers, answers: Integers) -> Turnout:
-    """From columns in any order, equal places among them."""
+    """The turnout of columns in any order; places may repeat.
+
+    Args:
+        strata: as in :class:`Turnout`.
+        period, stratum, answers: (N,) integers each.
+    """
     return _summed(strata, period.astype(np.int64) * strata + stratum, answers.astype(np.int64))
 
 
