@@ -1,10 +1,10 @@
-"""What runs where reports are gathered: intake, estimates, models, publishing and the ``hearsay`` command.
+"""The software of the operator: intake of reports, estimates, models, publishing and the ``hearsay`` command.
 
-One report file's way through it: ``decoding`` (columns) → ``intake`` and ``store`` (Parquet) → ``tally``
-(integer counts) → ``estimates`` (unbiased, with variances) → ``models`` → ``publishing``.
+A report file passes through ``decoding`` (columns) → ``intake`` and ``store`` (Parquet) → ``tally`` (integer counts)
+→ ``estimates`` (unbiased, with variances) → ``models`` → ``publishing``.
 
-The names that programs need are here; each loads what it needs (numpy, pandas, pyarrow) when it is first
-used, so that a command which needs none of them starts at once. What a command does, one of these does:
+This module has the public names. Each name imports its libraries (numpy, pandas, pyarrow) when it is first used, so
+that a command without them starts at once. The functions of each command:
 
     init               create_workspace, open_workspace
     schema             read_table, draft_schema, load_schema
@@ -86,7 +86,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is first asked for."""
+    """Import a public name when it is first used."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home, called = _HOMES[name]
@@ -94,5 +94,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names alone, so that a prompt offers no more than that."""
+    """The public names only, for the completion of an interactive prompt."""
     return sorted(__all__)

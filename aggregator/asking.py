@@ -1,10 +1,10 @@
-"""Making what devices are asked, in Python: what the commands do between reading options and printing.
+"""Make campaigns in Python: the work of the commands between reading options and printing.
 
     work = aggregator.open_workspace("work")
     made = aggregator.make_campaign(work, "schema.toml", epsilon=1, mechanism="direct")
     made.save("c.hsc")
 
-The commands call these very functions, so both write the same bytes. Times are arguments (``now``, seconds since
+The commands call these functions, so both write the same bytes. Times are arguments (``now``, seconds since
 1970); without one the clock is asked. A workspace is one that is open, or its folder; a passphrase belongs to the
 open one (:func:`aggregator.open_workspace`). Documents are bytes, paths, or names and ids that the workspace knows.
 """
@@ -51,10 +51,10 @@ class Planned(NamedTuple):
     """A campaign that can be signed.
 
     Attributes:
-        schema: what is asked about, with its projection.
-        terms: what it promises.
-        why: what ``auto`` compared, the chosen first; empty where nothing was left to it.
-        warnings: sentences for whoever signs it.
+        schema: the schema, with its projection.
+        terms: the parameters of the campaign.
+        why: the candidates that ``auto`` compared, the chosen one first; empty without ``auto``.
+        warnings: sentences for the signer.
         notes: what an argument came to mean.
     """
 
@@ -70,8 +70,8 @@ class SignedCampaign(NamedTuple):
 
     Attributes:
         raw: the bytes of the ``.hsc`` file.
-        campaign: what it says.
-        standing: whose signatures it has; devices refuse one that lacks some.
+        campaign: the parsed campaign.
+        standing: its signatures. Devices refuse a campaign that lacks some.
         why, warnings: as of :class:`Planned`.
     """
 
@@ -116,7 +116,7 @@ def plan_campaign(
     min_batch_size: int = 1,
     postprocess: str = "simplex",
 ) -> Planned:
-    """Decide everything that a campaign will say, and sign nothing. Arguments as ``hearsay campaign --help``.
+    """Decide the whole content of a campaign without signing it. Arguments as ``hearsay campaign --help``.
 
     Args:
         schema: a schema file, its path, or a schema, which then needs a ``name``.
@@ -163,7 +163,7 @@ def plan_campaign(
 
 
 def sign_campaign(workspace: Workspace | str | Path, planned: Planned, *, now: int | None = None) -> SignedCampaign:
-    """Sign what was planned, as the next version of its name, and record it.
+    """Sign a planned campaign as the next version of its name, and record it in the workspace.
 
     Raises:
         InputError, DocumentError, StorageError: as :func:`aggregator.publishing.campaigns.publish_campaign`.
@@ -222,7 +222,7 @@ def make_evaluation(
 def check_campaign(
     campaign: Document, *, workspace: Workspace | str | Path | None = None, trust: bytes | str | Path | None = None
 ) -> bytes:
-    """A campaign's file, if the workspace or the trust root has signed it; unchecked if neither is given.
+    """The bytes of a campaign, checked against the signatures of the workspace or trust root if one is given.
 
     Raises:
         InputError: ``trust_ambiguous``; those of reading.
@@ -240,12 +240,12 @@ def check_campaign(
 
 
 def opened(workspace: Workspace | str | Path) -> Workspace:
-    """A workspace that is open, or the one in a folder."""
+    """The given workspace, or the workspace in the given folder."""
     return workspace if isinstance(workspace, Workspace) else open_workspace(workspace)
 
 
 def present(now: int | None) -> int:
-    """The time that was given, or the clock's."""
+    """The given time, or the present time."""
     return int(time.time()) if now is None else now
 
 

@@ -1,4 +1,4 @@
-"""The console script ``hearsay``: one clear line if the aggregator's libraries are not installed."""
+"""The console script ``hearsay``. It prints one line if the aggregator's libraries are not installed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from importlib.util import find_spec
 from io import TextIOWrapper
 
 NEEDED = ("click", "numpy", "pandas", "pyarrow", "rich")
-"""What the extra ``aggregator`` installs and a device does not have."""
+"""Libraries of the extra ``aggregator``. A device does not have them."""
 
 
 def main() -> None:
-    """Run the command line, or say what to install. Ends the process."""
+    """Run the command line, or print which libraries to install. Ends the process."""
     _replace_what_does_not_encode()
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def _replace_what_does_not_encode() -> None:
-    """Let an old locale print ``?`` for ε instead of ending a command in the middle of its output."""
+    """Print ``?`` for characters that the terminal's encoding lacks, such as ε, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")

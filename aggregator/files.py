@@ -1,7 +1,7 @@
-"""Files that are either there in full or not at all, and never readable by more users than is meant.
+"""Atomic writes of output files, with the right permissions from the first byte on.
 
-A file has its mode from its first byte on. Ordinary outputs get what the user's umask leaves of 0666. Secrets,
-credentials and reports are :data:`PRIVATE`, whatever the umask and whatever file they replace.
+Ordinary outputs have mode 0666 less the user's umask. Secrets, credentials and reports are :data:`PRIVATE`, whatever
+the umask is and whatever file they replace.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ ORDINARY, PRIVATE = 0o666, 0o600
 
 
 def check_output(path: Path, *, force: bool) -> None:
-    """Refuse an output before any work is done for it.
+    """Refuse an output path before any work is done.
 
     Raises:
-        InputError: ``output_exists``, unless ``force``; ``output_invalid``: a folder, or in none.
+        InputError: ``output_exists``, unless ``force``; ``output_invalid``: the path is a folder, or its folder does
+            not exist.
     """
     if path.is_dir() or not path.parent.is_dir():
         raise InputError("output_invalid", f"'{path}' is a folder, or in a folder that does not exist")
@@ -66,7 +67,7 @@ def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = OR
 
 @contextmanager
 def open_output(path: Path, *, force: bool = False, mode: int = ORDINARY) -> Iterator[IO[bytes]]:
-    """A file to write piece by piece, as :func:`write_output` does it whole: there in full or not at all.
+    """Open an output file to write it piece by piece. It is moved into place at the end, as by :func:`write_output`.
 
     Raises:
         InputError: as :func:`check_output`; also if the file appeared meanwhile.
@@ -98,7 +99,7 @@ def open_output(path: Path, *, force: bool = False, mode: int = ORDINARY) -> Ite
 
 
 def _begin(path: Path, mode: int) -> tuple[int, Path]:
-    """An empty file beside ``path`` under a name that nobody knows: its descriptor and its path."""
+    """Make an empty file beside ``path`` under a random name. Returns its descriptor and its path."""
     temporary = path.parent / f".{path.name[:40]}.{secrets.token_hex(8)}.tmp"
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.open(temporary, flags, mode), temporary
@@ -119,7 +120,7 @@ def _write_temporary(path: Path, data: bytes, mode: int) -> Path:
 
 
 def _move(temporary: Path, path: Path, *, force: bool) -> None:
-    """Rename; without ``force`` by a hard link, which never replaces a file that has just appeared."""
+    """Rename a file. Without ``force`` use a hard link, which never replaces a file that has just appeared."""
     if not force:
         try:
             os.link(temporary, path)
@@ -127,12 +128,12 @@ def _move(temporary: Path, path: Path, *, force: bool) -> None:
         except FileExistsError:
             raise
         except OSError:
-            pass  # a file system without hard links: the check made at the start has to do
+            pass  # a file system without hard links: rely on the check at the start
     temporary.replace(path)
 
 
 def sync_folder(path: Path) -> None:
-    """Flush a folder's entries: without this a rename may be lost in a power cut."""
+    """Flush the entries of a folder to the disk. Without it a power cut may undo a rename."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -141,7 +142,7 @@ def sync_folder(path: Path) -> None:
 
 
 def read_file(path: str | Path, most: int) -> bytes:
-    """A file's bytes, if there are not too many.
+    """The bytes of a file of at most ``most`` bytes.
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``.

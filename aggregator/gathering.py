@@ -1,10 +1,10 @@
-"""Gathering reports and making models of them, in Python: what the commands do between options and output.
+"""Ingest reports and make models in Python: the work of the commands between reading options and printing.
 
     aggregator.ingest("c.hsc", ["a.hsr", "b.hsr"], "store", workspace="work")
     aggregator.count("store", "2026-11-01..2026-11-30").frame()
     aggregator.make_model("work", "store").save("m.hsm")
 
-As in :mod:`aggregator.asking`: the commands call these functions, and arguments are of the same kinds.
+The commands call these functions, as in :mod:`aggregator.asking`. Arguments have the same kinds as there.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class SignedModel(NamedTuple):
 
     Attributes:
         raw: the bytes of the ``.hsm`` file.
-        document: what it says.
-        standing: whose signatures it has; devices refuse one that lacks some.
+        document: the parsed model.
+        standing: its signatures. Devices refuse a model that lacks some.
     """
 
     raw: bytes
@@ -86,18 +86,18 @@ def ingest(
     now: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> IngestSummary:
-    """``hearsay ingest``: add report files to a store, which is made if it is not there.
+    """``hearsay ingest``: add report files to a store. A store that does not exist is made.
 
     Args:
-        campaign: whose reports they are; checked as :func:`check_campaign` does.
+        campaign: the campaign of the reports; checked as by :func:`check_campaign`.
         files: one or several files, folders and patterns, as :func:`aggregator.intake.finding.gather` takes them.
         store: its folder.
         enrolled: the ids of a closed fleet.
         buckets: of a new store.
-        recursive: also the folders in a folder.
+        recursive: whether folders in a folder are searched too.
 
     Raises:
-        InputError: ``unreadable``: there is no store yet, and not one of the files can be read.
+        InputError: ``unreadable``: there is no store yet, and none of the files can be read.
         InputError, DocumentError, PolicyError, StorageError: as :func:`check_campaign`,
             :func:`aggregator.store.store.create_store` and :meth:`aggregator.store.store.Store.ingest`.
     """
@@ -120,10 +120,10 @@ def count(
     """``hearsay estimate``: the statistics of a store's reports.
 
     Args:
-        store: one that is open, with its own ``memory_bytes`` and ``cluster``, or its folder.
-        periods: which: ``2026-11-01..2026-11-30``, or numbers; None for all.
+        store: an open store, with its own ``memory_bytes`` and ``cluster``, or its folder.
+        periods: for example ``2026-11-01..2026-11-30``, or numbers of periods; None for all.
         proven_only: leave out reports of damaged files.
-        rosters: fleet lists, so that it is known how often each device answered.
+        rosters: fleet lists, from which the number of answers of each device is known.
 
     Raises:
         InputError: ``periods_invalid``, ``periods_absent``; as :meth:`aggregator.store.store.Store.statistics`.
@@ -167,7 +167,7 @@ def make_model(
     proven_only: bool = False,
     **options: Any,
 ) -> SignedModel:
-    """``hearsay publish``: :func:`count` some of a store's reports, then :func:`sign_model` with these options."""
+    """``hearsay publish``: :func:`count` reports of a store, then :func:`sign_model` with these options."""
     kept = store if isinstance(store, Store) else open_store(store)
     statistics = count(kept, periods, proven_only=proven_only)
     return sign_model(workspace, statistics, kept.campaign_bytes, **options)
@@ -180,7 +180,7 @@ def evaluate(
     proven_only: bool = False,
     rosters: Sequence[Roster] = (),
 ) -> Evaluation:
-    """``hearsay evaluate show``: how often a model is right, from the reports of its evaluation; see :func:`count`.
+    """``hearsay evaluate show``: the accuracy of a model, from the reports of its evaluation; see :func:`count`.
 
     Raises:
         InputError, PolicyError: as :func:`aggregator.planning.evaluation.evaluate`.

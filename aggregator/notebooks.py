@@ -1,7 +1,7 @@
-"""How results look in a notebook: small tables of HTML in which a name is text, whatever it holds.
+"""Results as small HTML tables for notebooks.
 
-Names of campaigns, features and classes come from files that others wrote. Every one of them goes through
-:func:`text`: markup is escaped, and characters that do not print or turn the direction of writing are replaced.
+Names of campaigns, features and classes come from files of other people. :func:`text` escapes markup in every name, and
+replaces characters that can not be printed or change the direction of writing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 MOST_ROWS = 60
-"""So many rows are shown, and how many more there are."""
+"""Rows of a table that are shown. The number of the other rows is shown below."""
 
 
 def text(value: object) -> str:
-    """A value as it may stand in HTML, also within an attribute; floats with six digits, None as nothing."""
+    """A value as HTML text, which is safe in an attribute too. Floats have six digits; None is empty."""
     if value is None:
         return ""
     shown = f"{value:.6g}" if isinstance(value, float) else str(value)

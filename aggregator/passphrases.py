@@ -1,4 +1,4 @@
-"""Passphrases as programs give them: as such, by a function, or in the file that the environment names."""
+"""Passphrases that programs give: as a value, by a function, or in the file that an environment variable names."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ MAX_PASSPHRASE_BYTES = 1024
 
 
 def passphrase_from(given: Callable[[], bytes] | bytes | str | None) -> Callable[[], bytes]:
-    """What returns a passphrase: it may be given as such, or stand in the file that the environment names.
+    """A function that returns a passphrase.
 
-    Raises (when called):
-        InputError: ``passphrase_missing``: there is neither; those of reading.
+    Args:
+        given: the passphrase, or a function that returns it; None reads the file that :data:`VARIABLE` names.
+
+    Raises (when the result is called):
+        InputError: ``passphrase_missing``: no passphrase was given; as :func:`read_passphrase`.
     """
     if callable(given):
         return given
@@ -42,7 +45,7 @@ def read_passphrase(file: str | Path) -> bytes:
     """The first line of a file.
 
     Raises:
-        InputError: ``passphrase_missing``: it is empty; those of reading.
+        InputError: ``passphrase_missing``: the line is empty; as :func:`aggregator.files.read_file`.
     """
     lines = read_file(file, MAX_PASSPHRASE_BYTES).splitlines()
     if lines and lines[0]:

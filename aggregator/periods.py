@@ -1,6 +1,6 @@
-"""Which periods of a campaign somebody means, by number or by date, and how they are shown: by both.
+"""Parse periods of a campaign, given by number or date, and print them with both.
 
-A period is numbered from 1970 in steps of the campaign's ``time_precision``; people think in dates, UTC.
+Periods are numbered from 1970 in steps of the campaign's ``time_precision``. Dates are in UTC.
 
     parse_span("2026-11-01..2026-11-30").of(86_400)      # range(20758, 20788)
     parse_span("20758..").of(86_400)                     # from that period on
@@ -19,29 +19,29 @@ from protocol.errors import InputError
 
 LAST_PERIOD = (1 << 32) - 1
 _LAST_SECOND = 253_402_300_799
-"""Of the year 9999, where the calendar of ``datetime`` ends."""
+"""The last second of the year 9999, where the calendar of ``datetime`` ends."""
 _NUMBER = re.compile(r"[0-9]{1,10}")
 _DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2})Z?)?")
 _EXAMPLES = "for example 2026-11-01..2026-11-30 or 20758..20787"
 
 
 class Moment(NamedTuple):
-    """A period by its number, or by a day or a minute.
+    """A period's number, or a day or minute.
 
     Attributes:
         number: of the period, or of the second at which the day or minute begins.
-        lasts: 0 for a period's number; else how many seconds the day or minute has.
+        lasts: 0 for a period's number; else the number of seconds of the day or minute.
     """
 
     number: int
     lasts: int = 0
 
     def period(self, time_precision: int) -> int:
-        """The period of that number, or the one in which the day or minute begins."""
+        """The period with this number, or the period in which the day or minute begins."""
         return self.number // time_precision if self.lasts else self.number
 
     def first(self, time_precision: int) -> int:
-        """The first period that begins at or after the begin of a day, or the one that has a minute in it."""
+        """The first period that begins on or after a day, or the period that contains a minute."""
         if self.lasts == DAY_SECONDS:
             return -(-self.number // time_precision)
         return self.period(time_precision)
@@ -54,7 +54,7 @@ class Moment(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Periods from one moment to another, both included; None is an open end."""
+    """Periods from one moment to another, both included. None is an open end."""
 
     start: Moment | None
     end: Moment | None
@@ -111,7 +111,7 @@ def parse_start(text: str) -> Moment:
 
 
 def begins(period: int, time_precision: int) -> str:
-    """When a period begins: a day, with the time of day where that is not midnight; empty after the calendar's end.
+    """The begin of a period: a date, with the time of day unless it is midnight; empty after the year 9999.
 
     >>> begins(20_758, 86_400), begins(498_192, 3_600), begins(498_198, 3_600)
     ('2026-11-01', '2026-11-01', '2026-11-01 06:00')

@@ -1,4 +1,4 @@
-"""Plain charts as SVG text: bars over names, lines over numbers. No dependency, the same bytes every time."""
+"""Charts as SVG text: bars over names, and lines over numbers. No dependency; equal data give equal bytes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Axis(NamedTuple):
     logarithmic: bool
 
     def share(self, value: float) -> float:
-        """Where a value lies between the ends: 0 … 1."""
+        """The position of a value between the ends of the axis: 0 … 1."""
         if self.logarithmic:
             return (log10(value) - log10(self.low)) / (log10(self.high) - log10(self.low))
         return (value - self.low) / (self.high - self.low)
@@ -132,7 +132,7 @@ def _finite(line: Line) -> list[tuple[float, float]]:
 
 
 def _pieces(line: Line, at: Callable[[float, float], tuple[float, float]]) -> list[str]:
-    """The stretches of a curve without gaps, as SVG points."""
+    """The pieces of a curve between its gaps, as SVG points."""
     pieces: list[list[str]] = [[]]
     for x, y in zip(line.xs, line.ys, strict=True):
         if isfinite(x) and isfinite(y):
@@ -154,7 +154,7 @@ def _axis(values: Sequence[float], *, logarithmic: bool) -> _Axis:
 
 
 def _round_up(value: float) -> float:
-    """The next of 1, 2, 5 times a power of ten; 1 for 0."""
+    """The smallest 1, 2 or 5 times a power of ten that is not below a value; 1 for 0."""
     if value <= 0:
         return 1.0
     power = 10.0 ** floor(log10(value))

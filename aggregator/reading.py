@@ -1,4 +1,4 @@
-"""Reading files that others put there: plain files only, and no more of them than was allowed."""
+"""Read files of other users: only regular files, and at most a given number of bytes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 def read_regular(path: Path | str, most: int = sys.maxsize) -> bytes:
-    """The content of a plain file: as many bytes as it has when it is opened.
+    """The content of a regular file. Bytes that are appended while it is read are left out.
 
-    Pipes and devices are not read, since they may never end or never begin.
+    Pipes and devices are refused, since reading them may never end.
 
     Raises:
         OSError: with ``errno`` ``EFBIG`` if it has more than ``most`` bytes, ``EISDIR`` if it is a folder,
-            ``EINVAL`` if it is another thing; or whatever the operating system says.
+            ``EINVAL`` if it is no regular file; or an error of the operating system.
         ValueError: ``path`` has a zero byte in it.
     """
-    _check(os.stat(path), most)  # noqa: PTH116 - of a small file, making a Path takes as long as reading it
-    # Something else may stand there by now: opening must not wait for it, and it is looked at again.
+    _check(os.stat(path), most)  # noqa: PTH116 - making a Path takes as long as reading a small file
+    # Another file may have replaced it by now. Opening must not block, and the open file is checked again.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
@@ -34,11 +34,11 @@ def read_regular(path: Path | str, most: int = sys.maxsize) -> bytes:
 
 
 def _read(descriptor: int, size: int) -> bytes:
-    """So many bytes, or as many as there are."""
+    """Read ``size`` bytes, or fewer if the file ends."""
     data = os.read(descriptor, size)
     if len(data) == size:
         return data
-    pieces = [data]  # the system gives at most 2 GiB at a time
+    pieces = [data]  # one call reads at most 2 GiB
     left = size - len(data)
     while left and pieces[-1]:
         pieces.append(os.read(descriptor, left))

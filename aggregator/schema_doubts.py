@@ -1,9 +1,9 @@
-"""Columns of a pilot that are most likely no features: times, serial numbers, names; and spellings that mislead.
+"""Warnings about columns of a pilot: columns that are probably no features, and misleading spellings.
 
-A time goes on, so what devices will hold lies outside what the pilot shows. A serial number tells one device from
-another and nothing about its class, and what a schema lists of it becomes public. Nothing is refused for a doubt:
-the draft and the command say it, and its author decides. No text here holds a cell, save a marker of missing values
-such as -1.
+Times, serial numbers and names are probably no features. Devices will hold later times than the pilot. A serial number
+distinguishes devices and says nothing about the class, and its listed values would become public. A warning refuses
+nothing: the draft and the command print it, and the author decides. The texts hold no cell, except a marker of missing
+values such as -1.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FEWEST_RECORDS = 20
-"""Among fewer records different numbers say little."""
+"""With fewer records, a column without repeated cells is no sign of serial numbers."""
 MOST_COMMON_SHARE = 0.9
-"""Of the cells that must look like times before the column does."""
+"""Share of the cells that must look like times."""
 CERTAIN_RECORDS = 200
-"""Among so many, whole numbers that never repeat are taken for serial numbers in whatever order they stand."""
+"""With so many records, whole numbers without repeats count as serial numbers in any order."""
 
 _CLOCK = r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?"
 _ZONE = r" ?(Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2})?"
@@ -48,7 +48,7 @@ FEWEST_OTHERS = 2
 
 
 def doubt(column: pd.Series, missing: Collection[str]) -> str | None:
-    """Why a column should perhaps be left out; None if nothing speaks against it.
+    """Why a column should perhaps be left out; None if there is no sign of that.
 
     Args:
         column: cells as text, in the order of the file.
@@ -71,7 +71,7 @@ def doubt(column: pd.Series, missing: Collection[str]) -> str | None:
 
 
 def _look_like_times(cells: Sequence[str]) -> bool:
-    """Dates and times of day in the usual spellings, or counts from 1970 that all lie in 2000 … 2100."""
+    """Whether cells are dates or times in usual spellings, or counts from 1970 that are all in 2000 … 2100."""
     if len(set(cells)) < 2:
         return False
     if sum(_TIME.fullmatch(cell) is not None for cell in cells) >= MOST_COMMON_SHARE * len(cells):
@@ -99,11 +99,11 @@ def _is_number(cell: str) -> bool:
 
 
 def misleading(listed: Sequence[str], *, numbers: bool = True) -> str | None:
-    """Why listed texts may not match what devices hold: whole numbers or truth values that devices write otherwise.
+    """Why listed texts may not match the values of devices: devices write whole numbers and truth values differently.
 
     Args:
         listed: the texts.
-        numbers: whether numbers among them are listed too, as a label's are; else they become a numeric feature.
+        numbers: whether numbers are listed as texts, as for a label; else they become a numeric feature.
     """
     if numbers and any(_is_number(text) and as_text(parse_bound(text)) not in (None, text) for text in listed):
         return (
@@ -139,7 +139,7 @@ def marker(column: pd.Series, missing: Collection[str]) -> str | None:
 
 
 def doubts(frame: pd.DataFrame, label: str, missing: Collection[str], drop: Collection[str]) -> list[str]:
-    """One line for every doubt about a column of a pilot: its analyst should look at it again."""
+    """One line for every warning about a column of a pilot. Arguments as of ``schema_draft.draft_schema``."""
     said = []
     for column in frame.columns:
         if column in drop:

@@ -1,4 +1,4 @@
-"""Secrets at rest: bytes under a passphrase, by Argon2id and XSalsa20-Poly1305 as PyNaCl has them.
+"""Encrypt secrets under a passphrase with Argon2id and XSalsa20-Poly1305 of PyNaCl.
 
 A sealed secret is one canonical msgpack map:
 
@@ -8,8 +8,8 @@ A sealed secret is one canonical msgpack map:
     nonce            24 bytes
     box              SecretBox(Argon2id(passphrase, salt, passes, memory) → 32 bytes, nonce) of the secret
 
-The costs travel with the file, so a later release may raise them; a reader bounds them before it
-spends anything, since the file may come from elsewhere.
+The file holds the costs, so that a later release can raise them. A reader checks their limits first, since the file
+may come from someone else.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KEYS = {"hearsay_sealed", "salt", "passes", "memory", "nonce", "box"}
 
 
 class Cost(NamedTuple):
-    """What one try of a passphrase costs: Argon2id's opslimit, and its memlimit in bytes."""
+    """Cost of one attempt at a passphrase: opslimit of Argon2id, and its memlimit in bytes."""
 
     passes: int
     memory: int
@@ -48,13 +48,13 @@ STANDARD = Cost(argon2id.OPSLIMIT_MODERATE, argon2id.MEMLIMIT_MODERATE)
 def seal_secret(
     secret: bytes, passphrase: bytes, *, entropy: Callable[[int], bytes] = os.urandom, cost: Cost = STANDARD
 ) -> bytes:
-    """Encrypt a secret under a passphrase. Run by whoever keeps keys or enrolment secrets.
+    """Encrypt a secret under a passphrase. Run by the keeper of keys or enrolment secrets.
 
     Args:
         secret: any bytes.
         passphrase: not empty.
-        entropy: returns so many bytes from the operating system.
-        cost: of one try.
+        entropy: returns a number of random bytes from the operating system.
+        cost: of one attempt.
 
     Raises:
         InputError: ``passphrase_missing``: it is empty.
@@ -69,13 +69,13 @@ def seal_secret(
 
 
 def open_secret(raw: bytes, passphrase: bytes) -> bytes:
-    """The secret in a sealed one.
+    """Decrypt a secret.
 
     Raises:
-        InputError: ``passphrase_wrong``: it is another passphrase, or the file was altered: the cipher
-            can not tell these apart. ``passphrase_missing``: it is empty.
-        StorageError: ``sealed_damaged``: no sealed secret, or one that would cost more than
-            :data:`MAX_PASSES` and :data:`MAX_MEMORY_BYTES`; ``sealed_newer``: made by newer software;
+        InputError: ``passphrase_wrong``: the passphrase is wrong, or the file was altered; the cipher
+            can not distinguish these. ``passphrase_missing``: the passphrase is empty.
+        StorageError: ``sealed_damaged``: the bytes are no encrypted secret, or the costs exceed
+            :data:`MAX_PASSES` or :data:`MAX_MEMORY_BYTES`; ``sealed_newer``: written by newer software;
             ``memory_short``.
     """
     if not passphrase:
@@ -89,7 +89,7 @@ def open_secret(raw: bytes, passphrase: bytes) -> bytes:
 
 
 def check_sealed(raw: bytes) -> None:
-    """Refuse what could not be opened with any passphrase, or would cost too much, before it is asked for.
+    """Check an encrypted secret before a user is asked for its passphrase.
 
     Raises:
         StorageError: ``sealed_damaged``, ``sealed_newer``.
@@ -98,7 +98,7 @@ def check_sealed(raw: bytes) -> None:
 
 
 def is_sealed(raw: bytes) -> bool:
-    """Whether these bytes claim to be a sealed secret."""
+    """Whether the bytes have the form of an encrypted secret."""
     return isinstance(_body(raw), dict)
 
 

@@ -1,10 +1,9 @@
-"""Text that a spreadsheet shows and never runs, without loss.
+"""Escape text in CSV files so that no spreadsheet runs it as a formula. The text can be recovered.
 
-A cell of a CSV file that begins with ``=`` or its like is a formula to spreadsheets, and names come from
-campaigns that others wrote. Such a cell gets an apostrophe before it, and so does one that has an
-apostrophe there already. Whoever takes one apostrophe away from every text that begins with one, and after
-every semicolon, tab and line break, has the text again. Numbers are left alone. Parquet and JSON hold the
-texts as they are.
+Spreadsheets run a cell that begins with ``=`` or a similar character, and names in cells come from campaigns of other
+people. Such a cell gets an apostrophe in front, and so does a cell that begins with an apostrophe. To recover the
+text, remove one apostrophe at the start of every text, and after every semicolon, tab and line break. Numbers are not
+changed. Parquet and JSON files hold the original texts.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ if TYPE_CHECKING:
 MARK = "'"
 _FORMULA = "=+\\-@\uff1d\uff0b\uff0d\uff20'"
 _BEGINS_A_FORMULA = re.compile(f"^(?=[{_FORMULA}\t\r\n])|(?<=[;\t\r\n])(?=[{_FORMULA}])")
-"""Before what spreadsheets take for the begin of a formula or a command, full-width forms too, and before the mark.
+"""The places before a character that begins a formula, full-width forms included, and before the mark.
 
-A cell begins at the begin of the text; where a spreadsheet separates by another sign than the comma, or takes lines
-apart, also after a semicolon, tab or line break.
+A cell begins at the start of the text. In a spreadsheet with other separators, a cell also begins after a semicolon,
+tab or line break.
 """
 _MARKED = re.compile(f"(^|[;\t\r\n]){MARK}")
 _NUMBERS = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?( -?[0-9]+)*")
-"""A number, or the integers of an answer with spaces between them: nothing that could be run."""
+"""A number, or the integers of an answer separated by spaces. No spreadsheet runs them."""
 
 
 def to_cell(text: str) -> str:
@@ -47,7 +46,7 @@ def from_cell(cell: str) -> str:
 
 
 def csv_text(frame: pd.DataFrame) -> str:
-    """A frame as CSV with one header line: names and texts as cells, numbers as they are, nothing as an empty cell."""
+    """A frame as CSV with one header line: names and texts are escaped, numbers are not, missing values are empty."""
     shown = frame.rename(columns=lambda name: to_cell(str(name)))
     for place, kind in enumerate(shown.dtypes):
         if kind.kind not in "biufc":

@@ -1,7 +1,7 @@
-"""Reading CSV files into frames of text, and frames of text into the typed values that devices hold.
+"""Read CSV files into frames of text, and turn frames of text into the values that devices hold.
 
-Run by the analyst on pilot, training and test files. No error text contains a cell: it names a file, a
-column or a line. Nothing is guessed: a file that is not plain UTF-8 CSV with one header line is refused.
+Run by the analyst on pilot, training and test files. Error texts name a file, a column or a line, and contain no cell.
+A file that is not plain UTF-8 CSV with one header line is refused. No format is guessed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MISSING_TOKENS = ("", "?")
 MAX_FILE_BYTES = 1 << 30
 MAX_UNPACKED_BYTES = 2 << 30
 MAX_EXPANSION = 100
-"""How many times its size a packed table may have, above the first MiB: a small file must not cost much."""
+"""Limit of the size of a decompressed table, as a multiple of the file's size, above the first MiB."""
 MAX_CELLS = 50_000_000
 _PIECE_BYTES = 1 << 20
 _PIECE_ROWS = 256
@@ -54,8 +54,8 @@ def read_table(path: str | Path) -> pd.DataFrame:
     """A CSV file, plain or ``.gz``, as a frame of text. Spaces around cells and names are dropped.
 
     Returns:
-        One column of text per column of the file, at least one row; the index ``line`` says on which line
-        of the file each row (or its end, where a cell has several lines) stands.
+        One column of text per column of the file, and at least one row. The index ``line`` is the number of the line
+        on which each row ends.
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large`` (1 GiB; unpacked 2 GiB
@@ -135,7 +135,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _unpacked(raw: bytes) -> bytes:
-    """What gzip packed, piece by piece: a small file may unpack to a thousand times its size."""
+    """Decompress gzip piece by piece, up to the limits: a small file may hold a thousand times its size."""
     pieces, size = [], 0
     with gzip.GzipFile(fileobj=BytesIO(raw)) as file:
         while piece := file.read(_PIECE_BYTES):
@@ -211,7 +211,7 @@ def _check_names(names: Sequence[str], path: Path) -> None:
 
 
 def check_label(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSING_TOKENS) -> list[str]:
-    """The classes in a frame of text, sorted, once it is sure that something can be learnt from them.
+    """The classes in a frame of text, sorted. There must be at least two.
 
     Raises:
         InputError: ``label_missing``, no such column; ``one_class``, fewer than two classes in it.
@@ -230,13 +230,13 @@ def unlabelled(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSI
 
 
 def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSING_TOKENS) -> pd.DataFrame:
-    """A frame of text as the values that devices hold: its texts, None where they stand for a missing value.
+    """A frame of text as the values that devices hold: the texts, and None for missing values.
 
-    A text is coded as a device that holds it does: for a numeric feature it is the number that it spells, by the
-    grammar of bounds, and no number otherwise.
+    A text has the same meaning as on a device: for a numeric feature it is the number that it spells by the grammar of
+    bounds, and missing if it spells none.
 
     Returns:
-        Label and features that the frame has, in the schema's order: object columns of str and None.
+        The label and the features that the frame has, in the schema's order: object columns of str and None.
     """
     names = [schema.label.name, *(feature.name for feature in schema.features)]
     absent = set(missing)
@@ -245,7 +245,10 @@ def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSIN
 
 
 def without_meaning(frame: pd.DataFrame, schema: Schema) -> list[str]:
-    """One line for every column of a typed frame in which cells are unlisted values: devices take them silently."""
+    """One line for every column of a typed frame with cells that the schema does not know.
+
+    Devices accept such cells silently.
+    """
     found = []
     for part in (schema.label, *schema.features):
         if part.name in frame.columns:
@@ -266,7 +269,7 @@ def have_decimal_commas(texts: Iterable[object]) -> bool:
 
 
 def numbers_of(column: pd.Series) -> pd.Series:
-    """The numbers of a typed column as floats, NaN where a cell is none to a device."""
+    """The numbers of a typed column as (N,) float64, NaN for a cell that is no number to a device."""
     if column.dtype != object:
         return column.astype(float)
     read = {cell: as_number(cell) for cell in set(column)}
@@ -280,6 +283,6 @@ def _text_or_none(column: pd.Series, absent: set[str]) -> pd.Series:
 
 
 def shorten(names: Sequence[str], most: int = 12) -> str:
-    """Names for an error text: the first few, and how many more there are."""
+    """Names for an error text: the first names, and the number of the others."""
     listed = ", ".join(list(names)[:most])
     return listed if len(names) <= most else f"{listed} and {len(names) - most} more"

@@ -52,7 +52,7 @@ class Matrix(NamedTuple):
         """The numbers at one offset in all records.
 
         Args:
-            offset: bytes after the begin of each record.
+            offset: bytes after the start of each record.
             kind: numpy's name of the number, for example ``">u4"``.
 
         Returns:
@@ -63,7 +63,7 @@ class Matrix(NamedTuple):
         return np.ndarray((self.rows,), kind, self.data, self.start + offset, (self.layout.record_length,))
 
     def first(self) -> NDArray[np.uint64]:
-        """(N,) uint64: the first eight bytes of each record, which are the fixed bytes and the begin of the id."""
+        """(N,) uint64: the first eight bytes of each record, which are the fixed bytes and the start of the id."""
         return self.field(0, ">u8").astype(np.uint64)
 
     def head(self) -> NDArray[np.uint64]:

@@ -31,7 +31,7 @@ class Fields(NamedTuple):
 
     Attributes:
         rows: the matrix that the fields are copied from.
-        first: (N,) uint64, the fixed first bytes and the begin of the id.
+        first: (N,) uint64, the fixed first bytes and the start of the id.
         head: (N,) uint64, period · 2^32 + question · 2^16 + value (0 in layouts 2 and 3).
         question: (N,) int64, index in the campaign's questions.
     """

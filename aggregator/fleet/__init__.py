@@ -1,1 +1,1 @@
-"""Closed fleets: whose devices may answer. ``roster`` holds their secrets, ``ids`` the report ids that follow."""
+"""Closed fleets: only listed devices may answer. ``roster`` holds their secrets, ``ids`` computes their report ids."""

@@ -1,8 +1,8 @@
-"""The report ids that a closed fleet's devices have: from their secrets, or marks of them from a file.
+"""The report ids of a closed fleet, computed from secrets, and a file of marks of these ids.
 
-Source: docs/formats.md, section 2 (ids) and 8 (the file). A file of marks lets an ingest refuse everyone
-else's reports without holding a secret: who has the file can link no report to a device. Nor can he vote
-with it: a mark is a digest of an id, and the ids themselves are in no file (docs/decisions/0046).
+With a file of marks an ingest refuses the reports of all other devices, and needs no secret. A mark is a digest of an
+id. The file does not link reports to devices, and nobody can make a report with it, since it does not hold the ids
+(docs/decisions/0046). Source: docs/formats.md, section 2 (ids) and 8 (the file).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 MAGIC, FILE_VERSION = b"hsyi", 2
 BARE_IDS = 1
-"""The version whose files held the ids themselves."""
+"""The version of files that held the ids instead of marks."""
 MARK_PREFIX = b"hearsay/1/enrolled-id-mark"
 DIGEST_BYTES = 32
 _HEAD = Struct(">4sB32sIIHQ")
@@ -44,35 +44,47 @@ _BLOCK_BYTES = 64
 _INNER = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER = bytes(byte ^ 0x5C for byte in range(256))
 _WORTH_A_PROCESS = 1_000_000
-"""So many ids take longer than it takes to start another process."""
+"""From so many ids on, further processes save more time than their start takes."""
 _CHUNK_BYTES = 1 << 20
 
 
 class IdMaker:
-    """Ids of many devices, at over a million a second and core: HMAC with each key's two states kept."""
+    """Computes the ids of many devices, over a million per second and core. The two HMAC states of each key are kept.
+
+    Args:
+        secrets: 32 bytes for each device.
+    """
 
     def __init__(self, secrets: Iterable[bytes]) -> None:
         keys = [secret.ljust(_BLOCK_BYTES, b"\0") for secret in secrets]
         self._states = [(sha256(key.translate(_INNER)), sha256(key.translate(_OUTER))) for key in keys]
 
     def ids(self, campaign_id: bytes, period: int, index: int) -> Ids:
-        """Shape (devices,), in their order: :func:`protocol.batches.report.report_id` of each as a number."""
+        """(devices,) uint64, in the order of the secrets: :func:`protocol.batches.report.report_id` as a number."""
         message = ID_PREFIX + campaign_id + _TAIL.pack(period, index)
         raw = b"".join([_finish(inner.copy(), outer.copy(), message) for inner, outer in self._states])
         return np.frombuffer(raw, ">u8").astype(np.uint64)
 
 
 def _finish(inner: Any, outer: Any, message: bytes) -> bytes:
-    """HMAC's two hashes from copies of their states."""
+    """Finish both hashes of HMAC, of which ``inner`` and ``outer`` are copied states."""
     inner.update(message)
     outer.update(inner.digest())
     return bytes(outer.digest()[:ID_BYTES])
 
 
 def marks(campaign_id: bytes, period: int, index: int, ids: Ids) -> Ids:
-    """Shape of ``ids``: the mark of each, SHA-256(prefix ‖ campaign ‖ period ‖ index ‖ id)[:8].
+    """The mark of each id: SHA-256(prefix ‖ campaign ‖ period ‖ index ‖ id)[:8].
 
-    With the 26 bytes of the prefix everything before the id is one block of the hash, done once.
+    The prefix has 26 bytes, so that the bytes before the id are one block of the hash, which is hashed once.
+
+    Args:
+        campaign_id: 32 bytes.
+        period, index: of the reports.
+        ids: (N,) uint64.
+
+    Returns:
+        (N,) uint64.
     """
     begun = sha256(MARK_PREFIX + campaign_id + _TAIL.pack(period, index))
     raw = ids.astype(">u8").tobytes()
@@ -89,8 +101,8 @@ class PeriodIds(NamedTuple):
     """The ids of one period.
 
     Attributes:
-        period: which.
-        by_index: for every index 0 … r − 1 the fleet's ids, sorted.
+        period: its number.
+        by_index: for every index 0 … r − 1 the ids of the fleet, (devices,) uint64, sorted.
     """
 
     period: int
@@ -100,13 +112,13 @@ class PeriodIds(NamedTuple):
 def fleet_ids(
     rosters: Sequence[Roster], campaign: Campaign, periods: range, *, processes: int = 1
 ) -> Iterator[PeriodIds]:
-    """All valid ids, period by period. Run by whoever holds the fleet list.
+    """Yield the ids of all devices, period by period. Run by the holder of the fleet list.
 
     Args:
-        rosters: one or more fleet lists; together they are the fleet, each device once.
-        campaign: whose ids.
-        periods: which; ``step`` 1.
-        processes: how many may compute at once.
+        rosters: one or more fleet lists. Together they are the fleet; a device may be in several lists.
+        campaign: the campaign that the reports answer.
+        periods: numbers of the periods, with ``step`` 1.
+        processes: number of processes that may compute.
     """
     secrets = distinct_secrets(rosters)
     answers = campaign.answers
@@ -115,22 +127,22 @@ def fleet_ids(
         _prepare(secrets, campaign.id, answers)
         yield from map(_of_period, periods)
         return
-    fresh = get_context("spawn")  # a fork would copy the threads of a progress bar half
+    fresh = get_context("spawn")  # a fork would copy the locks of a progress bar without its threads
     given = (secrets, campaign.id, answers)
     with ProcessPoolExecutor(processes, fresh, initializer=_prepare, initargs=given) as pool:
         waiting = iter(periods)
         ahead = [pool.submit(_of_period, period) for period in islice(waiting, 2 * processes)]
-        while ahead:  # a few periods ahead and no more: their ids wait in memory
+        while ahead:  # only a few periods are computed ahead, since their ids wait in memory
             yield ahead.pop(0).result()
             ahead += [pool.submit(_of_period, period) for period in islice(waiting, 1)]
 
 
 _prepared: tuple[IdMaker, bytes, int] | None = None
-"""What a process computes ids with; its pool's initializer sets it."""
+"""The state of a worker process. The initializer of its pool sets it."""
 
 
 def _prepare(secrets: bytes, campaign_id: bytes, answers: int) -> None:
-    global _prepared  # noqa: PLW0603 - the one way to hand a worker process its state once
+    global _prepared  # noqa: PLW0603 - the only way to give a worker process its state once
     maker = IdMaker(secrets[at : at + 32] for at in range(0, len(secrets), 32))
     _prepared = maker, campaign_id, answers
 
@@ -142,13 +154,13 @@ def _of_period(period: int) -> PeriodIds:
 
 
 class IdFile(NamedTuple):
-    """What a file of enrolled ids says of itself.
+    """The header of a file of marks.
 
     Attributes:
         campaign: id of the campaign.
-        periods: which it covers.
-        answers: r.
-        devices: how many; so many marks are there for each period and index.
+        periods: numbers of the covered periods.
+        answers: r, the number of indices.
+        devices: number of devices, which is the number of marks of each period and index.
     """
 
     campaign: bytes
@@ -158,21 +170,24 @@ class IdFile(NamedTuple):
 
     @property
     def period_bytes(self) -> int:
-        """What one period takes, without the digest after it."""
+        """Bytes of the marks of one period, without the digest that follows."""
         return self.answers * self.devices * ID_BYTES
 
 
 def write_ids(
     sink: Any, campaign: Campaign, periods: range, found: Iterable[PeriodIds], done: Callable[[int], None]
 ) -> int:
-    """Write the marks of enrolled ids, a period at a time; returns how many.
+    """Write the marks of enrolled ids, period by period.
 
     Args:
         sink: an open binary file.
-        campaign: whose ids.
-        periods: which they are for.
-        found: their ids, in order.
-        done: called with the number of periods written.
+        campaign: the campaign that the reports answer.
+        periods: numbers of the periods.
+        found: the ids of each period, in order.
+        done: called with the number of written periods.
+
+    Returns:
+        The number of written marks.
     """
     written, digest = 0, b""
     for number, (period, by_index) in enumerate(found, 1):
@@ -195,18 +210,18 @@ def write_ids(
 
 
 class _BareIdsError(Exception):
-    """A file of the first version."""
+    """The file has version 1, and holds ids instead of marks."""
 
 
 class IdReader:
-    """Marks of enrolled ids from a file, by period. Keeps no file open, so it can be sent to another process.
+    """Reads marks of enrolled ids from a file, by period. Keeps no file open, so it can be sent to another process.
 
-    Every byte is checked before any mark is used, and a period's again when it is read: a changed file would
-    refuse devices without a word.
+    The digest of the whole file is checked first, and the digest of a period again when its marks are read. Without
+    these checks a changed file would silently refuse devices.
 
     Attributes:
-        about: what the file says of itself.
-        digest: names its content.
+        about: the header.
+        digest: digest of the file.
 
     Raises:
         InputError: ``file_not_found``; ``ids_invalid``, it holds no ids or was changed.
@@ -223,15 +238,15 @@ class IdReader:
 
     @property
     def periods(self) -> range:
-        """For which it has ids."""
+        """Numbers of the periods with marks."""
         return self.about.periods
 
     def known_as(self, period: int, index: int, ids: Ids) -> Ids:
-        """What the file has of some ids, if their devices are enrolled: their marks."""
+        """The marks of some ids, (N,) uint64, to be compared with :meth:`known`."""
         return marks(self.about.campaign, period, index, ids)
 
     def known(self, period: int) -> tuple[Ids, ...]:
-        """For every index the marks, sorted; all empty for a period that the file does not cover.
+        """The marks of one period: for every index (devices,) uint64, sorted. Empty arrays for a period without marks.
 
         Raises:
             InputError: ``file_not_found``, ``ids_invalid``: the file is no longer as it was opened.

@@ -1,10 +1,10 @@
-"""The roster of a closed fleet: every device's name and secret, kept by the operator under a passphrase.
+"""The roster of a closed fleet: the name and the secret of every device. The operator keeps it under a passphrase.
 
-    OUT/fleet.hsf            the fleet list: all names and secrets, sealed unless it was to be in the clear
-    OUT/devices/NAME.hsp     one provisioning file per device, to be carried there and then deleted here
+    OUT/fleet.hsf            the fleet list: all names and secrets, encrypted unless the operator asked for plain text
+    OUT/devices/NAME.hsp     one provisioning file per device, to be copied to the device and then deleted here
 
-Source: docs/formats.md, section 8. Whoever holds the secrets can link every report to its device; ε-LDP
-does not rely on unlinkability, but they are kept as if it did.
+The secrets link every report to its device. ε-LDP does not rely on unlinkability, but the secrets are protected all
+the same. Source: docs/formats.md, section 8.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Roster(NamedTuple):
         return (self.secrets[at : at + SECRET_BYTES] for at in range(0, len(self.secrets), SECRET_BYTES))
 
     def provisionings(self) -> Iterator[Provisioning]:
-        """What each device is given."""
+        """The content of the provisioning file of each device."""
         for name, secret in zip(self.devices, self.each_secret(), strict=True):
             yield Provisioning(self.fleet, name, secret)
 
@@ -63,14 +63,14 @@ def new_roster(fleet: str, names: Iterable[str], *, entropy: Callable[[int], byt
     """Draw a secret for every device. Run by the operator, once.
 
     Args:
-        fleet: name of the fleet; devices show it, reports do not.
-        names: the devices' names.
-        entropy: returns so many bytes from the operating system.
+        fleet: name of the fleet. Devices show it; reports do not hold it.
+        names: names of the devices.
+        entropy: returns a number of random bytes from the operating system.
 
     Raises:
-        InputError: ``name_invalid``, a name is empty, does not print, or makes too long a file name;
-            ``device_repeated``, one occurs twice, or differs from another by the case of letters alone,
-            which the file names of many a stick do not tell apart; ``fleet_empty``, there is none.
+        InputError: ``name_invalid``, a name is empty, can not be printed, or gives too long a file name;
+            ``device_repeated``, a name occurs twice, or two names differ only by the case of letters, which some file
+            systems do not distinguish; ``fleet_empty``, there is no name.
     """
     names = tuple(names)
     if not is_text(fleet):
@@ -89,12 +89,12 @@ def new_roster(fleet: str, names: Iterable[str], *, entropy: Callable[[int], byt
 
 
 def distinct_secrets(rosters: Iterable[Roster]) -> bytes:
-    """The secrets of one fleet in several lists, each once, however often it is listed: 32 bytes each, sorted."""
+    """The secrets of all lists of a fleet, 32 bytes each, sorted. A secret in several lists occurs once."""
     return b"".join(sorted({secret for roster in rosters for secret in roster.each_secret()}))
 
 
 def _file_name(device: str) -> str:
-    """A file name that no device's name can lead out of its folder with, or hide."""
+    """The file name of a device. Its name can neither leave the folder nor make a hidden file."""
     quoted = quote(device, safe=" ")
     return f"%2E{quoted[1:]}.hsp" if quoted.startswith(".") else f"{quoted}.hsp"
 
@@ -107,14 +107,14 @@ def write_roster(
     entropy: Callable[[int], bytes] = os.urandom,
     cost: Cost = STANDARD,
 ) -> None:
-    """Write the list and the provisioning files, all or nothing: readable by their owner alone.
+    """Write the list and the provisioning files, all or none, readable only by their owner.
 
     Args:
         out: a folder that does not exist, or is empty.
         roster: the fleet.
-        passphrase: of the list; None keeps the list in the clear.
+        passphrase: of the list; None writes the list as plain text.
         entropy: as for :func:`new_roster`.
-        cost: of one try of the passphrase.
+        cost: of one attempt at the passphrase.
 
     Raises:
         InputError: ``output_exists``; ``output_invalid``, its parent is no folder; ``passphrase_missing``.
@@ -157,11 +157,11 @@ def _list_bytes(roster: Roster) -> bytes:
 
 
 def read_roster(path: Path, passphrase: bytes | Callable[[], bytes]) -> Roster:
-    """The fleet in a fleet list.
+    """Read a fleet list.
 
     Args:
         path: of the list.
-        passphrase: of the list, or what asks for it if the list needs one.
+        passphrase: of the list, or a function that asks for it. The function is called only for an encrypted list.
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``, ``passphrase_wrong``,
@@ -172,7 +172,7 @@ def read_roster(path: Path, passphrase: bytes | Callable[[], bytes]) -> Roster:
     roster = _parse(raw)
     if roster is not None:
         return roster
-    check_sealed(raw)  # before anybody is asked
+    check_sealed(raw)  # before the user is asked for a passphrase
     roster = _parse(open_secret(raw, passphrase if isinstance(passphrase, bytes) else passphrase()))
     if roster is None:
         raise StorageError("fleet_damaged", f"'{path}' opens and holds no fleet list that this software knows")

@@ -1,7 +1,7 @@
-"""Sorting more records than fit into memory, by id: they are divided by the ids' first bytes on the disk.
+"""Sort more records by id than fit into memory. The records are divided into files by the first byte of the id.
 
-Ids are pseudo-random, so the parts are of one size; where someone made them not so, a part that is too
-large is divided further.
+Ids are pseudo-random, so the files have about equal sizes. If someone chose the ids, a file that is too large is
+divided by the next byte.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _ID_BYTES = 8
 
 
 class Sorter:
-    """Records of one length, each with a tag, in any order in; by rising first bytes of the id out.
+    """Sorts tagged records of one length by id.
 
     Args:
-        folder: where to put what does not fit; made when it is needed.
-        length: of a record.
-        id_at: where in a record its id stands.
+        folder: for the files of records that do not fit into memory; made when it is needed.
+        length: bytes of a record, L.
+        id_at: offset of the id in a record.
     """
 
     def __init__(self, folder: Path, length: int, id_at: int) -> None:
@@ -41,20 +41,27 @@ class Sorter:
         self.held_bytes = 0
 
     def add(self, rows: Bytes, tag: int) -> None:
-        """Take records of shape (N, L)."""
+        """Add records, (N, L) uint8, with one tag."""
         tags = np.frombuffer(tag.to_bytes(_TAG_BYTES, "big"), np.uint8)
         tagged = np.concatenate([rows, np.broadcast_to(tags, (len(rows), _TAG_BYTES))], axis=1)
         self._held.append(tagged)
         self.held_bytes += tagged.nbytes
 
     def spill(self) -> None:
-        """Move what is held to the disk."""
+        """Move the records in memory to the disk."""
         if self._held:
             self._divide(self._joined(), self._folder, 0)
             self._spilled = True
 
     def pieces(self, memory_bytes: int) -> Iterator[tuple[Bytes, NDArray[np.uint32]]]:
-        """All records and their tags; every id of a piece is below all of the next. Can be asked for once."""
+        """Yield all records in pieces. Every id of a piece is below every id of the next one. Can be called once.
+
+        Args:
+            memory_bytes: size of a piece. A piece is larger only if its ids are all equal.
+
+        Yields:
+            (N, L) uint8, the records, sorted; and (N,) uint32, their tags.
+        """
         if not self._spilled:
             yield self._untag(self._joined())
             return
@@ -67,7 +74,7 @@ class Sorter:
         return rows
 
     def _divide(self, rows: Bytes, folder: Path, depth: int) -> None:
-        """Append rows to the files of their id's byte number ``depth``."""
+        """Append rows, (N, L + 4) uint8, to the files of byte number ``depth`` of their ids."""
         folder.mkdir(exist_ok=True)
         byte = rows[:, self._id_at + depth]
         order = np.argsort(byte, kind="stable")
@@ -101,7 +108,14 @@ class Sorter:
         return tagged[:, : self._length], tags
 
     def _order(self, tagged: Bytes) -> NDArray[np.intp]:
-        """By id, then by all other bytes: an order that depends on the records alone."""
+        """Sort by id, then by all other bytes, so that the order depends only on the records.
+
+        Args:
+            tagged: (N, L + 4) uint8.
+
+        Returns:
+            (N,) intp, the rows in order.
+        """
         ids = np.ascontiguousarray(tagged[:, self._id_at : self._id_at + _ID_BYTES]).view(">u8")[:, 0]
         ids = ids.astype(np.uint64)
         order = np.argsort(ids, kind="stable")
@@ -116,20 +130,20 @@ class Sorter:
 
 
 def as_strings(rows: Bytes) -> NDArray[Any]:
-    """Shape (N,): each row as one string of bytes, for comparisons.
+    """Rows, (N, L) uint8, as strings of bytes that can be compared: (N,) of dtype ``S``.
 
-    numpy compares such strings without their trailing zeros, which orders strings of one length as well.
+    numpy ignores trailing zeros in comparisons, which does not change the order of strings of one length.
     """
     rows = np.ascontiguousarray(rows)
     return rows.view(f"S{rows.shape[1]}")[:, 0]
 
 
 class Standing(NamedTuple):
-    """Different records, in the order of their bytes.
+    """Different records by standing.
 
     Attributes:
-        proven, unproven: shape (N, L) each.
-        repeated: how many identical ones there were beyond the first.
+        proven, unproven: (P, L) and (U, L) uint8, in the order of the rows.
+        repeated: number of left out copies.
     """
 
     proven: Bytes
@@ -138,11 +152,11 @@ class Standing(NamedTuple):
 
 
 def split_standing(rows: Bytes, proven: NDArray[np.bool_]) -> Standing:
-    """One of each of the identical neighbours, as proven as the best of them.
+    """Keep one of each group of identical neighbours. It is proven if any of the group is proven.
 
     Args:
-        rows: shape (N, L), identical ones beside each other.
-        proven: shape (N,).
+        rows: (N, L) uint8, sorted, so that identical rows are neighbours.
+        proven: (N,) bool.
     """
     if not len(rows):
         return Standing(rows, rows, 0)

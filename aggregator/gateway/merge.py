@@ -1,16 +1,16 @@
-"""The gateway's join: many report files become one, sorted by id, so that neighbours say nothing of origin.
+"""The gateway's merge: many report files become one, sorted by id, so that the order of records hides their origin.
 
-Ids are pseudo-random, so sorting by them shuffles. Nothing of the input files' names, order, sizes or
-times is in the output, and any order, split or repetition of the same batches gives the same bytes. What a
-store counts from the output is what it counts from the inputs, byte for byte.
+Ids are pseudo-random, so sorting by id shuffles the records. The output holds no name, order, size or time of an input
+file. Any order, division or repetition of the same batches gives the same bytes. A store counts the same from the
+output as from the inputs, byte for byte.
 
-    - Identical records become one. Different ones with one id stay: the store sets them aside.
-    - Proven records go into a batch with a trailer; the others into one *without*, which no reader takes for
-      proven: a gateway vouches for nothing that its inputs did not.
-    - Records of a damaged batch whose trailer states the digest of a whole one among the inputs, by its first
-      eight bytes, are left out: they are a damaged copy of it (docs/formats.md, section 4).
-    - Each campaign has batches of its own. Its document is not needed; with it (``campaign``), headers in
-      which a bit changed are read too, and foreign records are left out.
+    - Of identical records one is written. Different records with one id are all written; a store rejects them.
+    - Proven records are written into a batch with a trailer. Other records are written into a batch *without* a
+      trailer, which every reader takes for unproven. The gateway does not vouch for records of damaged batches.
+    - If the trailer of a damaged batch states the digest of a complete batch of the inputs (by its first eight bytes),
+      its records are a damaged copy and are left out (docs/formats.md, section 4).
+    - Each campaign has its own batches. The campaign's document is not needed. With it (``campaign``) batches with a
+      damaged header are read too, and records of other campaigns are left out.
 
 Source: docs/decisions/0026.
 """
@@ -45,25 +45,24 @@ if TYPE_CHECKING:
 MEMORY_BYTES = 1 << 28
 MAX_BATCH_RECORDS = (1 << 32) - 1
 _MAPPED_BYTES = 1 << 24
-"""Files from this size on are mapped into memory instead of read."""
+"""Files of at least this size are mapped instead of read."""
 _CHUNK_BYTES = 1 << 24
 _PROVEN, _NO_CLAIM = 0, 1
-"""Tags of records; above these, each tag stands for what the trailer of some damaged batch states."""
+"""Tags of records. Each larger tag stands for the digest that the trailer of a damaged batch states."""
 _CLAIM_BYTES = 8
-"""Of a digest that a trailer states, how many bytes say whose copy it is: as many as a store compares."""
+"""Bytes of a stated digest that are compared; a store compares as many."""
 
 
 class MergeSummary(NamedTuple):
-    """What one merge did.
+    """The result of one merge.
 
     Attributes:
-        files: how many were read.
-        campaigns: how many campaigns had records in them.
-        proven, unproven: records written.
-        repeated: records left out since an identical one is there.
-        superseded: records left out since the whole batch is there that theirs is a damaged copy of.
-        rejected: stretches of bytes that are no record, and records of other campaigns than the one
-            given, by reason: left out.
+        files: number of files read.
+        campaigns: number of campaigns with records in them.
+        proven, unproven: number of written records.
+        repeated: number of left out copies of written records.
+        superseded: number of left out records of damaged copies of a complete batch.
+        rejected: number of left out pieces that are no record, and of records of other campaigns, by reason.
     """
 
     files: int
@@ -76,7 +75,7 @@ class MergeSummary(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """Records that may share a batch."""
+    """Header and prefix of records that may share a batch."""
 
     header: Header
     prefix: bytes
@@ -91,13 +90,13 @@ def merge_files(
     force: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> MergeSummary:
-    """Join report files. Run by a gateway, or by an operator before an archive.
+    """Merge report files. Run by a gateway, or by an operator who archives reports.
 
     Args:
-        paths: report files or URLs, compressed or not; all of them must be readable.
-        out: the file to write, whole or not at all.
-        campaign: keep its records alone.
-        memory_bytes: how many bytes of records to hold; more are sorted on the disk, beside ``out``.
+        paths: report files or URLs, compressed or not. All must be readable.
+        out: the file to write, atomically.
+        campaign: keep only records of this campaign; None keeps all records.
+        memory_bytes: bytes of records in memory. More records are sorted on the disk, in the folder of ``out``.
         force: replace ``out``.
         progress: called after each file with (files done, files given).
 
@@ -125,7 +124,7 @@ def merge_files(
 
 
 class _Merge:
-    """What one merge has read so far."""
+    """The records that one merge has read so far."""
 
     def __init__(self, folder: Path, campaign: Campaign | None, memory_bytes: int) -> None:
         self._folder = folder
@@ -139,14 +138,14 @@ class _Merge:
         self._proven = self._unproven = self._repeated = self._superseded = 0
 
     def summary(self, files: int) -> MergeSummary:
-        """What was done."""
+        """The summary of the merge."""
         campaigns = {kind.header.campaign for kind in self.sorters}
         rejected = dict(sorted(self._rejected.items()))
         counts = (self._proven, self._unproven, self._repeated, self._superseded)
         return MergeSummary(files, len(campaigns), *counts, rejected)
 
     def read(self, path: str | os.PathLike[str]) -> None:
-        """Take the records of one file."""
+        """Add the records of one file."""
         with _content(path) as data:
             for found in read_batches(data, self._layouts):
                 if not isinstance(found, Batch):
@@ -171,7 +170,7 @@ class _Merge:
         if not batch.spans:
             return
         length = batch.header.record_length
-        kind = _kind(batch.header, data[batch.spans[0][0] : batch.spans[0][0] + 4])  # all begin alike
+        kind = _kind(batch.header, data[batch.spans[0][0] : batch.spans[0][0] + 4])  # all records begin alike
         sorter = self.sorters.get(kind)
         if sorter is None:
             place = self._folder / str(len(self.sorters))
@@ -181,7 +180,7 @@ class _Merge:
             self._bound_memory()
 
     def _joined(self, data: bytes | mmap.mmap, spans: Sequence[tuple[int, int]], length: int) -> Iterator[bytes]:
-        """The records of some runs, so many at a time as are to be moved: short runs together, long ones in parts."""
+        """Yield the bytes of some runs of records in steps: short runs are joined, long runs are divided."""
         step, held = self._step(length) * length, 0
         waiting: list[bytes] = []
         for start, count in spans:
@@ -195,7 +194,7 @@ class _Merge:
         yield b"".join(waiting)
 
     def _step(self, length: int) -> int:
-        """How many records to move at a time."""
+        """Number of records that are moved at a time."""
         return max(1, min(_CHUNK_BYTES, self._memory) // length)
 
     def _bound_memory(self) -> None:
@@ -204,18 +203,25 @@ class _Merge:
                 sorter.spill()
 
     def write(self, sink: IO[bytes]) -> None:
-        """All batches, in the order of their headers."""
-        gone = np.zeros(len(self._claims) + 2, np.bool_)
-        gone[[tag for digest, tag in self._claims.items() if digest in self._whole]] = True
+        """Write all batches, in the order of their headers."""
+        left_out = np.zeros(len(self._claims) + 2, np.bool_)
+        left_out[[tag for digest, tag in self._claims.items() if digest in self._whole]] = True
         for number, kind in enumerate(sorted(self.sorters)):
             with (self._folder / f"unproven-{number}").open("w+b") as aside:
-                self._write_kind(sink, aside, kind, gone)
+                self._write_kind(sink, aside, kind, left_out)
 
-    def _write_kind(self, sink: IO[bytes], aside: IO[bytes], kind: _Kind, gone: NDArray[np.bool_]) -> None:
-        """A batch of the proven records, then the others, for which there was no place in it, without trailer."""
+    def _write_kind(self, sink: IO[bytes], aside: IO[bytes], kind: _Kind, left_out: NDArray[np.bool_]) -> None:
+        """Write the proven records as one batch, then the unproven records as batches without a trailer.
+
+        Args:
+            sink: the output.
+            aside: a temporary file for the unproven records.
+            kind: the records to write.
+            left_out: (tags,) bool, tags whose records are damaged copies.
+        """
         writer = _BatchWriter(sink, kind.header)
         for rows, tags in self.sorters[kind].pieces(self._memory):
-            kept = ~gone[tags]
+            kept = ~left_out[tags]
             self._superseded += int((~kept).sum())
             proven, unproven, repeated = split_standing(rows[kept], tags[kept] == _PROVEN)
             self._proven += len(proven)
@@ -233,14 +239,14 @@ class _Merge:
 
 @contextmanager
 def _content(path: str | os.PathLike[str]) -> Iterator[bytes | mmap.mmap]:
-    """A file's content as an ingest reads it: decompressed, and mapped if there is much of it.
+    """The content of a file as an ingest reads it: decompressed, and mapped if it is large.
 
     Raises:
         InputError: the reason of an :class:`aggregator.intake.sources.Unreadable`.
     """
     found = read_source(path, _MAPPED_BYTES)
     if isinstance(found, Unreadable):
-        if found.reason != "empty_file":  # which holds no report that could be lost
+        if found.reason != "empty_file":  # an empty file holds no report that could be lost
             raise InputError(found.reason, f"'{found.file}' can not be read; nothing was written")
         found = b""
     try:
@@ -251,13 +257,13 @@ def _content(path: str | os.PathLike[str]) -> Iterator[bytes | mmap.mmap]:
 
 
 def _kind(header: Header, first: bytes) -> _Kind:
-    """Header and prefix of records, one of which begins so."""
+    """Header and prefix of records that begin with the bytes ``first``."""
     fitting = prefixes(header.layout, header.record_length)
     return _Kind(header, next(prefix for prefix in fitting if first.startswith(prefix)))
 
 
 class _BatchWriter:
-    """Proven batches, written as their records come: the trailer has their number and digest."""
+    """Writes proven batches, records by records. The trailer of a batch has their number and digest."""
 
     def __init__(self, sink: IO[bytes], header: Header) -> None:
         self._sink = sink
@@ -266,7 +272,7 @@ class _BatchWriter:
         self._digest = sha256()
 
     def add(self, rows: NDArray[np.uint8]) -> None:
-        """Append records; another batch begins before a trailer could not count them."""
+        """Append records, (N, L) uint8. A new batch is begun when the number of records has reached its limit."""
         while len(rows):
             if self._count == MAX_BATCH_RECORDS:
                 self.close()
@@ -278,7 +284,7 @@ class _BatchWriter:
             rows = rows[len(some) :]
 
     def close(self) -> None:
-        """Write the trailer, if anything stands before it."""
+        """Write the trailer of the open batch, if there is one."""
         if self._count:
             self._sink.write(trailer(self._count, self._digest.digest()))
         self._count, self._digest = 0, sha256()
@@ -289,10 +295,10 @@ class _BatchWriter:
 
 
 def _readable(header: Header, records: bytes, layouts: Any) -> Iterable[bytes]:
-    """Batches without trailer from which a reader gets just these records, also if another header follows.
+    """Batches without a trailer from which a reader gets exactly these records, whatever header follows.
 
-    Records that stand side by side may spell a header where they meet: there it would be cut. Such a batch is
-    halved until none does; who made them for the purpose may lose them.
+    The bytes of two adjacent records may form a header where they meet, and a reader would cut the batch there. Such a
+    batch is halved until no header is formed. A record that forms a header alone, which an attacker can make, is lost.
     """
     head = header.to_bytes()
     batch = head + records
