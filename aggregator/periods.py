@@ -111,7 +111,7 @@ def parse_start(text: str) -> Moment:
 
 
 def begins(period: int, time_precision: int) -> str:
-    """The begin of a period: a date, with the time of day unless it is midnight; empty after the year 9999.
+    """The start of a period: a date, with the time of day unless it is midnight; empty after the year 9999.
 
     >>> begins(20_758, 86_400), begins(498_192, 3_600), begins(498_198, 3_600)
     ('2026-11-01', '2026-11-01', '2026-11-01 06:00')

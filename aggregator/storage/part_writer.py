@@ -100,7 +100,7 @@ class PartWriter:
         folder: of the store.
         layout: of the campaign.
         buckets: number of buckets of the store, a power of two.
-        name: begin of the names of all parts; no part in the store has it.
+        name: start of the names of all parts; no part in the store has it.
     """
 
     def __init__(self, folder: Path, layout: Layout, buckets: int, name: str) -> None:
