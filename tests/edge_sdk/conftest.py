@@ -1,4 +1,4 @@
-"""A provisioned device with a hand-turned clock."""
+"""Fixtures: a provisioned device whose clock is set by the test."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Whoever hears everything a device will ever say guesses its value no more often than its lifetime ε allows.
+"""An attacker who sees all reports of a device guesses its value no more often than the lifetime ε allows.
 
-Real devices in memory are asked until their budget is gone: in every period, more than once per period, by
-several campaigns at once. The best estimator (tests/support/attack.py) then guesses each one's true value. With
-fresh seeds a right device fails a test here with probability below ALPHA: successes are independent between
-devices, and above a window that Binomial(devices, bound) leaves so rarely. The seeds are fixed.
+Real devices in memory are asked until their budget is spent: in every period, several times per period, by several
+campaigns at once. The best estimator (tests/support/attack.py) then guesses the true value of each device. Successes
+are independent between devices, and their number is compared with a window of Binomial(devices, bound). With fresh
+seeds a correct device fails a test with probability below ALPHA. The seeds are fixed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def entropy_of(number):
 
 @lru_cache(maxsize=1)
 def label_campaign():
-    """A campaign that asks for the class alone, at ε = 2: one report says as much as ε = 2 can."""
+    """A campaign that asks for the class only, at ε = 2: the most informative report at this ε."""
     publisher = Publisher(schema=build_schema(Label("label", CLASSES), [Categorical("odor", ["a", "n"])]))
     payload = campaigns.build_payload(
         publisher.header("label"),
@@ -74,7 +74,7 @@ def record_campaigns():
 
 
 def everything_said(device, raws, record, label, now, *, most=10_000):
-    """All distinct reports, with their campaigns, of a device that is asked day after day until it says no more."""
+    """All distinct reports, with their campaigns, of a device that is asked every day until its budget is spent."""
     enrolled = [device.enrol(raw) for raw in raws]
     heard = {}
     for _ in range(most):
@@ -125,7 +125,7 @@ def coded(campaign, candidate):
 
 
 def hits(raws, candidates, lifetime, *, devices=DEVICES, most=10_000):
-    """How many of some devices, whose true values take turns, are guessed right, and how much each said."""
+    """Number of devices whose value is guessed right, and the number of reports of each. True values alternate."""
     right, said = 0, set()
     policy = Policy.of(epsilon_lifetime=lifetime)
     for number in range(devices):
@@ -171,7 +171,7 @@ def test_the_test_rejects_a_device_without_a_lifetime_limit():
 
 
 def test_the_test_rejects_a_device_that_answers_a_period_with_fresh_noise():
-    """What one would say that forgot its bytes: the same question again and again, in one period."""
+    """The reports of a broken device that forgets its answers: the same question many times in one period."""
     campaign = campaigns.parse_campaign(read_envelope(label_campaign(), "campaign").payload)
     right = 0
     for number in range(DEVICES):

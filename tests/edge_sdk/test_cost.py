@@ -1,6 +1,6 @@
-"""What a report costs does not grow with what waits, with versions, or with lines: calls and steps are counted.
+"""The cost of a report does not grow with waiting reports, versions or ledger lines. Calls and steps are counted.
 
-What is remembered between reports is compared with what the rows say, under a clock that moves as it likes.
+The sums that are kept in memory between reports are compared with the rows, under a clock that moves at random.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WIDE = Policy.of(
 
 
 def work(device, action):
-    """Calls in Python and steps of SQLite's machine that an action takes."""
+    """The number of Python calls and of steps of SQLite's virtual machine during an action."""
     counted = [0]
 
     def count(*_):
@@ -46,7 +46,7 @@ def work(device, action):
 
 
 def least_work(device, campaign, clock, step, tries=8):
-    """Of a new answer; the noise takes a few draws more or less."""
+    """The cost of a new answer. It varies a little, since the noise takes a random number of draws."""
     found = []
     for _ in range(tries):
         clock.now += step
@@ -143,7 +143,7 @@ def test_what_is_remembered_of_a_window_is_what_the_lines_say(wide, publisher, c
 
 
 def test_the_spool_drops_what_it_did_when_it_looked_at_every_row():
-    """The rule: a row goes once it, or one after it, is too old; then the oldest, by number and by bytes."""
+    """The rule: drop every row that is too old, or precedes one that is; then the oldest, by number and by bytes."""
     draw = Random(7)
     state = State(None)
     spool, limits = Spool(state), Limits(12, 400, 30 * DAY)

@@ -1,9 +1,10 @@
-"""Killed at any step of any command and restarted, a device never spends twice and never loses a report.
+"""A device that is killed at any step of any command and restarted never spends twice and never loses a report.
 
-A child process runs one life of a device: provision, enrol, report, drain, install. Every SQL statement
-and every system call of the batch writer is a step; the child is killed with SIGKILL before step N, for
-every N, and another child then lives the whole life again on what is left. test_killed.py does the same at every
-call to the kernel; here are a file system without hard links, and several kills in a row.
+A child process runs the life of a device: provision, enrol, report, drain, install. Every SQL statement and every
+system call of the batch writer is a step. The child is killed with SIGKILL before step N, for every N. Then another
+child runs the whole life again in the same folder.
+test_killed.py does the same at every call to the kernel. The cases here are a file system without hard links, and
+several kills in sequence.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Steps:
 
 
 def refused(*_: object) -> None:
-    """What a file system without hard links answers."""
+    """The error of a file system without hard links."""
     raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
 
@@ -98,7 +99,7 @@ def in_child(folder: Path, kill_at: int, *, links: bool = True) -> int | None:
 
 
 def check(folder: Path) -> None:
-    """What must hold after any number of crashes and one whole life."""
+    """Check the state after any number of crashes and one complete life."""
     with Device.open(folder / "state", clock=lambda: NOW) as device:
         status = device.status()
         report = device.report(device.campaigns()[0].id, {})

@@ -1,4 +1,4 @@
-"""Batch files in folders that others can write to: links, rivals, leftovers, disks without links."""
+"""Batch files in shared folders: planted links, competing writers, leftover files, disks without hard links."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_planted_link_is_not_followed(reporting, tmp_path, target_exists):
     outbox.mkdir()
     if target_exists:
         treasure.write_bytes(b"gold")
-    (outbox / ".x.hsr.tmp").symlink_to(treasure)  # the name that was used once
+    (outbox / ".x.hsr.tmp").symlink_to(treasure)  # the name that an earlier version used
     (outbox / "x.hsr").symlink_to(treasure)
     assert reason(reporting.drain, outbox / "x.hsr") == "file_exists"
     assert reporting.drain(outbox / "y.hsr") == 1
@@ -89,7 +89,7 @@ def test_devices_that_drain_to_one_name_lose_nothing(tmp_path, publisher, clock,
 
 
 def test_two_that_write_one_name_at_once_never_both_succeed(tmp_path):
-    """The second to finish finds the name taken, though neither saw it when it began."""
+    """Two writers begin while the name is free. The second one to finish is refused."""
     path = tmp_path / "x.hsr"
     together = threading.Barrier(2)
     outcomes = []
@@ -178,7 +178,7 @@ def test_a_file_that_can_not_be_noted_is_said_and_nothing_is_lost(reporting, tmp
     plain = state._connection
 
     class Full:
-        """A connection to a disk that fills up when the sealed file is to be noted."""
+        """A connection whose disk is full when the sealed file is noted."""
 
         def __getattr__(self, name):
             return getattr(plain, name)

@@ -1,4 +1,4 @@
-"""What the owner reads before a campaign is accepted: every question by its chance, and odds that are never too low."""
+"""The text for the owner before a campaign is accepted: every question with its chance, and odds never too low."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def with_weights(publisher, subjects, weights, answers=1):
 
 
 def listed(text):
-    """Chance and subject of every line of its own, in order."""
+    """Chance and subject of every subject that has a line, in order."""
     return re.findall(r"^  - (\S+(?: 0\.1%)?)  (.*?)(?: together with its 'label')?: one of", text, re.MULTILINE)
 
 
@@ -149,7 +149,7 @@ def many_components(names, questions):
 def test_the_text_of_a_campaign_grows_with_its_names_and_its_questions_and_not_with_their_product(
     device, monkeypatch, made
 ):
-    """Work is counted in characters that are looked at."""
+    """The work is counted in characters that are read."""
     raw = made(60, 100)
     looked_at = [0]
     plain = edge_sdk.explain.quoted

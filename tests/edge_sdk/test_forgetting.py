@@ -1,4 +1,4 @@
-"""What the tests believe of a power cut: contents live by the flush of the file, names by that of the folder."""
+"""The model of a power cut in the tests: a flushed file keeps its content, a flushed folder keeps its names."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Processes that were forked from one parent answer a period once: from one ledger, or not at all.
+"""Processes that were forked from one parent answer a period once: by one shared ledger, or not at all.
 
-The children are forked from a fresh interpreter, not from the test runner: that may have threads.
+The children are forked from a fresh interpreter, because the test runner may have threads.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def answer(act=lambda: device.report(campaign.id, {{"odor": "7"}}, label="e")):
 
 
 def printed(work):
-    """What the children wrote, then what the parent did."""
+    """The output of the children, then that of the parent."""
     program = FORKING.format(children=CHILDREN, work=work)
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
     assert run.returncode == 0, run.stderr
@@ -61,7 +61,7 @@ def printed(work):
 
 
 def of_a_device(place, work):
-    """What is printed by children, then by the parent, that share a device."""
+    """The output of children, then of the parent, that share a device."""
     raw = WIDE.campaign(mechanism="oue", answers=2, epsilon_micro=2_000_000)
     return printed(DEVICE.format(place=place, root=WIDE.root().hex(), now=NOW, campaign=raw.hex(), work=work))
 
@@ -77,7 +77,7 @@ def test_the_system_s_entropy_differs_in_every_process():
     ["answer()", "answer(lambda: device.campaigns() and b'')", "answer(lambda: device.status() and b'')"],
 )
 def test_a_state_in_memory_is_its_makers_alone(act):
-    """A child would answer under the same ids with other noise, and nobody would count it."""
+    """A child would answer under the same ids with other noise, and no ledger would count its ε."""
     *children, parent = of_a_device(None, f"in_children(lambda: {act})\nprint(answer().hex())")
     assert children == [b"state_forked"] * CHILDREN
     assert len(parent) > 18
@@ -111,7 +111,7 @@ print(answer().hex())
 
 @pytest.mark.parametrize("memory", [True, False])
 def test_a_fork_in_the_middle_of_a_report_ends_the_childs(tmp_path, memory):
-    """Whatever the application passes in may fork: its clock, its entropy, a record that computes its values."""
+    """Every argument of the application may fork: its clock, its entropy, a record that computes its values."""
     told = tmp_path / "told"
     place = None if memory else str(tmp_path / "state")
     first, second = of_a_device(place, IN_THE_MIDDLE.format(told=str(told)))

@@ -1,8 +1,8 @@
-"""Documents of whoever means harm, on a real device: one table of attacks, and what each of them is refused for.
+"""Hostile documents on a real device: a table of attacks, with the reason for which each is refused.
 
-Whatever arrives, the device answers with the documented reason, in bounded memory, and keeps the state it had. Some
-attackers have a key of the publisher's, some have none. The bytes that no device may accept are in tests/vectors too;
-all those cases are run here again, through the device's own calls.
+For every document the device gives the documented reason, uses bounded memory, and keeps its state. Some attackers have
+a key of the publisher, some have none. tests/vectors has more documents that no device may accept; these cases are run
+here again, through the methods of the device.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ PERMISSIVE = Policy.of(
 )
 PEAK_PER_BYTE = 250
 PEAK_AT_LEAST = 1_500_000
-"""Bytes of memory that refusing a document may take for each of its bytes, and for any. Whatever it packs, the packer
-of msgpack 1.0.3, which is Debian 12's, takes 1 MiB; later ones take a quarter of that."""
+"""Bytes of memory that the refusal of a document may take: per byte of the document, and in addition. The packer of
+msgpack 1.0.3 (Debian 12) always takes 1 MiB, that of later versions a quarter of it."""
 
 
 def root(
@@ -50,7 +50,7 @@ def root(
     changes: Callable[[dict[str, Any]], None] | None = None,
     issued: int = NOW,
 ) -> bytes:
-    """A trust root that says anything, signed by anybody."""
+    """A trust root with any content, signed by any keys."""
     roles = {
         "root": keys or Role(frozenset([ROOT_KEY.public]), 1),
         "campaign": campaign or Role(frozenset([CAMPAIGN_KEY.public]), 1),
@@ -64,20 +64,20 @@ def root(
 
 
 def campaign_of(change: Callable[[dict[str, Any]], None], **options: Any) -> bytes:
-    """A signed campaign with something in it changed."""
+    """A signed campaign with changed fields."""
     body = canonical.unpack(PUBLISHER.campaign_payload(**options))
     change(body)
     return PUBLISHER.sign("campaign", canonical.pack(body))
 
 
 def repeated_key(raw: bytes, role: str) -> bytes:
-    """A signed document of the same fields, one of them twice."""
+    """A signed document with the same fields, one of them twice."""
     fields = sorted(canonical.unpack(read_envelope(raw, role).payload).items())
     return PUBLISHER.sign(role, wild((fields[0], *fields)))
 
 
 def nested(role: str, fill: bytes, size: int) -> bytes:
-    """A signed payload that is all brackets."""
+    """A signed payload of nested arrays only."""
     return PUBLISHER.sign(role, fill * (size // len(fill)))
 
 
@@ -88,14 +88,14 @@ def spends_more(body: dict[str, Any]) -> None:
 
 
 def spends_more_in_secret(body: dict[str, Any]) -> None:
-    """The same integers, said to be those of the declared ε."""
+    """The same integers, with the declared ε stated as theirs."""
     spends_more(body)
     for question in body["questions"]:
         question["mechanism"]["epsilon_micro"] = 1_000_000
 
 
 def infinite(body: dict[str, Any]) -> None:
-    """One question whose answer is the truth."""
+    """One question whose mechanism adds no noise."""
     body["questions"][0]["mechanism"]["keep"] = 1 << 32
 
 
@@ -111,7 +111,7 @@ def everybody_asked_the_first(body: dict[str, Any]) -> None:
 
 
 class Attack(NamedTuple):
-    """What arrives, by which door, what was there before, and what the device calls it."""
+    """One attack: the document, the method that receives it, the documents accepted before, and the expected reason."""
 
     reason: str
     door: str
@@ -159,7 +159,7 @@ ATTACKS = {
     "duplicate keys in a campaign": Attack("malformed", "enrol", repeated_key(CAMPAIGN, "campaign")),
     "duplicate keys in a model": Attack("malformed", "install", repeated_key(MODEL, "model")),
     "duplicate keys in a root": Attack("malformed", "rotate", [repeated_key(root(), "root")]),
-    # what a reader must understand
+    # keys that a reader must understand
     "unknown crit in a campaign": Attack("unknown_crit", "enrol", PUBLISHER.campaign({"crit": ["zz"], "zz": 1})),
     "unknown crit in a root": Attack(
         "unknown_crit", "rotate", [root(changes=lambda payload: payload.update(crit=["zz"]))]
@@ -227,7 +227,7 @@ ATTACKS = {
     "a campaign once the time was pushed on": Attack(
         "expired", "enrol", CAMPAIGN, before=(("enrol", Publisher(now=NOW + 400 * DAY).campaign(name="later")),)
     ),
-    # what it asks and spends
+    # questions and ε
     "parameters that spend more than declared": Attack("epsilon_understated", "enrol", campaign_of(spends_more)),
     "parameters that spend more and deny it": Attack(
         "epsilon_understated", "enrol", campaign_of(spends_more_in_secret)
@@ -276,7 +276,7 @@ def through(device: Device, door: str, raw: Any) -> object:
 
 
 def contents(device: Device) -> dict[str, list[tuple[Any, ...]]]:
-    """All that the state holds, besides evidence against publishers."""
+    """All rows of the state, except evidence against publishers."""
     tables = [name for (name,) in device._state.run("SELECT name FROM sqlite_master WHERE type = 'table'")]
     return {
         name: device._state.run(f"SELECT * FROM {name}{' WHERE name <> ?' if name == 'counts' else ''}", values)
@@ -350,7 +350,7 @@ MEGABYTES, SECONDS = 64, 60
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory and time are those of Linux")
 def test_the_largest_attacks_fit_into_a_small_process_and_a_short_time(tmp_path):
-    """A process that may have 64 MiB more than an idle device, and a minute, for all of them together."""
+    """A process with 64 MiB more than an idle device, and one minute, for all attacks together."""
     expected = {}
     for number, attack in enumerate(ATTACKS.values()):
         (raw,) = attack.raw if isinstance(attack.raw, list) and len(attack.raw) == 1 else [attack.raw]
@@ -374,7 +374,7 @@ def test_the_largest_attacks_fit_into_a_small_process_and_a_short_time(tmp_path)
 
 
 def test_the_limit_of_memory_is_felt(tmp_path):
-    """With next to no memory the same process fails: the limit above is one."""
+    """With almost no memory the same process fails, so the limit of the test above is effective."""
     body = canonical.unpack(read_envelope(MODEL, "model").payload)
     (tmp_path / "crowded-install").write_bytes(
         PUBLISHER.sign("model", canonical.pack({**body, "card": {"x": [[]] * 190_000}}))
@@ -452,7 +452,7 @@ def test_a_device_says_of_every_vector_what_the_vector_says(name, case):
 
 
 def test_versions_used_up_by_a_stolen_key_are_freed_by_a_root_without_it(device):
-    """Fast-forward: the thief signs the last version there is; the owner replaces the key, and goes on at version 2."""
+    """Fast-forward: the thief signs the largest version; the owner replaces the key and continues at version 2."""
     last = PUBLISHER.campaign(version=(1 << 32) - 1)
     device.enrol(last)
     assert reason(device.enrol, PUBLISHER.campaign(version=2)) == "rollback"
@@ -470,7 +470,7 @@ def test_a_key_that_is_kept_keeps_its_floors(device):
 
 
 def test_a_time_pushed_on_by_a_stolen_key_is_put_right_by_the_next_root(device):
-    """A campaign of the year 2100 makes everything else expired; the owner's next root says what time it is."""
+    """A campaign of the year 2100 makes all other documents expire; the owner's next root corrects the time."""
     future = Publisher(now=NOW + 80 * 365 * DAY)
     assert reason(device.enrol, future.campaign(name="future")) == "expired", "the root itself ends before"
     near = Publisher(now=NOW + 3000 * DAY)
@@ -481,7 +481,7 @@ def test_a_time_pushed_on_by_a_stolen_key_is_put_right_by_the_next_root(device):
 
 
 def test_two_campaigns_of_one_name_are_never_open_at_once(device, clock):
-    """The newer version ends the older: a publisher can not ask twice under one name."""
+    """The newer version replaces the older, so a publisher can not ask twice under one name."""
     first = device.enrol(CAMPAIGN)
     device.report(first.id, {"odor": "n"}, label="e")
     second = device.enrol(PUBLISHER.campaign(version=2))

@@ -1,4 +1,4 @@
-"""A device needs the standard library, msgpack and PyNaCl, and nothing of the aggregator's."""
+"""A device needs the standard library, msgpack and PyNaCl, and no package of the aggregator."""
 
 from __future__ import annotations
 

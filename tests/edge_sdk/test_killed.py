@@ -1,8 +1,7 @@
-"""Killed, refused, torn, or without power at any call to the kernel: a device keeps every promise.
+"""A device keeps every promise if a call to the kernel is its last, is refused, is done in part, or loses power.
 
-A shim under the real interpreter stops at call N, for every N, of every act; what must hold of what is
-left is in ``support.faults.verdict``. ``make faults`` goes further: more random power cuts, and every
-way of breaking the whole life.
+A shim under the real interpreter stops at call N of every act, for every N. ``support.faults.verdict`` states what must
+hold afterwards. ``make faults`` goes further: more random power cuts, and every fault in a complete life.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def test_a_whole_life_killed_anywhere(shim):
 
 
 def test_there_are_enough_kill_points(shim):
-    """Each a different call of a different act; the whole life only repeats some of them in a row."""
+    """The calls of the single acts. The complete life only repeats some of them in sequence."""
     found = break_scenario(shim, *ACTS)
     points = {name: found[name]["calls"] for name in ACTS}
     print(f"{sum(points.values())} kill points: {points}")

@@ -1,4 +1,4 @@
-"""Commands as the shell starts them, killed at their first, middle and last call, and typed once more."""
+"""Commands as a shell starts them, killed at their first, middle and last call, and then repeated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMMANDS = {
     "sync": ["sync", "source"],
     "disable": ["disable"],
 }
-"""In the order of a device's life; files are looked for in the world's folder."""
+"""In the order in which a device needs them. Files are in the world's folder."""
 RECORD = b'{"odor": "n", "width": 3.2, "label": "e"}'
 
 

@@ -1,4 +1,4 @@
-"""What the owner can see of values without a meaning: names and counts before and after, a log, never a value."""
+"""What the owner sees of values without a meaning: names, hints, counts and a log, but no value."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_status_counts_by_feature_what_was_answered(device):
     assert device.status().unread == ()
     for record in ({"status": 7, "age": "31", "label": "e"}, {"status": 7}, {"status": 1, "cap": "x", "age": 1}):
         said = device.report(campaign.id, record)
-        assert device.report(campaign.id, {}) == said  # the same period: the record is not looked at
+        assert device.report(campaign.id, {}) == said  # the same period: the record is not read
         device.now[0] += DAY
     (unread,) = device.status().unread
     assert unread.campaign == campaign.header.name
@@ -149,7 +149,7 @@ LABELS = [
 
 @pytest.mark.parametrize(("record", "label", "meant"), LABELS)
 def test_a_label_that_is_not_given_is_the_records_own(device, monkeypatch, record, label, meant):
-    """In a device as on the command line, where it always was so."""
+    """The device and the command line agree."""
     seen = []
     monkeypatch.setattr("edge_sdk.reporting.answer", lambda *answered: seen.append(answered[2]) or [bytes(18)])
     campaign = device.enrol(device.publisher.campaign())
@@ -214,7 +214,7 @@ RECORDS = [
 
 
 def lines_of(folder, records, caplog):
-    """What the log says of a device's life with one record per day."""
+    """The log of a device with one record per day."""
     publisher, now = Publisher(schema=SCHEMA), [NOW]
     caplog.clear()
     with Device.open(folder, trust=publisher.root(), clock=lambda: now[0], entropy=bytes) as device:
@@ -284,7 +284,7 @@ def test_a_device_checks_a_record_for_a_campaign_by_name(device, publisher):
 
 @pytest.mark.parametrize("kind", ["complex128", "complex64", "clongdouble"])
 def test_a_complex_number_is_no_number_and_nothing_is_said(kind):
-    """A warning that is an error would be caught like any error of a conversion."""
+    """A warning that is raised as an error would be caught like an error of a conversion."""
     numpy = pytest.importorskip("numpy")
     value = getattr(numpy, kind)(3)
     with warnings.catch_warnings(record=True) as said:

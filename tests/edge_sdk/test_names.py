@@ -1,4 +1,4 @@
-"""Names, paths and keys as people see them; campaigns by name; what the package gives by name."""
+"""Names, paths and keys as they are printed; campaigns by name; the public names of the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A device begins once. What is lost afterwards is never taken for a new beginning."""
+"""A device is provisioned once. A state that is lost later is never replaced by a new one unasked."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_a_copy_on_another_machine_is_refused(tmp_path, publisher, clock):
     assert reason(open_on, b"b" * 32, tmp_path / "there") == "state_copied"
     assert reason(open_on, b"b" * 32, tmp_path / "there", publisher.root()) == "state_copied"
     open_on(b"a" * 32, tmp_path / "here").close()
-    open_on(None, tmp_path / "there").close()  # a system without an id can not tell
+    open_on(None, tmp_path / "there").close()  # a system without an id can not detect a copy
     Device.reset(tmp_path / "there", publisher.root(), clock=clock, machine=lambda: b"b" * 32)
     with open_on(b"b" * 32, tmp_path / "there") as device:
         assert device.status().left_micro == 0
@@ -217,7 +217,7 @@ def test_no_rotten_bit_changes_what_a_marker_says(tmp_path):
 
 @pytest.mark.parametrize("digits", [1, 2])
 def test_a_rotten_marker_lets_no_used_provisioning_file_in(tmp_path, publisher, clock, digits):
-    """Each digit is changed in one copy of the mark, or in both: then the marker says nothing, and no file is taken."""
+    """A changed digit in one copy of the mark is harmless. In both copies, no provisioning file is accepted."""
     place = tmp_path / "installed"
     with Device.open(tmp_path, trust=publisher.root(), enrolment=FILE, clock=clock) as device:
         device.report(device.enrol(publisher.campaign()).id, RECORD)
@@ -238,7 +238,7 @@ def test_a_rotten_marker_lets_no_used_provisioning_file_in(tmp_path, publisher, 
 
 def test_a_marker_that_is_written_late_names_the_secret_of_the_state(tmp_path, publisher, clock):
     Device.open(tmp_path, trust=publisher.root(), enrolment=FILE, clock=clock).close()
-    (tmp_path / "installed").unlink()  # as a power cut leaves it, right after the state was made
+    (tmp_path / "installed").unlink()  # the files after a power cut that follows the making of the state
     Device.open(tmp_path, clock=clock).close()
     assert reason(Device.reset, tmp_path, publisher.root(), enrolment=FILE, clock=clock) == "enrolment_used"
 

@@ -1,4 +1,4 @@
-"""Private evaluation on a device: its label and prediction never leave it, but perturbed together."""
+"""Private evaluation on a device: label and prediction leave it only together and perturbed."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_classes_that_are_not_the_models_are_found_at_once(device, publisher):
 
 
 def test_the_end_of_an_evaluation_needs_no_model(generous, publisher):
-    """Else a device whose model was replaced would go on under the version before, if that came back."""
+    """Else a device whose model was replaced could not end the campaign, and would continue once the model returns."""
     first = outcome_payload(publisher, publisher.model())
     installed(generous, publisher).enrol(publisher.sign("campaign", first))
     generous.install(publisher.model(version=2))

@@ -1,4 +1,4 @@
-"""One period of one name is paid once, whatever version asks; what bounds many names; who hears of it."""
+"""A period of a name is paid once, for all versions of the name; what bounds many names; what callers are told."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_what_a_leap_spent_years_ahead_does_not_pause_every_other_name_until_the
     device.report(other.id, RECORD)
     clock.now = NOW + 89 * DAY
     device.report(other.id, RECORD)
-    clock.now = NOW + 90 * DAY  # now the leap's day is here, and paid
+    clock.now = NOW + 90 * DAY  # the day to which the clock had leapt, which is paid
     assert reason(device.report, other.id, RECORD) == "budget_paused"
 
 
@@ -182,7 +182,7 @@ RAISED = 'epsilon_lifetime = "200"\nepsilon_per_day = "1"\n'
 
 
 def reset(folder, publisher, clock):
-    """Start afresh and enrol again, under a larger lifetime and a day's limit of one answer."""
+    """Reset and enrol again, with a larger lifetime ε and a limit of one answer per day."""
     Device.reset(folder, publisher.root(), clock=clock)
     (folder / "policy.toml").write_text(RAISED)
     device = Device.open(folder, clock=clock)

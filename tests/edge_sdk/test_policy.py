@@ -1,4 +1,4 @@
-"""The owner's file: when the defaults hold, and what refusing campaigns need."""
+"""The owner's policy file: when the defaults hold, and what campaigns that refuse values need."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_campaign_whose_reports_tell_by_being_there_needs_the_owners_leave(tmp
         assert "Warning" in device.explain(raw)
         assert reason(device.report, campaign.id, dict.fromkeys(("odor", "width"), "z"), "z") == "value_refused"
     (tmp_path / "policy.toml").unlink()
-    with Device.open(tmp_path, clock=clock) as device:  # leave withdrawn: whatever the record, no report
+    with Device.open(tmp_path, clock=clock) as device:  # the permission was withdrawn: no record gives a report
         for record, label in (({"odor": "z", "width": "z"}, "z"), ({"odor": "a", "width": 1}, "e")):
             assert reason(device.report, campaign.id, record, label) == "policy_refused"
 

@@ -1,6 +1,6 @@
-"""One rotten bit anywhere in the state: what is told is what was told before, or it is refused. Nothing in between.
+"""One changed bit anywhere in the state: every call returns the earlier result, or is refused.
 
-The places are drawn by SHA-256 of ``rot N`` for N = 0, 1, …: 600 of them here, HEARSAY_FAULT_SEEDS thousands
+The places of the bits are drawn by SHA-256 of ``rot N`` for N = 0, 1, …: 600 places here, HEARSAY_FAULT_SEEDS thousands
 in ``make faults``. No result depends on chance.
 """
 
@@ -26,7 +26,7 @@ LAST = NOW + 6 * DAY
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory):
-    """A state with some of everything: answers of three campaigns, sealed files, drops, a document that ended."""
+    """A state with rows in every table: answers of three campaigns, sealed files, drops, an ended document."""
     folder = tmp_path_factory.mktemp("lived") / "state"
     publisher = Publisher()
     clock = [NOW]
@@ -48,7 +48,7 @@ def lived(tmp_path_factory):
 
 
 def told(folder, out):
-    """Everything that the device says within the period of its last answers, with other records and other noise."""
+    """The results of all calls within the period of the last answers, with other records and other noise."""
     found = {}
     device = failing(Device.open, folder, policy=POLICY, clock=lambda: LAST, entropy=lambda count: b"\x55" * count)
     if not isinstance(device, Device):
@@ -70,7 +70,7 @@ def told(folder, out):
         found["drain"] = failing(device.drain, out)
         found["batch"] = out.read_bytes() if out.exists() else None
         found["ack"] = failing(device.ack, folder.parent / "sealed-5.hsr")
-        if isinstance(found["ack"], int):  # else nothing was released, and what is left is no sign
+        if isinstance(found["ack"], int):  # else nothing was released, and the rest tells nothing
             found["left"] = failing(lambda: device.status().spooled)
     return {key: value for key, value in found.items() if not isinstance(value, HearsayError) and value is not None}
 

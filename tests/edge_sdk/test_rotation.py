@@ -1,4 +1,4 @@
-"""Roots that follow each other, keys that were revoked, and publishers that contradict themselves."""
+"""Chains of roots, revoked keys, and publishers that sign contradictory documents."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_revoked_campaign_key_ends_its_campaigns_and_a_new_signature_brings_th
 
 
 def test_sync_brings_a_campaign_back_that_was_signed_again_after_the_rotation(tmp_path, publisher, clock):
-    """A device that is synced by nothing but an address does not fall silent because a key was replaced."""
+    """A device whose only command is sync continues to report after a key was replaced."""
     place = "campaigns/mushrooms.hsc"
     source = Source({place: publisher.campaign()})
     folder = tmp_path / "state"

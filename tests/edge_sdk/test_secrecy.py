@@ -1,4 +1,4 @@
-"""No value of a record, no secret and no seed appears in anything a device writes besides its state and reports."""
+"""No value of a record, no secret and no seed appears in any output of a device besides its state and reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MARKS = (MARK, "73519", "8642")
 
 
 def chain(error: BaseException | None):
-    """An error, its cause and its context: all that a crash reporter could see."""
+    """The texts of an error, its cause and its context: all that a crash report could contain."""
     seen = []
     while error is not None and error not in seen:
         seen.append(error)

@@ -1,4 +1,4 @@
-"""Reports wait until they are acknowledged; bounded, oldest first, and counted when they go."""
+"""Reports wait until they are acknowledged. Beyond the limits the oldest are dropped and counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A damaged, cut or lost state is an error of ours, never a fresh start; forks and closing do no harm."""
+"""A damaged, truncated or lost state is a HearsayError, never a new beginning; forks and closing are harmless."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FLIPS = 400
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory):
-    """The state of a device that has done everything once and has a report to send."""
+    """The state of a device that has used every method once and has a report to send."""
     folder = tmp_path_factory.mktemp("lived") / "state"
     publisher = Publisher()
     with Device.open(folder, trust=publisher.root(), clock=lambda: NOW) as device:
@@ -41,7 +41,7 @@ def state_dir(lived, tmp_path):
 
 
 def reason(action, *arguments, **options):
-    """The stable reason of a refusal. SQLite's error may hang on to it: its text names no value of a record."""
+    """The stable reason of a refusal. Its context may be SQLite's error, whose text names no value of a record."""
     error = failure(action, *arguments, **options)
     return None if error is None else error.reason
 
@@ -58,7 +58,7 @@ def opened(folder):
 
 
 def whole_life(folder, out):
-    """Everything that a device does, each step though the one before was refused."""
+    """All actions of a device. Each is tried, even if the one before was refused."""
     publisher = Publisher()
     for trust in (None, publisher.root()):
         device = failing(Device.open, folder, trust, clock=lambda: NOW)
@@ -198,7 +198,7 @@ def test_a_ledger_that_does_not_add_up_is_a_lost_state(state_dir, statement):
 
 
 def test_damage_that_shows_while_rows_are_fetched_is_ours(state_dir):
-    """A page in the middle of a long table is overwritten: the query begins well and fails on the way."""
+    """A page in the middle of a long table is overwritten, so a query fails after its first rows."""
     with opened(state_dir) as device, device._state.transaction():
         for number in range(10, 2010):
             Rows(device._state, SPOOL).add((number, 1, 1, NOW, number, 18 * number, bytes(18)))
@@ -236,7 +236,7 @@ def test_another_programs_empty_database_is_not_taken_over(tmp_path):
 
 
 def test_a_new_state_has_never_been_empty(tmp_path, monkeypatch):
-    """Killed when the file gets its name, the creation left nothing or a whole file; both can be provisioned."""
+    """A creation that is killed when the file gets its name leaves no file or a complete one, never an empty one."""
     sizes = []
     plain = os.link
 
@@ -338,7 +338,7 @@ def test_forks_leave_no_lock_behind(device, publisher):
 
 
 def test_a_ledger_of_many_campaigns_opens_in_one_walk(state_dir):
-    """Ten years of weekly versions: opening looks at every line once, not once for every campaign."""
+    """Ten years of weekly versions: opening reads every line once, not once for every campaign."""
     work = 0
 
     def count():
@@ -369,7 +369,7 @@ def test_a_ledger_of_many_campaigns_opens_in_one_walk(state_dir):
 
 
 def in_place(path, content):
-    """Write other content into the very same file, as restoring a backup by `cp` does."""
+    """Write other content into the same file, as restoring a backup by `cp` does."""
     with path.open("r+b") as file:
         file.write(content)
         file.truncate()

@@ -1,7 +1,7 @@
-"""Anything an owner, a publisher, a clock and a full disk can do to a device, in any order, against a simple model.
+"""Random sequences of actions by owner, publisher, clock and a full disk, compared with a simple model of the device.
 
-The model knows what is allowed, not how it is done: which period may be opened when, what is spent, what
-waits, what has arrived, which versions stand. The disk is a small one of its own and really gets full.
+The model states which results are allowed: the periods that may open, the spent ε, the waiting reports, the arrived
+reports, the accepted versions. The disk is a small separate file system that really becomes full.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ DRIFT = 5000
 DISK_BYTES = 384 << 10
 STEPS = 10_000
 DAYS = 20_000 * DAY
-"""So long is every document valid."""
+"""Seconds for which every document is valid."""
 
 
 @cache
@@ -54,7 +54,7 @@ def document(kind, version, issued_at):
 
 
 class World(RuleBasedStateMachine):
-    """A device, its surroundings, and what the model makes of them."""
+    """A device, its surroundings, and the state of the model."""
 
     disk: Path
     disk_is_small = False
@@ -76,13 +76,13 @@ class World(RuleBasedStateMachine):
         self.campaign = None
         self.answers = {}  # campaign id → newest period, its bytes
         self.made = []  # all reports, in order
-        self.spool, self.dropped = [], 0  # numbers of those that wait, oldest first
+        self.spool, self.dropped = [], 0  # numbers of the waiting reports, oldest first
         self.arrived = set()
         self.sealed = []  # path, number of the last report in it
         self.files = 0
-        self.sure = NOW, 0, 0  # the latest that it could be when it was last known, boot and uptime of then
+        self.sure = NOW, 0, 0  # latest possible time when it was last confirmed, with boot and uptime of that moment
         self.leaps = 0  # in this boot
-        self.steady = False  # nobody touched clock or power since the newest answer
+        self.steady = False  # clock and power are unchanged since the newest answer
         self.device = None
 
     @initialize(enrolled=st.integers(0, 3))
@@ -108,7 +108,7 @@ class World(RuleBasedStateMachine):
         return shake_256(b"%d" % self.drawn).digest(count)
 
     def _try(self, function, *arguments, refusals=()):
-        """What a call gives; or, where the disk is full or the model allows it, its refusal."""
+        """The result of a call; or its refusal, if the disk is full or the model allows the refusal."""
         World.done[function.__name__] += 1
         error = None
         try:
@@ -170,7 +170,7 @@ class World(RuleBasedStateMachine):
             return
         spent = len(self.made) * EPSILON
         refusals = ["budget_exhausted"] if spent + EPSILON > LIFETIME else []
-        if self.wall < self.campaign.header.not_before:  # a new root may have taken the time floor back
+        if self.wall < self.campaign.header.not_before:  # a new root may have lowered the time floor
             refusals.append("not_yet_valid")
         paid = max((period for period, _ in self.answers.values()), default=-1)
         if paid > self.answers.get(self.campaign.id, (-1, b""))[0]:  # by another version
@@ -203,17 +203,17 @@ class World(RuleBasedStateMachine):
             self.report()
 
     def _sure_time(self):
-        """The latest that it can be without a leap."""
+        """The latest possible time without a leap."""
         time, boot, uptime = self.sure
         elapsed = self.uptime - uptime
         return time + elapsed + elapsed // DRIFT + SECONDS_OF_SLACK if boot == self.boot else time
 
     def _count_from(self, time):
-        """A document says what time it is, or the answer to a period that it is no later than its end."""
+        """A document confirms a time. An answer for a period confirms that the time is at most the period's end."""
         self.sure = max(time, self._sure_time()), self.boot, self.uptime
 
     def _judge_period(self, period):
-        """A new period opens because time went by, because a document says so, or by the boot's one leap."""
+        """A new period opens because time has passed, because a document confirms it, or by the boot's one leap."""
         assert len(self.made) * EPSILON <= LIFETIME
         if period > self._sure_time() // DAY:
             self.leaps += 1
@@ -224,7 +224,7 @@ class World(RuleBasedStateMachine):
         path = self.folder / f"{self.files}.hsr"
         self.files += 1
         count, refused = self._try(self.device.drain, path)
-        if path.exists():  # whole, even if the device had no room to note that it is there
+        if path.exists():  # complete, even if the disk was too full to note it
             assert self._inside(path) == {self.made[number] for number in self.spool}
         if refused or not self.spool:
             assert refused or (count == 0 and not path.exists())
@@ -235,7 +235,7 @@ class World(RuleBasedStateMachine):
 
     @rule(days=st.integers(0, 3))
     def send(self, days):
-        """A day's report, and everything that waits is sealed; some days later it is acknowledged."""
+        """Report once and seal all waiting reports; acknowledge them some days later."""
         self.days_pass(1)
         before = len(self.sealed)
         self.drain()
@@ -285,7 +285,7 @@ class World(RuleBasedStateMachine):
 
     @rule(days=st.integers(2, 30))
     def clock_leaps(self, days):
-        """Somebody wants to hear more than one answer a day."""
+        """An attacker tries to get more than one answer a day."""
         self.clock_is_set(days, 0)
         self.report()
 
@@ -309,7 +309,7 @@ class World(RuleBasedStateMachine):
 
     def _restart(self):
         self.device.close()
-        if failure(self._open):  # which can only be for want of room
+        if failure(self._open):  # possible only because the disk is full
             assert self.ballast.exists()
             self.disk_has_room()
             self._open()
@@ -391,22 +391,22 @@ def test_the_device_is_the_model(small_disk, lives, least):
 
 
 def _second_answer(monkeypatch):
-    """Every call answers anew."""
+    """A broken device: every call makes a new answer."""
     monkeypatch.setattr(Ledger, "newest", lambda self, campaign: None)
 
 
 def _believed_leaps(monkeypatch):
-    """The clock is believed whatever it says."""
+    """A broken device: every time of the clock is accepted."""
     monkeypatch.setattr(Present, "period_time", lambda self, _: (self.now, False))
 
 
 def _stopped_time(monkeypatch):
-    """No period opens by time alone."""
+    """A broken device: no period opens by time alone."""
     monkeypatch.setattr(Present, "period_time", lambda self, _: (NOW, False))
 
 
 def _uncounted_drops(monkeypatch):
-    """What does not fit into the spool is forgotten in silence."""
+    """A broken device: reports beyond the spool's limits are not counted."""
     plain = Spool._forget
 
     def forget(self, reason, through, lost):
@@ -417,13 +417,13 @@ def _uncounted_drops(monkeypatch):
 
 
 def _late_reports_released(monkeypatch):
-    """An acknowledgement empties the spool, also of what came after the file."""
+    """A broken device: an acknowledgement also deletes reports that were made after the file."""
     plain = Spool.forget_through
     monkeypatch.setattr(Spool, "forget_through", lambda self, through: plain(self, 1 << 62))
 
 
 def _older_documents(monkeypatch):
-    """Versions may go back."""
+    """A broken device: older versions are accepted."""
     monkeypatch.setattr(trust, "_check_floor", lambda *_: None)
 
 

@@ -44,7 +44,7 @@ def source(publisher):
 
 @pytest.fixture
 def enrolled(device, source):
-    """A device that is in step with its source."""
+    """A device that has synced with its source."""
     assert sync(device, source, campaigns=["mushrooms"]).refusals == ()
     source.calls.clear()
     return device
@@ -66,7 +66,7 @@ def records(files):
 
 
 def answer(device, clock, number=1):
-    """As many periods' reports."""
+    """Make the reports of as many periods."""
     made = []
     for _ in range(number):
         made.append(device.report(device.campaigns()[0].id, RECORD, label="e"))
@@ -147,7 +147,7 @@ def test_one_refused_document_does_not_keep_the_rest_from_happening(enrolled, so
 
 
 def test_a_document_of_another_name_is_refused_wherever_it_lies(device, source, publisher):
-    """Whoever runs the server may not choose which campaign a device takes part in."""
+    """The server's operator can not choose the campaign in which a device takes part."""
     source.places[CAMPAIGN] = publisher.campaign(name="others")
     source.places[MODEL] = publisher.model(name="others")
     outcome = sync(device, source, campaigns=["mushrooms"], models=["mushrooms"])
@@ -190,7 +190,7 @@ def test_roots_are_followed_one_by_one(device, source, publisher):
 
 
 def test_a_chain_longer_than_one_run_of_roots_that_all_expired_but_the_last(device, source, publisher):
-    """The next run would find the same expired roots: a device that was away for long would never come back."""
+    """Else every run would stop at the same expired roots, and a device that was away for long would never recover."""
     old = Publisher(now=NOW - 400 * DAY)
     last = MAX_ROOTS + 20
     source.places |= {f"roots/{number}.hst": old.root(number, lifetime=10 * DAY) for number in range(2, last)}
@@ -201,7 +201,7 @@ def test_a_chain_longer_than_one_run_of_roots_that_all_expired_but_the_last(devi
 
 @pytest.mark.parametrize("number", [20, 40])
 def test_a_chain_of_expired_roots_is_verified_once(device, source, publisher, monkeypatch, number):
-    """Each root by its predecessor's keys and by its own."""
+    """Each root is verified by its predecessor's keys and by its own."""
     verified = []
     plain = trust.verified_by
     monkeypatch.setattr(trust, "verified_by", lambda *given: (verified.append(1), plain(*given))[1])
@@ -233,7 +233,7 @@ def test_a_gap_ends_the_chain(device, source, publisher):
 
 
 class Everything(Source):
-    """A server with one page for all questions, as in a hotel."""
+    """A server that answers every request with one page, such as the login page of a public network."""
 
     def fetch(self, place, limit, tag=""):
         self.places[place] = b"<html>Log in</html>"
@@ -298,7 +298,7 @@ def test_what_may_have_arrived_goes_again_under_its_name(enrolled, source, clock
 
 
 def test_a_full_disk_does_not_keep_what_has_arrived(enrolled, source, clock, monkeypatch):
-    """The file's room is what the acknowledgement needs."""
+    """The acknowledgement needs the space of the file."""
     answer(enrolled, clock)
     plain = Device.ack
 
@@ -313,7 +313,7 @@ def test_a_full_disk_does_not_keep_what_has_arrived(enrolled, source, clock, mon
 
 
 def test_a_file_that_the_card_has_lost_is_sealed_anew(enrolled, source, clock, monkeypatch):
-    """One bad sector must not silence a device for ever: the reports are still in the spool."""
+    """An unreadable file must not stop a device for ever: its reports are still in the spool."""
     made = answer(enrolled, clock)
     source.failures = {3: "before"}
     sync(enrolled, source)
@@ -456,7 +456,7 @@ def test_whatever_fails_nothing_is_lost_and_nothing_is_made_twice(tmp_path_facto
         assert device.model().version == version
     arrived = records(source.reports.values())
     assert set(arrived) == set(made)
-    assert len(arrived) == len(made)  # a file goes again under its own name, so none is there twice
+    assert len(arrived) == len(made)  # a file is sent again under the same name, so no report is there twice
 
 
 # On the web -----------------------------------------------------------------------------------------
@@ -483,7 +483,7 @@ def test_in_step_costs_one_conditional_request_per_document(device, publisher, t
         assert records([(tree / "reports" / name).read_bytes()]) == made
         state = (tmp_path / "state" / "state.db").read_bytes()
         sync(device, open_transport(url))
-        assert (tmp_path / "state" / "state.db").read_bytes() == state  # a card does not wear by asking
+        assert (tmp_path / "state" / "state.db").read_bytes() == state  # no write without news
 
 
 def test_a_server_that_goes_away_is_waited_for_once(enrolled, clock):
@@ -498,7 +498,7 @@ def test_a_server_that_goes_away_is_waited_for_once(enrolled, clock):
 
 
 def test_one_line_of_lies_costs_its_place_and_no_report(enrolled, publisher, clock):
-    """A chunk of size −5 where a campaign is asked for: the batch still goes."""
+    """The server answers a campaign's request with a chunk of size −5. The batch is still sent."""
     made = answer(enrolled, clock)
     files = []
 

@@ -1,4 +1,4 @@
-"""``hearsay-edge sync`` as its users type it."""
+"""The command ``hearsay-edge sync``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Killed at any step of a sync and run again, a device loses no report and keeps no half of a document.
+"""A sync that is killed at any step and run again loses no report and stores no partial document.
 
-A child process lives one life: provision, sync, report, sync. It is killed with SIGKILL before step N, for
-every N; another then lives the whole life on what is left. A step is a statement of SQL that changes the state, a
-system call that changes the disk, and every look at the source and sending to it.
+A child process runs one life: provision, sync, report, sync. It is killed with SIGKILL before step N, for every N. Then
+another child runs the whole life in the same folder. A step is an SQL statement that changes the state, a system call
+that changes the disk, a request to the source, or a sending to it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from edge_sdk.transport.folder import Folder
 from protocol.batches import batch
 
 LOOKS = ("SELECT", "PRAGMA")
-"""Statements that change nothing: a kill between two changes is the same wherever it falls."""
+"""Statements that change nothing. A kill between two changes has the same effect at each of them."""
 RECORD = {"odor": "n", "width": 3.2}
 PUBLISHER = Publisher()
 ROOT = PUBLISHER.root()
@@ -96,7 +96,7 @@ def make_tree(folder):
 
 
 def arrived(folder):
-    """The distinct reports that the source has, all of them whole and proven."""
+    """The distinct reports at the source. Every batch is complete, and its digest is verified."""
     found = set()
     for path in (folder / "tree" / "reports").glob("*.hsr"):
         raw = path.read_bytes()
@@ -108,7 +108,7 @@ def arrived(folder):
 
 
 def check(folder):
-    """What must hold after any number of crashes and one whole life."""
+    """Check the state after any number of crashes and one complete life."""
     with Device.open(folder / "state", clock=lambda: NOW) as device:
         status = device.status()
         report = device.report(device.campaigns()[0].id, {})
@@ -122,7 +122,7 @@ def check(folder):
 
 
 def check_killed(folder):
-    """What must hold right after a crash: a report that was made is on the device or has arrived."""
+    """Check after a crash that every report is on the device or has arrived."""
     if not (folder / "emitted").exists():
         return
     with Device.open(folder / "state", clock=lambda: NOW) as device:
@@ -132,7 +132,7 @@ def check_killed(folder):
 
 
 def check_same_name(folder):
-    """What must hold after the first crash: what has arrived and is not known to have waits under its name."""
+    """Check after the first crash that an arrived file without acknowledgement still waits under its name."""
     if not (folder / "emitted").exists():
         return
     with Device.open(folder / "state", clock=lambda: NOW) as device:

@@ -1,4 +1,4 @@
-"""Which periods open when the wall clock leaps, the device reboots, or a signed document says the time."""
+"""Periods that open when the wall clock leaps, the device reboots, or a signed document confirms a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from protocol.batches.report import decode_report
 HOUR = 3600
 RECORD = {"odor": "n", "width": 3.2}
 HOURLY = Policy.of(epsilon_per_day="100")
-"""An owner who lets every hour of a day be answered."""
+"""The policy of an owner who allows an answer in every hour of a day."""
 
 
 class Machine:
@@ -138,9 +138,9 @@ def test_a_clock_that_starts_in_1970_and_is_then_set_right_loses_nothing(tmp_pat
     device = Device.open(tmp_path / "s", trust=publisher.root(), clock=machine.clock, uptime=machine.uptime)
     campaign = device.enrol(publisher.campaign())
     for day in range(1, 10):
-        machine.reboot(wall=day)  # no battery behind the clock
+        machine.reboot(wall=day)  # a clock without battery
         device.report(campaign.id, RECORD)
-        machine.wall = NOW + day * DAY  # the network has answered
+        machine.wall = NOW + day * DAY  # the clock is set by the network
         device.report(campaign.id, RECORD)
     assert [line.period for line in device.history()] == [NOW // DAY + day for day in range(10)]
     device.close()
@@ -223,7 +223,7 @@ def test_the_day_and_the_window_are_counted_over_all_campaigns(tmp_path, publish
 
 
 def test_what_a_leap_jumped_over_does_not_open_for_other_campaigns(tmp_path, publisher, machine):
-    """One leap far ahead by one campaign; then the clock walks through what lies before, and the other one answers."""
+    """One campaign answers after a leap far ahead; then the clock goes back and moves on, and the other one answers."""
     with Device.open(tmp_path, publisher.root(), policy=HOURLY, clock=machine.clock, uptime=machine.uptime) as device:
         first, other, third = (
             device.enrol(publisher.campaign(name=name, time_precision=HOUR, lifetime=3000 * DAY)).id
@@ -287,7 +287,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["answer", "document", "run", "boot"]
 
 @given(STEPS)
 def test_one_leap_per_boot_whatever_the_order(steps):
-    """The model: without documents, time that is answered goes on by what has passed, and one leap a boot."""
+    """The model: without documents, periods open as time passes, and by one leap per boot."""
     anchor, boot, uptime, floor = None, 0, 0, 0
     opened, leaps = None, {}
     for kind, amount in steps:

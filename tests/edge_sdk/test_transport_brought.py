@@ -38,7 +38,7 @@ def open_stick(address, *, method, token, seconds):
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
-    """Puts a package beside the installed ones, as pip would: a module, and its entry points."""
+    """Installs a package as pip would: a module and its entry points."""
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     before = set(sys.modules)
 

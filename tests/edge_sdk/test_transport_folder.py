@@ -1,4 +1,4 @@
-"""A folder as a source, in which others have put what they liked."""
+"""A folder as a source, with files, links and pipes that other users have put there."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def batch(tmp_path):
 
 @pytest.fixture(autouse=True)
 def impatient():
-    """A device that waits for somebody to write into a pipe would wait for ever."""
+    """A device that reads from a pipe could wait for ever."""
     signal.alarm(20)
     yield
     signal.alarm(0)

@@ -1,4 +1,4 @@
-"""The web as a source, against servers that are slow, wrong, broken or mean."""
+"""The web as a source, with servers that are slow, wrong, broken or hostile."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLACE = "campaigns/mushrooms.hsc"
 
 
 class Naps:
-    """Takes note of pauses instead of making them."""
+    """Records pauses instead of waiting."""
 
     def __init__(self):
         self.lengths = []
@@ -425,7 +425,7 @@ def test_the_token_goes_to_its_server_only(web):
 
 
 def interim(status, count=1):
-    """Answers that come before the final one, with a header each."""
+    """Interim answers, each with one header."""
     return f"HTTP/1.1 {status} Wait\r\nLink: </style.css>\r\n\r\n".encode() * count
 
 
@@ -637,7 +637,7 @@ def test_a_place_leads_down_only(place, web, tmp_path, batch):
 
 
 def test_the_scripted_server_reads_what_is_sent():
-    """The harness itself: a request is seen as it was made."""
+    """The test server records a request as it was made."""
     one, other = socket.socketpair()
     with one, other:
         one.sendall(b"PUT /x HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc")
