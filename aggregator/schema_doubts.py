@@ -30,7 +30,7 @@ FEWEST_RECORDS = 20
 MOST_COMMON_SHARE = 0.9
 """Share of the cells that must look like times."""
 CERTAIN_RECORDS = 200
-"""With so many records, whole numbers without repeats count as serial numbers in any order."""
+"""Number of records from which whole numbers without repeats count as serial numbers in any order."""
 
 _CLOCK = r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?"
 _ZONE = r" ?(Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2})?"

@@ -1,7 +1,7 @@
-"""A first schema from a pilot file: TOML text that an analyst reads, corrects and signs later.
+"""Draft a schema from a pilot file: TOML text that the analyst corrects before it becomes a campaign.
 
-The pilot's people agreed to be seen: listed values and bounds become public with the campaign, and
-the comments in the draft say so.
+Listed values and bounds of the pilot become public with the campaign, so the people of the pilot must have agreed to
+that. Comments in the draft say so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DEFAULT_BINS = 4
 DEFAULT_MAX_VALUES = 12
 MAX_LISTED_VALUES = 256
-"""More different texts than this are names or numbers of people, not a category."""
+"""Limit of the values of a category. A column with more different texts holds names or numbers of people."""
 
 _HEADER = """\
 # Drafted from a pilot file. Read it before it becomes a campaign: everything here becomes public.
@@ -57,19 +57,19 @@ def draft_schema(
     """The TOML text of a schema for a frame of text. Run by the analyst on a pilot.
 
     Numbers become a numeric feature if they have more than ``max_values`` different values, or are not
-    whole (a device's 0.5 is a number and never the text "0.5"); everything else is categorical. A
+    whole (a device's 0.5 is a number and never the text "0.5"). All other columns become categorical. A
     categorical feature that is never missing takes its most common value as substitute, which saves a
-    code; one that is missing somewhere gets a code for it. Above a column that looks like times or serial
-    numbers stands a comment; see :func:`aggregator.schema_doubts.doubts`.
+    code. A categorical feature with missing values gets a code for them. A column that looks like times or
+    serial numbers gets a comment; see :func:`aggregator.schema_doubts.doubts`.
 
-    A column of numbers with a few cells that are none, or none that a computer can hold, is refused by
-    line: most likely they mean "missing", and as a category they would teach devices nothing. One refusal names
-    all columns that can be no features; its reason is that of the first.
+    A column of numbers with a few other cells is refused, and the line of the first such cell is named: such cells
+    most likely mean "missing", and would be useless as a category. One refusal names all columns that can not become
+    features. Its reason is the reason of the first column.
 
     Args:
         frame: as :func:`aggregator.tables.read_table` returns it.
         label: the column to predict.
-        name: what campaigns made from this schema will be called.
+        name: name of the campaigns made from this schema.
         bins: bins of a numeric feature, 2 or more.
         equal_frequency: edges at the pilot's quantiles instead of bins of equal width; fewer bins where
             many numbers are alike.
@@ -102,17 +102,17 @@ def draft_schema(
             unfit.append(error)
     _check_fit(unfit)
     text = "\n".join(parts)
-    parse_schema_text(text)  # what a campaign would refuse is refused here, where the column is at hand
+    parse_schema_text(text)  # refuse here, while the column is known, what a campaign would refuse later
     return text
 
 
 class _UnfitError(Exception):
-    """A column that can be no feature as it is.
+    """A column that can not become a feature.
 
     Attributes:
         reason: as of an ``InputError``.
-        column: its name.
-        what: why, as a sentence that begins with the column's name; it holds no cell.
+        column: name of the column.
+        what: the problem, as a sentence that begins with the column's name and holds no cell.
     """
 
     def __init__(self, reason: str, column: str, what: str) -> None:
@@ -123,12 +123,12 @@ class _UnfitError(Exception):
 
     @property
     def may_mean_missing(self) -> bool:
-        """Whether some cells alone are wrong."""
+        """Whether only some cells are wrong, which may mean missing."""
         return self.reason == "value_invalid"
 
 
 def _check_fit(unfit: Sequence[_UnfitError]) -> None:
-    """Refuse all columns that can be no features at once.
+    """Refuse all columns that can not become features in one error.
 
     Raises:
         InputError: as :func:`draft_schema`.
@@ -181,7 +181,7 @@ def _feature_table(column: pd.Series, how: tuple[int, bool], max_values: int, mi
 
 
 def _warning(column: pd.Series, missing: set[str]) -> str:
-    """A comment above a table that its author should look at again; mostly none."""
+    """The comment above the table of a doubtful column; empty for most columns."""
     why = doubt(column, missing)
     return "" if why is None else f"# Leave it out? {why}\n"
 
@@ -231,7 +231,7 @@ def _numeric_table(
 
 
 def equal_frequency_edges(name: str, present: list[Decimal], bins: int) -> list[Decimal]:
-    """Edges that leave about as many numbers in each bin: the first number of each later bin.
+    """Edges with about as many numbers in each bin. An edge is the first number of the bin above it.
 
     Numbers that are alike stay together, so there may be fewer bins than asked for, and never fewer than two.
 
@@ -248,7 +248,7 @@ def equal_frequency_edges(name: str, present: list[Decimal], bins: int) -> list[
     first = scaled(present[0])
     cuts = {scaled(cut): cut for cut in (present[len(present) * j // bins] for j in range(1, bins))}
     edges = [cut for place, cut in cuts.items() if place > first]
-    # Most numbers are alike: they are one bin, and what lies above them the other.
+    # Most numbers are equal: they are one bin, and the numbers above them are the other.
     return edges or [next(number for number in present if scaled(number) > first)]
 
 
@@ -272,7 +272,7 @@ def _plain(number: Decimal) -> str:
 
 
 def _number(value: str) -> Decimal | None:
-    """A cell as a finite number, or None: just what devices read as one."""
+    """The number that devices read in a cell; None if there is none."""
     try:
         return parse_bound(value)
     except InputError:
@@ -280,7 +280,7 @@ def _number(value: str) -> Decimal | None:
 
 
 def _is_numeric(numbers: dict[str, Decimal], max_values: int) -> bool:
-    """Whether a column whose cells are these numbers becomes a numeric feature."""
+    """Whether a column with these numbers becomes a numeric feature."""
     distinct = set(numbers.values())
     return len(distinct) > 1 and (len(distinct) > max_values or not _whole(list(numbers)))
 
@@ -290,9 +290,9 @@ def _check_others(present: pd.Series, numbers: set[str], *, numeric: bool) -> No
 
     Args:
         present: the cells that are not missing.
-        numbers: the texts among them that are finite numbers.
-        numeric: whether these alone would make a numeric feature. If not (2, 4, more), other texts are
-            categories like them.
+        numbers: the texts of these cells that are finite numbers.
+        numeric: whether the numbers alone would become a numeric feature. If not, as in 2, 4, more, the other texts
+            are categories like them.
     """
     others = present[~present.isin(numbers)]
     known = len(present) - len(others)
@@ -306,7 +306,7 @@ def _check_others(present: pd.Series, numbers: set[str], *, numeric: bool) -> No
 
 
 def _is_extreme(value: str) -> bool:
-    """Whether a text that is no number of a schema is one for a computer: nan, inf, 1e400, +1, .5."""
+    """Whether a text is a number for Python, as nan, inf, 1e400, +1 and .5 are. The text is no number of a schema."""
     try:
         float(value)
     except ValueError:
@@ -315,7 +315,7 @@ def _is_extreme(value: str) -> bool:
 
 
 def _refuse_cell(cells: pd.Series, what: str) -> NoReturn:
-    """Name the place of the first of some cells, and never what it holds."""
+    """Refuse a column, and name the line of the first of some cells, but not its content."""
     place = f"line {cells.index[0]}" if cells.index.name == "line" else f"record {cells.index[0]}"
     raise _UnfitError("value_invalid", str(cells.name), f"column '{cells.name}', {place}: {what}")
 
@@ -341,7 +341,7 @@ def _are_printable(values: list[str]) -> bool:
 
 
 def _quote(text: str) -> str:
-    """A TOML basic string: JSON's escapes are a part of TOML's."""
+    """A TOML basic string. TOML has all escapes of JSON."""
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""Schema files: the TOML text in which an analyst states label, features, bins and missing values.
+"""Schema files: TOML text that defines label, features, bins and missing values. Written by the analyst.
 
     name = "mushrooms"                    # of the campaigns made from it
 
@@ -49,14 +49,14 @@ MAX_FILE_BYTES = 4 << 20
 
 
 class SchemaFile(NamedTuple):
-    """What a schema file says: the name that campaigns made from it take, and the schema."""
+    """The content of a schema file: the schema, and the name of campaigns made from it."""
 
     name: str
     schema: Schema
 
 
 def load_schema(path: str | Path) -> SchemaFile:
-    """Read a schema file. Run by whoever makes a campaign.
+    """Read a schema file. Run by the maker of a campaign.
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``not_utf8``, ``schema_invalid``, ``label_is_feature``.
@@ -80,11 +80,11 @@ def load_schema(path: str | Path) -> SchemaFile:
 
 
 def parse_schema_text(text: str) -> SchemaFile:
-    """The schema that a TOML text states.
+    """Parse the text of a schema file.
 
     Raises:
-        InputError: ``schema_invalid``: not TOML, a key that is unknown, missing or of another type, or
-            parts that do not fit together; ``label_is_feature``.
+        InputError: ``schema_invalid``: the text is not TOML, a key is unknown, missing or of another type, or
+            parts contradict each other; ``label_is_feature``.
     """
     body: dict[str, Any] = {}
     problem = ""
@@ -108,7 +108,7 @@ def parse_schema_text(text: str) -> SchemaFile:
 def equal_width_edges(name: str, low: str, high: str, bins: int) -> list[int]:
     """Integer edges of ``bins`` bins of equal width: edge j is the scaled value of low + j(high − low)/bins.
 
-    Rounded half to even as a device scales numbers, so a number on an edge falls into the upper bin.
+    Edges are rounded half to even, as a device scales numbers, so a number on an edge is in the upper bin.
 
     Raises:
         InputError: ``schema_invalid``.
@@ -192,7 +192,7 @@ def _decimal(entry: dict[str, Any], key: str, where: str) -> str:
 
 
 def _number(value: object, where: str) -> str:
-    """A number as decimal text; text stays as it is and is checked by whoever reads it."""
+    """A number as decimal text. Text is returned unchanged; the caller checks it."""
     if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
         raise InputError("schema_invalid", f"{where}: a number or its decimal text is needed")
     return str(value)
@@ -206,7 +206,7 @@ def _position(value: object, values: list[str], where: str) -> int:
 
 
 def _texts(entry: dict[str, Any], key: str, where: str) -> list[str]:
-    """A list of printable texts; integers and booleans are written as devices write them."""
+    """A list of printable texts. Integers and booleans become the texts that devices use for them."""
     texts = []
     for item in _field(entry, key, list, where):
         text = as_text(item)

@@ -85,7 +85,7 @@ class Block(NamedTuple):
 
 
 class WholeFiles(NamedTuple):
-    """The records of those files, among many small ones, that are one proven batch of good records.
+    """The records of all small files that are a single proven batch of good records.
 
     Attributes:
         records: N proven records.
@@ -220,7 +220,7 @@ class Decoder:
         return records.take(good), positions[good], batch[good]
 
     def states_one_batch(self, data: Source) -> bool:
-        """Whether the first and last bytes of a file are those of a single batch of the campaign of this length."""
+        """Whether a file has the first and last bytes of a single batch of the campaign with this length."""
         stated = self._stated(len(data))
         if stated is None or data[: len(self._head)] != self._head:
             return False

@@ -1,6 +1,6 @@
-"""Reports as rows of bytes: N of them are an N × L matrix, and each field is a view with stride L.
+"""Reports as rows of bytes: N reports are an N × L matrix, and each field is a view with stride L.
 
-Nothing is copied but what is worked on, in blocks that stay in a processor's cache.
+Only the fields in use are copied, in blocks that stay in the processor's cache.
 """
 
 from __future__ import annotations

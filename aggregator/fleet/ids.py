@@ -44,7 +44,7 @@ _BLOCK_BYTES = 64
 _INNER = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER = bytes(byte ^ 0x5C for byte in range(256))
 _WORTH_A_PROCESS = 1_000_000
-"""From so many ids on, further processes save more time than their start takes."""
+"""Number of ids from which further processes save more time than their start takes."""
 _CHUNK_BYTES = 1 << 20
 
 
@@ -67,7 +67,7 @@ class IdMaker:
 
 
 def _finish(inner: Any, outer: Any, message: bytes) -> bytes:
-    """Finish both hashes of HMAC, of which ``inner`` and ``outer`` are copied states."""
+    """Finish the two hashes of HMAC. ``inner`` and ``outer`` are copies of their states."""
     inner.update(message)
     outer.update(inner.digest())
     return bytes(outer.digest()[:ID_BYTES])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_FILES = 16
-"""Files of the index. If there are so many, the next ingest writes one file in place of all."""
+"""Limit of the number of files of the index. Beyond it the next ingest writes one file in place of all."""
 TAIL_BYTES = 8
 
 _SCHEMA = pa.schema(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from protocol.batches.report import Layout
 
 ROW_GROUP = 1 << 17
-"""Records of a row group. A writer holds back at most so many records per bucket; a reader holds one row group."""
+"""Records of a row group. A writer holds back at most one row group per bucket; a reader holds one in memory."""
 PART_BYTES = 96 << 20
 """Memory that the columns of a part take. When a part has reached it, the next part of the bucket is begun."""
 _WAITING_BYTES = 64 << 20

@@ -135,7 +135,7 @@ def overflows(text):
 
 
 texts = (
-    st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
+    st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"], include_characters=" "), min_size=1, max_size=8)
     .map(str.strip)
     .filter(lambda text: text.isprintable() and text not in ("", "?") and not overflows(text))
 )
