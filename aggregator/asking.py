@@ -20,14 +20,14 @@ from aggregator.notebooks import facts
 from aggregator.planning.expected import AUTO_FAMILY, candidates, choose, settle_family
 from aggregator.publishing import endings
 from aggregator.publishing.campaigns import (
-    Terms,
+    CampaignParameters,
     campaign_subjects,
-    gaussian_terms,
+    gaussian_fields,
     parse_answers,
     parse_duration,
     publish_campaign,
 )
-from aggregator.publishing.evaluations import EvaluationTerms, publish_evaluation
+from aggregator.publishing.evaluations import EvaluationParameters, publish_evaluation
 from aggregator.publishing.lifetimes import seconds_of
 from aggregator.publishing.naming import document_bytes
 from aggregator.publishing.privacy import epsilon_warning, pace_warning, refusal_warning
@@ -59,7 +59,7 @@ class Planned(NamedTuple):
     """
 
     schema: Schema
-    terms: Terms
+    terms: CampaignParameters
     why: tuple[Candidate, ...]
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -141,7 +141,7 @@ def plan_campaign(
     why = () if chosen is None else tuple(candidates(asked, micro))
     if chosen is not None:
         family, mechanism, approach = chosen.family, chosen.mechanism, chosen.approach
-    terms = Terms(
+    parameters = CampaignParameters(
         name=name or named,
         epsilon_micro=micro,
         mechanism=mechanism,
@@ -155,11 +155,11 @@ def plan_campaign(
         options={} if theta is None else {"theta": theta},
         family=family,
         approach=approach,
-        **gaussian_terms(family, variance_floor, split),
+        **gaussian_fields(family, variance_floor, split),
     )
-    pace = pace_warning(micro, terms.period_seconds, terms.lifetime_seconds)
+    pace = pace_warning(micro, parameters.period_seconds, parameters.lifetime_seconds)
     notes = () if given == family else (AUTO_FAMILY,)
-    return Planned(asked, terms, why, tuple(filter(None, (terms.warning, pace, warning))), notes)
+    return Planned(asked, parameters, why, tuple(filter(None, (parameters.warning, pace, warning))), notes)
 
 
 def sign_campaign(workspace: Workspace | str | Path, planned: Planned, *, now: int | None = None) -> SignedCampaign:
@@ -178,10 +178,10 @@ def make_campaign(
     schema: SchemaFile | Schema | str | Path,
     *,
     now: int | None = None,
-    **terms: Any,
+    **arguments: Any,
 ) -> SignedCampaign:
-    """``hearsay campaign``: :func:`plan_campaign` with these terms, then :func:`sign_campaign`."""
-    return sign_campaign(workspace, plan_campaign(schema, **terms), now=now)
+    """``hearsay campaign``: :func:`plan_campaign` with these arguments, then :func:`sign_campaign`."""
+    return sign_campaign(workspace, plan_campaign(schema, **arguments), now=now)
 
 
 def end_campaign(workspace: Workspace | str | Path, name: str, *, now: int | None = None) -> SignedCampaign:
@@ -213,9 +213,11 @@ def make_evaluation(
     """
     signer = opened(workspace)
     micro = micro_epsilon(epsilon)
-    terms = EvaluationTerms(micro, name, contact, parse_duration(str(period)), seconds_of(days), min_batch_size)
-    raw = publish_evaluation(signer, _bytes("model", model, signer), terms, present(now))
-    pace = pace_warning(micro, terms.period_seconds, terms.lifetime_seconds)
+    parameters = EvaluationParameters(
+        micro, name, contact, parse_duration(str(period)), seconds_of(days), min_batch_size
+    )
+    raw = publish_evaluation(signer, _bytes("model", model, signer), parameters, present(now))
+    pace = pace_warning(micro, parameters.period_seconds, parameters.lifetime_seconds)
     return _signed(signer, raw)._replace(warnings=tuple(filter(None, (epsilon_warning(micro), pace))))
 
 

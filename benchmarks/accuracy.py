@@ -25,7 +25,7 @@ from harness import arguments, machine
 from reference import Case, available, categorical_data, discrete_cases, numeric_cases, numeric_data
 
 from aggregator.models.baselines import fit_plain, fit_plain_gaussian
-from aggregator.publishing.campaigns import Terms, parse_answers
+from aggregator.publishing.campaigns import CampaignParameters, parse_answers
 from protocol.documents.campaign import GAUSSIAN
 from protocol.epsilon import micro_epsilon
 from simulation.design import Design
@@ -105,9 +105,9 @@ def _design(case: Case) -> tuple[Design, pd.DataFrame]:
     return Design(schema, case.bins, fit_bounds=True, method=method, components=components, fit_on=case.fit_on), frame
 
 
-def _terms(case: Case, design: Design) -> Terms:
+def _terms(case: Case, design: Design) -> CampaignParameters:
     """The reference's ``approach2 bit`` is this project's ``bits``; approaches 1 and 3 are of laplace."""
-    terms = Terms("reference", micro_epsilon(case.epsilon_total), case.mechanism, family=case.family)
+    terms = CampaignParameters("reference", micro_epsilon(case.epsilon_total), case.mechanism, family=case.family)
     if case.family == GAUSSIAN:
         approach = int(case.form.split()[1].removeprefix("approach"))
         named = {"mechanism": "bits"} if approach == BITS_APPROACH else {"approach": approach}

@@ -20,7 +20,7 @@ from panels import panels
 from reference import available, categorical_data
 
 from aggregator.plots import Line, line_chart
-from aggregator.publishing.campaigns import Terms
+from aggregator.publishing.campaigns import CampaignParameters
 from protocol import mechanisms
 from protocol.epsilon import MICRO
 from protocol.mechanisms.base import FrequencyMechanism
@@ -55,7 +55,7 @@ def accuracy(theta: str, answers: str, repeats: int, seed: int) -> Point:
     """Simulate; the seed is the same for every θ, so they share their splits."""
     frame, schema = categorical_data(DATA)
     count = 1 if answers == "one" else len(schema.features) + 1
-    terms = Terms("theta", count * MICRO, "the", count, options={"theta": theta})
+    terms = CampaignParameters("theta", count * MICRO, "the", count, options={"theta": theta})
     trials = run_simulation(
         frame, Design(schema), terms, Division(), postprocess="paper", engine="vector", repeats=repeats, seed=seed
     )

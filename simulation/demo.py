@@ -21,7 +21,7 @@ import pandas as pd
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress
 from aggregator.models.baselines import fit_majority, fit_plain
-from aggregator.publishing.campaigns import Terms, publish_campaign
+from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.workspace import Workspace, create_workspace
 from aggregator.schema_file import equal_width_edges
@@ -89,7 +89,9 @@ def demo(output: Path, devices: int, epsilon: str, mechanism: str, *, as_json: b
       hearsay demo --devices 20000 --epsilon 0.5
     """  # noqa: D301
     frame, schema = load_records()
-    terms = Terms("tumours", micro_epsilon(epsilon), mechanism, purpose="learn to tell malignant from benign tumours")
+    terms = CampaignParameters(
+        "tumours", micro_epsilon(epsilon), mechanism, purpose="learn to tell malignant from benign tumours"
+    )
     staging = Path(tempfile.mkdtemp(prefix=".demo-", dir=_parent_of(output)))
     try:
         with progress("devices answering", devices) as callback:
@@ -129,7 +131,7 @@ def run_demo(
     folder: Path,
     frame: pd.DataFrame,
     schema: Schema,
-    terms: Terms,
+    terms: CampaignParameters,
     devices: int,
     *,
     seed: int | None = None,

@@ -16,7 +16,7 @@ from aggregator.models.encoding import MISSING, label_codes, observe
 from aggregator.models.scoring import Model
 from aggregator.planning.evaluation import evaluate
 from aggregator.publishing.campaigns import publish_campaign
-from aggregator.publishing.evaluations import EvaluationTerms, publish_evaluation
+from aggregator.publishing.evaluations import EvaluationParameters, publish_evaluation
 from aggregator.publishing.models import publish_model
 from aggregator.store.store import create_store
 from edge_sdk import Device
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from aggregator.estimates.statistics import Statistics
     from aggregator.planning.evaluation import Accuracy
-    from aggregator.publishing.campaigns import Terms
+    from aggregator.publishing.campaigns import CampaignParameters
     from aggregator.publishing.workspace import Workspace
     from protocol.documents.campaign import Campaign
     from protocol.schema import Schema
@@ -85,7 +85,7 @@ class SimulationConfig(NamedTuple):
     """
 
     workspace: Workspace
-    terms: Terms
+    terms: CampaignParameters
     engine: str
     postprocess: str
     now: int
@@ -136,7 +136,7 @@ def run_trial(lab: SimulationConfig, task: Task, split: Split, fleet: pd.DataFra
 
 def _evaluate(lab: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) -> Accuracy:
     """Let the labelled test people's devices say, privately, how often the model is right."""
-    terms = EvaluationTerms(lab.evaluation_micro or 0)
+    terms = EvaluationParameters(lab.evaluation_micro or 0)
     raw = publish_evaluation(lab.workspace, model_bytes, terms, lab.now)
     task = Task(raw, parse_campaign(read_envelope(raw, "campaign").payload))
     labelled = test[label_codes(test, task.campaign.schema.label) != MISSING]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from aggregator.publishing.campaigns import Terms
+    from aggregator.publishing.campaigns import CampaignParameters
     from simulation.design import Design
     from simulation.experiment import Trial
 
@@ -36,7 +36,7 @@ SIMULATED_NOW = 1_900_000_000
 def run_simulation(
     frame: pd.DataFrame,
     design: Design,
-    terms: Terms,
+    terms: CampaignParameters,
     division: Division,
     *,
     postprocess: str,
@@ -88,7 +88,7 @@ def run_simulation(
     return trials
 
 
-def summarise(trials: list[Trial], terms: Terms, engine: str, repeats: int) -> dict[str, Any]:
+def summarise(trials: list[Trial], terms: CampaignParameters, engine: str, repeats: int) -> dict[str, Any]:
     """Means over all trials, and what one device paid for them.
 
     ``accuracy_low`` and ``accuracy_high`` are a 95 % interval of the mean over endless repetitions on these very

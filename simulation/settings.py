@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.planning.expected import AUTO_FAMILY, choose, settle_family
-from aggregator.publishing.campaigns import Terms, build_campaign, campaign_subjects, parse_answers
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign, campaign_subjects, parse_answers
 from aggregator.schema_doubts import doubts
 from aggregator.schema_draft import DEFAULT_BINS, DEFAULT_MAX_VALUES, draft_schema
 from aggregator.schema_file import parse_schema_text
@@ -78,7 +78,7 @@ class Prepared(NamedTuple):
     settings: Settings
     frame: pd.DataFrame
     design: Design
-    terms: Terms
+    terms: CampaignParameters
     division: Division
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -148,10 +148,10 @@ def prepare(
     return Prepared(settings, frame, design, terms, division, tuple(notes), tuple(warnings))
 
 
-def _terms(settings: Settings, schema: Schema) -> tuple[Terms, list[str]]:
+def _terms(settings: Settings, schema: Schema) -> tuple[CampaignParameters, list[str]]:
     """The campaign's terms; what ``auto`` chose is noted."""
     notes = []
-    terms = Terms(
+    terms = CampaignParameters(
         "simulation",
         micro_epsilon(settings.epsilon),
         settings.mechanism,

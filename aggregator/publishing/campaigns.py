@@ -32,7 +32,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY_SECONDS, "w": 7 * DAY_SECONDS}
 MAX_LIFETIME_DAYS = 36_500
 
 
-class Terms(NamedTuple):
+class CampaignParameters(NamedTuple):
     """What a campaign promises and asks for.
 
     Attributes:
@@ -75,7 +75,11 @@ class Terms(NamedTuple):
         return epsilon_warning(self.epsilon_micro)
 
 
-def publish_campaign(workspace: Workspace, schema: Schema, terms: Terms, now: int) -> bytes:
+Terms = CampaignParameters
+"""Earlier name of :class:`CampaignParameters`, kept for programs that import it."""
+
+
+def publish_campaign(workspace: Workspace, schema: Schema, parameters: CampaignParameters, now: int) -> bytes:
     """Build, check as a device will check it, sign, record.
 
     Returns:
@@ -89,50 +93,50 @@ def publish_campaign(workspace: Workspace, schema: Schema, terms: Terms, now: in
     """
 
     def payload_for(version: int, _before: bytes | None) -> bytes:
-        return build_campaign(schema, terms, version, now)
+        return build_campaign(schema, parameters, version, now)
 
-    return workspace.publish("campaign", terms.name, now, payload_for)
+    return workspace.publish("campaign", parameters.name, now, payload_for)
 
 
-def build_campaign(schema: Schema, terms: Terms, version: int, now: int) -> bytes:
+def build_campaign(schema: Schema, parameters: CampaignParameters, version: int, now: int) -> bytes:
     """The payload of one version of a campaign.
 
     Raises:
         InputError, DocumentError: as :func:`publish_campaign`.
     """
-    check_postprocess(terms.postprocess)
-    _check_seen(schema, terms.name)
-    if not 1 <= terms.lifetime_seconds <= MAX_LIFETIME_DAYS * DAY_SECONDS:
+    check_postprocess(parameters.postprocess)
+    _check_seen(schema, parameters.name)
+    if not 1 <= parameters.lifetime_seconds <= MAX_LIFETIME_DAYS * DAY_SECONDS:
         raise InputError("terms_invalid", f"a campaign lives for at most {MAX_LIFETIME_DAYS} days")
-    if not 1 <= terms.period_seconds <= campaign.MAX_PERIOD_SECONDS:
+    if not 1 <= parameters.period_seconds <= campaign.MAX_PERIOD_SECONDS:
         raise InputError("terms_invalid", f"a period has 1 to {campaign.MAX_PERIOD_SECONDS} seconds")
-    if terms.family == GAUSSIAN and terms.options:
-        raise InputError("option_unknown", f"a Gaussian campaign has no option '{min(terms.options)}'")
-    subjects = campaign_subjects(schema, terms.family, terms.mechanism, terms.approach)
-    if type(terms.answers) is not int or not 1 <= terms.answers <= len(subjects):
+    if parameters.family == GAUSSIAN and parameters.options:
+        raise InputError("option_unknown", f"a Gaussian campaign has no option '{min(parameters.options)}'")
+    subjects = campaign_subjects(schema, parameters.family, parameters.mechanism, parameters.approach)
+    if type(parameters.answers) is not int or not 1 <= parameters.answers <= len(subjects):
         raise InputError("answers_invalid", f"a device gives 1 to {len(subjects)} answers, one per question at most")
-    per_answer = terms.epsilon_micro // terms.answers
+    per_answer = parameters.epsilon_micro // parameters.answers
     check_answer_micro(per_answer)
 
     def mechanism(subject: Subject) -> Mechanism:
-        if terms.family == GAUSSIAN:
-            return moment_mechanism(terms.mechanism, per_answer, subject, len(schema.numeric))
-        return mechanism_for(terms.mechanism, per_answer, subject.size, **terms.options)
+        if parameters.family == GAUSSIAN:
+            return moment_mechanism(parameters.mechanism, per_answer, subject, len(schema.numeric))
+        return mechanism_for(parameters.mechanism, per_answer, subject.size, **parameters.options)
 
-    if terms.split is not None and terms.answers == len(subjects):
+    if parameters.split is not None and parameters.answers == len(subjects):
         raise InputError("weights_invalid", "a split says which questions are asked more often, but all are asked")
-    weights = None if terms.split is None else group_weights(subjects, terms.split)
-    questions = build_questions(subjects, terms.answers, mechanism, weights)
+    weights = None if parameters.split is None else group_weights(subjects, parameters.split)
+    questions = build_questions(subjects, parameters.answers, mechanism, weights)
     return campaign.build_payload(
-        header_for(terms.name, version, now, terms.lifetime_seconds),
+        header_for(parameters.name, version, now, parameters.lifetime_seconds),
         schema,
         questions,
-        epsilon_micro=terms.epsilon_micro,
-        purpose=terms.purpose or f"learn to predict '{schema.label.name}' from {len(schema.features)} features",
-        contact=terms.contact,
-        time_precision=terms.period_seconds,
-        min_batch_size=terms.min_batch_size,
-        fit=campaign.Fit(terms.family, terms.postprocess, terms.variance_floor_micro),
+        epsilon_micro=parameters.epsilon_micro,
+        purpose=parameters.purpose or f"learn to predict '{schema.label.name}' from {len(schema.features)} features",
+        contact=parameters.contact,
+        time_precision=parameters.period_seconds,
+        min_batch_size=parameters.min_batch_size,
+        fit=campaign.Fit(parameters.family, parameters.postprocess, parameters.variance_floor_micro),
     )
 
 
@@ -178,8 +182,8 @@ def group_weights(subjects: Sequence[Subject], split: tuple[int, int, int]) -> l
     return [split[group] * common // sizes[group] for group in groups]
 
 
-def gaussian_terms(family: str, variance_floor: str | None, split: str | None) -> dict[str, Any]:
-    """What a user says of a Gaussian campaign alone, as fields of :class:`Terms`; what is None is left out.
+def gaussian_fields(family: str, variance_floor: str | None, split: str | None) -> dict[str, Any]:
+    """Fields of :class:`CampaignParameters` that only Gaussian campaigns have. Arguments that are None add no field.
 
     Args:
         family: of the campaign.

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from aggregator.publishing.workspace import Workspace
 
 
-class EvaluationTerms(NamedTuple):
-    """What an evaluation asks for; as :class:`aggregator.publishing.campaigns.Terms`.
+class EvaluationParameters(NamedTuple):
+    """What an evaluation asks for; as :class:`aggregator.publishing.campaigns.CampaignParameters`.
 
     Attributes:
         epsilon_micro: ε of the one answer, in millionths.
@@ -36,7 +36,7 @@ class EvaluationTerms(NamedTuple):
     min_batch_size: int = 1
 
 
-def publish_evaluation(workspace: Workspace, model_bytes: bytes, terms: EvaluationTerms, now: int) -> bytes:
+def publish_evaluation(workspace: Workspace, model_bytes: bytes, parameters: EvaluationParameters, now: int) -> bytes:
     """Sign a campaign that evaluates a model of this workspace.
 
     Returns:
@@ -47,23 +47,25 @@ def publish_evaluation(workspace: Workspace, model_bytes: bytes, terms: Evaluati
         InputError: ``epsilon_invalid``.
         StorageError: as :meth:`Workspace.publish`.
     """
-    check_answer_micro(terms.epsilon_micro)
+    check_answer_micro(parameters.epsilon_micro)
     verdict = trust.verify(trust.pin(workspace.root_bytes, now), model_bytes, "model", now, UNDERSTOOD)
     model = parse_model(verdict.payload)
-    name = terms.name or f"{model.header.name}-outcome"
+    name = parameters.name or f"{model.header.name}-outcome"
     subjects = outcome_subjects(model.schema)
-    questions = build_questions(subjects, 1, lambda subject: from_micro("direct", terms.epsilon_micro, subject.size))
+    questions = build_questions(
+        subjects, 1, lambda subject: from_micro("direct", parameters.epsilon_micro, subject.size)
+    )
 
     def payload_for(version: int, _before: bytes | None) -> bytes:
         return campaign.build_payload(
-            header_for(name, version, now, terms.lifetime_seconds),
+            header_for(name, version, now, parameters.lifetime_seconds),
             model.schema,
             questions,
-            epsilon_micro=terms.epsilon_micro,
+            epsilon_micro=parameters.epsilon_micro,
             purpose=f"find out how often model '{model.header.name}', version {model.header.version}, is right",
-            contact=terms.contact,
-            time_precision=terms.period_seconds,
-            min_batch_size=terms.min_batch_size,
+            contact=parameters.contact,
+            time_precision=parameters.period_seconds,
+            min_batch_size=parameters.min_batch_size,
             fit=campaign.Fit(campaign.EVALUATION, "none"),
             model=verdict.digest,
         )

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import aggregator
-from aggregator.publishing.campaigns import Terms, publish_campaign
+from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.workspace import create_workspace, open_workspace
 from aggregator.schema_file import parse_schema_text
@@ -56,8 +56,10 @@ def made_up_pump(draw: random.Random) -> dict[str, object]:
 def ask(folder: Path, now: int) -> None:
     """The analyst makes keys, a schema, and a signed campaign at ε = 2 per device."""
     workspace = create_workspace(folder / "workspace", name="pumps", now=now)
-    terms = Terms("pumps", epsilon_micro=2_000_000, mechanism="direct", purpose="see failures of pumps coming")
-    (folder / "pumps.hsc").write_bytes(publish_campaign(workspace, parse_schema_text(SCHEMA).schema, terms, now))
+    parameters = CampaignParameters(
+        "pumps", epsilon_micro=2_000_000, mechanism="direct", purpose="see failures of pumps coming"
+    )
+    (folder / "pumps.hsc").write_bytes(publish_campaign(workspace, parse_schema_text(SCHEMA).schema, parameters, now))
 
 
 def answer(folder: Path, draw: random.Random) -> None:

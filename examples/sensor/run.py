@@ -22,7 +22,7 @@ import pandas as pd
 
 from aggregator.models.baselines import fit_plain_gaussian
 from aggregator.models.reduction import Directions, fit_projection
-from aggregator.publishing.campaigns import Terms, publish_campaign
+from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.workspace import Workspace, create_workspace
 from aggregator.schema_draft import outward
@@ -137,7 +137,7 @@ def design(pilot: list[Window]) -> tuple[Schema, Directions]:
 def ask(folder: Path, schema: Schema, now: int) -> tuple[Workspace, bytes]:
     """The analyst makes keys and a signed campaign with hourly periods and one number per answer."""
     workspace = create_workspace(folder / "work", name="sensors", now=now)
-    terms = Terms(
+    parameters = CampaignParameters(
         "sensors",
         EPSILON_MICRO,
         "hybrid",
@@ -145,7 +145,7 @@ def ask(folder: Path, schema: Schema, now: int) -> tuple[Workspace, bytes]:
         period_seconds=PERIOD_SECONDS,
         purpose="know the state of a machine from how it shakes",
     )
-    return workspace, publish_campaign(workspace, schema, terms, now)
+    return workspace, publish_campaign(workspace, schema, parameters, now)
 
 
 def fleet(folder: Path, root: bytes, campaign_bytes: bytes, windows: list[Window], now: int) -> list[Sensor]:

@@ -182,9 +182,9 @@ def test_history_of_one_campaign_from_a_shell(tmp_path, publisher, capsys):
 
 
 def test_makers_of_campaigns_refuse_what_shows_nothing():
-    from aggregator.publishing.campaigns import Terms, build_campaign
+    from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 
-    terms = Terms("mushrooms", 1_000_000, "direct")
+    terms = CampaignParameters("mushrooms", 1_000_000, "direct")
     plain = build_schema(Label("class", ["e", "p"]), [Categorical("cap", ["a", "b"])])
     assert build_campaign(plain, terms, 1, NOW)
     hidden = [

@@ -9,7 +9,7 @@ from support.publisher import NOW
 from aggregator.estimates.debias import debias
 from aggregator.estimates.intervals import count_interval, normal_interval
 from aggregator.estimates.reports import estimate
-from aggregator.publishing.campaigns import Terms, build_campaign
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.tally.tally import Tally
 from protocol import SCALE, mechanisms
 from protocol.documents.campaign import parse_campaign
@@ -111,7 +111,7 @@ def test_many_answers_have_the_variance_that_they_show(name):
 @pytest.mark.parametrize("name", [*SINGLES, *SIGNS])
 def test_a_campaign_with_one_answer_to_every_question_is_sure_of_nothing(name):
     schema = build_schema(Label("y", ["a", "b"]), [Numeric("u", "-1", "1", [0], substitute=0)])
-    terms = Terms("x", 4_000_000, name, family="gaussian")
+    terms = CampaignParameters("x", 4_000_000, name, family="gaussian")
     campaign = parse_campaign(build_campaign(schema, terms, 1, NOW))
     counts = tuple((1, *[0] * (question.mechanism.answers - 1)) for question in campaign.questions)
     for found in estimate(campaign, Tally(campaign.id, (1,) * len(counts), counts)).questions:

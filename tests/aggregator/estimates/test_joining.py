@@ -22,7 +22,7 @@ from aggregator.estimates.reports import estimate
 from aggregator.models.discrete import fit
 from aggregator.models.foresight import foresee
 from aggregator.planning.evaluation import evaluate
-from aggregator.publishing.campaigns import Terms, build_campaign
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.tally.tally import Tally
 from protocol import mechanisms
 from protocol.documents.campaign import EVALUATION, parse_campaign
@@ -98,7 +98,7 @@ def test_moments_of_several_campaigns_are_joined_too():
     for mechanism in ("bit", "laplace"):
         parts = []
         for version in (1, 2):
-            terms = Terms("x", 4_000_000, mechanism, family="gaussian")
+            terms = CampaignParameters("x", 4_000_000, mechanism, family="gaussian")
             campaign = parse_campaign(build_campaign(schema, terms, version, NOW))
             counts = tuple(tuple(generator.integers(40, 60, q.mechanism.answers).tolist()) for q in campaign.questions)
             parts.append(estimate(campaign, Tally(campaign.id, tuple(map(sum, counts)), counts)))
@@ -203,7 +203,7 @@ def test_evaluations_of_one_model_are_joined():
 def test_a_join_needs_a_declaration_one_schema_and_every_campaign_once():
     one, two = (estimate(c, Tally.zero(c)) for c in (made(), made(version=2)))
     other = parse_campaign(build_campaign(build_schema(Label("y", ["a", "b"]), [Categorical("v", ["a"])]),
-                                          Terms("x", 1_000_000, "direct"), 1, NOW))  # fmt: skip
+                                          CampaignParameters("x", 1_000_000, "direct"), 1, NOW))  # fmt: skip
     for parts, declared, reason in [
         ([one, two], False, "population_undeclared"),
         ([one], True, "argument_invalid"),

@@ -15,7 +15,7 @@ from aggregator.estimates.reports import estimate
 from aggregator.models.discrete import fit
 from aggregator.models.foresight import foresee
 from aggregator.planning.evaluation import accuracy_of, evaluate
-from aggregator.publishing.campaigns import Terms, publish_campaign
+from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.workspace import create_workspace
 from aggregator.tally.tally import Tally
@@ -45,7 +45,7 @@ def test_a_node_s_sums_are_fitted_and_shown_without_any_report():
 
 def test_a_model_of_a_node_s_sums_is_signed_with_the_source_s_own_card(tmp_path):
     workspace = create_workspace(tmp_path / "work", name="w", now=NOW)
-    raw = publish_campaign(workspace, Publisher().schema, Terms("sums", 1_000_000, "direct"), NOW)
+    raw = publish_campaign(workspace, Publisher().schema, CampaignParameters("sums", 1_000_000, "direct"), NOW)
     campaign = parse_campaign(read_envelope(raw, "campaign").payload)
     sums = [np.full(question.size, N / question.size) for question in campaign.questions]
     statistics = summed(campaign, sums, N)
@@ -58,7 +58,9 @@ def test_a_model_of_a_node_s_sums_is_signed_with_the_source_s_own_card(tmp_path)
 def test_a_model_is_signed_for_the_campaign_of_its_statistics_alone(tmp_path):
     workspace = create_workspace(tmp_path / "work", name="w", now=NOW)
     schema = Publisher().schema
-    raws = [publish_campaign(workspace, schema, Terms(name, 1_000_000, "direct"), NOW) for name in ("a", "b")]
+    raws = [
+        publish_campaign(workspace, schema, CampaignParameters(name, 1_000_000, "direct"), NOW) for name in ("a", "b")
+    ]
     first = parse_campaign(read_envelope(raws[0], "campaign").payload)
     statistics = estimate(first, Tally.zero(first))
     with pytest.raises(PolicyError, match=r"^batch_too_small"):

@@ -14,7 +14,7 @@ from aggregator.estimates.recurrence import once
 from aggregator.estimates.reports import estimate
 from aggregator.estimates.spread import spreads
 from aggregator.planning.choice import forms
-from aggregator.publishing.campaigns import Terms, build_campaign
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.tally.tally import Tally
 from protocol import SCALE, mechanisms
 from protocol.documents.campaign import parse_campaign
@@ -33,7 +33,7 @@ N = 10**7
 
 
 def campaign_of(mechanism, epsilon, approach=None):
-    terms = Terms("x", round(epsilon * 1e6), mechanism, family="gaussian", approach=approach)
+    terms = CampaignParameters("x", round(epsilon * 1e6), mechanism, family="gaussian", approach=approach)
     return parse_campaign(build_campaign(SCHEMA, terms, 1, NOW))
 
 

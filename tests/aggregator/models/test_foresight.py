@@ -8,7 +8,7 @@ from support.publisher import NOW
 
 from aggregator.estimates.reports import estimate
 from aggregator.models.foresight import Foresight, foresee
-from aggregator.publishing.campaigns import Terms, build_campaign
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.tally.tally import Tally
 from protocol.documents.campaign import parse_campaign
 from protocol.features import Categorical, Numeric
@@ -23,7 +23,7 @@ def statistics_of(generator, features, reports, strength, epsilon=1):
     schema = build_schema(
         Label("y", ["a", "b"]), [Categorical(f"x{i}", list("wxyz")[:VALUES], substitute=0) for i in range(features)]
     )
-    terms = Terms("x", round(epsilon * 1e6), "direct")
+    terms = CampaignParameters("x", round(epsilon * 1e6), "direct")
     campaign = parse_campaign(build_campaign(schema, terms, 1, NOW))
     prior = np.array([0.6, 0.4])
     tables = np.full((VALUES, 2), (1 - strength) / VALUES)
@@ -89,7 +89,9 @@ def test_too_few_reports_are_not_known_and_not_said_as_a_fact():
     The interval of the share fails in at most 5 % of the runs, more than 4 of 20 with probability 3e-3.
     """
     schema = build_schema(Label("y", ["a", "b", "c"]), [Numeric(f"u{i}", "-1", "1", [0]) for i in range(8)])
-    campaign = parse_campaign(build_campaign(schema, Terms("x", 1_000_000, "bits", family="gaussian"), 1, NOW))
+    campaign = parse_campaign(
+        build_campaign(schema, CampaignParameters("x", 1_000_000, "bits", family="gaussian"), 1, NOW)
+    )
     generator = np.random.default_rng(7)
     held = []
     for _ in range(20):
@@ -112,7 +114,7 @@ def test_too_few_reports_are_not_known_and_not_said_as_a_fact():
 @pytest.mark.parametrize("reports", [0, 5, 3000])
 def test_gaussian_campaigns_with_few_or_no_reports_have_an_answer(mechanism, reports):
     schema = build_schema(Label("y", ["a", "b"]), [Numeric("u", "-1", "1", [0]), Numeric("v", "-1", "1", [0])])
-    terms = Terms("x", 1_000_000, mechanism, family="gaussian")
+    terms = CampaignParameters("x", 1_000_000, mechanism, family="gaussian")
     campaign = parse_campaign(build_campaign(schema, terms, 1, NOW))
     generator = np.random.default_rng(4)
     n = [reports // len(campaign.questions)] * len(campaign.questions)

@@ -13,7 +13,7 @@ from aggregator.models.encoding import observe
 from aggregator.models.gaussian import NormalParameters, fit
 from aggregator.models.reduction import fit_projection
 from aggregator.models.scoring import Model
-from aggregator.publishing.campaigns import Terms, build_campaign
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.models import fitted_model
 from edge_sdk.device import Device
 from protocol import SCALE
@@ -47,7 +47,9 @@ def people(*, missing=0.0, seed=1):
 
 
 def campaign_of(schema, mechanism="bits", approach=None, **changes):
-    terms = Terms("g", 4_000_000, mechanism, family=GAUSSIAN, approach=approach, postprocess="paper", **changes)
+    terms = CampaignParameters(
+        "g", 4_000_000, mechanism, family=GAUSSIAN, approach=approach, postprocess="paper", **changes
+    )
     return parse_campaign(build_campaign(schema, terms, 1, NOW))
 
 

@@ -11,7 +11,7 @@ from support.mixtures import mixed_payload
 from support.publisher import NOW, Publisher
 
 from aggregator.planning.choice import AUTO, mechanism_for
-from aggregator.publishing.campaigns import Terms, build_campaign
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.store.store import create_store
 from edge_sdk import Device
 from protocol.features import Categorical, Numeric
@@ -94,7 +94,7 @@ PUBLISHER = Publisher(schema=SCHEMA)
 
 
 def auto_campaign(**terms):
-    return build_campaign(SCHEMA, Terms(name="auto", epsilon_micro=MICRO, mechanism=AUTO, **terms), 1, NOW)
+    return build_campaign(SCHEMA, CampaignParameters(name="auto", epsilon_micro=MICRO, mechanism=AUTO, **terms), 1, NOW)
 
 
 def test_a_campaign_mixes_the_mechanisms_its_questions_call_for():
@@ -112,7 +112,7 @@ def test_more_answers_move_the_border():
     """Of ε = 1 each of three answers has a third, where the border is 6.2; alone it would be 10."""
     schema = build_schema(Label("label", ["e", "p"]), [Categorical("a", ["0", "1", "2"]), Numeric("w", "0", "1", [0])])
     for answers, expected in ((1, "direct"), (3, "oue")):
-        terms = Terms(name="auto", epsilon_micro=MICRO, mechanism=AUTO, answers=answers)
+        terms = CampaignParameters(name="auto", epsilon_micro=MICRO, mechanism=AUTO, answers=answers)
         with Device.open(None, trust=PUBLISHER.root(), clock=lambda: NOW) as device:
             campaign = device.enrol(PUBLISHER.sign("campaign", build_campaign(schema, terms, 1, NOW)))
         assert [question.size for question in campaign.questions] == [2, 8, 4]

@@ -4,9 +4,9 @@ import pytest
 from support.failures import reason
 from support.publisher import NOW, Publisher, small_schema
 
-from aggregator.publishing.campaigns import Terms, publish_campaign
+from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.endings import end_campaign
-from aggregator.publishing.evaluations import EvaluationTerms, publish_evaluation
+from aggregator.publishing.evaluations import EvaluationParameters, publish_evaluation
 from aggregator.publishing.privacy import periods, privacy_sheet
 from aggregator.publishing.workspace import create_workspace, open_workspace
 from aggregator.store.store import create_store
@@ -16,7 +16,9 @@ from protocol.documents import campaign
 from protocol.documents.envelope import read_envelope
 from protocol.epsilon import MICRO
 
-TERMS = Terms("mushrooms", MICRO, "direct", purpose="why", contact="who", period_seconds=3600, min_batch_size=9)
+TERMS = CampaignParameters(
+    "mushrooms", MICRO, "direct", purpose="why", contact="who", period_seconds=3600, min_batch_size=9
+)
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def test_the_end_lives_as_long_as_any_version_and_at_least_two_days(work):
 def test_an_evaluation_can_be_ended(work):
     model = Publisher().model()
     signed = work.publish("model", "mushrooms", NOW, lambda *_: read_envelope(model, "model").payload)
-    publish_evaluation(work, signed, EvaluationTerms(MICRO), NOW)
+    publish_evaluation(work, signed, EvaluationParameters(MICRO), NOW)
     end = parsed(end_campaign(work, "mushrooms-outcome", NOW))
     assert end.ended
     assert end.fit.family == "outcome"

@@ -10,7 +10,7 @@ from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
 from aggregator.cli.app import hearsay
-from aggregator.publishing.campaigns import Terms, publish_campaign
+from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.endings import end_campaign
 from aggregator.publishing.naming import document_bytes
 from aggregator.publishing.workspace import create_workspace
@@ -21,7 +21,7 @@ SCHEMA = Publisher().schema
 
 
 def signed(work, name, now):
-    return publish_campaign(work, SCHEMA, Terms(name, 1_000_000, "direct"), now)
+    return publish_campaign(work, SCHEMA, CampaignParameters(name, 1_000_000, "direct"), now)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from support.killed import every_death
 from support.publisher import NOW, Publisher, key, small_schema
 
 from aggregator.publishing import keys as key_rooms
-from aggregator.publishing.campaigns import Terms, publish_campaign
+from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.roots import ALL, Change, change_root, discard, gather_copies, lacking, pending, resign
 from aggregator.publishing.signatures import signed, to_bytes
@@ -25,7 +25,7 @@ from protocol.documents import campaign, trust
 from protocol.documents.envelope import PAYLOAD_TYPES, keyid, read_envelope, seal
 from protocol.epsilon import MICRO
 
-TERMS = Terms("mushrooms", MICRO, "direct")
+TERMS = CampaignParameters("mushrooms", MICRO, "direct")
 YEAR = 365 * DAY_SECONDS
 
 

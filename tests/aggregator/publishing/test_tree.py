@@ -9,7 +9,7 @@ from support.failures import reason
 from support.killed import every_death
 from support.publisher import NOW, Publisher, key, small_schema
 
-from aggregator.publishing.campaigns import Terms, publish_campaign
+from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.endings import end_campaign
 from aggregator.publishing.roots import ALL, Change, change_root, resign
 from aggregator.publishing.tree import file_name, write_tree
@@ -28,7 +28,7 @@ def work(tmp_path):
 
 
 def publish(work, name="mushrooms", now=NOW):
-    return publish_campaign(open_workspace(work.path), small_schema(), Terms(name, MICRO, "direct"), now)
+    return publish_campaign(open_workspace(work.path), small_schema(), CampaignParameters(name, MICRO, "direct"), now)
 
 
 def change(work, **fields):

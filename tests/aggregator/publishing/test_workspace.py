@@ -7,8 +7,9 @@ import threading
 import pytest
 from support.publisher import NOW, Publisher, key, small_schema
 
+from aggregator.publishing import campaigns
 from aggregator.publishing import workspace as rooms
-from aggregator.publishing.campaigns import Terms, build_campaign, parse_duration, publish_campaign
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign, parse_duration, publish_campaign
 from aggregator.publishing.workspace import create_workspace, open_workspace, signed_campaign
 from protocol import canonical
 from protocol.document import DAY_SECONDS
@@ -17,7 +18,11 @@ from protocol.documents.envelope import read_envelope
 from protocol.epsilon import MICRO
 from protocol.errors import DocumentError, HearsayError, InputError, StorageError
 
-TERMS = Terms("mushrooms", MICRO, "direct")
+TERMS = CampaignParameters("mushrooms", MICRO, "direct")
+
+
+def test_the_earlier_name_of_the_parameters_is_still_there():
+    assert campaigns.Terms is CampaignParameters
 
 
 def entropy(size):

@@ -22,7 +22,7 @@ from support.fleets import records, sealed
 from support.publisher import DAY, NOW
 from support.reports import opened
 
-from aggregator.publishing.campaigns import Terms, build_campaign, publish_campaign
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign, publish_campaign
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.workspace import create_workspace, open_workspace
 from aggregator.storage import compaction
@@ -42,7 +42,7 @@ from protocol.schema import Label, build_schema
 SCHEMA = build_schema(
     Label("label", ["a", "b"]), [Categorical("one", [str(number) for number in range(200)], substitute=0)]
 )
-TERMS = Terms("simulation", 1_000_000, "direct", purpose="a test", lifetime_seconds=365 * DAY)
+TERMS = CampaignParameters("simulation", 1_000_000, "direct", purpose="a test", lifetime_seconds=365 * DAY)
 CAMPAIGN = parse_campaign(build_campaign(SCHEMA, TERMS, 1, NOW))
 """Every example's workspace signs one with the same questions."""
 QUESTION = next(i for i, question in enumerate(CAMPAIGN.questions) if question.mechanism.answers >= 400)
