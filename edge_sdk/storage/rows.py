@@ -106,13 +106,6 @@ class Rows:
         """The rows that match an SQL condition, without the bodies. A missing row is not noticed."""
         return self._checked(self._state.run(f"{_select(self._table)} {condition}", values))
 
-    def one(self, key: object) -> tuple[Any, ...] | None:
-        """The row of a key; None if there is none, which the table's number of rows confirms."""
-        for row in self.some(f"WHERE {self._key} = ?", (key,)):
-            return row
-        self.all()
-        return None
-
     def _checked(self, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """Check the seals of rows, and return the rows without seals and digests."""
         name, width = self._table.name, len(self._table.columns)
