@@ -97,11 +97,6 @@ def check_sealed(raw: bytes) -> None:
     _parse(raw)
 
 
-def is_sealed(raw: bytes) -> bool:
-    """Whether the bytes have the form of an encrypted secret."""
-    return isinstance(_body(raw), dict)
-
-
 def _key(passphrase: bytes, salt: bytes, cost: Cost) -> bytes:
     with suppress(CryptoError, MemoryError):
         return bytes(argon2id.kdf(SecretBox.KEY_SIZE, passphrase, salt, opslimit=cost.passes, memlimit=cost.memory))

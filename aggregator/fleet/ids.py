@@ -93,6 +93,7 @@ def marks(campaign_id: bytes, period: int, index: int, ids: Ids) -> Ids:
 
 
 def _marked(state: Any, identifier: bytes) -> bytes:
+    """The mark of one id. ``state`` is a copy of the hash of all bytes before the id."""
     state.update(identifier)
     return bytes(state.digest()[:ID_BYTES])
 

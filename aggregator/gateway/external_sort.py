@@ -138,7 +138,7 @@ def as_strings(rows: Bytes) -> NDArray[Any]:
     return rows.view(f"S{rows.shape[1]}")[:, 0]
 
 
-class Standing(NamedTuple):
+class ByStanding(NamedTuple):
     """Different records by standing.
 
     Attributes:
@@ -151,7 +151,7 @@ class Standing(NamedTuple):
     repeated: int
 
 
-def split_standing(rows: Bytes, proven: NDArray[np.bool_]) -> Standing:
+def split_standing(rows: Bytes, proven: NDArray[np.bool_]) -> ByStanding:
     """Keep one of each group of identical neighbours. It is proven if any of the group is proven.
 
     Args:
@@ -159,9 +159,9 @@ def split_standing(rows: Bytes, proven: NDArray[np.bool_]) -> Standing:
         proven: (N,) bool.
     """
     if not len(rows):
-        return Standing(rows, rows, 0)
+        return ByStanding(rows, rows, 0)
     first = np.ones(len(rows), np.bool_)
     first[1:] = (rows[1:] != rows[:-1]).any(axis=1)
     starts = np.flatnonzero(first)
     best = np.logical_or.reduceat(proven, starts)
-    return Standing(rows[starts[best]], rows[starts[~best]], len(rows) - len(starts))
+    return ByStanding(rows[starts[best]], rows[starts[~best]], len(rows) - len(starts))

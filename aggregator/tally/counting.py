@@ -351,14 +351,3 @@ class _Count:
 
     def turnout(self) -> Turnout:
         return self._turnout.turnout()
-
-
-def checked_count(campaign: Campaign, records: Columns) -> Tally:
-    """The tally of settled records from a store.
-
-    Raises:
-        StorageError: ``store_damaged``: a record does not answer one of the campaign's questions.
-    """
-    counter = _Count(campaign, Scope())
-    counter.add(records)
-    return counter.tally()

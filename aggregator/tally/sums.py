@@ -84,10 +84,12 @@ class Sums:
         return drained
 
     def _of(self, question: int) -> NDArray[np.int64]:
+        """The counts of one question: (its answers,) int64."""
         found = self._source(question)
         return found.total[found.place(question)]
 
     def _source(self, question: int) -> _Values | _Rows:
+        """The counts that hold a question: those of single values, or those of rows."""
         found = self._values if self._single[question] else self._rows
         assert found is not None
         return found
@@ -156,10 +158,19 @@ class _Values:
         self.total = np.zeros(self._bins, np.int64)
 
     def place(self, question: int) -> slice:
+        """The places of a question in ``total``."""
         base = self._base[question]
         return slice(base, base + self._limit[question])
 
     def histogram(self, question: NDArray[np.int64], value: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Count N records.
+
+        Args:
+            question, value: (N,) int64 each.
+
+        Returns:
+            (bins,) int64; None if a value is no answer to its question.
+        """
         if not len(question):
             return np.zeros(self._bins, np.int64)
         if not self._is_packed:
@@ -192,6 +203,7 @@ class _Rows(ABC):
         self.total = np.zeros(int(self._own.sum()), np.int64)
 
     def place(self, question: int) -> slice:
+        """The places of a question in ``total``."""
         base = self._base[question]
         return slice(base, base + self._own[question])
 
