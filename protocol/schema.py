@@ -6,28 +6,21 @@ Source: docs/formats.md, section 5 (label, features); docs/math.md, section 3.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from protocol.document import read_field, read_text
 from protocol.errors import DocumentError, InputError
 from protocol.features import MAX_VALUES, Categorical, Feature, Numeric, parse_feature, read_texts
 from protocol.projection import Component, Projection, parse_projection
-from protocol.shown import quoted
-from protocol.values import MAX_BOUND_CHARACTERS, as_number, as_text, is_missing, parse_bound
+from protocol.values import as_text, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from decimal import Decimal
-    from fractions import Fraction
 
 MAX_CLASSES = 256
 MAX_FEATURES = 4096
 
 _REASON = "invalid_campaign"
-_DECIMAL_COMMA = re.compile("-?[0-9]+,[0-9]+")
-_MISSING_CODE = re.compile("-[0-9]+|9+")
-"""Integers that data files use for a missing value: -1, -99, 99, 999."""
 
 
 class Label:
@@ -196,7 +189,9 @@ class Schema(NamedTuple):
         Raises:
             InputError: ``record_invalid``.
         """
-        hints = (_hint(part, value) for part, value in self._values(record, label))
+        from protocol.hints import hint  # imported here, because reports need no hints
+
+        hints = (hint(part, value) for part, value in self._values(record, label))
         return self.unread(record, label)._replace(hints=tuple(filter(None, hints)))
 
     def _values(self, record: Mapping[str, object], label: object) -> list[tuple[Label | Feature, object]]:
@@ -253,32 +248,6 @@ class Schema(NamedTuple):
             outputs = projection.apply(numbers)
             parts = [(part.code_of(n), n) for part, n in zip(projection.components, outputs, strict=True)]
         return [*(known[index] for index in self.kept), *parts]
-
-
-def _hint(part: Label | Feature, value: object) -> str:
-    """What a value was probably meant to be, if it seems to be meant otherwise than it is read; else "".
-
-    The sentence names the feature and never the value.
-    """
-    name = quoted(part.name)
-    if not isinstance(part, Numeric):
-        text = as_text(value)
-        if text is None or part.knows(value) or len(text) > MAX_BOUND_CHARACTERS or not _MISSING_CODE.fullmatch(text):
-            return ""
-        return f"{name}: this code is not listed; if it stands for a missing value, leave the value out"
-    if isinstance(value, str) and len(value) <= MAX_BOUND_CHARACTERS and _DECIMAL_COMMA.fullmatch(value):
-        return f"{name}: a decimal comma is not read; write a point"
-    number = as_number(value)
-    if number is None or _is_between(number, part.low, part.high):
-        return ""
-    return f"{name}: outside its range, so it counts as the nearer end; if it stands for a missing value, leave it out"
-
-
-def _is_between(number: float | Fraction | Decimal, low: str, high: str) -> bool:
-    from fractions import Fraction
-
-    exact = number if isinstance(number, float) else Fraction(number)
-    return Fraction(parse_bound(low)) <= exact <= Fraction(parse_bound(high))
 
 
 def may_be_missing(feature: Feature | Component) -> bool:

@@ -1,0 +1,51 @@
+"""Hints for the owner of a record: values that were probably meant otherwise than they are read."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import TYPE_CHECKING, Protocol
+
+from protocol.features import Numeric
+from protocol.shown import quoted
+from protocol.values import MAX_BOUND_CHARACTERS, as_number, as_text, parse_bound
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+_DECIMAL_COMMA = re.compile("-?[0-9]+,[0-9]+")
+_MISSING_CODE = re.compile("-[0-9]+|9+")
+"""Integers that data files use for a missing value: -1, -99, 99, 999."""
+
+
+class Part(Protocol):
+    """A label or a feature of a schema."""
+
+    name: str
+
+    def knows(self, value: object) -> bool:
+        """Whether a value has a meaning for this part."""
+
+
+def hint(part: Part, value: object) -> str:
+    """A sentence on a value that was probably meant otherwise than it is read; "" for every other value.
+
+    The sentence names the feature, not the value.
+    """
+    name = quoted(part.name)
+    if not isinstance(part, Numeric):
+        text = as_text(value)
+        if text is None or part.knows(value) or len(text) > MAX_BOUND_CHARACTERS or not _MISSING_CODE.fullmatch(text):
+            return ""
+        return f"{name}: this code is not listed; if it stands for a missing value, leave the value out"
+    if isinstance(value, str) and len(value) <= MAX_BOUND_CHARACTERS and _DECIMAL_COMMA.fullmatch(value):
+        return f"{name}: a decimal comma is not read; write a point"
+    number = as_number(value)
+    if number is None or _is_between(number, part.low, part.high):
+        return ""
+    return f"{name}: outside its range, so it counts as the nearer end; if it stands for a missing value, leave it out"
+
+
+def _is_between(number: float | Fraction | Decimal, low: str, high: str) -> bool:
+    exact = number if isinstance(number, float) else Fraction(number)
+    return Fraction(parse_bound(low)) <= exact <= Fraction(parse_bound(high))
