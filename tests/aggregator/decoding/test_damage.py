@@ -96,7 +96,7 @@ def check_accounts(counted, rejected, in_trailer, records):
         assert counted in (records, records - 1)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", [SINGLE, INTEGERS, pytest.param(BITS, marks=pytest.mark.slow)])
 def test_every_changed_bit_costs_at_most_the_record_that_it_is_in(layout):
     """Decoded and settled, in every layout: each record is counted, or set aside for one reason, and none twice."""
     campaign = opened(LAYOUTS[layout])
@@ -127,7 +127,7 @@ def columns_of(campaign, record):
     return identifier, period.to_bytes(4, "big"), question.to_bytes(2, "big"), field
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", [SINGLE, BITS, pytest.param(INTEGERS, marks=pytest.mark.slow)])
 def test_a_changed_bit_is_accounted_for_by_the_store_and_mended_by_the_whole_batch(tmp_path, layout):
     """Alone, without the whole batch, all that is counted is called unproven; in every layout."""
     raw = LAYOUTS[layout]
