@@ -10,7 +10,9 @@ its place, and the tests that watch flushes a function of their own.
 from __future__ import annotations
 
 import os
+from collections import Counter
 
+import pytest
 from hypothesis import settings
 
 import edge_sdk.storage.database
@@ -32,3 +34,14 @@ def _without_flushes() -> None:
 
 
 _without_flushes()
+
+MANY = 100
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Hand the tests of a file with many of them to one process at once: most take less time than handing them out."""
+    counts = Counter(item.path for item in items)
+    for item in items:
+        if counts[item.path] >= MANY and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.name))

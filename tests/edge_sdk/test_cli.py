@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -33,6 +35,25 @@ def files(tmp_path):
 
 
 def edge(folder, *arguments, text=""):
+    """A command in this process: its status and what it printed."""
+    streams = {name: io.TextIOWrapper(io.BytesIO(), "utf-8") for name in ("stdout", "stderr")}
+    streams["stdin"] = io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8")
+    with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
+        for name, stream in streams.items():
+            patch.setattr(sys, name, stream)
+        try:
+            status = main(["--state", "state", *arguments])
+        except SystemExit as end:
+            status = end.code
+    printed = []
+    for name in ("stdout", "stderr"):
+        streams[name].flush()
+        printed.append(streams[name].buffer.getvalue().decode())
+    return subprocess.CompletedProcess(arguments, status, *printed)
+
+
+def edge_process(folder, *arguments, text=""):
+    """The same as a program of its own."""
     command = [sys.executable, "-m", "edge_sdk.cli.main", "--state", "state", *arguments]
     return subprocess.run(command, cwd=folder, input=text, capture_output=True, text=True, check=False)
 
@@ -86,7 +107,7 @@ def test_a_refusal_is_one_line_with_its_reason(files, arguments, reason):
 
 
 def test_before_provisioning_every_command_says_what_to_do(files):
-    result = edge(files, "status")
+    result = edge_process(files, "status")
     assert result.returncode == 1
     assert result.stderr.startswith("not_provisioned: ")
     assert not (files / "state").exists()
@@ -98,7 +119,7 @@ def test_wrong_usage_is_status_two(files, arguments):
 
 
 def test_help_has_examples(files):
-    assert "hearsay-edge --state /var/lib/hearsay enrol mushrooms.hsc" in edge(files, "--help").stdout
+    assert "hearsay-edge --state /var/lib/hearsay enrol mushrooms.hsc" in edge_process(files, "--help").stdout
 
 
 MARK = "Zq7secretMarkZq7"
