@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.cli.output import complain
+from aggregator.cli.summaries import stand_in
 from aggregator.cli.table import COMMANDS
 from protocol.errors import HearsayError, StorageError
 
@@ -74,6 +75,16 @@ class Commands(click.Group):
             return command
         plugin = self._offered().get(cmd_name)
         return None if plugin is None else _load(plugin)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one line per command. A command is imported only if its source does not tell the line."""
+        places = {name: plugin.value for name, plugin in self._offered().items()} | dict(self._table)
+        rows = click.Group()
+        for name in self.list_commands(ctx):
+            row = self.commands.get(name) or stand_in(places[name]) or self.get_command(ctx, name)
+            assert row is not None  # list_commands names only commands that get_command finds
+            rows.add_command(row, name)
+        rows.format_commands(ctx, formatter)
 
     def _offered(self) -> dict[str, EntryPoint]:
         return {plugin.name: plugin for plugin in self._plugins()}

@@ -137,6 +137,38 @@ def test_a_command_is_loaded_when_it_is_asked_for():
     assert done.stderr == "['aggregator.cli.documents.describe', 'aggregator.cli.documents.show']\n"
 
 
+def test_the_list_of_commands_imports_none_of_them():
+    code = (
+        "import sys\nfrom aggregator.cli.app import hearsay\n"
+        "try: hearsay(['--help'])\nexcept SystemExit: pass\n"
+        "heavy = ('aggregator.cli.documents.', 'aggregator.cli.reports.', 'simulation.', 'edge_sdk', 'numpy')\n"
+        "print([name for name in sys.modules if name.startswith(heavy)], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+    assert "demo" in done.stdout
+
+
+def listed(group):
+    """The list of commands in a group's help, as lines."""
+    formatter = click.HelpFormatter(width=100)
+    group.format_commands(click.Context(group, max_content_width=100), formatter)
+    return formatter.getvalue().splitlines()
+
+
+def test_the_list_says_what_the_imported_commands_say():
+    names = hearsay.list_commands(None)
+    loaded = click.Group("hearsay", commands={name: hearsay.get_command(None, name) for name in names})
+    assert listed(hearsay) == listed(loaded)
+
+
+@pytest.mark.parametrize("name", ["short", "hidden", "made", "bare"])
+def test_the_list_imports_a_plugin_whose_line_is_not_its_docstring(name):
+    group = Commands("hearsay", plugins=lambda: [EntryPoint(name, f"support.plugins:{name}", PLUGINS)])
+    loaded = click.Group("hearsay", commands={name: group.get_command(None, name)})
+    assert listed(group) == listed(loaded)
+
+
 def test_an_unknown_command_is_wrong_usage():
     result = CliRunner().invoke(hearsay, ["no-such"])
     assert (result.exit_code, result.stderr) == (2, "usage: No such command 'no-such'; see hearsay --help\n")
