@@ -48,6 +48,7 @@ def test_the_python_lines_run_in_an_empty_folder(tmp_path, monkeypatch):
         block.replace("/var/lib/hearsay", str(tmp_path / "state")).replace("https://example.org/hearsay", str(tmp_path))
         for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     )
+    (tmp_path / "roots").mkdir()
     publisher = Publisher(now=1)
     scope = {
         "root_bytes": publisher.root(lifetime=1 << 33),

@@ -1,5 +1,8 @@
 """A source that is a folder: a mounted disk, a memory stick, a network share, a synchronised folder.
 
+A folder in which nothing was published is no source. The mount point of a stick that is not plugged in is such a
+folder: batches in it would be hidden as soon as the stick is mounted.
+
 Links below the folder are not followed, and only regular files are read. So a user who can write to the folder can not
 make the device read its own files.
 """
@@ -19,6 +22,8 @@ from protocol.errors import DocumentError, StorageError
 _ABSENT = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG))
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 _BLOCK = 1 << 16
+_PUBLISHED = ("roots", "campaigns", "models")
+"""Folders that ``hearsay publish --to`` makes. ``reports`` does not count, since devices made it too."""
 
 
 class Folder(Transport):
@@ -42,7 +47,7 @@ class Folder(Transport):
         except OSError as error:
             problem = error.errno or errno.EIO
             content = b""
-        if problem in _ABSENT and os.path.isdir(self._path):
+        if problem in _ABSENT and self._is_source():
             return None
         if problem:
             raise self._failed(problem)
@@ -58,8 +63,9 @@ class Folder(Transport):
         *above, name = parts_of(place)
         folder = self._path
         problem = 0
+        if not self._is_source():
+            raise self._failed(errno.ENOENT)
         try:
-            os.stat(folder)  # the source itself is not made: a missing stick is not an empty folder
             for part in above:
                 folder = os.path.join(folder, part)
                 make_folder(folder)
@@ -72,11 +78,21 @@ class Folder(Transport):
         if problem:
             raise self._failed(problem)
 
+    def _is_source(self) -> bool:
+        """Whether something was published in the folder."""
+        return any(os.path.isdir(os.path.join(self._path, name)) for name in _PUBLISHED)
+
     def _failed(self, problem: int) -> StorageError:
         if problem in _FULL:
             return StorageError("disk_full", "there is no space left in the folder")
         if not os.path.isdir(self._path):
             return StorageError("unreachable", f"the folder '{self._path}' is not there")
+        if problem in _ABSENT and not self._is_source():
+            return StorageError(
+                "unreachable",
+                f"nothing was published in the folder '{self._path}' (it has no roots/, campaigns/ or models/); "
+                "mount the disk, or fill the folder with 'hearsay publish --to'",
+            )
         if problem == errno.ELOOP:
             return StorageError("io_failed", "there is a link in the folder where a file or folder is expected")
         return StorageError("io_failed", f"the folder can not be used: {os.strerror(problem)}")

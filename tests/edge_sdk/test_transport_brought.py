@@ -80,7 +80,7 @@ def test_the_command_takes_such_an_address(install, tmp_path, publisher, capsys)
     install("brought_good", GOOD, stick="brought_good:open_stick")
     root = tmp_path / "root.hst"
     root.write_bytes(publisher.root(lifetime=1 << 33))
-    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "roots").mkdir(parents=True)
     assert main(["--state", str(tmp_path / "state"), "provision", str(root)]) == 0
     capsys.readouterr()
     assert main(["--state", str(tmp_path / "state"), "sync", f"stick://host{tmp_path / 'tree'}"]) == 0

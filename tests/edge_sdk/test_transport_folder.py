@@ -69,6 +69,23 @@ def test_a_source_that_is_not_there_is_not_an_empty_one(tmp_path, batch):
     assert not (tmp_path / "stick").exists()
 
 
+@pytest.mark.parametrize("left", [None, "reports"])
+def test_an_empty_mount_point_is_not_the_disk_that_belongs_there(tmp_path, batch, left):
+    """Batches in it would be hidden by the next mount, and their reports are forgotten: they would be lost."""
+    point = tmp_path / "mnt"
+    point.mkdir()
+    if left:
+        (point / left).mkdir()  # made by a device that took the mount point for the disk
+    source = Folder(point)
+    assert refusal(source.fetch, PLACE, 100) == "unreachable"
+    assert refusal(source.send, "reports/a.hsr", str(batch)) == "unreachable"
+    assert names(point) == ([left] if left else [])
+    (point / "roots").mkdir()  # mounted
+    assert source.fetch(PLACE, 100) is None
+    source.send("reports/a.hsr", str(batch))
+    assert (point / "reports" / "a.hsr").read_bytes() == batch.read_bytes()
+
+
 def test_links_fifos_and_devices_are_not_read(tree, tmp_path):
     secret = tmp_path / "secret"
     secret.write_bytes(b"secret")

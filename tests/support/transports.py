@@ -56,11 +56,11 @@ class World(AbstractContextManager["World"]):
 
 
 class FolderWorld(World):
-    """A folder."""
+    """A folder, in which nothing but its folders was published yet."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        (folder / "tree").mkdir()
+        (folder / "tree" / "roots").mkdir(parents=True)
 
     def open(self) -> Transport:
         return Folder(self.folder / "tree")
