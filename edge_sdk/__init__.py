@@ -1,7 +1,8 @@
 """The device side: answer questions about records privately, store the reports, classify with signed models.
 
 >>> from edge_sdk import Device                                          # doctest: +SKIP
->>> device = Device.open("/var/lib/hearsay", trust=root_bytes)           # doctest: +SKIP
+>>> Device.open("/var/lib/hearsay", trust=root_bytes).close()  # once: provisions  # doctest: +SKIP
+>>> device = Device.open("/var/lib/hearsay")                             # doctest: +SKIP
 >>> campaign = device.enrol(campaign_bytes)                              # doctest: +SKIP
 >>> device.report(campaign.id, {"odor": "n", "cap": None, "label": "e"}) # doctest: +SKIP
 >>> device.drain("today.hsr")                                            # doctest: +SKIP

@@ -80,12 +80,15 @@ class Device:
         entropy: Callable[[int], bytes] = system_entropy,
         machine: Callable[[], bytes | None] = system_machine,
     ) -> Self:
-        """Open the state in a folder, or create it.
+        """Open the state in a folder, or create it if a root is given and no device was installed there.
+
+        An installation gives the root, once. A program that opens the state at every start gives none: a folder that
+        is gone, or whose disk is not mounted, can not be told from a folder where no device was installed.
 
         Args:
             state_dir: a folder for this device alone; it is created with mode 0700. None keeps the state in memory,
                 which is for simulations: after a restart nobody knows what was spent.
-            trust: the root file (``.hst``) that the owner trusts. It is needed the first time. Later, a root that is
+            trust: the root file (``.hst``) that the owner trusts. It is needed the first time only. Later, a root that is
                 older than the stored one is ignored, and a newer one must continue the stored one's chain.
             policy: the owner's limits. By default they are read from ``policy.toml`` in the folder, again whenever
                 the file changes; without the file, the defaults of :class:`Policy` hold.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 from click.testing import CliRunner
+from support.failures import reason
 from support.publisher import NOW, Publisher
 from support.reports import batch, report
 
@@ -44,7 +45,7 @@ def test_the_policy_is_read_and_the_defaults_are_as_told(tmp_path):
 
 def test_the_python_lines_run_in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, synchronised = (
+    provisioned, code, synchronised = (
         block.replace("/var/lib/hearsay", str(tmp_path / "state")).replace("https://example.org/hearsay", str(tmp_path))
         for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     )
@@ -55,6 +56,7 @@ def test_the_python_lines_run_in_an_empty_folder(tmp_path, monkeypatch):
         "campaign_bytes": publisher.campaign(lifetime=1 << 33),
         "model_bytes": publisher.model(lifetime=1 << 33),
     }
+    exec(provisioned, scope)
     exec(code, scope)
     assert scope["device"].status().spooled == 0
     exec(synchronised, scope)
@@ -63,6 +65,21 @@ def test_the_python_lines_run_in_an_empty_folder(tmp_path, monkeypatch):
     ]
     scope["device"].close()
     assert (tmp_path / "today.hsr").stat().st_size == 44 + 18 + 44
+
+
+def test_a_start_as_the_readme_shows_it_never_begins_a_new_device(tmp_path):
+    """The data partition is not mounted: nothing is there, the marker of the installation neither."""
+    state = tmp_path / "state"
+    provisioned, code, _ = (
+        block.replace("/var/lib/hearsay", str(state)) for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    )
+    scope = {"root_bytes": Publisher(now=1).root(lifetime=1 << 33)}
+    exec(provisioned, scope)
+    state.rename(tmp_path / "not mounted")
+    assert reason(exec, code, scope) == "not_provisioned"
+    state.mkdir()  # the mount point
+    assert reason(exec, code, scope) == "not_provisioned"
+    assert list(state.iterdir()) == []
 
 
 def test_every_command_of_the_readme_exists():
