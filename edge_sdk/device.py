@@ -88,8 +88,8 @@ class Device:
         Args:
             state_dir: a folder for this device alone; it is created with mode 0700. None keeps the state in memory,
                 which is for simulations: after a restart nobody knows what was spent.
-            trust: the root file (``.hst``) that the owner trusts. It is needed the first time only. Later, a root that is
-                older than the stored one is ignored, and a newer one must continue the stored one's chain.
+            trust: the root file (``.hst``) that the owner trusts. It is needed the first time only. Later, a root
+                that is older than the stored one is ignored, and a newer one must continue the stored one's chain.
             policy: the owner's limits. By default they are read from ``policy.toml`` in the folder, again whenever
                 the file changes; without the file, the defaults of :class:`Policy` hold.
             enrolment: a provisioning file of a closed fleet, whose secret makes this device's ids. It is accepted the

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.allowance import answers_in_a_day, days_paid
+from protocol.allowance import days_paid, paces
 from protocol.dates import date
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import PolicyError
@@ -255,12 +255,11 @@ def _cost(campaign: Campaign, policy: Policy, spent: Spent, now: int) -> list[st
 
 
 def _rhythm(campaign: Campaign, policy: Policy) -> list[str]:
-    """A line on how many periods of a day are answered, if the owner's daily limit does not allow all of them."""
-    there = answers_in_a_day(campaign.epsilon_micro, campaign.time_precision, None)
-    answered = answers_in_a_day(campaign.epsilon_micro, campaign.time_precision, policy.day_micro)
-    if answered >= there:
+    """A line for each limit per time that does not allow an answer in every period, unless it allows none at all."""
+    if any(limit.micro < campaign.epsilon_micro for limit in policy.limits):
         return []
-    return [f"  So the device answers in at most {answered} of the {there} periods of a day, and in no other."]
+    held = paces(campaign.epsilon_micro, campaign.time_precision, policy.limits)
+    return [f"  So the device answers in at most {pace}, and in no other." for pace in held]
 
 
 def _rates(policy: Policy, spent: Spent) -> list[str]:
@@ -291,7 +290,7 @@ def _odds(loss: float) -> str:
 def _verdict(campaign: Campaign, policy: Policy, spent: Spent, evaluated: Model | None) -> list[str]:
     """Lines that tell whether the owner's policy allows the campaign, with every rule that refuses it."""
     refusals = [f"policy_refused: {words}" for words in policy.refusals(campaign, evaluated)]
-    if not campaign.ended:
+    if not campaign.ended and not refusals:
         try:
             policy.check_budget(spent, campaign.epsilon_micro)
         except PolicyError as error:
@@ -302,8 +301,8 @@ def _verdict(campaign: Campaign, policy: Policy, spent: Spent, evaluated: Model 
     if campaign.ended:
         return ["The owner's policy allows it."]
     left = (policy.lifetime_micro - spent.lifetime_micro) // campaign.epsilon_micro
-    in_a_day = answers_in_a_day(campaign.epsilon_micro, campaign.time_precision, policy.day_micro)
-    days = days_paid(left, campaign.time_precision, in_a_day)
+    held = paces(campaign.epsilon_micro, campaign.time_precision, policy.limits)
+    days = days_paid(left, campaign.time_precision, held)
     lasting = f"{days} day{'' if days == 1 else 's'}"
     return [f"The owner's policy allows it, for at most {left} more answers in this device's life, or {lasting}."]
 

@@ -28,7 +28,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge_sdk.storage.spool import Limits
-from protocol.allowance import DAY_MICRO, LIFETIME_MICRO, PERIOD_MICRO
+from protocol.allowance import DAY_MICRO, LIFETIME_MICRO, PERIOD_MICRO, Limit
 from protocol.epsilon import MICRO, format_micro, micro_epsilon
 from protocol.errors import InputError, PolicyError
 from protocol.schema import refusing
@@ -107,6 +107,12 @@ class Policy(NamedTuple):
             (limits if field in Limits._fields else fields)[field] = parse(name, value)
         fields.setdefault("day_micro", max(DAY_MICRO, fields.get("period_micro", 0)))
         return cls(**fields, spool=cls().spool._replace(**limits))
+
+    @property
+    def limits(self) -> list[Limit]:
+        """The limits per time that this owner sets."""
+        both = ((self.day_micro, DAY_SECONDS), (self.window_micro, self.window_seconds))
+        return [Limit(micro, seconds) for micro, seconds in both if micro is not None]
 
     def refusals(self, campaign: Campaign, evaluated: Model | None = None) -> Iterator[str]:
         """Every rule that the campaign breaks, as one sentence each.

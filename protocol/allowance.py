@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from protocol.document import DAY_SECONDS
 from protocol.epsilon import MICRO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PERIOD_MICRO = 4 * MICRO
 """Largest ε of one campaign in one of its periods, in millionths."""
@@ -13,25 +18,70 @@ LIFETIME_MICRO = 100 * MICRO
 """Largest ε in a device's life, over all campaigns."""
 
 
-def answers_in_a_day(epsilon_micro: int, time_precision: int, day_micro: int | None) -> int:
-    """How many periods a device answers in 24 hours: all that begin in them, or as many as the owner pays for.
+class Limit(NamedTuple):
+    """An owner's limit per time: at most ``micro`` millionths of ε in any ``seconds``."""
+
+    micro: int
+    seconds: int
+
+
+class Pace(NamedTuple):
+    """What a limit leaves of a campaign: at most ``answers`` in any ``seconds``, where ``begun`` periods begin."""
+
+    answers: int
+    seconds: int
+    begun: int
+
+    def __str__(self) -> str:
+        days = self.seconds // DAY_SECONDS
+        return f"{self.answers} of the {self.begun} periods of {'a day' if days == 1 else f'{days} days'}"
+
+
+def paces(epsilon_micro: int, time_precision: int, limits: Iterable[Limit]) -> list[Pace]:
+    """The limits that hold a campaign back, the shortest first; none if its device answers in every period.
 
     Args:
         epsilon_micro: cost of one period, in millionths of ε, at least 1.
+        time_precision: seconds in a period, T.
+        limits: each pays for at least one period.
+
+    >>> list(map(str, paces(1_000_000, 3_600, [Limit(DAY_MICRO, DAY_SECONDS)])))
+    ['4 of the 24 periods of a day']
+    >>> paces(1_000_000, DAY_SECONDS, [Limit(DAY_MICRO, DAY_SECONDS)])
+    []
+    """
+    found: list[Pace] = []
+    for limit in sorted(limits, key=lambda limit: limit.seconds):
+        most = limit.micro // epsilon_micro
+        if _reached(most, time_precision, found) < limit.seconds:
+            found = [pace for pace in found if pace.answers < most]
+            found.append(Pace(most, limit.seconds, -(-limit.seconds // time_precision)))
+    return found
+
+
+def _reached(answers: int, time_precision: int, held: list[Pace]) -> int:
+    """Seconds from the first answer to the one after ``answers`` answers, if each comes as soon as it may."""
+    if not held:
+        return answers * time_precision
+    *inner, pace = held
+    groups, rest = divmod(answers, pace.answers)
+    return groups * pace.seconds + _reached(rest, time_precision, inner)
+
+
+def days_paid(answers: int, time_precision: int, held: list[Pace]) -> int:
+    """Whole days that a number of answers lasts if each comes as soon as it may; what is begun counts.
+
+    Args:
+        answers: how many are paid for.
         time_precision: seconds in a period.
-        day_micro: what the owner allows in 24 hours; None: no limit.
+        held: what :func:`paces` returned.
 
-    >>> answers_in_a_day(1_000_000, 3_600, DAY_MICRO), answers_in_a_day(1_000_000, 86_400, DAY_MICRO)
-    (4, 1)
+    >>> daily = [Limit(DAY_MICRO, DAY_SECONDS)]
+    >>> [days_paid(100, T, paces(1_000_000, T, daily)) for T in (3_600, 46_800, 86_400, 7 * 86_400)]
+    [25, 55, 100, 700]
+    >>> days_paid(5, DAY_SECONDS, paces(1_000_000, DAY_SECONDS, [*daily, Limit(1_000_000, 7 * DAY_SECONDS)]))
+    29
     """
-    begun = max(1, DAY_SECONDS // time_precision)
-    return begun if day_micro is None else min(begun, day_micro // epsilon_micro)
-
-
-def days_paid(answers: int, time_precision: int, in_a_day: int) -> int:
-    """Whole days that a number of answers lasts, at most ``in_a_day`` in each; what is begun counts.
-
-    >>> days_paid(100, 3_600, 4), days_paid(100, 86_400, 1), days_paid(100, 7 * 86_400, 1)
-    (25, 100, 700)
-    """
-    return -(-answers * max(time_precision, DAY_SECONDS // in_a_day) // DAY_SECONDS)
+    if answers < 1:
+        return 0
+    return -(-(_reached(answers - 1, time_precision, held) + time_precision) // DAY_SECONDS)

@@ -187,13 +187,10 @@ def pace_warning(epsilon_micro: int, time_precision: int, lifetime_seconds: int)
     if epsilon_micro > allowance.PERIOD_MICRO:  # owners have to allow such an ε, and then say what they allow in a day
         return ""
     usual = "a device whose owner set no limits"
-    there = allowance.answers_in_a_day(epsilon_micro, time_precision, None)
-    answered = allowance.answers_in_a_day(epsilon_micro, time_precision, allowance.DAY_MICRO)
-    days = allowance.days_paid(allowance.LIFETIME_MICRO // epsilon_micro, time_precision, answered)
-    parts = []
-    if answered < there:
-        most = format_micro(allowance.DAY_MICRO)
-        parts.append(f"answers {answered} of the {there} periods of a day (ε = {most} in 24 hours)")
+    daily = allowance.Limit(allowance.DAY_MICRO, DAY_SECONDS)
+    held = allowance.paces(epsilon_micro, time_precision, [daily])
+    days = allowance.days_paid(allowance.LIFETIME_MICRO // epsilon_micro, time_precision, held)
+    parts = [f"answers {pace} (ε = {format_micro(daily.micro)} in 24 hours)" for pace in held]
     if days * DAY_SECONDS < lifetime_seconds:
         most = format_micro(allowance.LIFETIME_MICRO)
         parts.append(f"stops after {days} of {lifetime_seconds // DAY_SECONDS} days (ε = {most} in its life)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from support.failures import failure, reason
@@ -176,6 +177,49 @@ def test_an_hourly_campaign_answers_four_hours_of_a_day_unless_its_owner_allows_
             else:
                 assert reason(device.report, campaign.id, RECORD) == "budget_paused"
             clock.now += HOUR
+
+
+WEEKLY = {"epsilon_per_period": "1", "epsilon_per_window": "1", "window_days": 7, "epsilon_lifetime": "5"}
+
+
+@pytest.mark.parametrize(
+    ("period", "limits", "days", "rhythm"),
+    [
+        (DAY, WEEKLY, 29, ["1 of the 7 periods of 7 days"]),
+        (HOUR, WEEKLY, 29, ["1 of the 168 periods of 7 days"]),
+        (HOUR, {"epsilon_lifetime": "9"}, 3, ["4 of the 24 periods of a day"]),
+        (HOUR, {"epsilon_per_window": "6", "window_days": 3, "epsilon_lifetime": "15"}, 7,
+         ["4 of the 24 periods of a day", "6 of the 72 periods of 3 days"]),
+        (7 * HOUR, {"epsilon_lifetime": "10", "epsilon_per_day": "3"}, 4, ["3 of the 4 periods of a day"]),
+        (13 * HOUR, {"epsilon_lifetime": "10"}, 6, []),
+        (13 * HOUR, {"epsilon_lifetime": "10", "epsilon_per_day": "1"}, 10, ["1 of the 2 periods of a day"]),
+        (23 * HOUR, {"epsilon_lifetime": "20"}, 20, []),
+        (3 * DAY, {"epsilon_lifetime": "4"}, 12, []),
+    ],
+)  # fmt: skip
+def test_the_days_that_are_told_are_the_days_that_a_device_answers(publisher, clock, period, limits, days, rhythm):
+    """A real device that tries every hour, from the beginning of a period, until its life's ε is spent."""
+    clock.now += -clock.now % period
+    raw = publisher.campaign(time_precision=period)
+    with Device.open(None, trust=publisher.root(), policy=Policy.of(**limits), clock=clock) as device:
+        text = device.explain(raw)
+        campaign = device.enrol(raw)
+        while device.status().left_micro:
+            reason(device.report, campaign.id, RECORD)
+            clock.now += HOUR
+        answered = [line.answered_at for line in device.history()]
+    assert re.findall(r"So the device answers in at most (.*), and in no other", text) == rhythm
+    assert f"at most {len(answered)} more answers in this device's life, or {days} days" in text
+    assert -(-(answered[-1] - answered[0] + period) // DAY) == days
+
+
+def test_an_answer_that_no_limit_allows_is_not_said_to_be_possible_later(publisher, clock):
+    policy = Policy.of(epsilon_per_window="0.5", window_days=7)
+    with Device.open(None, trust=publisher.root(), policy=policy, clock=clock) as device:
+        text = device.explain(publisher.campaign())
+    assert "(epsilon_per_window)" in text
+    assert "budget_paused" not in text
+    assert "So the device answers" not in text
 
 
 RAISED = 'epsilon_lifetime = "200"\nepsilon_per_day = "1"\n'

@@ -198,6 +198,9 @@ def test_epsilon_is_rounded_up_in_its_last_digit():
         ("0.1", "1h", 43, "stops after 42 of 43 days"),
         ("0.1", "1h", 42, ""),
         ("0.01", "1h", 30, ""),
+        ("1", "13h", 60, "stops after 55 of 60 days"),
+        ("1", "7h", 60, "stops after 30 of 60 days"),
+        ("1.1", "7h", 60, "answers 3 of the 4 periods of a day (ε = 4 in 24 hours) and stops after 30 of 60 days"),
         ("4", "1w", 300, "stops after 175 of 300 days"),
         ("5", "1h", 30, ""),  # such a device refuses it
     ],
