@@ -1,1 +1,5 @@
-"""What the aggregator signs: a workspace with its keys, campaigns, models, and what a signed file really spends."""
+"""Signed documents: the workspace with its keys and history, campaigns, models, trust roots.
+
+In: a schema and the parameters of a campaign, or statistics and a campaign's file. Out: signed files, recorded in the
+workspace, and the folder that devices fetch them from. ``privacy`` computes what a signed campaign really spends.
+"""

@@ -1,4 +1,4 @@
-"""Making a campaign: what is asked, at what ε, for how long. Run by the analyst, signed by the workspace."""
+"""Making a campaign from a schema and parameters. Run by the analyst; the workspace signs."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ MAX_LIFETIME_DAYS = 36_500
 
 
 class CampaignParameters(NamedTuple):
-    """What a campaign promises and asks for.
+    """The parameters of a campaign, apart from its schema.
 
     Attributes:
-        name: versions rise per name.
+        name: name of the campaign. A later campaign of the same name is its next version.
         epsilon_micro: total ε of a device in one period, in millionths.
-        mechanism: how answers are perturbed, or ``auto``.
-        answers: r, answers per device and period, each at ⌊ε/r⌋.
-        purpose, contact: in words, for the owner of a device.
-        period_seconds: a device answers at most once in it.
-        lifetime_seconds: from ``now`` to ``expires``.
-        min_batch_size: nothing is published from fewer reports.
-        postprocess: how the estimates will become probabilities.
-        options: of the mechanism: ``theta`` for ``the``.
+        mechanism: name of the mechanism that perturbs answers, or ``auto``.
+        answers: r, the number of answers per device and period. Each answer has ⌊ε/r⌋.
+        purpose, contact: sentences for the owner of a device.
+        period_seconds: length of a period. A device answers at most once per period.
+        lifetime_seconds: time from ``now`` to ``expires``.
+        min_batch_size: fewest reports from which estimates or models are published.
+        postprocess: name of the method that makes probabilities from estimates.
+        options: options of the mechanism, for example ``theta`` of ``the``.
         family: ``discrete`` or ``gaussian``.
         approach: how ``laplace`` asks for moments: 1 or 3.
         variance_floor_micro: smallest variance of a scaled number, in millionths.
-        split: weights of three groups of questions of a Gaussian campaign: classes and categories, first
-            moments, second moments. None asks every question alike.
+        split: weights of three groups of questions in a Gaussian campaign: classes and categories, first
+            moments, second moments. Without it every question has the same weight.
     """
 
     name: str
@@ -71,7 +71,7 @@ class CampaignParameters(NamedTuple):
 
     @property
     def warning(self) -> str:
-        """A sentence for whoever asks for so much that little is hidden; empty otherwise."""
+        """A warning if the total ε is so high that little is hidden; otherwise empty."""
         return epsilon_warning(self.epsilon_micro)
 
 
@@ -80,7 +80,7 @@ Terms = CampaignParameters
 
 
 def publish_campaign(workspace: Workspace, schema: Schema, parameters: CampaignParameters, now: int) -> bytes:
-    """Build, check as a device will check it, sign, record.
+    """Build the next version of a campaign, check it as a device does, sign it and record it.
 
     Returns:
         The bytes of the ``.hsc`` file.
@@ -141,7 +141,11 @@ def build_campaign(schema: Schema, parameters: CampaignParameters, version: int,
 
 
 def _check_seen(schema: Schema, name: str) -> None:
-    """Refuse names and values with characters that show nothing: two that differ would look alike to people."""
+    """Refuse invisible characters in names and values: two different texts would look the same.
+
+    Raises:
+        InputError: ``schema_invalid``.
+    """
     texts = [name, schema.label.name, *schema.label.classes]
     for feature in schema.features:
         texts += [feature.name, *(feature.values if isinstance(feature, Categorical) else ())]
@@ -151,7 +155,7 @@ def _check_seen(schema: Schema, name: str) -> None:
 
 
 def campaign_subjects(schema: Schema, family: str, mechanism: str, approach: int | None = None) -> list[Subject]:
-    """What a campaign of a family asks, in order.
+    """The subjects of the questions that a campaign of a family asks, in order.
 
     Raises:
         InputError: ``family_unknown``, ``mechanism_unknown``, ``approach_invalid``, ``no_numbers``.
@@ -166,13 +170,16 @@ def campaign_subjects(schema: Schema, family: str, mechanism: str, approach: int
 
 
 def group_weights(subjects: Sequence[Subject], split: tuple[int, int, int]) -> list[int]:
-    """Weights of questions so that three groups are asked in the proportion of ``split``.
+    """Weights of questions, so that devices are asked about three groups in the proportion of ``split``.
 
-    The groups are what has no power (classes, categories), first moments and second moments; within one
-    all questions are asked alike.
+    The groups are: classes and categories (no power), first moments, second moments. All questions of one group have
+    the same weight.
+
+    Returns:
+        One whole number per subject.
 
     Raises:
-        InputError: ``weights_invalid``: not three positive whole numbers.
+        InputError: ``weights_invalid``: ``split`` is not three positive whole numbers.
     """
     if len(split) != 3 or not all(type(part) is int and 0 < part <= 10**6 for part in split):
         raise InputError("weights_invalid", "a split is three positive whole numbers, for example 1:2:2")
@@ -186,12 +193,12 @@ def gaussian_fields(family: str, variance_floor: str | None, split: str | None) 
     """Fields of :class:`CampaignParameters` that only Gaussian campaigns have. Arguments that are None add no field.
 
     Args:
-        family: of the campaign.
+        family: family of the campaign.
         variance_floor: decimal text from 0.000001 to 1, in units of the squared scaled number.
         split: weights as ``A:B:C``.
 
     Raises:
-        InputError: ``floor_invalid``, ``weights_invalid``; ``family_unknown``: said of another family.
+        InputError: ``floor_invalid``, ``weights_invalid``; ``family_unknown``: another family has no such fields.
     """
     if family != GAUSSIAN and (variance_floor is not None or split is not None):
         raise InputError("family_unknown", "--variance-floor and --split belong to the family gaussian")
@@ -218,15 +225,15 @@ def _floor_micro(text: str) -> int:
 
 
 def parse_answers(text: str, questions: int, epsilon_micro: int) -> int:
-    """``one``, ``all``, ``auto`` or a number as the number of answers, r.
+    """The number of answers r, from ``one``, ``all``, ``auto`` or a number.
 
     ``auto`` is the multi-dimensional rule of the piecewise mechanism: r = max(1, min(d, ⌊ε/2.5⌋)) for d
     questions and a total of ε (Wang et al., ICDE 2019, section IV-A).
 
     Args:
-        text: what the user said.
-        questions: d.
-        epsilon_micro: the total, in millionths.
+        text: the text that the user gave.
+        questions: d, the number of questions.
+        epsilon_micro: total ε, in millionths.
 
     Raises:
         InputError: ``answers_invalid``.
@@ -243,7 +250,7 @@ def parse_answers(text: str, questions: int, epsilon_micro: int) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Seconds of ``3600``, ``90m``, ``12h``, ``1d``, ``2w``.
+    """The seconds of a duration: ``3600``, ``90m``, ``12h``, ``1d``, ``2w``.
 
     >>> parse_duration("12h")
     43200

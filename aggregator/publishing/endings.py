@@ -1,4 +1,4 @@
-"""Ending a campaign: a version of its name that asks nothing. Run by the analyst.
+"""Ending a campaign by signing a version without questions. Run by the analyst.
 
 Source: docs/formats.md, section 5 (the end of a campaign).
 """
@@ -23,16 +23,16 @@ _LEAST_LIFETIME_SECONDS = 2 * DAY_SECONDS
 def end_campaign(workspace: Workspace, name: str, now: int) -> bytes:
     """Sign the version that ends a campaign, and record it.
 
-    It says what the version before said, asks nothing, and lives as long as any version of the name:
-    a device that wakes up late still learns of the end, as long as it would still report. A later
-    version may ask again.
+    That version repeats the version before, but has no questions. It expires no earlier than any version of the
+    name: a device that was off for long learns of the end as long as it would still report. A later version may
+    ask questions again.
 
     Returns:
         The bytes of the ``.hsc`` file.
 
     Raises:
-        InputError: ``campaign_unknown``: none of that name was signed here; ``campaign_ended``: the
-            newest version is an end already.
+        InputError: ``campaign_unknown``: the workspace signed no campaign of that name; ``campaign_ended``: the
+            newest version ends the campaign already.
         DocumentError, StorageError: as :meth:`Workspace.publish`.
     """
     name = find_document(workspace, "campaign", name).name

@@ -1,7 +1,8 @@
-"""Making the campaign that asks whether a published model is right. Run by the analyst.
+"""Making a campaign that evaluates a published model. Run by the analyst.
 
-A device that holds a labelled record, and the model, answers (true class, predicted class) with
-``direct``: no label and no record leaves it. Source: docs/math.md, section 3 (outcome).
+A device that has a labelled record and the model answers with the pair (true class, predicted class), perturbed by
+``direct`` (GRR, k-ary randomised response). No label and no record leaves the device.
+Source: docs/math.md, section 3 (outcome).
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class EvaluationParameters(NamedTuple):
-    """What an evaluation asks for; as :class:`aggregator.publishing.campaigns.CampaignParameters`.
+    """The parameters of an evaluation. Other fields as in :class:`.campaigns.CampaignParameters`.
 
     Attributes:
         epsilon_micro: ε of the one answer, in millionths.
-        name: of the campaign; the model's with ``-outcome`` by default.
+        name: name of the campaign; by default the model's name with ``-outcome``.
     """
 
     epsilon_micro: int
@@ -43,7 +44,7 @@ def publish_evaluation(workspace: Workspace, model_bytes: bytes, parameters: Eva
         The bytes of the ``.hsc`` file.
 
     Raises:
-        DocumentError: the model is not signed by this workspace, or not acceptable any more.
+        DocumentError: this workspace did not sign the model, or a device would no longer accept the model.
         InputError: ``epsilon_invalid``.
         StorageError: as :meth:`Workspace.publish`.
     """

@@ -1,4 +1,4 @@
-"""The history of a workspace: one line for every document signed there, so that versions rise by themselves."""
+"""The history of a workspace: one entry per signed document. The next version of a name follows from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_HISTORY_BYTES = 64 << 20
 
 
 class Published(NamedTuple):
-    """One line of the history. ``digest`` is SHA-256 of the payload: a campaign's id."""
+    """One entry of the history. ``digest`` is SHA-256 of the payload; for a campaign that is its id."""
 
     role: str
     name: str
@@ -26,13 +26,13 @@ class Published(NamedTuple):
 
 
 def history_bytes(items: list[Published]) -> bytes:
-    """The file that says this: JSON."""
+    """The JSON text of a history file."""
     documents = [{**item._asdict(), "digest": item.digest.hex()} for item in items]
     return json.dumps({"format": HISTORY_FORMAT, "documents": documents}, ensure_ascii=False, indent=1).encode()
 
 
 def read_history(path: Path) -> list[Published]:
-    """What a history file says, oldest first. One that is lost is an error, never a new beginning.
+    """The entries of a history file, oldest first. A missing file is an error: an empty history would reuse versions.
 
     Raises:
         StorageError: ``workspace_damaged``, ``workspace_newer``.

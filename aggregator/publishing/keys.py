@@ -1,6 +1,6 @@
 """Key files: a signing key, in the clear or under a passphrase, and its public part as one line of text.
 
-A key file is a canonical msgpack map, readable by its owner alone:
+A key file is a canonical msgpack map. Only its owner may read the file.
 
     in the clear   hearsay_key 1, role, seed (32 bytes)
     encrypted      hearsay_key 2, role, public, sealed
@@ -32,11 +32,11 @@ CLEAR, ENCRYPTED = 1, 2
 PUBLIC_WORD = "hearsay-key-1"
 MAX_KEY_BYTES = 4096
 COST = STANDARD
-"""Of opening a new key file."""
+"""Time and memory that it takes to open a new key file."""
 
 
 def no_passphrase() -> bytes:
-    """Stands for a passphrase that nobody gave.
+    """The default of :meth:`KeyFile.open`, if nobody gives a passphrase.
 
     Raises:
         InputError: ``passphrase_missing``, always.
@@ -45,13 +45,13 @@ def no_passphrase() -> bytes:
 
 
 class KeyFile(NamedTuple):
-    """A key file that was read; an encrypted one is not opened yet. Its ``repr`` shows no secret.
+    """A key file that was read. An encrypted key is not opened yet. Its ``repr`` shows no secret.
 
     Attributes:
-        role: whose documents it signs: root, campaign or model.
-        public: its public key; of an encrypted file believed only once it is opened.
-        seed: None if the file is encrypted.
-        sealed: role and seed under a passphrase, if it is.
+        role: kind of documents that the key signs: root, campaign or model.
+        public: the public key. An encrypted file's is verified only when the file is opened.
+        seed: the secret seed; None if the file is encrypted.
+        sealed: role and seed under a passphrase; empty if the file is not encrypted.
     """
 
     role: str
@@ -61,7 +61,7 @@ class KeyFile(NamedTuple):
 
     @property
     def encrypted(self) -> bool:
-        """Whether a passphrase is needed to sign."""
+        """Whether signing needs a passphrase."""
         return self.seed is None
 
     @property
@@ -70,10 +70,10 @@ class KeyFile(NamedTuple):
         return keyid(self.public).hex()
 
     def open(self, passphrase: Callable[[], bytes] = no_passphrase) -> SigningKey:
-        """The key that signs.
+        """The signing key.
 
         Args:
-            passphrase: asked only if the file is encrypted.
+            passphrase: returns the passphrase; called only if the file is encrypted.
 
         Raises:
             InputError: ``passphrase_wrong``, also if the file was altered; ``passphrase_missing``.
@@ -112,17 +112,17 @@ def key_file(
     cost: Cost | None = None,
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> KeyFile:
-    """A key as it will be kept: in the clear, or under a passphrase.
+    """The key file of a signing key, in the clear or under a passphrase.
 
     Args:
         role: root, campaign or model.
-        key: made from 32 bytes of the operating system.
-        passphrase: None keeps it in the clear.
-        cost: of opening it; :data:`COST` by default.
-        entropy: returns so many random bytes, for salt and nonce.
+        key: the signing key, made from 32 random bytes of the operating system.
+        passphrase: None keeps the key in the clear.
+        cost: time and memory to open the file; :data:`COST` by default.
+        entropy: returns a given number of random bytes, for salt and nonce.
 
     Raises:
-        InputError: ``passphrase_missing``: it is empty.
+        InputError: ``passphrase_missing``: the passphrase is empty.
         StorageError: ``memory_short``.
     """
     if passphrase is None:
@@ -133,11 +133,11 @@ def key_file(
 
 
 def parse_key(raw: bytes) -> KeyFile:
-    """Take a key file apart, without opening it.
+    """Parse a key file. An encrypted key is not opened.
 
     Raises:
-        InputError: ``key_invalid``: it is no key file, or asks for more time or memory than is allowed;
-            ``key_newer``.
+        InputError: ``key_invalid``: the bytes are no key file, or opening it would take more time or memory than the
+            limit; ``key_newer``.
     """
     body: Any = None
     try:
@@ -182,7 +182,7 @@ def read_key(path: Path) -> KeyFile:
 
 
 def write_key(path: Path, key: KeyFile, *, force: bool = False) -> None:
-    """Write a key file for its owner's eyes alone.
+    """Write a key file that only its owner may read.
 
     Raises:
         InputError, StorageError: as :func:`aggregator.files.write_output`.
@@ -191,7 +191,7 @@ def write_key(path: Path, key: KeyFile, *, force: bool = False) -> None:
 
 
 def public_line(key: KeyFile) -> str:
-    """The public part, for whoever keeps the trust root: ``hearsay-key-1 ROLE HEX``."""
+    """The public part of a key, as the keeper of a trust root needs it: ``hearsay-key-1 ROLE HEX``."""
     return f"{PUBLIC_WORD} {key.role} {key.public.hex()}\n"
 
 
@@ -199,7 +199,7 @@ def parse_public(raw: bytes, role: str) -> bytes:
     """The public key of a line made by :func:`public_line`.
 
     Raises:
-        InputError: ``key_invalid``; ``wrong_key``: it is for another role.
+        InputError: ``key_invalid``; ``wrong_key``: the key is for another role.
     """
     words = raw.decode("ascii", "replace").split()
     if len(words) != 3 or words[0] != PUBLIC_WORD or len(words[2]) != 2 * KEY_BYTES:

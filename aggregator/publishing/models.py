@@ -1,4 +1,4 @@
-"""Making a model file: fit statistics, write down how the model was made, sign.
+"""Making a model file: fit statistics, add a card that says how the model was made, sign.
 
 Source: docs/formats.md, section 5 (model); docs/math.md, section 4.
 """
@@ -43,20 +43,21 @@ def publish_model(
     """Fit, sign and record the next version of a model. Run by the operator.
 
     Args:
-        statistics: of one source.
-        campaign_bytes: the source's signed campaign, which this workspace must have signed.
+        statistics: statistics of one source.
+        campaign_bytes: file of the source's campaign. This workspace must have signed it.
         now: seconds since 1970.
-        postprocess: how estimates become probabilities; the campaign's own choice by default.
-        name: the campaign's by default.
-        lifetime_seconds: after it the model still classifies, and says that it is old.
+        postprocess: how estimates become probabilities; by default as the campaign says.
+        name: name of the model; by default the campaign's name.
+        lifetime_seconds: time until the model expires. An expired model still classifies, and says that it is old.
 
     Returns:
         The bytes of the ``.hsm`` file.
 
     Raises:
         PolicyError, InputError: ``batch_too_small``; ``postprocess_unknown``, ``not_fittable``; ``other_campaign``,
-            the file is not the statistics' campaign; ``several_sources``, the statistics join several.
-        DocumentError: ``bad_signature``, the campaign is not of this workspace; ``too_large``.
+            the file is of another campaign than the statistics; ``several_sources``, the statistics join several
+            sources.
+        DocumentError: ``bad_signature``, this workspace did not sign the campaign; ``too_large``.
         StorageError: as :meth:`Workspace.publish`.
     """
     workspace.check_signed(campaign_bytes)
@@ -87,7 +88,12 @@ def publish_model(
 
 
 def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any]) -> Model:
-    """The campaign's family, fitted, with the fields that all models have.
+    """Fit a model of the campaign's family.
+
+    Args:
+        statistics: the statistics to fit.
+        postprocess: how estimates become probabilities.
+        common: the fields that models of all families have.
 
     Raises:
         InputError: ``postprocess_unknown``, ``not_fittable``.
@@ -107,11 +113,12 @@ def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any
 
 
 def _rows(table: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:
+    """The rows of a table of shape (rows, columns) float64, as tuples."""
     return tuple(map(tuple, table.tolist()))
 
 
 def model_card(statistics: Statistics, postprocess: str) -> dict[str, Any]:
-    """Facts about how a model was made: integers and text only, since payloads carry no floats."""
+    """Facts about how a model was made. They are integers and text, because payloads hold no floats."""
     campaign = statistics.campaign
     return {
         **statistics.source.card(),

@@ -1,11 +1,11 @@
-"""Documents that a workspace signed, by name or id where a file would do.
+"""Documents of a workspace, found by name or id instead of by file.
 
-A command takes a file; where it has a workspace, what is no file may be
+A command takes a file. With a workspace, an argument that names no file may be
 
-    mushrooms          the newest version of that name that asks anything
-    mushrooms@2        a version of it
-    56475aa75463474c   an id in hexadecimal, 8 digits of it or more
-    four-words-of-it   an id as ``to_words`` says it
+    mushrooms          the newest version of that name that has questions
+    mushrooms@2        version 2 of that name
+    56475aa75463474c   an id in hexadecimal: its first 8 digits or more
+    four-words-of-it   an id in words, as ``to_words`` prints it
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
 def document_bytes(role: str, given: str | Path, workspace: Workspace | None) -> bytes:
-    """A signed file by its path or, of a workspace, by name or id. A path that is there comes first.
+    """The bytes of a signed file, by its path or, in a workspace, by name or id. An existing path takes precedence.
 
     Args:
         role: ``campaign`` or ``model``.
-        given: what the user said.
-        workspace: whose names and ids are known; None for files alone.
+        given: the path, name or id that the user gave.
+        workspace: the workspace that knows names and ids; None for paths only.
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``campaign_unknown``, ``model_unknown``:
-            the workspace has none of that name or id.
+            the workspace has no document of that name or id.
         StorageError: as :meth:`Workspace.history` and :meth:`Workspace.copy`.
     """
     if workspace is None or Path(given).exists():
@@ -46,19 +46,19 @@ def document_bytes(role: str, given: str | Path, workspace: Workspace | None) ->
 
 
 def find_document(workspace: Workspace, role: str, given: str) -> Published:
-    """What the workspace signed under a name or id; of equals the first of the list above.
+    """The document that the workspace signed under a name or id. The forms are tried in the order of the list above.
 
     Raises:
-        InputError: ``campaign_unknown``, ``model_unknown``, also where an id's digits begin several ids.
+        InputError: ``campaign_unknown``, ``model_unknown``: no document fits, or the digits begin several ids.
     """
     signed = [item for item in workspace.history() if item.role == role]
     name, mark, version = given.rpartition("@")
-    found = _asking(workspace, [item for item in signed if item.name == given])
+    found = _with_questions(workspace, [item for item in signed if item.name == given])
     found = found or [item for item in signed if mark and item.name == name and str(item.version) == version]
     found = found or _by_id(signed, given)
     if found:
         return found[0]
-    from aggregator.tables import shorten  # with pandas, which only a refusal may wait for
+    from aggregator.tables import shorten  # this imports pandas, so only a refusal does it
 
     names = shorten(sorted({item.name for item in signed})) or "none"
     problem = f"there is no file of that name, and the workspace signed no such {role}; it signed: {names}"
@@ -67,8 +67,8 @@ def find_document(workspace: Workspace, role: str, given: str) -> Published:
     raise InputError("model_unknown", problem)
 
 
-def _asking(workspace: Workspace, versions: list[Published]) -> list[Published]:
-    """Versions of one name, the newest first; behind all others those that only end a campaign."""
+def _with_questions(workspace: Workspace, versions: list[Published]) -> list[Published]:
+    """Versions of one name, newest first. Of a campaign only the newest version with questions, if there is one."""
     newest = sorted(versions, key=lambda item: item.version, reverse=True)
     if not newest or newest[0].role != "campaign":
         return newest
@@ -79,10 +79,11 @@ def _asking(workspace: Workspace, versions: list[Published]) -> list[Published]:
 
 
 def _by_id(signed: list[Published], given: str) -> list[Published]:
+    """The one document whose id begins with the given digits, or has the given words; empty if there is not one."""
     digits = given.lower()
-    begun = (
+    matching = (
         [item for item in signed if item.digest.hex().startswith(digits)]
         if len(digits) >= LEAST_DIGITS and _HEXADECIMAL.issuperset(digits)
         else [item for item in signed if to_words(item.digest) == given]
     )
-    return begun if len(begun) == 1 else []
+    return matching if len(matching) == 1 else []

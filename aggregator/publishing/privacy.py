@@ -1,4 +1,4 @@
-"""What a campaign really spends: the exact worst ratio of every question, from the file's integers alone."""
+"""The ε that a campaign really spends: the exact worst ratio of every question, from the integers in its file."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ if TYPE_CHECKING:
 
 _REASON = "invalid_campaign"
 HIGH_EPSILON_MICRO = 20 * MICRO
-"""Above this total an answer hides next to nothing, so whoever makes, shows or verifies it is warned."""
+"""Total ε above which an answer hides next to nothing. Commands then warn."""
 
 MAX_DIGITS = 4000
-"""A ratio whose numerator or denominator has more digits is told as a power of e."""
+"""Most digits of a printed numerator or denominator. A longer ratio is printed as a power of e."""
 _BITS_PER_DIGIT = 3.32  # a little below log2(10)
-_FLOAT_BITS = 1000  # 2^1000 is a float, 2^1024 is none
+_FLOAT_BITS = 1000  # a float holds 2^1000, but not 2^1024
 
 
 class PrivacySheet(NamedTuple):
-    """Declared against spent.
+    """The ε that a campaign declares, and the ε that it spends.
 
     Attributes:
-        questions: the campaign's questions; ``names`` are theirs, for people.
-        losses: exact worst loss of one answer to each.
-        total: of one device in one period: the largest of every stratum, added up.
-        declared_micro: what the campaign says of the total, in millionths.
-        model: digest of the model that an evaluation names, else None. What is read of a record, that model
-            decides, so the file alone does not say it.
+        questions: questions of the campaign.
+        names: name of each question, for people.
+        losses: exact worst loss of one answer to each question.
+        total: loss of one device in one period: the sum over strata of the largest loss in the stratum.
+        declared_micro: total ε that the campaign declares, in millionths.
+        answers: answers of a device in one period.
+        model: digest of the model that an evaluation names, else None. That model decides which features of a record
+            are read, so the campaign's file alone does not tell.
     """
 
     questions: tuple[Question, ...]
@@ -55,11 +57,11 @@ class PrivacySheet(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether the campaign spends no more than it declares; decided with integers."""
+        """Whether the campaign spends no more than it declares. Only integers are compared."""
         return not self.total.exceeds(self.declared_micro)
 
     def to_json(self) -> dict[str, Any]:
-        """As ``hearsay verify --privacy --json`` prints it; ratios as exact fractions."""
+        """The object that ``hearsay verify --privacy --json`` prints. Ratios are exact fractions."""
         per_answer = format_micro(self.declared_per_answer_micro)
         return {
             "questions": [
@@ -85,9 +87,9 @@ class PrivacySheet(NamedTuple):
 
 
 def privacy_sheet(body: dict[str, Any]) -> PrivacySheet:
-    """The sheet of a verified campaign payload, also of one that devices refuse for what it spends.
+    """The privacy sheet of a campaign payload, also of a campaign that spends more than it declares.
 
-    Run by an auditor, who needs the file and the trust root only.
+    Run by an auditor, who needs only the campaign's file and the trust root.
 
     Raises:
         DocumentError: ``invalid_campaign``: its questions can not be read.
@@ -113,6 +115,11 @@ def privacy_sheet(body: dict[str, Any]) -> PrivacySheet:
 
 
 def _question(entry: Any) -> Question:
+    """A question from its entry in a payload. Its subject is not checked.
+
+    Raises:
+        DocumentError: ``invalid_campaign``.
+    """
     problem = ""
     try:
         mechanism = mechanisms.from_dict(entry["mechanism"])
@@ -130,7 +137,7 @@ def _question(entry: Any) -> Question:
 
 
 def _name(question: Question, names: list[str]) -> str:
-    """The kind of a question, and what it is about."""
+    """A question's kind and subject in words."""
     kind, index, _, power, of_class = question.subject
     about = f" {names[index]}" if type(index) is int and 0 <= index < len(names) else ""
     which = "" if power is None else f" power {power}"
@@ -138,7 +145,7 @@ def _name(question: Question, names: list[str]) -> str:
 
 
 def _observed_names(body: dict[str, Any]) -> list[str]:
-    """Names of the features that are not projected, then of the components, as far as they can be read."""
+    """Names of features outside the projection, then of the projection's components; ``?`` for an unreadable name."""
     features = [entry.get("name") if isinstance(entry, dict) else "?" for entry in body.get("features", [])]
     projection = body.get("projection")
     if not isinstance(projection, dict):
@@ -149,14 +156,14 @@ def _observed_names(body: dict[str, Any]) -> list[str]:
 
 
 def epsilon_warning(epsilon_micro: int) -> str:
-    """A sentence about a total ε so high that little is hidden; empty for any other."""
+    """A warning about a total ε above :data:`HIGH_EPSILON_MICRO`; otherwise empty."""
     if epsilon_micro <= HIGH_EPSILON_MICRO:
         return ""
     return "a total ε above 20 hides next to nothing: an answer is then almost surely the truth"
 
 
 def refusal_warning(schema: Schema) -> str:
-    """A sentence about a schema that refuses values, which tells about records beyond ε; empty for most."""
+    """A warning about a schema that refuses records with unlisted values; otherwise empty. A refusal tells beyond ε."""
     names = ", ".join(f"'{name}'" for name in refusing(schema))
     if not names:
         return ""
@@ -167,7 +174,7 @@ def refusal_warning(schema: Schema) -> str:
 
 
 def model_warning(model: bytes | None) -> str:
-    """A sentence about an evaluation, whose questions the model decides; empty for any other campaign."""
+    """A warning that an evaluation's model decides what is read of a record; empty for other campaigns."""
     if model is None:
         return ""
     return (
@@ -177,14 +184,14 @@ def model_warning(model: bytes | None) -> str:
 
 
 def pace_warning(epsilon_micro: int, time_precision: int, lifetime_seconds: int) -> str:
-    """A sentence about a campaign that devices of owners who set no limits would not answer to its end; or nothing.
+    """A warning that default limits on devices end the answers before the campaign ends; otherwise empty.
 
     Args:
-        epsilon_micro: what one period costs, in millionths.
+        epsilon_micro: ε of one period, in millionths.
         time_precision: seconds in a period.
-        lifetime_seconds: from the campaign's first day to its last.
+        lifetime_seconds: time from the campaign's begin to its end.
     """
-    if epsilon_micro > allowance.PERIOD_MICRO:  # owners have to allow such an ε, and then say what they allow in a day
+    if epsilon_micro > allowance.PERIOD_MICRO:  # such an ε needs a policy of the owner, which sets other limits
         return ""
     usual = "a device whose owner set no limits"
     daily = allowance.Limit(allowance.DAY_MICRO, DAY_SECONDS)
@@ -198,16 +205,16 @@ def pace_warning(epsilon_micro: int, time_precision: int, lifetime_seconds: int)
 
 
 def campaign_warning(found: Campaign) -> str:
-    """What whoever shows or verifies a campaign should know before taking part; empty for most."""
+    """All warnings about a campaign, for people who decide whether to take part; empty for most campaigns."""
     return "; ".join(
         filter(None, (epsilon_warning(found.epsilon_micro), refusal_warning(found.schema), model_warning(found.model)))
     )
 
 
 def periods(found: Campaign) -> int:
-    """How many periods a campaign's life touches: ⌊(expires − 1)/T⌋ − ⌊not_before/T⌋ + 1, T seconds each.
+    """The number of periods in a campaign's life: ⌊(expires − 1)/T⌋ − ⌊not_before/T⌋ + 1, where T is the period.
 
-    A device that answers in all of them spends that many times the campaign's ε. 0 if it has ended.
+    A device that answers in all periods spends this number times the campaign's ε. It is 0 after the end.
     """
     if found.ended:
         return 0
@@ -216,15 +223,14 @@ def periods(found: Campaign) -> int:
 
 
 def ratio_text(loss: PrivacyLoss, most: int | None = 48) -> str:
-    """A worst ratio, exact: a fraction in lowest terms, times e to a fraction where noise is Laplace's.
+    """The text of a worst ratio: an exact fraction in lowest terms, for Laplace noise times a power of e.
 
-    Many answers make numbers of thousands of digits, which nobody reads and Python does not print: of
-    those the loss is told, as a power of e.
+    Many answers give fractions of thousands of digits, which Python does not print. Their text is a power of e.
 
     Args:
-        loss: of a question or in total.
-        most: characters; a longer fraction becomes its first digits. None keeps it whole, up to
-            :data:`MAX_DIGITS`.
+        loss: privacy loss of a question or of a campaign.
+        most: most characters of a fraction. A longer one becomes its first digits. None prints the whole fraction,
+            up to :data:`MAX_DIGITS`.
     """
     if max(map(_bits, (loss.ratio, loss.exponent))) > MAX_DIGITS * _BITS_PER_DIGIT:
         return f"≈ e^{float(loss):.12g}"
@@ -238,11 +244,12 @@ def ratio_text(loss: PrivacyLoss, most: int | None = 48) -> str:
 
 
 def _bits(fraction: Fraction) -> int:
+    """Bits of the longer one of numerator and denominator."""
     return max(fraction.numerator.bit_length(), fraction.denominator.bit_length())
 
 
 def _leading(loss: PrivacyLoss) -> str:
-    """The ratio's first digits; as a power of e where it is beyond a float."""
+    """The first digits of the ratio. A ratio beyond the range of floats becomes a power of e."""
     if loss.ratio.numerator.bit_length() - loss.ratio.denominator.bit_length() < _FLOAT_BITS:
         return f"{float(loss.ratio):.12g}"
     return f"e^{float(loss) - float(loss.exponent):.12g}"

@@ -1,13 +1,13 @@
-"""Projection files: a fitted projection in integers, as text that an analyst can read, keep and give away.
+"""Projection files: a fitted projection in integers, as JSON that an analyst can read and pass on.
 
     {"format": "hearsay projection 1",
-     "features": [{"name", "low", "high", "may_be_missing"}],     the numbers that it was fitted to, in order
+     "features": [{"name", "low", "high", "may_be_missing"}],     features that it was fitted to, in order
      "inputs": [index of the feature in its schema], "matrix": [[...]], "offsets": [...], "shift": n,
      "components": [{"name", "low", "high", "edges"}],
      "facts": {...}}                                              how it was fitted; no program reads them
 
-The integers apply to scaled numbers, so the file belongs to the bounds of its features too: other bounds
-would give other outputs without any error.
+The integers apply to scaled numbers. With other bounds of a feature they would give other outputs without any error,
+so the file holds the bounds, and loading compares them.
 Source: docs/formats.md, section 5 (projection) and section 7.
 """
 
@@ -36,12 +36,13 @@ _MAX_DIGITS = 20
 
 
 def reduction_facts(reduction: Reduction, method: str, rows: int) -> dict[str, Any]:
-    """What a fit found, for the file and for people.
+    """Facts about a fit, for the file and for people.
 
     Args:
-        reduction: the fit.
+        reduction: result of the fit. Its arrays ``explained``, ``discriminant`` and ``clipped`` have shape
+            (components,).
         method: ``pca`` or ``dca``.
-        rows: of the pilot.
+        rows: number of records in the pilot.
     """
     return {
         "method": method,
@@ -54,11 +55,11 @@ def reduction_facts(reduction: Reduction, method: str, rows: int) -> dict[str, A
 
 
 def projection_text(schema: Schema, facts: Mapping[str, Any]) -> str:
-    """The text of the file. Run by the analyst after a fit.
+    """The text of a projection file. Run by the analyst after a fit.
 
     Args:
-        schema: with its projection.
-        facts: how it was fitted; JSON's types only.
+        schema: schema that has a projection.
+        facts: facts about the fit, in the types of JSON.
     """
     projection = schema.projection
     assert projection is not None
@@ -77,7 +78,7 @@ def projection_text(schema: Schema, facts: Mapping[str, Any]) -> str:
 
 
 def _identity(schema: Schema, index: int) -> dict[str, Any] | None:
-    """What has to be the same for the projection's integers to mean the same; None if there is no such number."""
+    """The properties of a feature on which the projection's integers depend; None if the feature is not numeric."""
     feature = schema.features[index] if 0 <= index < len(schema.features) else None
     if not isinstance(feature, Numeric):
         return None
@@ -86,18 +87,18 @@ def _identity(schema: Schema, index: int) -> dict[str, Any] | None:
 
 
 def load_projection(path: str | Path, schema: Schema) -> Schema:
-    """The schema with the projection of a file. Run by whoever makes a campaign.
+    """The schema, with the projection of a file added. Run by the analyst who makes a campaign.
 
     Raises:
-        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``projection_invalid``, it is no
+        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``projection_invalid``, the file is no
             projection file, or its parts do not fit together; ``projection_overflow``;
-            ``projection_mismatch``, it was fitted to other features or bounds.
+            ``projection_mismatch``, the projection was fitted to other features or bounds.
     """
     return parse_projection_text(read_file(path, MAX_FILE_BYTES), schema)
 
 
 def parse_projection_text(raw: bytes, schema: Schema) -> Schema:
-    """As :func:`load_projection`, from the file's bytes."""
+    """As :func:`load_projection`, from the bytes of the file."""
     body = _body(raw)
     inputs = _integers(body, "inputs")
     identities = _list(body, "features")
@@ -123,7 +124,7 @@ def _body(raw: bytes) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int:
-    """Digits as an integer; more than any field can hold are refused before they cost time."""
+    """The integer of a text. A text longer than any field can hold is refused, because parsing it takes long."""
     if len(text) > _MAX_DIGITS:
         raise ValueError
     return int(text)

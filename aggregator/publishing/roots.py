@@ -1,9 +1,9 @@
 """Changing the trust root: adding, revoking and replacing keys, thresholds and dates, one version at a time.
 
-Root N + 1 counts when the thresholds of both N and N + 1 have signed it (docs/formats.md, section 5).
-Where the keys here are enough it is in force at once; else it is *pending*: signatures are added to it
-one by one and it is handed back with :func:`gather_copies`. There is one pending root at most, since devices
-take two different roots of one number for treason (``equivocation``).
+Root N + 1 is valid once enough keys of root N and enough keys of root N + 1 have signed it (docs/formats.md, section
+5). If the keys in the workspace are enough, the new root is in force at once. Otherwise it is *pending*: people add
+signatures to copies, and :func:`gather_copies` joins them. At most one root is pending, because devices treat
+two different roots of one number as an attack (``equivocation``).
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ if TYPE_CHECKING:
     from protocol.documents.trust import Role, Root
 
 
-class Step(NamedTuple):
-    """A next root.
+class NextRoot(NamedTuple):
+    """The next root and its signatures.
 
     Attributes:
-        root: what it says.
-        path: its file in the workspace: in roots/ if it is in force, else in pending/.
-        in_force: whether enough keys have signed it.
-        before, own: signatures that count for the root before it, and for itself.
+        root: the parsed root.
+        path: file in the workspace: in roots/ if the root is in force, else in pending/.
+        in_force: whether enough keys have signed.
+        before: signatures by keys of the root before.
+        own: signatures by keys of this root.
     """
 
     root: Root
@@ -57,15 +58,15 @@ class Step(NamedTuple):
     own: Standing
 
 
-class Change(NamedTuple):
-    """What a next root says otherwise than the one in force; None leaves a thing as it is.
+class RootChange(NamedTuple):
+    """The differences between the next root and the root in force.
 
     Attributes:
-        role: whose keys or threshold change; None changes the dates alone.
-        add: public keys.
-        fresh: how many keys to make here, and add.
-        drop: key ids in hexadecimal; ``all`` drops every key that the role had.
-        threshold: of the role.
+        role: role whose keys or threshold change; None changes only the dates.
+        add: public keys to add.
+        fresh: number of keys to make in the workspace and add.
+        drop: key ids to remove, in hexadecimal; ``all`` removes every key that the role has.
+        threshold: new threshold of the role; None keeps it.
     """
 
     role: str | None = None
@@ -80,27 +81,27 @@ ALL = "all"
 
 def change_root(
     workspace: Workspace,
-    change: Change,
+    change: RootChange,
     now: int,
     lifetime_seconds: int,
     *,
     signers: Iterable[SigningKey] = (),
     entropy: Callable[[int], bytes] = os.urandom,
-) -> Step:
-    """Make the next root, sign it with every root key at hand, and put it in force if that is enough.
+) -> NextRoot:
+    """Make the next root and sign it with all available root keys. Enough signatures put it in force.
 
     Args:
-        workspace: whose root; its version at this moment counts.
-        change: see :class:`Change`.
+        workspace: the workspace. Its root on disk is the root before.
+        change: the differences.
         now: seconds since 1970.
-        lifetime_seconds: of the new root.
-        signers: root keys that are kept elsewhere, opened.
-        entropy: for the keys that are made here.
+        lifetime_seconds: lifetime of the new root.
+        signers: opened root keys from outside of the workspace.
+        entropy: returns random bytes for new keys.
 
     Raises:
         InputError: ``key_unknown``, ``key_repeated``, ``role_invalid``; ``passphrase_missing``,
             ``passphrase_wrong``.
-        StorageError: ``root_pending``: the one made before lacks signatures; ``workspace_damaged``, ``io_failed``.
+        StorageError: ``root_pending``: an earlier next root lacks signatures; ``workspace_damaged``, ``io_failed``.
     """
     with workspace.locked() as current:
         if pending_path(current).exists():
@@ -111,18 +112,18 @@ def change_root(
         roles = dict(current.root.roles)
         if change.role is not None:
             added = change._replace(add=(*change.add, *(key.public for key in made)))
-            roles[change.role] = _changed(change.role, roles[change.role], added)
+            roles[change.role] = _changed_role(change.role, roles[change.role], added)
         before = current.root.header
         root = trust.Root(header_for(before.name, before.version + 1, now, lifetime_seconds), roles)
-        files = _kept(current, change.role or "root", made, entropy)
+        files = _new_key_files(current, change.role or "root", made, entropy)
         keys = [*signers, *_root_keys_here(current, root), *(made if change.role == "root" else ())]
-        envelope = _signed_by(draft(PAYLOAD_TYPES["root"], canonical.pack(root.to_payload())), current, root, keys)
+        envelope = _sign_for_both(draft(PAYLOAD_TYPES["root"], canonical.pack(root.to_payload())), current, root, keys)
         for file in files:
             write_key(current.path / "keys" / f"{file.role}-{file.id}.key", file)
-        return _put(current, envelope, root)
+        return _write_root(current, envelope, root)
 
 
-def _changed(name: str, role: Role, change: Change) -> Role:
+def _changed_role(name: str, role: Role, change: RootChange) -> Role:
     """A role with other keys or another threshold.
 
     Raises:
@@ -146,24 +147,26 @@ def _changed(name: str, role: Role, change: Change) -> Role:
     return trust.Role(keys, threshold)
 
 
-def _kept(current: Workspace, role: str, made: list[SigningKey], entropy: Callable[[int], bytes]) -> list[KeyFile]:
-    """New keys as they will be kept: under the workspace's passphrase if it has one."""
+def _new_key_files(
+    current: Workspace, role: str, made: list[SigningKey], entropy: Callable[[int], bytes]
+) -> list[KeyFile]:
+    """Key files of new keys, under the workspace's passphrase if its keys have one."""
     sealed = [each for each in current.key_files() if each.encrypted]
     passphrase = None
     if made and sealed:
         passphrase = current.passphrase()
-        sealed[0].open(lambda: passphrase or b"")  # not under a passphrase that was mistyped
+        sealed[0].open(lambda: passphrase or b"")  # a mistyped passphrase fails here
     return [key_file(role, key, passphrase, entropy=entropy) for key in made]
 
 
 def _root_keys_here(current: Workspace, root: Root) -> list[SigningKey]:
-    """The keys here that count for the root in force or for the next."""
+    """Opened keys of the workspace that are root keys of the root in force or of the next root."""
     wanted = current.root.roles["root"].keys | root.roles["root"].keys
     return [each.open(current.passphrase) for each in current.key_files("root") if each.public in wanted]
 
 
-def _signed_by(envelope: Envelope, current: Workspace, root: Root, keys: Iterable[SigningKey]) -> Envelope:
-    """Signed by the keys that count for either root; those that count for both first, since there are 16 places."""
+def _sign_for_both(envelope: Envelope, current: Workspace, root: Root, keys: Iterable[SigningKey]) -> Envelope:
+    """Sign with keys of either root, first with keys of both: an envelope holds at most 16 signatures."""
     old, new = current.root.roles["root"].keys, root.roles["root"].keys
     counting = [key for key in dict.fromkeys(keys) if key.public in old | new]
     counting.sort(key=lambda key: (key.public in old) + (key.public in new), reverse=True)
@@ -172,8 +175,8 @@ def _signed_by(envelope: Envelope, current: Workspace, root: Root, keys: Iterabl
     return envelope
 
 
-def _put(current: Workspace, envelope: Envelope, root: Root) -> Step:
-    """Write a next root to where its signatures allow: roots/ if they are enough, else pending/."""
+def _write_root(current: Workspace, envelope: Envelope, root: Root) -> NextRoot:
+    """Write the next root to roots/ if it has enough signatures, else to pending/."""
     before = standing(envelope, current.root.roles["root"])
     own = standing(envelope, root.roles["root"])
     raw = to_bytes(envelope, "root")
@@ -182,19 +185,19 @@ def _put(current: Workspace, envelope: Envelope, root: Root) -> Step:
         path = current.path / "roots" / path.name
         successor(current.root, raw)
     write_output(path, raw, force=True)
-    step = Step(root, path, before.complete and own.complete, before, own)
-    if step.in_force:
-        current._replace(root_bytes=raw, root=root).settle()
-    return step
+    made = NextRoot(root, path, before.complete and own.complete, before, own)
+    if made.in_force:
+        current._replace(root_bytes=raw, root=root).apply_newest_root()
+    return made
 
 
 def pending_path(workspace: Workspace) -> Path:
-    """Where the next root waits for signatures."""
+    """Path of a next root that waits for signatures."""
     return workspace.path / "pending" / f"{workspace.root.header.version + 1}.hst"
 
 
-def pending(workspace: Workspace) -> Step | None:
-    """The root that waits for signatures.
+def pending(workspace: Workspace) -> NextRoot | None:
+    """The root that waits for signatures; None if there is none.
 
     Raises:
         StorageError: ``workspace_damaged``.
@@ -206,7 +209,7 @@ def pending(workspace: Workspace) -> Step | None:
     try:
         envelope = read_envelope(read_file(path, SIZE_LIMITS["root"]), "root")
         root = root_of(envelope)
-        return Step(
+        return NextRoot(
             root, path, False, standing(envelope, workspace.root.roles["root"]), standing(envelope, root.roles["root"])
         )
     except DocumentError as error:
@@ -215,7 +218,7 @@ def pending(workspace: Workspace) -> Step | None:
 
 
 def discard(workspace: Workspace) -> int:
-    """Forget the pending root, so that another of its number can be made. Returns that number.
+    """Delete the pending root, so that another one of its number can be made. Returns that number.
 
     Raises:
         InputError: ``nothing_pending``.
@@ -228,23 +231,23 @@ def discard(workspace: Workspace) -> int:
         return current.root.header.version + 1
 
 
-def gather_copies(workspace: Workspace, role: str, copies: Sequence[bytes]) -> Step | tuple[Published, Standing]:
-    """Join the signatures of copies of one document, the workspace's own among them.
+def gather_copies(workspace: Workspace, role: str, copies: Sequence[bytes]) -> NextRoot | tuple[Published, Standing]:
+    """Join the signatures of copies of one document, including the workspace's own copy.
 
-    A root that has enough of them comes into force. One made elsewhere may come so too, if it is the next.
+    A root with enough signatures comes into force. A root that was made elsewhere is taken if it is the next one.
 
     Args:
-        workspace: where the document was made.
+        workspace: the workspace where the document was made.
         role: root, campaign or model.
-        copies: files, at least one, in any order.
+        copies: bytes of the files, at least one, in any order.
 
     Returns:
-        Of a root the step, of another document its line of the history and whose signatures hold.
+        For a root :class:`NextRoot`; for another document its entry in the history, and its signatures.
 
     Raises:
-        InputError: ``document_unknown``: it was not made here; ``copies_differ``.
+        InputError: ``document_unknown``: the workspace did not make the document; ``copies_differ``.
         StorageError: ``workspace_damaged``, ``io_failed``.
-        DocumentError: a copy is malformed, or a root is not the next.
+        DocumentError: a copy is malformed, or a root is not the next one.
     """
     envelopes = [read_envelope(raw, role) for raw in copies]
     if len({envelope.payload for envelope in envelopes}) != 1:
@@ -255,22 +258,22 @@ def gather_copies(workspace: Workspace, role: str, copies: Sequence[bytes]) -> S
         return _gather_document(current, role, envelopes)
 
 
-def _gather_root(current: Workspace, envelopes: list[Envelope]) -> Step:
+def _gather_root(current: Workspace, envelopes: list[Envelope]) -> NextRoot:
     root = root_of(envelopes[0])
     if envelopes[0].payload == read_envelope(current.root_bytes, "root").payload:
         own = standing(read_envelope(current.root_bytes, "root"), root.roles["root"])
         path = current.path / "roots" / f"{root.header.version}.hst"
-        return Step(root, path, in_force=True, before=own, own=own)
+        return NextRoot(root, path, in_force=True, before=own, own=own)
     waiting = pending(current)
     if waiting is not None:
         here = read_envelope(read_file(waiting.path, SIZE_LIMITS["root"]), "root")
         if here.payload != envelopes[0].payload:
             raise InputError("document_unknown", f"it is not the root {waiting.root.header.version} that waits here")
         envelopes.append(here)
-    whole = joined(envelopes, current.root.roles["root"].keys | root.roles["root"].keys)
+    complete = joined(envelopes, current.root.roles["root"].keys | root.roles["root"].keys)
     if waiting is None:
-        successor(current.root, to_bytes(whole, "root"))
-    return _put(current, whole, root)
+        successor(current.root, to_bytes(complete, "root"))
+    return _write_root(current, complete, root)
 
 
 def _gather_document(current: Workspace, role: str, envelopes: list[Envelope]) -> tuple[Published, Standing]:
@@ -279,19 +282,19 @@ def _gather_document(current: Workspace, role: str, envelopes: list[Envelope]) -
         if (item.role, item.name, item.version) == (role, header.name, header.version):
             own = read_envelope(current.copy(item), role)
             if own.payload == envelopes[0].payload:
-                whole = joined([own, *envelopes], current.root.roles[role].keys)
-                write_output(current.copy_path(item), to_bytes(whole, role), force=True)
-                return item, standing(whole, current.root.roles[role])
+                complete = joined([own, *envelopes], current.root.roles[role].keys)
+                write_output(current.copy_path(item), to_bytes(complete, role), force=True)
+                return item, standing(complete, current.root.roles[role])
     raise InputError("document_unknown", f"the {role} was not made in this workspace")
 
 
 def resign(workspace: Workspace, now: int) -> list[tuple[Published, Standing]]:
-    """Sign again, with the keys here, what the root in force does not cover: same payloads, new signatures.
+    """Add signatures of the workspace's keys to documents that have too few for the root in force.
 
-    Of every name the newest version, if it has not expired. Versions, ids and floors stay as they are.
+    The newest version of every name is signed, if it has not expired. Payloads, versions and ids stay the same.
 
     Returns:
-        What was lacking signatures before, with what it has now.
+        The documents that had too few signatures, and the signatures that they have now.
 
     Raises:
         StorageError, InputError: as :meth:`Workspace.publish`.
@@ -312,14 +315,14 @@ def resign(workspace: Workspace, now: int) -> list[tuple[Published, Standing]]:
 
 
 def lacking(workspace: Workspace, now: int) -> list[Published]:
-    """The newest documents, not expired, that have too few signatures for the root in force, or whose copy is lost."""
-    return [item for item in latest_of_each(workspace.history()) if not _covered(workspace, item, now)]
+    """Newest unexpired versions with too few signatures for the root in force, or whose copy is lost."""
+    return [item for item in latest_of_each(workspace.history()) if not _is_covered(workspace, item, now)]
 
 
-def _covered(workspace: Workspace, item: Published, now: int) -> bool:
+def _is_covered(workspace: Workspace, item: Published, now: int) -> bool:
     try:
         raw = workspace.copy(item)
     except StorageError:
-        return False  # whoever signs it again is told
+        return False  # signing it again then reports the lost copy
     _, header = read_payload(read_envelope(raw, item.role).payload)
     return now >= header.expires or workspace.standing(item.role, raw).complete

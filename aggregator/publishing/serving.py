@@ -1,10 +1,10 @@
-"""A small web server over a published tree, to try devices against on one machine. It is not for the internet.
+"""A small web server for a published folder, to try devices on one machine. It is not for the internet.
 
-It serves the documents of the tree that ``publishing.tree`` makes, and takes batches into its ``reports/``,
-which nobody can read through it. What a real server has to do besides (TLS, limits per client) is in docs/serving.md.
+It serves the documents that ``publishing.tree`` writes, and stores batches in ``reports/``, which it never serves. A
+server for the internet needs more (TLS, limits per client): docs/serving.md.
 
-What bounds it: a file's size and the size of all files, :data:`MOST_CONNECTIONS` at once, each for
-:data:`MOST_SECONDS`, and names of the forms that devices ask for. It answers 2xx once a file is whole and flushed.
+Limits: the size of one file and of all files, :data:`MOST_CONNECTIONS` at once, :data:`MOST_SECONDS` per connection,
+and file names of the forms that devices use. The answer is 2xx only after a complete file was flushed to disk.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 MOST_CONNECTIONS = 32
 MOST_SECONDS = 60.0
-"""Longest life of a connection, however slowly it speaks."""
+"""Longest life of a connection, in seconds, even if data still arrives."""
 LEAST_COST = 4096
-"""Bytes that a file counts as at least: many small ones fill a disk too."""
+"""Least number of bytes that a file counts as, because many small files fill a disk too."""
 REPORTS = "reports"
 _BLOCK = 1 << 16
 _BATCH = re.compile(r"[0-9a-f]{1,64}\.hsr")
@@ -45,11 +45,11 @@ _EXTENSIONS = {"roots": ("root", ".hst")} | {folder: (role, end) for role, (fold
 
 
 class Limits(NamedTuple):
-    """How much is taken.
+    """Limits of uploads.
 
     Attributes:
-        file_bytes: of one batch file.
-        all_bytes: of all that lie in ``reports/`` at one time.
+        file_bytes: most bytes of one batch file.
+        all_bytes: most bytes of all files in ``reports/`` at one time.
     """
 
     file_bytes: int = 16 << 20
@@ -57,10 +57,10 @@ class Limits(NamedTuple):
 
 
 class TreeServer(http.server.ThreadingHTTPServer):
-    """Serves one tree until :meth:`shutdown`. Use it in a ``with`` statement.
+    """Serves one published folder until :meth:`shutdown`. Use it in a ``with`` statement.
 
     Attributes:
-        url: its address, as devices are to be given it.
+        url: address of the server, for devices.
     """
 
     block_on_close = True
@@ -78,19 +78,20 @@ class TreeServer(http.server.ThreadingHTTPServer):
         log: Callable[[str, str, int], None] = lambda *_: None,
         seconds: float = MOST_SECONDS,
     ) -> None:
-        """Listen; nothing is answered before ``serve_forever``.
+        """Listen. Requests are answered from ``serve_forever`` on.
 
         Args:
             tree: a folder made by ``hearsay publish --to``.
-            host, port: where to listen; port 0 chooses a free one.
-            token: what whoever sends has to show; None: nothing.
-            limits: how much is taken.
-            log: told the method, the place, and the status of every answer, and no address. A place that is not one of
-                the tree's is told as ``-``.
+            host, port: address to listen on; port 0 chooses a free port.
+            token: bearer token that an upload must carry; None asks for none.
+            limits: limits of uploads.
+            log: called with method, path and status of every answer, without the client's address. A path outside of
+                the folder is logged as ``-``.
             seconds: longest life of a connection.
 
         Raises:
-            InputError: ``not_a_tree``; StorageError: ``io_failed``: the address can not be listened on.
+            InputError: ``not_a_tree``: the folder is no published folder.
+            StorageError: ``io_failed``: the server can not listen on the address.
         """
         self.tree = Path(tree)
         if not (self.tree / "roots" / "1.hst").is_file():
@@ -101,7 +102,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
         self._seconds = seconds
         self._open: dict[socket.socket, float] = {}
         self._guard = threading.Lock()
-        self._room = _Room(self.tree / REPORTS, limits.all_bytes)
+        self._quota = _DiskQuota(self.tree / REPORTS, limits.all_bytes)
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         problem = ""
         try:
@@ -114,7 +115,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
         self.url = f"http://{named}:{self.server_port}/"
 
     def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
-        """Give a connection a thread of its own, or close it if there are too many."""
+        """Start a thread for a connection. Close the connection if there are too many."""
         assert isinstance(request, socket.socket)
         with self._guard:
             full = len(self._open) >= MOST_CONNECTIONS
@@ -132,16 +133,16 @@ class TreeServer(http.server.ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """End connections that have lived too long. Run twice a second."""
+        """End connections that have lasted too long. The library calls this twice a second."""
         self._end(before=time.monotonic() - self._seconds)
 
     def server_close(self) -> None:
-        """Stop listening and end all connections; what was not whole is not kept."""
+        """Stop listening and end all connections. Incomplete uploads are discarded."""
         self._end(before=float("inf"))
         super().server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002  # as the library calls it
-        """A connection that broke is the client's matter; a fault of this program is one word in the log."""
+        """Log status 500 for an exception in a handler, without details of the client."""
         self.log("-", "-", int(HTTPStatus.INTERNAL_SERVER_ERROR))
 
     def _end(self, before: float) -> None:
@@ -151,16 +152,19 @@ class TreeServer(http.server.ThreadingHTTPServer):
                     with contextlib.suppress(OSError):
                         connection.shutdown(socket.SHUT_RDWR)
 
-    def take(self, name: str, body: _Body) -> HTTPStatus:
-        """Keep a batch, whole and flushed, private to this user; the status to answer.
+    def store_batch(self, name: str, body: _RequestBody) -> HTTPStatus:
+        """Store a batch file that only this user may read, and flush it to disk.
 
-        The same file may come again. Another file of a name that is there is refused.
+        The same file may be uploaded again. Another content for an existing name is refused.
+
+        Returns:
+            The status to answer.
         """
         path = self.tree / REPORTS / name
         if os.path.lexists(path):
-            return HTTPStatus.NO_CONTENT if _same(path, body) else HTTPStatus.CONFLICT
+            return HTTPStatus.NO_CONTENT if _has_content(path, body) else HTTPStatus.CONFLICT
         size = body.left
-        if not self._room.reserve(size):
+        if not self._quota.reserve(size):
             return HTTPStatus.INSUFFICIENT_STORAGE
         status = HTTPStatus.INSUFFICIENT_STORAGE
         try:
@@ -170,52 +174,54 @@ class TreeServer(http.server.ThreadingHTTPServer):
             status = HTTPStatus.CREATED
         except EOFError:
             status = HTTPStatus.BAD_REQUEST
-        except InputError:  # the same file, at the same time
+        except InputError:  # another request writes the same file
             status = HTTPStatus.SERVICE_UNAVAILABLE
         except (StorageError, OSError):
             pass
         finally:
-            self._room.settle(size, kept=status == HTTPStatus.CREATED)
+            self._quota.release(size, kept=status == HTTPStatus.CREATED)
         return status
 
 
-class _Room:
-    """How many bytes may still come into a folder. Files that are taken away make room again."""
+class _DiskQuota:
+    """Limit on the bytes of all files in a folder. Files that are moved away no longer count."""
 
     def __init__(self, folder: Path, most: int) -> None:
         self._folder = folder
         self._most = most
         self._guard = threading.Lock()
         self._used = self._measure()
-        self._coming = 0
+        self._reserved = 0
 
     def reserve(self, size: int) -> bool:
+        """Reserve room for a file that arrives. Returns False if the folder would be too full."""
         size = max(size, LEAST_COST)
         with self._guard:
             if self._used + size > self._most:
-                self._used = self._measure() + self._coming
+                self._used = self._measure() + self._reserved
             if self._used + size > self._most:
                 return False
             self._used += size
-            self._coming += size
+            self._reserved += size
             return True
 
-    def settle(self, size: int, *, kept: bool) -> None:
+    def release(self, size: int, *, kept: bool) -> None:
+        """End a reservation. A file that was not kept no longer counts."""
         size = max(size, LEAST_COST)
         with self._guard:
-            self._coming -= size
+            self._reserved -= size
             if not kept:
                 self._used -= size
 
     def _measure(self) -> int:
-        """Bytes of the whole files; those that are coming have names with a dot."""
+        """Bytes of the complete files. Names of incomplete files begin with a dot."""
         with contextlib.suppress(OSError), os.scandir(self._folder) as entries:
-            whole = (entry.stat(follow_symlinks=False) for entry in entries if not entry.name.startswith("."))
-            return sum(max(found.st_size, LEAST_COST) for found in whole)
+            complete = (entry.stat(follow_symlinks=False) for entry in entries if not entry.name.startswith("."))
+            return sum(max(found.st_size, LEAST_COST) for found in complete)
         return 0
 
 
-class _Body:
+class _RequestBody:
     """The body of a request, read block by block to its announced end."""
 
     def __init__(self, stream: BufferedIOBase, length: int) -> None:
@@ -226,7 +232,7 @@ class _Body:
         """The next block; empty at the end.
 
         Raises:
-            EOFError: there is less than was announced.
+            EOFError: the body is shorter than announced.
         """
         if not self.left:
             return b""
@@ -236,16 +242,17 @@ class _Body:
         self.left -= len(block)
         return block
 
-    def leave(self, most: int) -> None:
-        """Read and forget what is left, so that the answer reaches who is still sending."""
+    def discard(self, most: int) -> None:
+        """Discard the rest of the body, at most ``most`` bytes: a client reads the answer only after sending."""
         with contextlib.suppress(EOFError, OSError):
             while most > 0 and (block := self.read()):
                 most -= len(block)
 
 
-def _same(path: Path, body: _Body) -> bool:
+def _has_content(path: Path, body: _RequestBody) -> bool:
+    """Whether a file has the content of a request body."""
     try:
-        with _ordinary(path) as file:
+        with _open_regular(path) as file:
             while block := body.read():
                 if file.read(len(block)) != block:
                     return False
@@ -254,11 +261,11 @@ def _same(path: Path, body: _Body) -> bool:
         return False
 
 
-def _ordinary(path: Path) -> IO[bytes]:
-    """An ordinary file, opened without following a link or waiting for anybody.
+def _open_regular(path: Path) -> IO[bytes]:
+    """Open a regular file for reading. Links are not followed, and a pipe does not block.
 
     Raises:
-        OSError: there is none.
+        OSError: the path is no regular file.
     """
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -268,7 +275,7 @@ def _ordinary(path: Path) -> IO[bytes]:
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    """One request: a document out, or a batch in."""
+    """Answers one request: sends a document, or stores a batch."""
 
     server: TreeServer
     timeout = MOST_SECONDS
@@ -276,49 +283,51 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """A document, unless it is the one that the client has."""
+        """Send a document; 304 if the client has the same version already."""
         found = self._document()
         if found is None:
-            self._answer(HTTPStatus.NOT_FOUND)
+            self._respond(HTTPStatus.NOT_FOUND)
             return
         tag = f'"{sha256(found).digest().hex()}"'
         if self.headers.get("If-None-Match") == tag:
-            self._answer(HTTPStatus.NOT_MODIFIED, tag=tag)
+            self._respond(HTTPStatus.NOT_MODIFIED, tag=tag)
         else:
-            self._answer(HTTPStatus.OK, found, tag)
+            self._respond(HTTPStatus.OK, found, tag)
 
     do_HEAD = do_GET  # noqa: N815  # as the library calls it
 
     def do_PUT(self) -> None:
-        """A batch."""
+        """Store a batch."""
         length = self.headers.get("Content-Length", "")
         if not re.fullmatch("[0-9]{1,15}", length) or "Transfer-Encoding" in self.headers:
-            self._answer(HTTPStatus.LENGTH_REQUIRED)
+            self._respond(HTTPStatus.LENGTH_REQUIRED)
             return
-        body = _Body(self.rfile, int(length))
-        self._answer(self._taken(body))
-        body.leave(4 * self.server.limits.file_bytes)
+        body = _RequestBody(self.rfile, int(length))
+        self._respond(self._store(body))
+        body.discard(4 * self.server.limits.file_bytes)
 
     do_POST = do_PUT  # noqa: N815
 
-    def _taken(self, body: _Body) -> HTTPStatus:
+    def _store(self, body: _RequestBody) -> HTTPStatus:
+        """Check an upload and store it. Returns the status to answer."""
         parts = self._parts()
         if parts is None or parts[0] != REPORTS or not _BATCH.fullmatch(parts[1]):
             return HTTPStatus.NOT_FOUND
-        if not self._is_known():
+        if not self._is_authorized():
             return HTTPStatus.UNAUTHORIZED
         if body.left > self.server.limits.file_bytes:
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        return self.server.take(parts[1], body)
+        return self.server.store_batch(parts[1], body)
 
-    def _is_known(self) -> bool:
+    def _is_authorized(self) -> bool:
+        """Whether the request carries the token, if one is needed."""
         if self.server.token is None:
             return True
         shown = self.headers.get("Authorization", "").encode("utf-8", "replace")
         return hmac.compare_digest(shown, f"Bearer {self.server.token}".encode())
 
     def _parts(self) -> tuple[str, str] | None:
-        """Folder and name that the path means, as they are on the disk; None if it is none of the tree's."""
+        """Folder and file name in the request's path, decoded; None if the path does not have that form."""
         parts = self.path.split("/")
         if len(parts) != 3 or parts[0] or not self.path.isascii():
             return None
@@ -328,18 +337,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return folder, name
 
     def _document(self) -> bytes | None:
+        """The bytes of the document that is asked for; None if there is none, or it is larger than its role allows."""
         try:
             parts = self._parts()
             role, extension = _EXTENSIONS.get(parts[0] if parts else "", ("", ""))
             if parts is None or not role or not parts[1].endswith(extension):
                 return None
-            with _ordinary(self.server.tree / parts[0] / parts[1]) as file:
+            with _open_regular(self.server.tree / parts[0] / parts[1]) as file:
                 found = file.read(SIZE_LIMITS[role] + 1)
         except (OSError, ValueError):
             return None
         return found if len(found) <= SIZE_LIMITS[role] else None
 
-    def _answer(self, status: HTTPStatus, content: bytes = b"", tag: str = "") -> None:
+    def _respond(self, status: HTTPStatus, content: bytes = b"", tag: str = "") -> None:
         self.send_response_only(status)
         self.send_header("Connection", "close")
         if status != HTTPStatus.NOT_MODIFIED:
@@ -350,9 +360,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content)
-        self.server.log(self.command, self._shown(), int(status))
+        self.server.log(self.command, self._logged_path(), int(status))
 
-    def _shown(self) -> str:
+    def _logged_path(self) -> str:
+        """The path for the log; ``-`` if it is no path of the published folder."""
         with contextlib.suppress(ValueError):
             parts = self._parts()
             if parts is not None and (parts[0] in _EXTENSIONS or parts[0] == REPORTS):
@@ -360,9 +371,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return "-"
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """A status alone for what is no request or no method of ours; nothing of the client's is said back."""
+        """Answer a malformed request or another method with a status alone. No text of the client is repeated."""
         del message, explain
-        self.request_version = "HTTP/1.0"  # before a request is understood the library would leave the status out
+        self.request_version = "HTTP/1.0"  # without a version the library leaves the status line out
         self.send_response_only(code)
         self.send_header("Content-Length", "0")
         self.send_header("Connection", "close")
@@ -370,4 +381,4 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.server.log("-", "-", code)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Nothing: the library would log addresses."""
+        """Log nothing: the library would log addresses."""

@@ -1,11 +1,10 @@
-"""Signatures of one document: whose hold, how many are needed, adding one more, joining those of copies.
+"""Signatures of one document: verifying, counting and adding them, and joining the signatures of copies.
 
-Signatures for a threshold are gathered one by one, by people who may never meet: a document goes from
-hand to hand, or each signs a copy and the copies are joined. A key counts once, and what does not hold
-under a known key is left behind when copies are joined.
+Several people may have to sign one document. They pass the file on, or each signs a copy and the copies are joined. A
+key counts once. Joining drops signatures that are not valid under a known key.
 
-An envelope carries at least one signature (docs/formats.md, section 5). What nobody has signed yet
-carries :data:`UNSIGNED`, which holds under no key and gives way to the first real one.
+An envelope holds at least one signature (docs/formats.md, section 5). A document that nobody has signed yet holds
+:data:`UNSIGNED`. That pair is valid under no key, and the first real signature replaces it.
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ if TYPE_CHECKING:
     from protocol.documents.trust import Role, Root
 
 UNSIGNED = (bytes(KEYID_BYTES), bytes(SIGNATURE_BYTES))
-"""Holds the place of the first signature in a draft."""
+"""Key id and signature in a document that nobody has signed."""
 
 
 class Standing(NamedTuple):
-    """How far a document's signatures go.
+    """The valid signatures of a document, and the number that it needs.
 
     Attributes:
-        signers: key ids, in hexadecimal, whose signatures hold.
-        keys: how many keys the role has.
-        needed: the role's threshold.
+        signers: ids of the keys with a valid signature, in hexadecimal.
+        keys: number of keys that the role has.
+        needed: threshold of the role.
     """
 
     signers: tuple[str, ...]
@@ -59,7 +58,7 @@ class Standing(NamedTuple):
         return len(self.signers) >= self.needed
 
     def said(self, *, as_json: bool) -> object:
-        """For programs a map, for people a line."""
+        """The standing as a map for JSON, or as one line for people."""
         return {**self._asdict(), "complete": self.complete} if as_json else str(self)
 
     def __str__(self) -> str:
@@ -68,13 +67,13 @@ class Standing(NamedTuple):
 
 
 def standing(envelope: Envelope, role: Role) -> Standing:
-    """Whose signatures hold, of a role's keys."""
+    """The valid signatures of an envelope under the keys of a role."""
     signers = sorted(keyid(public).hex() for public in verified_by(envelope, role.keys))
     return Standing(tuple(signers), len(role.keys), role.threshold)
 
 
 def draft(payload_type: str, payload: bytes, keys: Iterable[SigningKey] = ()) -> Envelope:
-    """A document with the signatures of the keys at hand, perhaps of none."""
+    """An envelope of a payload, signed with the given keys; :data:`UNSIGNED` without any key."""
     envelope = Envelope(payload_type, payload, (UNSIGNED,))
     for key in keys:
         envelope = signed(envelope, key)
@@ -82,12 +81,12 @@ def draft(payload_type: str, payload: bytes, keys: Iterable[SigningKey] = ()) ->
 
 
 def signed(envelope: Envelope, key: SigningKey) -> Envelope:
-    """The document with one more signature; the same if the key's is there already.
+    """The envelope with a signature of one more key; the same envelope if that key has signed already.
 
-    Whatever else stands under the key's id is replaced: it can not hold.
+    An invalid signature under the key's id is replaced.
 
     Raises:
-        InputError: ``signatures_invalid``: there are 16 already.
+        InputError: ``signatures_invalid``: the envelope holds 16 signatures already.
     """
     if key.public in verified_by(envelope, [key.public]):
         return envelope
@@ -100,11 +99,11 @@ def signed(envelope: Envelope, key: SigningKey) -> Envelope:
 
 
 def joined(copies: Iterable[Envelope], keys: Iterable[bytes]) -> Envelope:
-    """One document from copies of it: each given key's signature once, by key id; all others are dropped.
+    """One envelope with the valid signatures of several copies, sorted by key id, one per key.
 
     Args:
         copies: envelopes of one payload, at least one.
-        keys: public keys whose signatures are kept; at most 16 of them are.
+        keys: public keys whose signatures are kept. At most 16 signatures are kept.
     """
     copies = list(copies)
     keys = list(keys)
@@ -120,7 +119,7 @@ def joined(copies: Iterable[Envelope], keys: Iterable[bytes]) -> Envelope:
 
 
 def to_bytes(envelope: Envelope, role: str) -> bytes:
-    """The file of a document, within the limit of its role.
+    """The bytes of a document's file, checked against the size limit of its role.
 
     Raises:
         DocumentError: ``too_large``.
@@ -132,7 +131,10 @@ def to_bytes(envelope: Envelope, role: str) -> bytes:
 
 
 def check_payload(envelope: Envelope, role: str) -> Header:
-    """Refuse a payload that no device would accept, or that asks what nobody can evaluate. Returns its header.
+    """Refuse a payload that no device accepts, and a campaign whose answers can not be estimated.
+
+    Returns:
+        The header of the payload.
 
     Raises:
         DocumentError: ``malformed``, ``unsupported_version``, ``unknown_crit``, ``invalid_campaign``,
@@ -152,7 +154,7 @@ def check_payload(envelope: Envelope, role: str) -> Header:
 
 
 def root_of(envelope: Envelope) -> Root:
-    """The root in an envelope, whoever has signed it.
+    """The root in an envelope. Signatures are not checked.
 
     Raises:
         DocumentError: as :func:`check_payload`.
@@ -162,10 +164,14 @@ def root_of(envelope: Envelope) -> Root:
 
 
 def successor(root: Root, raw: bytes) -> Root:
-    """The root in a file, if it is the next one: by name, number and both thresholds. Dates are for devices.
+    """The root in a file, checked to be the next root: name, number, thresholds of both roots. Dates are not checked.
+
+    Args:
+        root: the root before.
+        raw: bytes of the file.
 
     Raises:
-        DocumentError: ``bad_signature``, ``rollback``: it is not the next one; and those of a malformed file.
+        DocumentError: ``bad_signature``; ``rollback``: it is not the next root; the reasons of a malformed file.
     """
     envelope = read_envelope(raw, "root")
     needed = standing(envelope, root.roles["root"])

@@ -1,14 +1,13 @@
-"""A static tree of files that devices fetch from: any web server, or a shared folder, can serve it.
+"""The published folder: static files that devices fetch from a web server or a shared folder.
 
     roots/N.hst          every trust root by number, from 1 to the one in force
     campaigns/NAME.hsc   the newest version of every campaign that has enough signatures
     models/NAME.hsm      likewise of every model
-    reports/             made empty, for whoever takes uploads
+    reports/             made empty, for a server that takes uploads
 
-NAME is the document's name, percent-encoded with nothing left as it is but letters, digits and ``_.-~``.
-Roots are written before the documents that need them, each file at once or not at all, and a file that
-is right already is left alone: a reader in the midst of it sees the old tree or the new one, and a
-repetition costs nothing.
+NAME is the document's name, percent-encoded except for letters, digits and ``_.-~``. Roots are written before the
+documents that need them. Each file is replaced atomically, and only if its content changes. A reader that comes in
+between therefore finds valid documents, and writing again changes nothing.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ if TYPE_CHECKING:
 
 FOLDERS = {"campaign": ("campaigns", ".hsc"), "model": ("models", ".hsm")}
 MAX_FILE_NAME = 255
-"""Bytes of a file name on the usual file systems."""
+"""Longest file name on the usual file systems, in bytes."""
 
 
 class Tree(NamedTuple):
-    """What was made.
+    """The content of a published folder.
 
     Attributes:
-        roots, campaigns, models: how many of each are in the tree now.
-        written: paths in the tree of the files that changed.
-        lacking: newest versions that have too few signatures; the version before them is there instead,
-            if one has enough.
-        unnamable: names that are too long for a file.
+        roots, campaigns, models: number of files of each kind.
+        written: paths of the files that changed, relative to the folder.
+        lacking: newest versions with too few signatures. The folder has the newest version with enough instead,
+            if there is one.
+        unnamable: names of documents that are too long for a file name.
     """
 
     roots: int
@@ -52,15 +51,15 @@ class Tree(NamedTuple):
 
 
 def write_tree(workspace: Workspace, folder: str | Path) -> Tree:
-    """Bring a tree up to date with a workspace.
+    """Update a published folder from a workspace.
 
     Args:
-        workspace: what was signed.
-        folder: the top of the tree; made if its parent is there.
+        workspace: source of the documents.
+        folder: the published folder. It is made if its parent exists.
 
     Raises:
-        StorageError: ``tree_newer``: the tree holds a document that is newer than the workspace's, or
-            another of its version: the workspace is an old copy, or the tree is of another one;
+        StorageError: ``tree_newer``: the folder has a newer version of a document, or another document of the same
+            version: the workspace is an old copy, or the folder belongs to another workspace;
             ``workspace_damaged``, ``io_failed``.
     """
     folder = Path(folder)
@@ -69,25 +68,30 @@ def write_tree(workspace: Workspace, folder: str | Path) -> Tree:
             f"roots/{number}.hst": ("root", raw) for number, raw in enumerate(current.roots(), 1)
         }
         roots = len(files)
-        served, lacking, unnamable = _served(current)
-        files |= served
+        documents, lacking, unnamable = _files_to_publish(current)
+        files |= documents
         for place, (role, raw) in files.items():
             _check_not_newer(folder / place, role, raw)
         _check_last_root(folder, roots)
         _make_folders(folder)
-        written = [place for place, (_, raw) in files.items() if _bring(folder / place, raw)]
-    kinds = [role for role, _ in served.values()]
+        written = [place for place, (_, raw) in files.items() if _write_if_changed(folder / place, raw)]
+    kinds = [role for role, _ in documents.values()]
     return Tree(roots, kinds.count("campaign"), kinds.count("model"), tuple(written), tuple(lacking), tuple(unnamable))
 
 
 def file_name(role: str, name: str) -> str:
-    """Where the newest document of a name lies in the tree."""
+    """Path of a document's file, relative to the folder."""
     kind, extension = FOLDERS[role]
     return f"{kind}/{quote(name, safe='')}{extension}"
 
 
-def _served(current: Workspace) -> tuple[dict[str, tuple[str, bytes]], list[Published], list[str]]:
-    """Of every name the newest version that has enough signatures; the newest ones that lack some."""
+def _files_to_publish(current: Workspace) -> tuple[dict[str, tuple[str, bytes]], list[Published], list[str]]:
+    """The files to publish.
+
+    Returns:
+        Path → (role, bytes) of the newest version with enough signatures, per name; the newest versions with too few
+        signatures; names that are too long.
+    """
     history = current.history()
     files: dict[str, tuple[str, bytes]] = {}
     lacking, unnamable = [], []
@@ -108,26 +112,29 @@ def _served(current: Workspace) -> tuple[dict[str, tuple[str, bytes]], list[Publ
 
 
 def _check_not_newer(path: Path, role: str, raw: bytes) -> None:
-    """A tree never goes back: devices would take that for a replay."""
+    """Refuse to replace a document by an older one: devices would take it for a replay."""
     if not path.exists():
         return
-    there = None
+    present = None
     try:
-        there = read_envelope(read_file(path, SIZE_LIMITS[role]), role)
-        _, standing = read_payload(there.payload)
+        present = read_envelope(read_file(path, SIZE_LIMITS[role]), role)
+        _, present_header = read_payload(present.payload)
     except (DocumentError, InputError):
-        return  # damaged: it is replaced
-    ours = read_envelope(raw, role)
-    _, header = read_payload(ours.payload)
-    if standing.version > header.version or (standing.version == header.version and there.payload != ours.payload):
+        return  # a damaged file is replaced
+    new = read_envelope(raw, role)
+    _, header = read_payload(new.payload)
+    if present_header.version > header.version or (
+        present_header.version == header.version and present.payload != new.payload
+    ):
         raise StorageError(
             "tree_newer",
-            f"'{path}' is version {standing.version} and not this workspace's version {header.version}; "
+            f"'{path}' is version {present_header.version} and not this workspace's version {header.version}; "
             "is the workspace an old copy, or the tree another's?",
         )
 
 
 def _check_last_root(folder: Path, roots: int) -> None:
+    """Refuse a folder that has more roots than the workspace."""
     if (folder / "roots" / f"{roots + 1}.hst").exists():
         raise StorageError(
             "tree_newer", f"the tree has a root {roots + 1}, the workspace has {roots}; is the workspace an old copy?"
@@ -146,8 +153,8 @@ def _make_folders(folder: Path) -> None:
     raise StorageError("io_failed", f"the tree at '{folder}' can not be made: {problem}")
 
 
-def _bring(path: Path, raw: bytes) -> bool:
-    """Replace a file unless it is right already; whether it was replaced."""
+def _write_if_changed(path: Path, raw: bytes) -> bool:
+    """Write a file if its content differs. Returns whether the file was written."""
     if path.is_file() and path.read_bytes() == raw:
         return False
     write_output(path, raw, force=True)

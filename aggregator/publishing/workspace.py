@@ -1,17 +1,16 @@
-"""A workspace: the folder of whoever publishes, with keys, trust roots and the history of documents.
+"""A workspace: the publisher's folder with keys, trust roots and the history of signed documents.
 
-    keys/            0700: key files, each 0600 (publishing/keys.py); keys/retired/ holds those replaced
-    roots/           1.hst … N.hst: every root, by number, so that a device can follow from any of them
-    root.hst         the newest of them, which new devices pin
-    pending/         a root that lacks signatures; never more than one
-    history.json     every document signed here: role, name, version, digest; versions rise by themselves
-    published/       a copy of every document, by digest, written before anything leaves
+    keys/            0700: key files, each 0600 (publishing/keys.py); keys/retired/ holds replaced keys
+    roots/           1.hst … N.hst: every root by number, so that a device can follow from any root
+    root.hst         the newest root, which new devices pin
+    pending/         at most one root that lacks signatures
+    history.json     role, name, version and digest of every signed document; the next version follows from it
+    published/       a copy of every document, by digest, written before the document is handed out
     lock             held while publishing
 
-A version is used up before its document leaves the workspace: after a crash a number may be missing,
-but never are there two documents of one version, which devices refuse as ``equivocation``. A root is in
-force once it lies in roots/; what follows from that (root.hst, retired keys) is done again whenever the
-workspace is locked, so a crash in between leaves nothing undone.
+A version is recorded before its document is handed out. A crash may leave out a number, but two documents never have
+one version, which devices refuse as ``equivocation``. A root is in force once its file is in roots/. The consequences
+(root.hst, retired keys) are applied again each time the workspace is locked, so a crash in between does no harm.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ class Workspace(NamedTuple):
     Attributes:
         path: the folder.
         root_bytes: the signed trust root in force, as devices get it.
-        root: the same, parsed.
-        passphrase: opens encrypted keys; asked when something is signed.
+        root: the trust root in force, parsed.
+        passphrase: returns the passphrase of encrypted keys; called when something is signed.
     """
 
     path: Path
@@ -63,7 +62,7 @@ class Workspace(NamedTuple):
     passphrase: Callable[[], bytes] = no_passphrase
 
     def history(self) -> list[Published]:
-        """Everything that was signed here, oldest first.
+        """All documents that were signed in the workspace, oldest first.
 
         Raises:
             StorageError: ``workspace_damaged``, ``workspace_newer``.
@@ -71,18 +70,18 @@ class Workspace(NamedTuple):
         return read_history(self.path / "history.json")
 
     def latest(self, role: str, name: str) -> Published | None:
-        """The newest document of a role and name."""
+        """The newest version of a role and name; None if there is none."""
         return next((item for item in latest_of_each(self.history()) if (item.role, item.name) == (role, name)), None)
 
     def copy_path(self, item: Published) -> Path:
-        """Where the copy of a document lies."""
+        """Path of the copy of a document."""
         return self.path / "published" / f"{item.digest.hex()}{EXTENSIONS[item.role]}"
 
     def copy(self, item: Published) -> bytes:
         """The signed file of a document in the history.
 
         Raises:
-            StorageError: ``workspace_damaged``: it is gone, or another.
+            StorageError: ``workspace_damaged``: the copy is missing, or has another digest.
         """
         with suppress(InputError, DocumentError):
             raw = read_file(self.copy_path(item), SIZE_LIMITS[item.role])
@@ -91,10 +90,10 @@ class Workspace(NamedTuple):
         raise StorageError("workspace_damaged", f"the copy of {item.role} '{item.name}' {item.version} is lost")
 
     def roots(self) -> list[bytes]:
-        """Every root from the first to the one in force, as files.
+        """The bytes of every root, from the first one to the root in force.
 
         Raises:
-            StorageError: ``workspace_damaged``: one is gone.
+            StorageError: ``workspace_damaged``: a root is missing.
         """
         numbered = [self.path / "roots" / f"{number}.hst" for number in range(1, self.root.header.version)]
         lost = [path.name for path in numbered if not path.is_file()]
@@ -103,7 +102,7 @@ class Workspace(NamedTuple):
         return [*(path.read_bytes() for path in numbered), self.root_bytes]
 
     def key_files(self, role: str | None = None) -> list[KeyFile]:
-        """The key files here, of one role or all, named by the root in force or not.
+        """The key files in the workspace, of one role or of all roles. The root in force need not name them.
 
         Raises:
             StorageError: ``workspace_damaged``, ``workspace_newer``.
@@ -124,10 +123,10 @@ class Workspace(NamedTuple):
         raise StorageError(reason, f"'keys/{path.name}' can not be used: {problem}")
 
     def signing_keys(self, role: str) -> list[KeyFile]:
-        """The key files here that the root in force names for a role; none if they are kept elsewhere.
+        """The key files that the root in force names for a role; empty if all keys of the role are kept elsewhere.
 
         Raises:
-            StorageError: ``workspace_damaged``: there are keys of that role, and the root names none of them.
+            StorageError: ``workspace_damaged``: the workspace has keys of the role, and the root names none of them.
         """
         here = self.key_files(role)
         named = [each for each in here if each.public in self.root.roles[role].keys]
@@ -136,25 +135,28 @@ class Workspace(NamedTuple):
         return named
 
     def standing(self, role: str, raw: bytes) -> Standing:
-        """Whose signatures of a campaign or model hold under the root in force, and how many are needed."""
+        """The valid signatures of a campaign or model under the root in force, and the number that it needs."""
         return standing(read_envelope(raw, role), self.root.roles[role])
 
     def publish(self, role: str, name: str, now: int, payload_for: Callable[[int, bytes | None], bytes]) -> bytes:
-        """Sign the next version of a document with every key here, record it, and return the file's bytes.
+        """Sign the next version of a document with every key of the workspace, and record it.
 
-        Where the role's threshold is above the number of keys here the file is a draft, which devices
-        refuse until more signatures are gathered; its version is used up all the same.
+        If the role needs more signatures than the workspace has keys, the file is a draft. Devices refuse a draft
+        until it has enough signatures. Its version is recorded all the same.
 
         Args:
             role: ``campaign`` or ``model``.
-            name: versions rise by one per role and name.
-            now: seconds since 1970: the time at which devices would have to accept it.
-            payload_for: makes the payload from its version and the digest of the document before.
+            name: name of the document. The version is one more than the last version of the role and name.
+            now: seconds since 1970. Devices would accept the document at this time.
+            payload_for: makes the payload from the version and the digest of the version before.
+
+        Returns:
+            The bytes of the signed file.
 
         Raises:
             StorageError: ``workspace_damaged``, ``io_failed``.
             InputError: ``passphrase_missing``, ``passphrase_wrong``, ``mechanism_incomplete``.
-            DocumentError: what a device would refuse it for, but for signatures; then nothing was recorded.
+            DocumentError: a device would refuse the document for another reason than signatures; nothing is recorded.
         """
         with self.locked() as current:
             before = current.latest(role, name)
@@ -169,24 +171,24 @@ class Workspace(NamedTuple):
         return raw
 
     def judge(self, role: str, payload: bytes, now: int) -> trust.Verdict:
-        """What a device would say of a payload if its signatures held: a key of the moment stands for the role's.
+        """Check a payload as a device does, apart from signatures: a temporary key takes the place of the role's keys.
 
         Raises:
-            DocumentError: what a device would refuse it for.
-            InputError: ``mechanism_incomplete``, of a campaign.
+            DocumentError: a device would refuse the payload.
+            InputError: ``mechanism_incomplete``: the answers of a campaign can not be estimated.
         """
         if role == "campaign":
             check_complete(campaign.parse_campaign(payload).questions)
         state = trust.pin(self.root_bytes, now)
-        key = SigningKey.from_seed(bytes(KEY_BYTES))
-        roles = {**state.root.roles, role: trust.Role(frozenset([key.public]), 1)}
+        temporary = SigningKey.from_seed(bytes(KEY_BYTES))
+        roles = {**state.root.roles, role: trust.Role(frozenset([temporary.public]), 1)}
         trusting = state._replace(root=state.root._replace(roles=roles))
-        return trust.verify(trusting, seal(PAYLOAD_TYPES[role], payload, [key]), role, now, _UNDERSTOOD[role])
+        return trust.verify(trusting, seal(PAYLOAD_TYPES[role], payload, [temporary]), role, now, _UNDERSTOOD[role])
 
     def check_signed(self, raw: bytes) -> None:
-        """Refuse a campaign that this workspace did not sign, whatever its dates.
+        """Refuse a campaign that this workspace did not sign. Dates are not checked.
 
-        One that is in the history counts, though its keys have been replaced since.
+        A campaign in the history is accepted even if its keys have been replaced since.
 
         Raises:
             DocumentError: ``bad_signature`` and the other reasons of a foreign or damaged file.
@@ -196,12 +198,12 @@ class Workspace(NamedTuple):
             signed_campaign(self.root_bytes, raw)
 
     def record(self, item: Published) -> None:
-        """Add a line to the history. Run while locked."""
+        """Add an entry to the history. Run while locked."""
         write_output(self.path / "history.json", history_bytes([*self.history(), item]), force=True)
 
     @contextmanager
     def locked(self) -> Iterator[Workspace]:
-        """Hold the workspace against other processes; gives it as it stands then.
+        """Lock the workspace against other processes. The block gets the workspace as it is on disk then.
 
         Raises:
             StorageError: ``io_failed``, and as :func:`open_workspace`.
@@ -214,21 +216,21 @@ class Workspace(NamedTuple):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             current = open_workspace(self.path, self.passphrase)
-            current.settle()
+            current.apply_newest_root()
             yield current
         finally:
             os.close(handle)
 
-    def settle(self) -> None:
-        """Do what follows from the roots in roots/, again or for the first time. Run while locked.
+    def apply_newest_root(self) -> None:
+        """Apply the consequences of the newest root. Run while locked; running it again changes nothing.
 
-        ``root.hst`` becomes the newest; keys that an earlier root named and this one does not are retired;
-        a pending root that is in force, or came too late, is no longer pending.
+        ``root.hst`` becomes the newest root. Keys that only earlier roots name are moved to keys/retired/. A pending
+        root is deleted if its number is in force.
 
         Raises:
             StorageError: ``io_failed``.
         """
-        with _writing(self.path):
+        with _io_errors(self.path):
             for folder in _FOLDERS:
                 (self.path / folder).mkdir(exist_ok=True)
             numbered = self.path / "roots" / f"{self.root.header.version}.hst"
@@ -241,6 +243,7 @@ class Workspace(NamedTuple):
             self._retire_keys()
 
     def _retire_keys(self) -> None:
+        """Move keys that only earlier roots name to keys/retired/."""
         before: dict[str, set[bytes]] = {role: set() for role in trust.ROLES}
         for raw in self.roots()[:-1]:
             for name, role in trust.restore(raw, {}, 0).root.roles.items():
@@ -256,8 +259,8 @@ class Workspace(NamedTuple):
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Failures of the system as ``io_failed``."""
+def _io_errors(path: Path) -> Iterator[None]:
+    """Turn an ``OSError`` of the block into ``io_failed``."""
     problem = ""
     try:
         yield
@@ -276,19 +279,19 @@ def create_workspace(
     passphrase: bytes | str | None = None,
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> Workspace:
-    """Make keys, a self-signed trust root and an empty history, all or nothing.
+    """Make a workspace with keys, a self-signed trust root and an empty history. It appears complete or not at all.
 
     Args:
         path: a folder that does not exist, or is empty.
-        name: of the trust root; devices keep to one name.
+        name: name of the trust root. Devices accept newer roots of the same name only.
         now: seconds since 1970.
         lifetime_seconds: how long the root is valid.
-        passphrase: encrypts the keys; None keeps them in the clear.
-        entropy: returns so many bytes from the operating system; a test may pass another source.
+        passphrase: encrypts the keys; None keeps the keys in the clear.
+        entropy: returns a given number of random bytes of the operating system; tests pass another source.
 
     Raises:
         StorageError: ``workspace_exists``; ``io_failed``; ``memory_short``.
-        InputError: ``name_invalid``; ``passphrase_missing``: it is empty.
+        InputError: ``name_invalid``; ``passphrase_missing``: the passphrase is empty.
     """
     path = Path(path).absolute()
     passphrase = passphrase.encode() if isinstance(passphrase, str) else passphrase
@@ -301,15 +304,15 @@ def create_workspace(
     roles = {role: trust.Role(frozenset([key.public]), 1) for role, key in keys.items()}
     root = seal(PAYLOAD_TYPES["root"], canonical.pack(trust.Root(header, roles).to_payload()), [keys["root"]])
     trust.pin(root, now)
-    _lay_out(path, [key_file(role, key, passphrase, entropy=entropy) for role, key in keys.items()], root)
+    _create_folder(path, [key_file(role, key, passphrase, entropy=entropy) for role, key in keys.items()], root)
     return open_workspace(path, passphrase)
 
 
-def _lay_out(path: Path, keys: list[KeyFile], root: bytes) -> None:
-    """Fill a hidden folder beside the workspace's place, then rename it into that place."""
+def _create_folder(path: Path, keys: list[KeyFile], root: bytes) -> None:
+    """Fill a hidden folder beside the path of the workspace, then rename the folder to that path."""
     hidden = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
     try:
-        with _writing(path):
+        with _io_errors(path):
             hidden.mkdir(mode=0o755)
             (hidden / "keys").mkdir(mode=0o700)
             for folder in _FOLDERS:
@@ -325,12 +328,12 @@ def _lay_out(path: Path, keys: list[KeyFile], root: bytes) -> None:
 
 
 def open_workspace(path: str | Path, passphrase: Callable[[], bytes] | bytes | str | None = None) -> Workspace:
-    """Open an existing workspace. Reads no key until something is signed.
+    """Open an existing workspace. Keys are read only when something is signed.
 
     Args:
         path: the folder.
-        passphrase: opens encrypted keys; or what returns it when something is signed. Without one it is the first
-            line of the file that ``HEARSAY_PASSPHRASE_FILE`` names, if it names one by then.
+        passphrase: passphrase of encrypted keys, or a function that returns it when something is signed. Without one,
+            the first line of the file that ``HEARSAY_PASSPHRASE_FILE`` names at that time.
 
     Raises:
         StorageError: ``not_a_workspace``, ``workspace_damaged``.
@@ -353,10 +356,10 @@ def open_workspace(path: str | Path, passphrase: Callable[[], bytes] | bytes | s
 
 
 def signed_campaign(root_bytes: bytes, raw: bytes) -> campaign.Campaign:
-    """A campaign that the root's campaign keys have signed, whatever its dates and the root's.
+    """A campaign, checked to be signed by the campaign keys of a trust root. Dates are not checked.
 
-    The aggregator still counts, and makes a model from, what was answered before a campaign expired;
-    dates are for devices, which ask :func:`protocol.documents.trust.verify`.
+    The aggregator counts reports, and makes models, after a campaign has expired. Devices check dates, by
+    :func:`protocol.documents.trust.verify`.
 
     Raises:
         DocumentError: ``bad_signature``, ``malformed``, ``unsupported_version``, ``wrong_role``,

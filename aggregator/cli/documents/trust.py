@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator.publishing.history import Published
-    from aggregator.publishing.roots import Change, Step
+    from aggregator.publishing.roots import NextRoot, RootChange
     from aggregator.publishing.signatures import Standing
     from aggregator.publishing.workspace import Workspace
 
@@ -47,7 +47,7 @@ def trust() -> None:
     """  # noqa: D301
 
 
-def _changing(function: Callable[..., Change]) -> Callable[..., None]:
+def _changing(function: Callable[..., RootChange]) -> Callable[..., None]:
     """A command from a function that returns a change: adds the shared options, makes the next root, prints it."""
 
     @workspace_option
@@ -74,8 +74,8 @@ def _changing(function: Callable[..., Change]) -> Callable[..., None]:
         opened = open_workspace(workspace, passphrase)
         signers = [read_key(path).open(passphrase) for path in sign_with]
         now = int(time.time())
-        step = change_root(opened, change, now, days * DAY_SECONDS, signers=signers)
-        _say_step(step, workspace, now, as_json=as_json)
+        made = change_root(opened, change, now, days * DAY_SECONDS, signers=signers)
+        _say_root(made, workspace, now, as_json=as_json)
 
     return command
 
@@ -85,17 +85,17 @@ def _changing(function: Callable[..., Change]) -> Callable[..., None]:
 @click.option("--key", type=PATH, help="Public key, .key.pub; default: make one here.")
 @threshold_option
 @_changing
-def add_key(role: str, key: Path | None, threshold: int | None) -> Change:
+def add_key(role: str, key: Path | None, threshold: int | None) -> RootChange:
     """Let one more key sign for a role.
 
     \b
     Example:
       hearsay trust add-key campaign --key alice.key.pub --threshold 2 --workspace work
     """  # noqa: D301
-    from aggregator.publishing.roots import Change
+    from aggregator.publishing.roots import RootChange
 
     add = () if key is None else (_public(key, role),)
-    return Change(role, add=add, fresh=0 if add else 1, threshold=threshold)
+    return RootChange(role, add=add, fresh=0 if add else 1, threshold=threshold)
 
 
 @trust.command()
@@ -103,7 +103,7 @@ def add_key(role: str, key: Path | None, threshold: int | None) -> Change:
 @click.argument("keyids", metavar="KEYID...", nargs=-1, required=True)
 @threshold_option
 @_changing
-def revoke(role: str, keyids: tuple[str, ...], threshold: int | None) -> Change:
+def revoke(role: str, keyids: tuple[str, ...], threshold: int | None) -> RootChange:
     """Let keys sign for a role no longer: lost or stolen ones, or those of people who left.
 
     What they alone had signed is refused by devices that follow; hearsay trust resign signs it again.
@@ -112,9 +112,9 @@ def revoke(role: str, keyids: tuple[str, ...], threshold: int | None) -> Change:
     Example:
       hearsay trust revoke campaign 56475aa75463474c --workspace work
     """  # noqa: D301
-    from aggregator.publishing.roots import Change
+    from aggregator.publishing.roots import RootChange
 
-    return Change(role, drop=tuple(each.lower() for each in keyids), threshold=threshold)
+    return RootChange(role, drop=tuple(each.lower() for each in keyids), threshold=threshold)
 
 
 @trust.command()
@@ -125,7 +125,7 @@ def revoke(role: str, keyids: tuple[str, ...], threshold: int | None) -> Change:
 )
 @threshold_option
 @_changing
-def rotate(role: str, keys: tuple[Path, ...], count: int | None, threshold: int | None) -> Change:
+def rotate(role: str, keys: tuple[Path, ...], count: int | None, threshold: int | None) -> RootChange:
     """Replace all keys of a role. Its threshold stays, unless --threshold says otherwise.
 
     Devices then forget which versions of the role's documents they have seen, which undoes what a thief
@@ -135,41 +135,41 @@ def rotate(role: str, keys: tuple[Path, ...], count: int | None, threshold: int 
     Example:
       hearsay trust rotate campaign --workspace work
     """  # noqa: D301
-    from aggregator.publishing.roots import ALL, Change
+    from aggregator.publishing.roots import ALL, RootChange
 
     add = tuple(_public(path, role) for path in keys)
     fresh = count if count is not None else 0 if add else 1
-    return Change(role, add=add, fresh=fresh, drop=ALL, threshold=threshold)
+    return RootChange(role, add=add, fresh=fresh, drop=ALL, threshold=threshold)
 
 
 @trust.command()
 @role_argument
 @click.argument("number", type=int)
 @_changing
-def threshold(role: str, number: int) -> Change:
+def threshold(role: str, number: int) -> RootChange:
     """Set how many keys of a role must sign.
 
     \b
     Example:
       hearsay trust threshold campaign 2 --workspace work
     """  # noqa: D301
-    from aggregator.publishing.roots import Change
+    from aggregator.publishing.roots import RootChange
 
-    return Change(role, threshold=number)
+    return RootChange(role, threshold=number)
 
 
 @trust.command()
 @_changing
-def renew() -> Change:
+def renew() -> RootChange:
     """Give the root a new date of expiry, with the same keys.
 
     \b
     Example:
       hearsay trust renew --days 730 --workspace work
     """  # noqa: D301
-    from aggregator.publishing.roots import Change
+    from aggregator.publishing.roots import RootChange
 
-    return Change()
+    return RootChange()
 
 
 def _public(path: Path, role: str) -> bytes:
@@ -210,7 +210,7 @@ def show(workspace: Path, *, as_json: bool) -> None:
     print_table(("role", "key", "kept"), rows)
     if waiting is not None:
         click.echo()
-        print_facts({"pending root": waiting.root.header.version, **_step_facts(waiting, as_json=False)})
+        print_facts({"pending root": waiting.root.header.version, **_root_facts(waiting, as_json=False)})
     for item in undersigned:
         note(f"{item.role} '{item.name}', version {item.version}, lacks signatures; hearsay trust resign adds ours")
     if root.header.expires < now + SOON_SECONDS:
@@ -218,7 +218,7 @@ def show(workspace: Path, *, as_json: bool) -> None:
 
 
 def _print_trust(
-    opened: Workspace, rows: list[tuple[str, str, str]], waiting: Step | None, undersigned: list[Published]
+    opened: Workspace, rows: list[tuple[str, str, str]], waiting: NextRoot | None, undersigned: list[Published]
 ) -> None:
     """Print the root in force, the pending root and the documents that lack signatures, as JSON."""
     root = opened.root
@@ -240,7 +240,7 @@ def _print_trust(
             "version": root.header.version,
             "expires": root.header.expires,
             "roles": roles,
-            "pending": None if waiting is None else _step_facts(waiting, as_json=True),
+            "pending": None if waiting is None else _root_facts(waiting, as_json=True),
             "lacking": documents,
         }
     )
@@ -272,7 +272,7 @@ def gather(files: tuple[Path, ...], workspace: Path, *, as_json: bool) -> None:
       hearsay trust gather work/pending/2.hst from-alice.hst --workspace work
     """  # noqa: D301
     from aggregator.files import read_file
-    from aggregator.publishing.roots import Step, gather_copies
+    from aggregator.publishing.roots import NextRoot, gather_copies
     from aggregator.publishing.workspace import open_workspace
 
     copies = [read_file(file, max(SIZE_LIMITS.values())) for file in files]
@@ -281,8 +281,8 @@ def gather(files: tuple[Path, ...], workspace: Path, *, as_json: bool) -> None:
         raise InputError("unknown_file", f"'{files[0]}' is no trust root, campaign or model")
     opened = open_workspace(workspace)
     found = gather_copies(opened, role, copies)
-    if isinstance(found, Step):
-        _say_step(found, workspace, int(time.time()), as_json=as_json)
+    if isinstance(found, NextRoot):
+        _say_root(found, workspace, int(time.time()), as_json=as_json)
         return
     item, held = found
     facts: dict[str, Any] = {"kind": item.role, "name": item.name, "version": item.version}
@@ -341,23 +341,23 @@ def _redone(opened: Workspace, item: Published, held: Standing) -> dict[str, Any
     return {**facts, "signatures": held.said(as_json=True)}
 
 
-def _step_facts(step: Step, *, as_json: bool) -> dict[str, Any]:
-    facts: dict[str, Any] = {"file": str(step.path)}
-    for name, held in (("root_before", step.before), ("itself", step.own)):
+def _root_facts(found: NextRoot, *, as_json: bool) -> dict[str, Any]:
+    facts: dict[str, Any] = {"file": str(found.path)}
+    for name, held in (("root_before", found.before), ("itself", found.own)):
         facts[name] = held.said(as_json=as_json)
     return facts
 
 
-def _say_step(step: Step, workspace: Path, now: int, *, as_json: bool) -> None:
+def _say_root(found: NextRoot, workspace: Path, now: int, *, as_json: bool) -> None:
     """Print the state of the next root, and the next step for its signers."""
     from aggregator.publishing.roots import lacking
     from aggregator.publishing.workspace import open_workspace
 
-    facts: dict[str, Any] = {"version": step.root.header.version}
-    facts["in_force"] = step.in_force
-    facts["expires"] = step.root.header.expires if as_json else when(step.root.header.expires)
-    say({**facts, **_step_facts(step, as_json=as_json)}, as_json=as_json)
-    if not step.in_force:
-        note(f"hearsay sign {step.path} --key KEY adds a signature; hearsay trust gather brings the root into force")
+    facts: dict[str, Any] = {"version": found.root.header.version}
+    facts["in_force"] = found.in_force
+    facts["expires"] = found.root.header.expires if as_json else when(found.root.header.expires)
+    say({**facts, **_root_facts(found, as_json=as_json)}, as_json=as_json)
+    if not found.in_force:
+        note(f"hearsay sign {found.path} --key KEY adds a signature; hearsay trust gather brings the root into force")
     elif left := lacking(open_workspace(workspace), now):
         note(f"{counted(len(left), 'document')} must be signed again: hearsay trust resign --workspace {workspace}")

@@ -15,7 +15,7 @@ from support.publisher import NOW, Publisher, key, small_schema
 from aggregator.publishing import keys as key_rooms
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.history import latest_of_each
-from aggregator.publishing.roots import ALL, Change, change_root, discard, gather_copies, lacking, pending, resign
+from aggregator.publishing.roots import ALL, RootChange, change_root, discard, gather_copies, lacking, pending, resign
 from aggregator.publishing.signatures import signed, to_bytes
 from aggregator.publishing.workspace import create_workspace, open_workspace
 from aggregator.sealing import Cost
@@ -39,7 +39,7 @@ def again(work):
 
 
 def change(work, *arguments, now=NOW, signers=(), **fields):
-    return change_root(again(work), Change(*arguments, **fields), now, YEAR, signers=signers)
+    return change_root(again(work), RootChange(*arguments, **fields), now, YEAR, signers=signers)
 
 
 def publish(work, name="mushrooms", now=NOW):
@@ -235,9 +235,16 @@ def test_a_fast_forward_by_a_thief_is_undone_by_rotation(work):
 
 
 CHANGES = st.sampled_from(
-    [Change(), Change("root", fresh=1), Change("root", fresh=1, drop=ALL), Change("campaign", fresh=1, drop=ALL),
-     Change("model", fresh=2, threshold=2), Change("root", fresh=2, drop=ALL, threshold=2), Change("campaign", fresh=1)]
-)  # fmt: skip
+    [
+        RootChange(),
+        RootChange("root", fresh=1),
+        RootChange("root", fresh=1, drop=ALL),
+        RootChange("campaign", fresh=1, drop=ALL),
+        RootChange("model", fresh=2, threshold=2),
+        RootChange("root", fresh=2, drop=ALL, threshold=2),
+        RootChange("campaign", fresh=1),
+    ]
+)
 
 
 @examples(12, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -312,7 +319,7 @@ def test_a_death_at_any_moment_of_a_rotation_leaves_one_chain(tmp_path):
     path = tmp_path / "none"
 
     def rotate():
-        change_root(open_workspace(path), Change("campaign", fresh=1, drop=ALL), NOW, YEAR)
+        change_root(open_workspace(path), RootChange("campaign", fresh=1, drop=ALL), NOW, YEAR)
 
     def fresh():
         path = tmp_path / f"work{deaths}"

@@ -11,7 +11,7 @@ from support.publisher import NOW, Publisher, key, small_schema
 
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.endings import end_campaign
-from aggregator.publishing.roots import ALL, Change, change_root, resign
+from aggregator.publishing.roots import ALL, RootChange, change_root, resign
 from aggregator.publishing.tree import file_name, write_tree
 from aggregator.publishing.workspace import create_workspace, open_workspace
 from protocol.document import DAY_SECONDS
@@ -32,7 +32,7 @@ def publish(work, name="mushrooms", now=NOW):
 
 
 def change(work, **fields):
-    return change_root(open_workspace(work.path), Change("campaign", **fields), NOW, YEAR)
+    return change_root(open_workspace(work.path), RootChange("campaign", **fields), NOW, YEAR)
 
 
 def files(folder):
