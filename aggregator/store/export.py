@@ -31,17 +31,16 @@ from aggregator.estimates.cells import question_name
 from aggregator.files import PRIVATE, check_output, open_output
 from aggregator.spreadsheets import to_cell
 from aggregator.storage.manifest import read_manifest
-from aggregator.tally.counting import EVERYTHING, Scope, load, partitions, settle_partition
+from aggregator.store.records import stored_records
+from aggregator.store.store import Store, open_store
+from aggregator.tally.counting import EVERYTHING, Scope
 from protocol.errors import InputError, StorageError
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from aggregator.storage.manifest import Manifest
-    from aggregator.store.store import Store
     from protocol.documents.campaign import Campaign
 
 PARQUET, CSV = "parquet", "csv"
@@ -86,8 +85,6 @@ def export(
         InputError: ``output_exists``, ``output_invalid``; ``argument_invalid``: there is no such kind.
         StorageError: ``store_damaged``, ``disk_full``, ``io_failed``.
     """
-    from aggregator.store.store import open_store
-
     if kind not in FORMATS:
         raise InputError("argument_invalid", f"the kind of a file is one of {', '.join(FORMATS)}")
     out = Path(out)
@@ -114,31 +111,14 @@ def _write(store: Store, manifest: Manifest, sink: IO[bytes], kind: str, scope: 
         else pq.ParquetWriter(sink, shaper.schema, compression="zstd", use_dictionary=["period", "question", "asked"])
     )
     with writer:
-        for records in exported_records(store, manifest, scope, everything=everything):
+        for records in stored_records(
+            store.path, store.campaign, manifest, store.memory_bytes, scope, everything=everything
+        ):
             for start in range(0, records.size, _BLOCK_RECORDS):
                 block = records.take(slice(start, start + _BLOCK_RECORDS))
                 writer.write_table(shaper.table(block))
                 written += block.size
     return written
-
-
-def exported_records(store: Store, manifest: Manifest, scope: Scope, *, everything: bool) -> Iterator[Columns]:
-    """Yield the records that an export writes, partition by partition, sorted by id in each.
-
-    Raises:
-        StorageError: ``store_damaged``.
-    """
-    campaign = store.campaign
-    scope = scope._replace(first=max(scope.first, manifest.first_period))
-    for which in partitions(manifest, campaign.layout.answer_bytes, store.memory_bytes, 1):
-        stored = load(store.path, campaign, manifest, which)
-        records = stored.records
-        if not everything:  # of the whole partition: repeats may be in any part
-            records = Columns.join(settle_partition(stored, manifest, which).kept(), campaign.layout.answer_bytes)
-        chosen = scope.chosen(records)
-        rows = np.arange(records.size) if chosen is None else np.flatnonzero(chosen)
-        if len(rows):
-            yield records.take(rows[np.argsort(records.id[rows], kind="stable")])
 
 
 class _Shaper:

@@ -13,32 +13,37 @@ import numpy as np
 from aggregator.fleet.ids import IdMaker
 from aggregator.fleet.roster import distinct_secrets
 from aggregator.periods import shown
-from aggregator.store.export import exported_records
+from aggregator.store.records import stored_records
 from aggregator.store.retention import forgotten_counts
 from protocol.documents.provisioning import SECRET_BYTES
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from aggregator.decoding.columns import Columns
     from aggregator.fleet.roster import Roster
     from aggregator.storage.manifest import Manifest
-    from aggregator.store.store import Store
     from aggregator.tally.counting import Scope
+    from protocol.documents.campaign import Campaign
 
 _RECORD_BYTES = 64
 """Memory for one report, with room for sorting."""
 
 
-def squares_of_answers(store: Store, manifest: Manifest, scope: Scope, rosters: Sequence[Roster]) -> tuple[int, ...]:
+def squares_of_answers(
+    folder: Path, campaign: Campaign, manifest: Manifest, memory_bytes: int, scope: Scope, rosters: Sequence[Roster]
+) -> tuple[int, ...]:
     """For every stratum ΣT², where T is the number of answers of a device. Run by the holder of the fleet lists.
 
     Args:
-        store: holds the reports.
+        folder: of the store.
+        campaign: of the store.
         manifest: of the store.
+        memory_bytes: limit of the memory for the reports of one step.
         scope: which reports count.
         rosters: fleet lists with all devices that answered.
 
@@ -47,16 +52,17 @@ def squares_of_answers(store: Store, manifest: Manifest, scope: Scope, rosters: 
             were removed, so their devices are not known.
         StorageError: ``store_damaged``.
     """
-    if forgotten_counts(store.path, store.campaign, manifest, scope).turnout.answers.size:
-        first = shown(manifest.first_period, store.campaign.time_precision)
+    if forgotten_counts(folder, campaign, manifest, scope).turnout.answers.size:
+        first = shown(manifest.first_period, campaign.time_precision)
         raise InputError(
             "reports_forgotten",
             f"whose the reports before period {first} were is no longer known; leave out --fleet, "
             f"or begin --periods with {manifest.first_period}",
         )
     secrets = distinct_secrets(rosters)
-    fleet = _Fleet(store, secrets)
-    for reports in _batches(store, manifest, scope):
+    fleet = _Fleet(campaign, secrets)
+    records = stored_records(folder, campaign, manifest, memory_bytes, scope, everything=False)
+    for reports in _batches(campaign, records, max(1, memory_bytes // _RECORD_BYTES)):
         fleet.add(*reports)
     if fleet.strangers:
         raise InputError(
@@ -70,7 +76,7 @@ class _Fleet:
     """Counts answers by stratum and device.
 
     Args:
-        store: its campaign asks r strata.
+        campaign: asks r strata.
         secrets: of D devices, 32 bytes each.
 
     Attributes:
@@ -78,10 +84,10 @@ class _Fleet:
         strangers: number of reports of no device in the fleet.
     """
 
-    def __init__(self, store: Store, secrets: bytes) -> None:
-        self._campaign = store.campaign
+    def __init__(self, campaign: Campaign, secrets: bytes) -> None:
+        self._campaign = campaign
         self._maker = IdMaker(secrets[at : at + SECRET_BYTES] for at in range(0, len(secrets), SECRET_BYTES))
-        self.times = np.zeros((store.campaign.answers, len(secrets) // SECRET_BYTES), np.int64)
+        self.times = np.zeros((campaign.answers, len(secrets) // SECRET_BYTES), np.int64)
         self.strangers = 0
 
     def add(self, ids: NDArray[np.uint64], place: NDArray[np.int64]) -> None:
@@ -100,18 +106,19 @@ class _Fleet:
             self.strangers += len(reported) - int(has_answered.sum())
 
 
-def _batches(store: Store, manifest: Manifest, scope: Scope) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
-    """Yield the counted reports as ids, (N,) uint64, and places, (N,) int64, as many as fit into memory.
+def _batches(
+    campaign: Campaign, found: Iterable[Columns], most: int
+) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
+    """Yield the records as ids, (N,) uint64, and places, (N,) int64: at least ``most`` at a time, except the last.
 
     The ids of the whole fleet are computed for each batch, so batches are large.
     """
-    most = max(1, store.memory_bytes // _RECORD_BYTES)
-    strata = np.array([question.stratum for question in store.campaign.questions], np.int64)
+    strata = np.array([question.stratum for question in campaign.questions], np.int64)
     ids: list[NDArray[np.uint64]] = []
     places: list[NDArray[np.int64]] = []
-    for records in exported_records(store, manifest, scope, everything=False):
+    for records in found:
         ids.append(records.id)
-        places.append(_place(records, strata, store.campaign.answers))
+        places.append(_place(records, strata, campaign.answers))
         if sum(map(len, ids)) >= most:
             yield np.concatenate(ids), np.concatenate(places)
             ids, places = [], []

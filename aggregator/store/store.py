@@ -46,6 +46,7 @@ from aggregator.storage.manifest import (
 from aggregator.storage.opening import CAMPAIGN_FILE, read_campaign, read_documents, remove_orphans
 from aggregator.storage.quarantine import LIMIT_BYTES, Quarantine
 from aggregator.store.retention import Removal, forget, forgotten_counts
+from aggregator.store.returning import squares_of_answers
 from aggregator.tally.counting import EVERYTHING, Counted, Scope, count_partition, partitions
 from aggregator.tally.tally import Tally, TallyReport
 from protocol.errors import InputError, StorageError
@@ -353,12 +354,10 @@ class Store:
             StorageError: as :meth:`tally_report`.
         """
         if rosters:
-            from aggregator.store.returning import squares_of_answers
-
             found, squares = self._at_rest(
                 lambda manifest: (
                     self._tally_report(manifest, scope),
-                    squares_of_answers(self, manifest, scope, rosters),
+                    squares_of_answers(self.path, self.campaign, manifest, self.memory_bytes, scope, rosters),
                 )
             )
             recurrence = known(self.campaign, found.tally, squares)

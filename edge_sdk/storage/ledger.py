@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.storage.rows import CAMPAIGNS, LEDGER, Rows, damaged, seal
-from edge_sdk.storage.tally import Tally
+from edge_sdk.storage.tally import BEFORE_RESET, Known, Line, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from edge_sdk.storage.database import State
     from protocol.documents.campaign import Campaign
 
-BEFORE_RESET = 0
-"""Campaign number of the line for a lost state. Its cost is all that the lost state might have spent."""
 _LAST = (1 << 63) - 1
 _RESET = "reset"
 """Key of the note that the ledger begins with such a line, so that an empty ledger is damage."""
@@ -48,42 +46,6 @@ class Answered(NamedTuple):
     period_start: int
     answered_at: int
     epsilon_micro: int
-
-
-class Line(NamedTuple):
-    """A stored line.
-
-    Attributes:
-        number: from 1, without gaps.
-        campaign: the campaign's number in this state, or ``BEFORE_RESET``.
-        period: index of the period since 1970.
-        epsilon_micro: the cost, in millionths of ε.
-        answered_at: the device's time of the answer, in seconds since 1970.
-        latest: the largest ``answered_at`` up to this line.
-        total_micro: the cost of all lines up to this one.
-        seal: digest of the line and of the previous line's seal.
-    """
-
-    number: int
-    campaign: int
-    period: int
-    epsilon_micro: int
-    answered_at: int
-    latest: int
-    total_micro: int
-    seal: bytes
-
-
-class Known(NamedTuple):
-    """A campaign that this state has answered. ``line`` and ``period`` are of its newest ledger line."""
-
-    number: int
-    id: bytes
-    name: str
-    version: int
-    time_precision: int
-    line: int
-    period: int
 
 
 class Lines(NamedTuple):

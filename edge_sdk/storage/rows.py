@@ -19,8 +19,18 @@ from protocol.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+    from typing import Protocol
 
-    from edge_sdk.storage.database import State
+    class Database(Protocol):
+        """The part of :class:`edge_sdk.storage.database.State` that rows use."""
+
+        def reading(self) -> AbstractContextManager[None]:
+            """Hold one view of the state for several statements."""
+
+        def run(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+            """Run one SQL statement and return all its rows."""
+
 
 _SEAL_BYTES = 8
 _SHORT = 64
@@ -88,7 +98,7 @@ class Rows:
     Methods that read raise ``state_damaged`` (a :class:`protocol.errors.StorageError`) for a row that was changed.
     """
 
-    def __init__(self, state: State, table: Table) -> None:
+    def __init__(self, state: Database, table: Table) -> None:
         self._state = state
         self._table = table
         self._key = table.columns[0]

@@ -1,4 +1,4 @@
-"""Sums over all ledger lines, kept in memory so that a report reads only the lines that are new.
+"""Lines of the ledger, and sums over all of them, kept in memory so that a report reads only the lines that are new.
 
 A tally follows from the lines, and is dropped when the ledger no longer has these lines.
 """
@@ -6,15 +6,51 @@ A tally follows from the lines, and is dropped when the ledger no longer has the
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from edge_sdk.storage.ledger import Known, Line
-
+BEFORE_RESET = 0
+"""Campaign number of the line for a lost state. Its cost is all that the lost state might have spent."""
 _SPARE = 2
 """A window keeps lines for this many times its length, so a clock that goes back a little still finds them."""
+
+
+class Line(NamedTuple):
+    """A stored line.
+
+    Attributes:
+        number: from 1, without gaps.
+        campaign: the campaign's number in this state, or ``BEFORE_RESET``.
+        period: index of the period since 1970.
+        epsilon_micro: the cost, in millionths of ε.
+        answered_at: the device's time of the answer, in seconds since 1970.
+        latest: the largest ``answered_at`` up to this line.
+        total_micro: the cost of all lines up to this one.
+        seal: digest of the line and of the previous line's seal.
+    """
+
+    number: int
+    campaign: int
+    period: int
+    epsilon_micro: int
+    answered_at: int
+    latest: int
+    total_micro: int
+    seal: bytes
+
+
+class Known(NamedTuple):
+    """A campaign that this state has answered. ``line`` and ``period`` are of its newest ledger line."""
+
+    number: int
+    id: bytes
+    name: str
+    version: int
+    time_precision: int
+    line: int
+    period: int
 
 
 class Tally:

@@ -81,7 +81,9 @@ def test_a_fleet_list_tells_how_often_each_device_answered(tmp_path, memory):
     store.memory_bytes = memory
     times = np.array([[sum(d == own for d, _ in ANSWERED) for own in range(12)]] * 3)
     times[2, ANSWERED[-1][0]] -= 1
-    squares = squares_of_answers(store, read_manifest(store.path), Scope(), [ROSTER])
+    squares = squares_of_answers(
+        store.path, store.campaign, read_manifest(store.path), store.memory_bytes, Scope(), [ROSTER]
+    )
     assert squares == tuple((times**2).sum(axis=1).tolist())
     recurrence = store.statistics(rosters=[ROSTER]).source.recurrence
     assert recurrence.basis == KNOWN
