@@ -31,13 +31,6 @@ RAW_UNARY = Publisher().campaign(mechanism="oue")
 UNARY = opened(RAW_UNARY)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _no_flushing():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda _: None)
-        yield
-
-
 def reports(devices, campaign=CAMPAIGN):
     return [report(campaign, device, device) for device in devices]
 

@@ -27,13 +27,6 @@ ROSTER = Roster("test", tuple(map(str, range(12))), b"".join(digest("secret", de
 ANSWERED = [(device, period) for device in range(12) for period in range(8) if (device * period) % 3 != 1]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _no_flushing():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda _: None)
-        yield
-
-
 def made_store(folder, answered=ANSWERED):
     """Repeats, damage and a lost answer among the reports."""
     records = [report(CAMPAIGN, d, d, period=FIRST + p, index=i) for d, p in answered for i in range(3)][:-1]
