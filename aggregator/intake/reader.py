@@ -132,14 +132,13 @@ class Reader:
         found = []
         small = []
         for source in sources:
-            end = tail(source.data)
             name = known = None
-            if may_repeat or self._inputs.may_know(end):
+            if may_repeat or self._inputs.may_know(tail(source.data)):
                 name = identity(source.data)
-                if self._inputs.has_all(name, end, self._present, self._enrolment):
+                if self._inputs.has_all(name, self._present, self._enrolment):
                     found.append(Read(source.number, None))
                     continue
-                known = self._inputs.get(name, end)
+                known = self._inputs.get(name)
             if known is None and len(source.data) <= _SMALL_BYTES:
                 small.append(source)
             else:
@@ -152,7 +151,7 @@ class Reader:
     def read_anew(self, source: Source) -> Read:
         """Read a known file of which the store has no record, as if it came for the first time."""
         name = identity(source.data)
-        known = self._inputs.get(name, tail(source.data))
+        known = self._inputs.get(name)
         return self._alone(source, name, None)._replace(known=known)
 
     def _alone(self, source: Source, name: bytes | None, known: Ingested | None) -> Read:

@@ -131,20 +131,21 @@ class Inputs:
         self._folder = folder / INPUTS
         self._files = tuple(files)
         self._table = pa.concat_tables([_SCHEMA.empty_table(), *map(self._read, files)]).combine_chunks()
-        tails = numbers(b"".join(self._table["tail"].to_pylist()))
-        self._order = np.argsort(tails, kind="stable")
-        self._tails = tails[self._order]
+        self._tails = np.sort(numbers(b"".join(self._table["tail"].to_pylist())))
         self._identities = b"".join(self._table["identity"].to_pylist())
+        starts = np.frombuffer(self._identities, ">u8")[::4].astype(np.uint64)
+        self._order = np.argsort(starts, kind="stable")
+        self._starts = starts[self._order]
         self._presents = self._table["present"].to_numpy()
         self._early = pc.match_substring(self._table["rejected"], '"report_too_early"').to_numpy()
         self._new: dict[bytes, Ingested] = {}
 
     def may_know(self, tail: bytes) -> bool:
         """Whether an earlier ingest read a file with this tail."""
-        low, high = self._places(tail)
+        low, high = _places(self._tails, tail)
         return high > low
 
-    def has_all(self, name: bytes, tail: bytes, present: int, enrolment: bytes = b"") -> bool:
+    def has_all(self, name: bytes, present: int, enrolment: bytes = b"") -> bool:
         """Whether a file is known and reading it again would add no report.
 
         Reports that were too early may be accepted in a later period. Reports that were not enrolled may be accepted
@@ -152,28 +153,30 @@ class Inputs:
 
         Args:
             name: its identity.
-            tail: its last eight bytes.
             present: the present period.
             enrolment: digest of the set of enrolled ids of a closed fleet.
         """
         if name in self._new:
             return True
-        place = self._place(name, tail)
+        place = self._place(name)
         if place is None or (self._early[place] and self._presents[place] < present):
             return False
         refused = self._table["refused"][place].as_buffer()
         return not (refused and refused.size) or self._table["enrolment"][place].as_py() == enrolment
 
-    def get(self, name: bytes, tail: bytes) -> Ingested | None:
-        """The entry of the file with this identity and tail, from this ingest or an earlier one; None if unknown."""
+    def get(self, name: bytes) -> Ingested | None:
+        """The entry of the file with this identity, from this ingest or an earlier one; None if unknown."""
         if name in self._new:
             return self._new[name]
-        place = self._place(name, tail)
+        place = self._place(name)
         return None if place is None else _rows(self._table.slice(place, 1))[0]
 
-    def _place(self, name: bytes, tail: bytes) -> int | None:
-        """The row of the last entry of a file; None if there is no entry."""
-        low, high = self._places(tail)
+    def _place(self, name: bytes) -> int | None:
+        """The row of the last entry of a file; None if there is no entry.
+
+        Rows are looked up by identity. Many files may have one tail, since whoever writes a file chooses its end.
+        """
+        low, high = _places(self._starts, name[:8])
         for place in self._order[low:high][::-1].tolist():  # the sort is stable, so the last entry comes first
             if self._identities[32 * place : 32 * place + 32] == name:
                 return int(place)
@@ -213,12 +216,14 @@ class Inputs:
         file = SideFile(name, table.num_rows, sha256(raw).hexdigest())
         return (file,) if joined else (*self._files, file)
 
-    def _places(self, tail: bytes) -> tuple[int, int]:
-        number = np.uint64(int.from_bytes(tail))
-        return int(self._tails.searchsorted(number)), int(self._tails.searchsorted(number, "right"))
-
     def _read(self, file: SideFile) -> pa.Table:
         return read_side_file(self._folder, file, _SCHEMA)
+
+
+def _places(ordered: NDArray[np.uint64], eight: bytes) -> tuple[int, int]:
+    """Where eight bytes, as a number, begin and end in a sorted array: (N,) uint64."""
+    number = np.uint64(int.from_bytes(eight))
+    return int(ordered.searchsorted(number)), int(ordered.searchsorted(number, "right"))
 
 
 def read_side_file(folder: Path, file: SideFile, schema: pa.Schema) -> pa.Table:

@@ -13,7 +13,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from aggregator.files import sync_folder
+from aggregator.files import ORDINARY, sync_folder
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
@@ -40,10 +40,15 @@ def storage_errors(what: str) -> Iterator[None]:
         raise StorageError("disk_full" if full else "io_failed", f"{what}: {problem}") from error
 
 
-def write_durably(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path`` atomically, and flush the file and its folder to the disk."""
+def write_durably(path: Path, data: bytes, mode: int = ORDINARY) -> None:
+    """Write ``data`` to ``path`` atomically, and flush the file and its folder to the disk.
+
+    A link under the temporary name is removed, and never followed. ``mode`` is that of the file, before the umask.
+    """
     temporary = path.with_name(path.name + TEMPORARY)
-    with temporary.open("wb") as file:
+    temporary.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -71,10 +76,12 @@ def exclusive(
     The operating system releases the lock when its holder ends, however it ends.
 
     Raises:
+        OSError: ``path`` is a link, or can not be opened.
         StorageError: ``store_busy`` after ``timeout_seconds``.
     """
     deadline = clock() + timeout_seconds
-    with path.open("a") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, ORDINARY), "wb") as file:
         while not _try_lock(file.fileno()):
             if clock() >= deadline:
                 raise StorageError("store_busy", "another process is writing to this store; try again later")

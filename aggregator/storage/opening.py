@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import stat
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from aggregator.storage.locking import TEMPORARY
 from aggregator.storage.manifest import FORGOTTEN, INPUTS, QUARANTINE, REPORTS, Manifest, damaged, read_manifest
 from protocol.document import check_understood
 from protocol.documents.campaign import UNDERSTOOD, Campaign, parse_campaign
@@ -67,12 +68,37 @@ def read_campaign(raw: bytes) -> Campaign:
 def remove_orphans(folder: Path, manifest: Manifest) -> None:
     """Delete parts, side files and temporary files that the manifest does not name: a crash left them.
 
-    Folders and files of other kinds stay, since no store makes them.
+    Folders, links and files of other kinds stay, since no store makes them. Nothing is deleted from a damaged store:
+    its manifest may be an old copy, and its newer parts still of use.
+
+    Raises:
+        StorageError: ``store_damaged``: a file that the manifest names is missing, or a folder of the store is a link.
     """
-    named = {folder / path for path in manifest.paths()}
-    places = (f"{REPORTS}/bucket=*", INPUTS, FORGOTTEN)
-    patterns = [f"{place}/*.{kind}" for place in places for kind in ("parquet", "tmp")]
-    for pattern in (*patterns, f"{QUARANTINE}/*.tmp", "*.tmp"):
-        for path in folder.glob(pattern):
-            if path not in named and stat.S_ISREG(path.lstat().st_mode):
-                path.unlink()
+    named = manifest.paths()
+    found: set[str] = set()
+    orphans: list[str] = []
+    places = [f"{REPORTS}/bucket={bucket:02d}" for bucket in range(manifest.buckets)]
+    for place in ("", REPORTS, *places, INPUTS, FORGOTTEN, QUARANTINE):
+        endings = (".parquet", TEMPORARY) if place not in ("", QUARANTINE) else TEMPORARY
+        for entry in _entries(folder, place):
+            path = f"{place}/{entry.name}" if place else entry.name
+            found.add(path)
+            if path not in named and entry.name.endswith(endings) and entry.is_file(follow_symlinks=False):
+                orphans.append(path)
+    missing = named - found
+    if missing:
+        raise damaged(f"'{min(missing)}' is missing")
+    for path in orphans:
+        (folder / path).unlink()
+
+
+def _entries(folder: Path, place: str) -> list[os.DirEntry[str]]:
+    """What a folder of the store holds; nothing if the folder does not exist."""
+    path = folder / place
+    if place and path.is_symlink():
+        raise damaged(f"'{place}' is a link in place of a folder")  # files behind the link are not the store's
+    try:
+        with os.scandir(path) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []

@@ -182,7 +182,7 @@ class _Retry:
         chosen = [piece for piece in kept.pieces if reason in (None, piece.reason)]
         self.tried += len(chosen)
         if entry is not None:  # a group of another file may have this file's content, and then changed its entry
-            entry = self._inputs.get(entry.identity, entry.tail) or entry
+            entry = self._inputs.get(entry.identity) or entry
         settled = [] if entry is None else self._settled(chosen, entry)
         self.known += len(settled)
         early = sum(piece.reason == EARLY and self._is_whole(piece) for piece in kept.pieces)
@@ -200,7 +200,7 @@ class _Retry:
             return
         self._add(reader, kept.file, judged.good)
         # A group may have the content of a file in the store, even of this one. Adding it then corrected that entry.
-        after = self._inputs.get(entry.identity, entry.tail) or entry
+        after = self._inputs.get(entry.identity) or entry
         if after == entry:
             after = self._after(entry, kept, judged)
             if reason in (None, EARLY) and early == entry.rejected.get(EARLY, 0):
@@ -303,8 +303,8 @@ class _Retry:
         """
         for group, pieces in good.items():
             data = _file_of(self._header, group, [piece.data for piece in pieces])
-            source, end = Source(0, name, data), tail(data)
-            known = self._inputs.get(identity(data), end) if self._inputs.may_know(end) else None
+            source = Source(0, name, data)
+            known = self._inputs.get(identity(data)) if self._inputs.may_know(tail(data)) else None
             nothing_taken = known is not None and known.rejected and not known.proven + known.unproven
             for read in [reader.read_anew(source)] if nothing_taken else reader.read([source], may_repeat=True):
                 if read.entry is None:

@@ -122,3 +122,49 @@ def test_what_others_put_into_the_folders_of_a_store_keeps_no_ingest_out(store, 
     assert (bucket / "notes.txt").read_text() == "mine"
     assert (bucket / "link.parquet").is_symlink()
     assert not list(bucket.glob("00000009*"))
+
+
+def test_links_in_the_folder_of_a_store_are_never_followed(store, tmp_path):
+    """Nothing outside the store is written or deleted, whichever of its names is a link."""
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    kept = [precious / name for name in ("secret.conf", "data.parquet", "a.tmp")]
+    for path in kept:
+        path.write_text("mine")
+    (store.path / "manifest.json.tmp").symlink_to(precious / "secret.conf")
+    (store.path / "reports" / "bucket=99").symlink_to(precious)
+    (tmp_path / "b.hsr").write_bytes(batch(CAMPAIGN, [report(CAMPAIGN, 400)]))
+    assert store.ingest([tmp_path / "b.hsr"], now=NOW).accepted == 1
+    assert not (store.path / "manifest.json").is_symlink()
+    assert [path.read_text() for path in kept] == ["mine"] * 3
+    (tmp_path / "c.hsr").write_bytes(batch(CAMPAIGN, [report(CAMPAIGN, 401)]) + b"\0")
+    for place in ("quarantine", "forgotten", "inputs", "reports/bucket=03", "reports"):
+        link, real = store.path / place, tmp_path / "real"
+        if link.exists():
+            link.rename(real)
+        link.symlink_to(precious)
+        with pytest.raises(StorageError, match=f"^store_damaged: '{place}' is a link"):
+            store.ingest([tmp_path / "c.hsr"], now=NOW)
+        link.unlink()
+        if real.exists():
+            real.rename(link)
+    (store.path / "lock").unlink()
+    (store.path / "lock").symlink_to(precious / "new")
+    with pytest.raises(StorageError, match="^io_failed"):
+        store.ingest([tmp_path / "c.hsr"], now=NOW)
+    assert sorted(precious.iterdir()) == sorted(kept)
+    assert [path.read_text() for path in kept] == ["mine"] * 3
+
+
+def test_a_missing_part_is_noticed_before_anything_is_added_or_deleted(store, tmp_path):
+    (tmp_path / "b.hsr").write_bytes(batch(CAMPAIGN, [report(CAMPAIGN, 400)]))
+    path = paths(store)[0]
+    whole = path.read_bytes()
+    path.unlink()
+    (path.parent / "00000009-0000.parquet").write_bytes(b"of a newer manifest, perhaps")
+    with pytest.raises(StorageError, match=f"^store_damaged: '{path.relative_to(store.path)}' is missing"):
+        store.ingest([tmp_path / "b.hsr"], now=NOW)
+    assert (path.parent / "00000009-0000.parquet").exists()
+    path.write_bytes(whole)
+    assert store.ingest([tmp_path / "b.hsr"], now=NOW).accepted == 1
+    assert not (path.parent / "00000009-0000.parquet").exists()

@@ -506,6 +506,30 @@ def test_a_damaged_campaign_file_is_store_damaged(tmp_path, content):
         open_store(tmp_path / "s")
 
 
+class Counted(bytes):
+    """Bytes that count how often a piece of them is taken."""
+
+    taken = 0
+
+    def __getitem__(self, place):
+        self.taken += 1
+        return super().__getitem__(place)
+
+
+def test_finding_a_known_file_takes_no_longer_if_many_files_end_alike(tmp_path):
+    """A power cut fills files up with zeros; and whoever sends a file chooses its end."""
+    made_store = create_store(tmp_path / "s", RAW)
+    datas = [batch(CAMPAIGN, [report(CAMPAIGN, device)]) + bytes(16) for device in range(200)]
+    made_store.ingest([write(tmp_path, f"{number}.hsr", data) for number, data in enumerate(datas)], now=NOW)
+    index = Inputs(made_store.path, read_manifest(made_store.path).inputs)
+    index._identities = looked_at = Counted(index._identities)
+    assert index.may_know(bytes(8))
+    assert not index.may_know(bytes(7) + b"\1")
+    assert [index.get(inputs.identity(data)).name for data in datas] == [f"{number}.hsr" for number in range(200)]
+    assert looked_at.taken == len(datas)
+    assert index.get(bytes(32)) is None
+
+
 # --- two at once ---
 
 
