@@ -75,8 +75,9 @@ def ingest(
     Bad reports are set aside by reason, in the store's quarantine. With --trust or --workspace the
     campaign's signature is checked first; a model is never published from a campaign of someone else.
     If a file can not be read the others are added all the same, and it is said; with --strict the status is
-    then 1. If none can be read nothing is made, and the status is 1. A store whose first ingest has
-    --enrolled or --fleet is that of a closed fleet: it never takes a report without them.
+    then 1. If none can be read nothing is made, and the status is 1. Empty folders add nothing to a store
+    that exists, and the status is 0. A store whose first ingest has --enrolled or --fleet is that of a
+    closed fleet: it never takes a report without them.
 
     \b
     Example:
@@ -99,10 +100,12 @@ def ingest(
     note_missing_ids(campaign, ids, now)
     given = report_files(files, recursive=recursive)
     with workers_of(cluster) as workers:
-        unread = () if (store / FILE_NAME).exists() else all_unreadable(expand(given), workers)
-        if unread or not given:
+        is_new = not (store / FILE_NAME).exists()
+        unread = all_unreadable(expand(given), workers) if is_new else ()
+        if unread or (is_new and not given):
             _print_summary(IngestSummary(len(given), 0, unread, 0, 0, {}), as_json=as_json)
-            raise InputError("unreadable", f"none of {counted(len(given), 'file')} can be read; no store was made")
+            why = f"none of {counted(len(given), 'file')} can be read" if given else "there is no report file"
+            raise InputError("unreadable", f"{why}; no store was made")
         opened = create_store(store, raw, buckets=buckets or BUCKETS)
         opened.cluster = workers
         with progress("reading reports", len(given)) as callback:
@@ -110,6 +113,8 @@ def ingest(
     _print_summary(summary, as_json=as_json)
     if trust is None and workspace is None:
         note("the campaign's signature was not checked; --trust or --workspace does")
+    if not given:
+        note("there is no report file; nothing was added")
     _say_unread(summary, strict=strict)
 
 

@@ -246,11 +246,27 @@ def test_what_is_large_is_mapped_from_a_file_without_a_name():
 def test_an_ingest_without_one_readable_file_leaves_no_store(inbox):
     (inbox / "empty.hsr").write_bytes(b"")
     (inbox / "nothing").mkdir()
-    for named, files in ((["empty.hsr", "absent.hsr"], 2), (["nothing"], 0), (["no/*.hsr"], 1)):
+    for named, files, why in (
+        (["empty.hsr", "absent.hsr"], 2, "none of 2 files can be read"),
+        (["nothing"], 0, "there is no report file"),
+        (["no/*.hsr"], 1, "none of 1 file can be read"),
+    ):
         said, notes = ingest(*named, status=1)
         assert (said["files"], len(said["unreadable"])) == (files, files)
-        assert notes.splitlines()[-1].startswith("unreadable: none of ")
+        assert notes.splitlines()[-1] == f"unreadable: {why}; no store was made"
         assert not (inbox / "s").exists()
+
+
+def test_an_empty_folder_adds_nothing_to_a_store_that_exists(inbox):
+    """As a timer meets it on most days."""
+    ingest("in")
+    before = {path: path.read_bytes() for path in (inbox / "s").rglob("*") if path.is_file()}
+    (inbox / "nothing").mkdir()
+    for more in ([], ["--strict"]):
+        said, notes = ingest("nothing", *more)
+        assert (said["files"], said["accepted"], said["unreadable"]) == (0, 0, [])
+        assert notes.splitlines()[-1] == "note: there is no report file; nothing was added"
+    assert {path: path.read_bytes() for path in (inbox / "s").rglob("*") if path.is_file()} == before
 
 
 def test_a_run_that_did_its_work_ends_well_unless_it_is_to_be_strict(inbox):
