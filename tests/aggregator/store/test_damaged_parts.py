@@ -150,7 +150,7 @@ def test_links_in_the_folder_of_a_store_are_never_followed(store, tmp_path):
             real.rename(link)
     (store.path / "lock").unlink()
     (store.path / "lock").symlink_to(precious / "new")
-    with pytest.raises(StorageError, match="^io_failed"):
+    with pytest.raises(StorageError, match=r"^io_failed"):
         store.ingest([tmp_path / "c.hsr"], now=NOW)
     assert sorted(precious.iterdir()) == sorted(kept)
     assert [path.read_text() for path in kept] == ["mine"] * 3
