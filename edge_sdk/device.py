@@ -124,6 +124,7 @@ class Device:
         *,
         policy: Policy | None = None,
         enrolment: bytes | None = None,
+        leave_fleet: bool = False,
         clock: Callable[[], int] | None = None,
         entropy: Callable[[int], bytes] = system_entropy,
         machine: Callable[[], bytes | None] = system_machine,
@@ -135,18 +136,30 @@ class Device:
         the old ledger can not be read, the present period may be paid for once more. Stop every program that uses the
         state before the reset.
 
+        Args:
+            state_dir, trust, policy, clock, entropy, machine: as :meth:`open`.
+            enrolment, leave_fleet: as :meth:`enable`.
+
         Returns:
             The ε that counts as spent, in millionths.
 
         Raises:
-            InputError, DocumentError, StorageError: as :meth:`open`; the old state is then untouched.
+            InputError, DocumentError, StorageError: as :meth:`open` and :meth:`enable`; the old state is then
+                untouched.
         """
         from edge_sdk.opening import reset_state
         from edge_sdk.timekeeping.clock import system_clock
 
         now = (clock or system_clock)()
         return reset_state(
-            state_dir, trust, policy=policy, enrolment=enrolment, now=now, entropy=entropy, machine=machine
+            state_dir,
+            trust,
+            policy=policy,
+            enrolment=enrolment,
+            leave_fleet=leave_fleet,
+            now=now,
+            entropy=entropy,
+            machine=machine,
         )
 
     def close(self) -> None:
@@ -352,29 +365,31 @@ class Device:
         Raises:
             StorageError: nothing changed, except that some files of the outbox may have been removed.
         """
-        from edge_sdk.opening import disable_state
+        from edge_sdk.storage.secret import disable_state
 
         with self._state.transaction():
             disable_state(self._state, self._reporting.ledger, self._reporting.spool)
             self._reporting.meanings.clear()
 
     @logged("enable", lambda _: "the device answers again")
-    def enable(self, enrolment: bytes | None = None) -> None:
+    def enable(self, enrolment: bytes | None = None, *, leave_fleet: bool = False) -> None:
         """Take part again after :meth:`disable`, under a new secret. What was spent stays spent.
 
         Periods that were answered before are refused: their reports were deleted and are not made again.
 
         Args:
             enrolment: in a closed fleet, a new provisioning file.
+            leave_fleet: take part under a random secret, although the device is in a closed fleet.
 
         Raises:
-            InputError: ``enrolment_used``: the file's secret has answered on this device before.
+            InputError: ``enrolment_missing``: the device is in a closed fleet, and no file is given;
+                ``enrolment_used``: the file's secret has answered on this device before;
+                ``enrolment_late``: the device takes part already, under another secret than the file's.
         """
-        from edge_sdk.opening import enable_state
+        from edge_sdk.storage.secret import enable_state
 
         with self._state.transaction():
-            if self._state.meta("secret") is None:
-                enable_state(self._state, self._state.folder, enrolment, self._reporting.entropy)
+            enable_state(self._state, enrolment, self._reporting.entropy, leave_fleet=leave_fleet)
 
     def history(self, campaign: bytes | str | None = None) -> list[Answered]:
         """List what was answered, when and at which ε, oldest first. Answers themselves are not shown.

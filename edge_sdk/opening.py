@@ -1,4 +1,4 @@
-"""Opening a device's state, making a new one, and changing whose secret it holds: reset, opting out and in.
+"""Opening a device's state, making a new one, and beginning again after a loss.
 
 A new state is made only if nothing was installed in the folder before, or if the owner resets the device. In all other
 cases a missing or damaged state is refused as ``state_lost``: a new state would forget what was spent.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.arguments import check_bytes, path_of
 from edge_sdk.policy import POLICY_FILE, Policy, load_policy
@@ -18,13 +18,13 @@ from edge_sdk.storage.documents import Documents
 from edge_sdk.storage.fetched import forget_fetched
 from edge_sdk.storage.highest import HIGHEST_FILE
 from edge_sdk.storage.ledger import Ledger, Lines
-from edge_sdk.storage.marker import MARKER_FILE, Marker, read_marker, state_lost, used_mark, write_marker
+from edge_sdk.storage.marker import MARKER_FILE, Marker, note_in_marker, read_marker, state_lost
 from edge_sdk.storage.outbox import Outbox
+from edge_sdk.storage.secret import check_secret, fresh_secret, note_fleet, secret_of
 from edge_sdk.storage.spool import Spool
 from edge_sdk.storage.state_file import STATE_FILE
 from protocol.documents import trust
-from protocol.errors import InputError, StorageError
-from protocol.stream import SEED_BYTES
+from protocol.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ class PolicyFile:
             policy = load_policy(self._path)
             marker = read_marker(os.path.join(self._folder, MARKER_FILE))
             if marker is not None and policy.lifetime_micro > marker.lifetime_micro:
-                _mark(self._folder, marker, policy.lifetime_micro, None)
+                note_in_marker(self._folder, marker, policy.lifetime_micro, None)
             self._policy, self._seen = policy, seen
         return self._policy
 
@@ -112,7 +112,7 @@ def open_state(
                 used = _provision(state, root, enrolment, now, entropy, machine())
                 if marker is None or not marker.whole:  # the state knows a part of what the marker should say
                     used = state.meta("secret") if state.meta("enrolled") is not None else used
-                _mark(folder, marker, allowed().lifetime_micro, used)  # before anything is answered
+                note_in_marker(folder, marker, allowed().lifetime_micro, used)  # before anything is answered
         except BaseException:
             state.close()
             raise
@@ -175,15 +175,6 @@ def _check_beginning(marker: Marker | None, root: bytes | None, enrolment: bytes
         parse_provisioning(enrolment)
 
 
-def _mark(folder: str, known: Marker | None, lifetime_micro: int, secret: bytes | None) -> None:
-    """Write the install marker if it would change: the largest lifetime ε, and the secret if one is given."""
-    old = known or Marker()
-    enrolments = old.enrolments if secret is None else (*old.enrolments, used_mark(secret))
-    new = Marker(max(old.lifetime_micro, lifetime_micro), tuple(dict.fromkeys(enrolments)), old.whole)
-    if new != known:
-        write_marker(os.path.join(folder, MARKER_FILE), new)
-
-
 def _provision(
     state: State,
     root: bytes | None,
@@ -206,7 +197,7 @@ def _provision(
         if stored is None:
             if root is None:
                 raise _not_provisioned()
-            secret = _secret(enrolment, entropy)
+            secret = secret_of(enrolment, entropy)
             _begin(state, root, secret, now, machine, enrolled=enrolment is not None)
             return None if enrolment is None else secret
         _check_machine(state, machine)
@@ -215,77 +206,16 @@ def _provision(
             if newer is not stored:
                 documents.write_trust(newer)
                 documents.end_unsigned("campaign", newer.root.roles["campaign"])
-        if enrolment is None:
-            return None
-        if _secret(enrolment, entropy) != state.meta("secret"):
-            raise InputError(
-                "enrolment_late", "this device has a secret already; another one would answer periods anew"
-            )
-        return state.meta("secret")
+        return check_secret(state, enrolment, entropy)
 
 
 def _begin(state: State, root: bytes, secret: bytes, now: int, machine: bytes | None, *, enrolled: bool) -> None:
     """Write the first entries of a new state."""
     state.write_meta("secret", secret)
-    if enrolled:
-        state.write_meta("enrolled", b"1")
+    note_fleet(state, enrolled=enrolled)
     Documents(state).write_trust(trust.pin(root, now))
     if machine is not None:
         state.write_meta("machine", machine)
-
-
-def _secret(enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes:
-    """The secret of a closed fleet's provisioning file; a random one without such a file."""
-    if enrolment is None:
-        return entropy(SEED_BYTES)
-    from protocol.documents.provisioning import parse_provisioning
-
-    return parse_provisioning(enrolment).secret
-
-
-def fresh_secret(known: Marker | None, enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes:
-    """A secret that was never used on this device.
-
-    Raises:
-        InputError: ``enrolment_used``: the provisioning file's secret was used here;
-        StorageError: ``state_damaged``: the marker is damaged, so it is not known whether it was used.
-    """
-    secret = _secret(enrolment, entropy)
-    if enrolment is not None and known is not None and not known.whole:
-        raise StorageError(
-            "state_damaged",
-            f"the file '{MARKER_FILE}' was damaged, so it is not known whether this provisioning file was used here; "
-            "if it surely was not, remove that file, nothing else, and try again",
-        )
-    if known is not None and used_mark(secret) in known.enrolments:
-        raise InputError(
-            "enrolment_used", "this provisioning file was used here; ask the fleet's operator for a new one"
-        )
-    return secret
-
-
-def enable_state(state: State, state_dir: str | None, enrolment: bytes | None, entropy: Callable[[int], bytes]) -> None:
-    """Give a disabled state a new secret; see :meth:`edge_sdk.Device.enable`. Called inside a transaction."""
-    known = None if state_dir is None else read_marker(os.path.join(state_dir, MARKER_FILE))
-    secret = fresh_secret(known, enrolment, entropy)
-    if state_dir is not None and enrolment is not None:
-        _mark(state_dir, known, 0, secret)
-    state.write_meta("secret", secret)
-    state.remove_meta("disabled")
-
-
-def disable_state(state: State, ledger: Ledger, spool: Spool) -> None:
-    """Delete what an owner who opts out takes back; see :meth:`edge_sdk.Device.disable`.
-
-    Called inside a transaction.
-    """
-    if state.folder is not None:
-        Outbox(state.folder).clear()
-        forget_fetched(state.folder)
-    state.write_meta("disabled", b"1")
-    state.remove_meta("secret")
-    spool.clear("disabled")
-    ledger.forget_answers()
 
 
 def reset_state(
@@ -294,6 +224,7 @@ def reset_state(
     *,
     policy: Policy | None,
     enrolment: bytes | None,
+    leave_fleet: bool,
     now: int,
     entropy: Callable[[int], bytes],
     machine: Callable[[], bytes | None],
@@ -309,11 +240,12 @@ def reset_state(
     allowed = load_policy(os.path.join(folder, POLICY_FILE)) if policy is None else policy
     trust.pin(root, now)  # a root that can not be trusted is refused before anything is changed
     known = read_marker(os.path.join(folder, MARKER_FILE))
-    secret = fresh_secret(known, enrolment, entropy)
+    old = _read_old(place)
+    enrolled = bool(known and known.enrolments) if old.enrolled is None else old.enrolled
+    secret = fresh_secret(known, enrolment, entropy, enrolled=enrolled, leave_fleet=leave_fleet)
     _make_folder(folder)
-    total, lines = _read_old_ledger(place)
-    micro = max(allowed.lifetime_micro, 0 if known is None else known.lifetime_micro, total)
-    _mark(folder, known, micro, None if enrolment is None else secret)
+    micro = max(allowed.lifetime_micro, 0 if known is None else known.lifetime_micro, old.total_micro)
+    note_in_marker(folder, known, micro, None if enrolment is None else secret)
     fresh = f"{place}.new"
     try:
         _discard(fresh)
@@ -321,7 +253,7 @@ def reset_state(
         try:
             with state.transaction():
                 _begin(state, root, secret, now, machine(), enrolled=enrolment is not None)
-                line = Ledger(state).begin_after_reset(micro, now, lines)
+                line = Ledger(state).begin_after_reset(micro, now, old.lines)
                 Spool(state).begin_after(line)
         finally:
             state.close()
@@ -341,23 +273,33 @@ def reset_state(
     raise StorageError("io_failed", f"the state can not be replaced: {problem}")
 
 
-def _read_old_ledger(place: str) -> tuple[int, Lines]:
-    """Read what the old state has spent in all, and its lines if every line is undamaged.
+class _Old(NamedTuple):
+    """What can be read of the state that a reset replaces.
 
-    Returns:
-        The total in millionths of ε, 0 if it can not be read; the lines, none if one of them is damaged.
+    Attributes:
+        enrolled: whether its secret is of a provisioning file; None if that can not be read.
+        total_micro: what it has spent in all, in millionths of ε; 0 if that can not be read.
+        lines: its ledger; no lines if one of them is damaged.
     """
-    total, lines = 0, Lines((), ())
+
+    enrolled: bool | None = None
+    total_micro: int = 0
+    lines: Lines = Lines((), ())
+
+
+def _read_old(place: str) -> _Old:
+    old = _Old()
     if os.path.lexists(place):
         with suppress(StorageError):
             state = State(place)
             try:
+                old = old._replace(enrolled=state.meta("enrolled") is not None)
                 ledger = Ledger(state)
-                total = ledger.last_total()
-                lines = ledger.lines()
+                old = old._replace(total_micro=ledger.last_total())
+                old = old._replace(lines=ledger.lines())
             finally:
                 state.close()
-    return total, lines
+    return old
 
 
 def _discard(place: str) -> None:

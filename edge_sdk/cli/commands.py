@@ -200,7 +200,7 @@ def enable(options: argparse.Namespace) -> dict[str, Any]:
     """Take part again."""
     enrolment = _enrolment(options)
     with open_device(options) as device:
-        device.enable(enrolment)
+        device.enable(enrolment, leave_fleet=options.leave_fleet)
         return {"disabled": False, "epsilon_left": format_micro(device.status().left_micro)}
 
 
@@ -214,7 +214,7 @@ def reset(options: argparse.Namespace) -> dict[str, Any]:
             "lifetime ε as spent; periods that the old state can still name stay answered, and where it can name none "
             "the present one may be paid for once more; say --count-budget-as-spent to do it",
         )
-    spent = Device.reset(options.state, root, enrolment=_enrolment(options))
+    spent = Device.reset(options.state, root, enrolment=_enrolment(options), leave_fleet=options.leave_fleet)
     return {
         "reset": str(options.state),
         "epsilon_counted_as_spent": format_micro(spent),

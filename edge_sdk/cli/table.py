@@ -52,6 +52,16 @@ _root = _file("root", "ROOT.hst", "the file that the owner trusts")
 _campaign = _file("campaign", "CAMPAIGN.hsc", "a signed campaign")
 
 
+def _new_enrolment(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--enrolment", type=Path, metavar="FILE.hsp", help="in a closed fleet: a new provisioning file for this device"
+    )
+    group.add_argument(
+        "--leave-fleet", action="store_true", help="leave the closed fleet: take part under a random secret"
+    )
+
+
 def _record(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "record", nargs="?", default="-", metavar="FILE", help="holds one JSON object; - is standard input"
@@ -91,7 +101,7 @@ def _reset(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--count-budget-as-spent", action="store_true", help="yes: nothing is left of the lifetime ε until it is raised"
     )
-    _enrolment(parser)
+    _new_enrolment(parser)
 
 
 COMMANDS = (
@@ -206,7 +216,7 @@ COMMANDS = (
         "enable",
         commands.enable,
         "take part again after disable, under a new secret",
-        _enrolment,
+        _new_enrolment,
         (f"{_ON_DEVICE} enable",),
     ),
     Command(

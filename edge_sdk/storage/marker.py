@@ -122,6 +122,15 @@ def write_marker(path: str, marker: Marker) -> None:
         raise StorageError(reason, f"the install marker can not be written: {os.strerror(problem.errno or 5)}")
 
 
+def note_in_marker(folder: str, known: Marker | None, lifetime_micro: int, secret: bytes | None) -> None:
+    """Write the install marker if it would change: the largest lifetime ε, and the secret if one is given."""
+    old = known or Marker()
+    enrolments = old.enrolments if secret is None else (*old.enrolments, used_mark(secret))
+    new = Marker(max(old.lifetime_micro, lifetime_micro), tuple(dict.fromkeys(enrolments)), old.whole)
+    if new != known:
+        write_marker(os.path.join(folder, MARKER_FILE), new)
+
+
 def state_lost() -> StorageError:
     """The error for a device that was installed here and whose state is missing or damaged."""
     return StorageError(

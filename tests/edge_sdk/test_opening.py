@@ -13,6 +13,7 @@ from support.failures import failure, reason
 from support.publisher import DAY, NOW, Publisher
 
 import edge_sdk.opening
+import edge_sdk.storage.marker
 from edge_sdk import Device, Policy
 from edge_sdk.storage.marker import Marker, read_marker, system_machine, used_mark, write_marker
 from protocol.batches.report import report_id
@@ -146,7 +147,7 @@ def test_an_installation_that_stopped_before_its_marker_is_finished_next_time(tm
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(edge_sdk.opening, "write_marker", power)
+        patch.setattr(edge_sdk.storage.marker, "write_marker", power)
         with pytest.raises(KeyboardInterrupt):
             Device.open(tmp_path, trust=publisher.root(), clock=clock)
     assert not (tmp_path / "installed").exists()
@@ -270,6 +271,62 @@ def test_a_provisioning_file_is_used_once(tmp_path, publisher, clock):
         assert SECRET.hex() not in str(error)
     fresh = build_provisioning(Provisioning("pumps", "pump 7", b"n" * 32))
     assert Device.reset(tmp_path, publisher.root(), enrolment=fresh, clock=clock) > 0
+
+
+def new_file(number):
+    return build_provisioning(Provisioning("pumps", "pump 7", bytes([number]) * 32))
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_device_of_a_closed_fleet_leaves_it_only_if_its_owner_says_so(tmp_path, publisher, clock, in_memory):
+    """Under a random secret it would go on spending ε for reports that its fleet does not count."""
+    with Device.open(None if in_memory else tmp_path, publisher.root(), enrolment=FILE, clock=clock) as device:
+        campaign = device.enrol(publisher.campaign())
+        device.disable()
+        assert reason(device.enable) == "enrolment_missing"
+        assert reason(device.report, campaign.id, RECORD) == "disabled"
+        device.enable(new_file(1))
+        device.enable(new_file(1))  # said twice
+        assert device.report(campaign.id, RECORD)[2:10] == report_id(new_secret(1), campaign.id, NOW // DAY, 0)
+        device.disable()
+        assert reason(device.enable) == "enrolment_missing"
+        device.enable(leave_fleet=True)
+        device.disable()
+        device.enable()  # it is in no fleet any more
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_reset_keeps_a_device_in_its_fleet(tmp_path, publisher, clock, lost):
+    def begin(**how):
+        if lost:
+            (tmp_path / "state.db").unlink()
+        return reason(Device.reset, tmp_path, publisher.root(), clock=clock, **how)
+
+    Device.open(tmp_path, publisher.root(), enrolment=FILE, clock=clock).close()
+    before = read_marker(str(tmp_path / "installed"))
+    assert begin() == "enrolment_missing"
+    assert read_marker(str(tmp_path / "installed")) == before
+    lost = False
+    assert begin(enrolment=new_file(1)) is None
+    assert begin() == "enrolment_missing"
+    assert begin(leave_fleet=True) is None
+    assert begin() is None
+
+
+def test_a_file_is_not_ignored_by_a_device_that_takes_part(tmp_path, publisher, clock):
+    with Device.open(tmp_path, publisher.root(), clock=clock) as device:
+        error = failure(device.enable, FILE)
+        assert (error.reason, "disable" in error.detail) == ("enrolment_late", True)
+        device.disable()
+        late = failure(Device.open, tmp_path, enrolment=FILE, clock=clock)
+        assert (late.reason, "opted this device out" in late.detail) == ("enrolment_late", True)
+        device.enable(FILE)  # a device may join a fleet when it takes part again
+        device.disable()
+        assert reason(device.enable) == "enrolment_missing"
+
+
+def new_secret(number):
+    return bytes([number]) * 32
 
 
 def test_a_disabled_device_answers_nothing_and_keeps_its_ledger(tmp_path, publisher, clock):

@@ -1,0 +1,133 @@
+"""The secret by which a device takes part, random or of a closed fleet's provisioning file; opting out and in."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from edge_sdk.storage.fetched import forget_fetched
+from edge_sdk.storage.marker import MARKER_FILE, Marker, note_in_marker, read_marker, used_mark
+from edge_sdk.storage.outbox import Outbox
+from protocol.errors import InputError, StorageError
+from protocol.stream import SEED_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from edge_sdk.storage.database import State
+    from edge_sdk.storage.ledger import Ledger
+    from edge_sdk.storage.spool import Spool
+
+
+def secret_of(enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes:
+    """The secret of a closed fleet's provisioning file; a random one without such a file."""
+    if enrolment is None:
+        return entropy(SEED_BYTES)
+    from protocol.documents.provisioning import parse_provisioning
+
+    return parse_provisioning(enrolment).secret
+
+
+def fresh_secret(
+    known: Marker | None,
+    enrolment: bytes | None,
+    entropy: Callable[[int], bytes],
+    *,
+    enrolled: bool,
+    leave_fleet: bool,
+) -> bytes:
+    """A secret that was never used on this device.
+
+    Args:
+        known: the install marker.
+        enrolment: a provisioning file; None for a random secret.
+        entropy: n → n random bytes.
+        enrolled: whether the device is in a closed fleet, which counts no report under a random secret.
+        leave_fleet: whether the owner wants the random secret all the same.
+
+    Raises:
+        InputError: ``enrolment_missing``: the device is in a closed fleet, and no file is given;
+            ``enrolment_used``: the provisioning file's secret was used here;
+        StorageError: ``state_damaged``: the marker is damaged, so it is not known whether it was used.
+    """
+    if enrolled and enrolment is None and not leave_fleet:
+        raise InputError(
+            "enrolment_missing",
+            "this device is in a closed fleet, which would not count its reports under a random secret; "
+            "give a new provisioning file (--enrolment), or leave the fleet (--leave-fleet)",
+        )
+    secret = secret_of(enrolment, entropy)
+    if enrolment is not None and known is not None and not known.whole:
+        raise StorageError(
+            "state_damaged",
+            f"the file '{MARKER_FILE}' was damaged, so it is not known whether this provisioning file was used here; "
+            "if it surely was not, remove that file, nothing else, and try again",
+        )
+    if known is not None and used_mark(secret) in known.enrolments:
+        raise InputError(
+            "enrolment_used", "this provisioning file was used here; ask the fleet's operator for a new one"
+        )
+    return secret
+
+
+def check_secret(state: State, enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes | None:
+    """Check that a provisioning file is the one that a state has its secret from.
+
+    Returns:
+        The secret; None if no file is given.
+
+    Raises:
+        InputError: ``enrolment_late``.
+    """
+    if enrolment is None:
+        return None
+    held = state.meta("secret")
+    if secret_of(enrolment, entropy) == held:
+        return held
+    raise InputError(
+        "enrolment_late",
+        "its owner has opted this device out; give the file to 'enable'"
+        if held is None
+        else "this device has a secret already; another one would answer periods anew. "
+        "To take part under a new one, 'disable' the device and give the file to 'enable'",
+    )
+
+
+def enable_state(
+    state: State, enrolment: bytes | None, entropy: Callable[[int], bytes], *, leave_fleet: bool = False
+) -> None:
+    """Give a disabled state a new secret; see :meth:`edge_sdk.Device.enable`. Called inside a transaction."""
+    if state.meta("secret") is not None:
+        check_secret(state, enrolment, entropy)
+        return
+    folder = state.folder
+    known = None if folder is None else read_marker(os.path.join(folder, MARKER_FILE))
+    enrolled = state.meta("enrolled") is not None
+    secret = fresh_secret(known, enrolment, entropy, enrolled=enrolled, leave_fleet=leave_fleet)
+    if folder is not None and enrolment is not None:
+        note_in_marker(folder, known, 0, secret)
+    note_fleet(state, enrolled=enrolment is not None)
+    state.write_meta("secret", secret)
+    state.remove_meta("disabled")
+
+
+def note_fleet(state: State, *, enrolled: bool) -> None:
+    """Write whether the state's secret is of a provisioning file. Called inside a transaction."""
+    if enrolled:
+        state.write_meta("enrolled", b"1")
+    else:
+        state.remove_meta("enrolled")
+
+
+def disable_state(state: State, ledger: Ledger, spool: Spool) -> None:
+    """Delete what an owner who opts out takes back; see :meth:`edge_sdk.Device.disable`.
+
+    Called inside a transaction.
+    """
+    if state.folder is not None:
+        Outbox(state.folder).clear()
+        forget_fetched(state.folder)
+    state.write_meta("disabled", b"1")
+    state.remove_meta("secret")
+    spool.clear("disabled")
+    ledger.forget_answers()
