@@ -1,15 +1,15 @@
-"""What the device and the aggregator must agree on, and nothing else.
+"""The rules that the device and the aggregator share: formats, coding of records, mechanisms, trust.
 
 This package depends on the standard library, msgpack and PyNaCl. ``edge_sdk`` and ``aggregator``
-depend on it and never on each other. Every module here is a pure function of its arguments:
-bytes, integers, a seed and one reading of the clock go in; a value or a verdict comes out.
+depend on this package and never on each other. All functions are pure: the arguments are bytes,
+integers, a seed and one reading of the clock; the result is a value or an error.
 
-One report's way through it: record → ``schema`` (codes) → ``questions`` (one input) →
-``mechanisms`` (one answer) → ``report`` (bytes) → ``batch`` (a file).
+The way of one report: record → ``schema`` (value codes) → ``questions`` (one input) →
+``mechanisms`` (one answer) → ``batches.report`` (bytes) → ``batches.batch`` (a file).
 """
 
 SCALE = 1 << 16
-"""S: a number scaled to [−1, 1] travels as an integer of [−S, S]."""
+"""S: a number of [−1, 1] is sent as an integer of [−S, S]."""
 
 SPEC = "1.0"
-"""Version of the formats that this package reads and writes, carried by every signed document."""
+"""Version of the formats that this package reads and writes. Every signed document states it."""

@@ -1,7 +1,7 @@
-"""Canonical msgpack: the one byte string that stands for a value, and a strict reader of it.
+"""Canonical msgpack: a writer that gives each value one byte string, and a reader that accepts only this string.
 
 Source: docs/formats.md, section 5: string keys in sorted order, shortest integers, no floats
-outside typed arrays, no duplicate keys, nesting depth 16, every limit of msgpack set explicitly.
+outside typed arrays, no duplicate keys, nesting depth 16. The reader sets every size limit of msgpack.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _COUNT_WIDTH = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
 
 
 def pack(value: Any) -> bytes:
-    """The canonical bytes of a value made of dict, list, tuple, str, bytes, int, bool and None.
+    """Encode a value of dicts, lists, tuples, str, bytes, int, bool and None as canonical bytes.
 
     Raises:
-        InputError: ``not_canonical``, a type that has no canonical form (floats among them).
+        InputError: ``not_canonical``: a type without a canonical form, for example float.
     """
     try:
         packed = msgpack.packb(_sorted(value, 0), use_bin_type=True, strict_types=True)
@@ -52,17 +52,17 @@ def _sorted(value: Any, depth: int) -> Any:
 
 
 def unpack(data: bytes, max_items: int | None = None) -> Any:
-    """The value whose canonical bytes ``data`` is. Memory stays proportional to ``data``.
+    """Decode canonical bytes. The memory is proportional to the length of ``data``.
 
     Args:
         data: the bytes.
-        max_items: refuse more values than this before making any of them; containers count, and so do
-            the keys of maps. An empty map is one byte here and a hundred in memory, so whoever reads
-            unverified bytes sets it.
+        max_items: largest number of values; containers and keys of maps count. More values are refused before
+            any object is made. An empty map takes one byte here and about a hundred in memory, so callers
+            set this limit for unverified bytes.
 
     Raises:
         DocumentError: ``malformed``: not msgpack, trailing bytes, not canonical, nested too deep, or
-            too many items.
+            too many values.
     """
     _check_structure(data, len(data) if max_items is None else max_items)
     size = len(data)
@@ -91,21 +91,21 @@ def unpack(data: bytes, max_items: int | None = None) -> Any:
 
 
 def _check_structure(data: bytes, max_items: int) -> None:
-    """Walk the tokens before any object is made: bounds the depth and the memory of a parse.
+    """Check depth and number of values token by token, before any object is made.
 
-    Every item still owed by an open container needs at least one more byte, so all containers
-    together hold no more items than there are bytes.
+    Every missing item of an open container needs at least one more byte. So the open containers together
+    may not miss more items than there are bytes left.
     """
     position, end = 0, len(data)
-    open_items = [1]
-    owed = 1
+    open_items = [1]  # missing items of each open container, outermost first
+    missing = 1  # the sum of open_items
     seen = 0
     while open_items:
         if open_items[-1] == 0:
             open_items.pop()
             continue
         open_items[-1] -= 1
-        owed -= 1
+        missing -= 1
         if position >= end:
             raise DocumentError("malformed", "it ends in the middle of a value")
         skip, items = _token(data, position)
@@ -114,8 +114,8 @@ def _check_structure(data: bytes, max_items: int) -> None:
         if seen > max_items:
             raise DocumentError("malformed", f"it holds more than {max_items} values")
         if items is not None:
-            owed += items
-            if owed > end - position:
+            missing += items
+            if missing > end - position:
                 raise DocumentError("malformed", "a container declares more items than there are bytes")
             if len(open_items) > MAX_DEPTH:
                 raise DocumentError("malformed", f"it is nested deeper than {MAX_DEPTH}")
@@ -125,7 +125,7 @@ def _check_structure(data: bytes, max_items: int) -> None:
 
 
 def _token(data: bytes, position: int) -> tuple[int, int | None]:
-    """Length of the token at ``position`` in bytes, and how many items follow if it is a container."""
+    """Number of bytes of the token at ``position``, and of items that follow; None if it is no container."""
     first = data[position]
     if first <= 0x7F or first >= 0xE0:
         return 1, None

@@ -1,4 +1,4 @@
-"""What every signed payload has in common: the header, and readers of single fields.
+"""The header that all signed payloads share, and readers of single fields.
 
 Source: docs/formats.md, section 5, "Common".
 """
@@ -16,7 +16,8 @@ DAY_SECONDS = 86_400
 MAX_TIME = 1 << 40
 MAX_TEXT_BYTES = 1024
 MAX_ITEMS = 200_000
-"""Values in one payload, keys and containers included: an empty map is one byte there and a hundred here."""
+"""Largest number of values in a payload, keys and containers included. An empty map takes one byte in the payload and
+about a hundred in memory."""
 _UNPRINTABLE = (
     (0x00, 0x1F), (0x7F, 0xA0), (0xAD, 0xAD), (0x600, 0x605), (0x61C, 0x61C), (0x6DD, 0x6DD), (0x70F, 0x70F),
     (0x890, 0x891), (0x8E2, 0x8E2), (0x1680, 0x1680), (0x180E, 0x180E), (0x2000, 0x200F), (0x2028, 0x202F),
@@ -24,13 +25,13 @@ _UNPRINTABLE = (
     (0x110BD, 0x110BD), (0x110CD, 0x110CD), (0x13430, 0x1343F), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A),
     (0xE0001, 0xE0001), (0xE0020, 0xE007F), (0xF0000, 0xFFFFD), (0x100000, 0x10FFFD),
 )  # fmt: skip
-"""First and last code points: categories Cc, Cf, Cs, Co, Zl, Zp and Zs (but the space) of Unicode 16."""
+"""First and last code points of categories Cc, Cf, Cs, Co, Zl, Zp and Zs of Unicode 16; U+0020 is left out."""
 _UNPRINTABLE_EDGES = tuple(edge for first, last in _UNPRINTABLE for edge in (first, last + 1))
 HEADER_KEYS = ("crit", "expires", "issued_at", "name", "not_before", "spec", "version")
 
 
 class Header(NamedTuple):
-    """The common fields. Times are whole seconds since 1970, UTC."""
+    """The fields that all payloads have. Times are whole seconds since 1970, UTC."""
 
     name: str
     version: int
@@ -41,13 +42,15 @@ class Header(NamedTuple):
     crit: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """As a payload carries them."""
+        """The fields as a payload carries them."""
         return {**self._asdict(), "crit": list(self.crit)}
 
 
 @lru_cache(maxsize=2)
 def read_payload(payload: bytes) -> tuple[dict[str, Any], Header]:
-    """Parse a payload whose signatures hold. Returns all its fields, to be read only, and its header.
+    """Parse a payload whose signatures were verified. Return all fields and the header.
+
+    The result is cached: callers must not change the dict of fields.
 
     Raises:
         DocumentError: ``malformed``.
@@ -73,7 +76,7 @@ def read_payload(payload: bytes) -> tuple[dict[str, Any], Header]:
 
 
 def check_understood(header: Header, known: frozenset[str]) -> None:
-    """Refuse a newer format, or a key that a reader must understand and this one does not.
+    """Refuse a document of another format version, and one with a critical key that is not in ``known``.
 
     Raises:
         DocumentError: ``unsupported_version``, ``unknown_crit``.
@@ -85,7 +88,7 @@ def check_understood(header: Header, known: frozenset[str]) -> None:
 
 
 def read_field(body: dict[str, Any], key: str, kind: type, reason: str = "malformed") -> Any:
-    """A field that must be there with just this type (a bool is no int).
+    """Read a required field of exactly this type (a bool is no int).
 
     Raises:
         DocumentError: with the given reason.
@@ -97,7 +100,11 @@ def read_field(body: dict[str, Any], key: str, kind: type, reason: str = "malfor
 
 
 def read_integer(body: dict[str, Any], key: str, least: int, most: int, reason: str = "malformed") -> int:
-    """An integer field within bounds."""
+    """Read a required integer field of least … most.
+
+    Raises:
+        DocumentError: with the given reason.
+    """
     value: int = read_field(body, key, int, reason)
     if not least <= value <= most:
         raise DocumentError(reason, f"'{key}' is not between {least} and {most}")
@@ -105,11 +112,11 @@ def read_integer(body: dict[str, Any], key: str, least: int, most: int, reason: 
 
 
 def is_printable(text: str) -> bool:
-    """Whether a text holds no control, format or private character, surrogate, or space but U+0020.
+    """Whether a text has no control, format or private-use character, no surrogate, and no space except U+0020.
 
-    By a table that is part of the formats: ``str.isprintable`` asks the interpreter's version of Unicode, so
-    a device and an aggregator of different age would disagree on a document. Code points that Unicode
-    has not assigned are allowed, since a later version may.
+    The table is part of the formats. ``str.isprintable`` depends on the interpreter's version of Unicode, so
+    a device and an aggregator with different interpreters could disagree on a document. Unassigned code
+    points are allowed: a later version of Unicode may assign them.
     """
     if text.isascii():
         return text.isprintable()
@@ -117,12 +124,16 @@ def is_printable(text: str) -> bool:
 
 
 def is_text(value: object, least: int = 1) -> bool:
-    """Whether a value can be a text of a document: printable, ``least`` … 1024 bytes of UTF-8."""
+    """Whether a value is a printable text of ``least`` … 1024 bytes of UTF-8."""
     return isinstance(value, str) and is_printable(value) and least <= len(value.encode()) <= MAX_TEXT_BYTES
 
 
 def read_text(body: dict[str, Any], key: str, reason: str = "malformed") -> str:
-    """A text field: 1 … 1024 bytes, printable, so that no document can forge lines on a terminal."""
+    """Read a required text field: printable, 1 … 1024 bytes. So no document can forge lines on a terminal.
+
+    Raises:
+        DocumentError: with the given reason.
+    """
     value: str = read_field(body, key, str, reason)
     if not is_text(value):
         raise DocumentError(reason, f"'{key}' is empty, too long, or has characters that do not print")

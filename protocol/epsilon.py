@@ -1,8 +1,8 @@
-"""ε without floats: integer micro-ε, correctly rounded exponentials, exact privacy loss.
+"""ε without floats: integer micro-ε, exponentials rounded down, exact privacy loss.
 
-Source: docs/math.md, opening and section 1. ε is a multiple of 10⁻⁶ and travels as an integer
-count of them. E = e^ε comes from 60-digit decimal arithmetic, lowered by one part in 10⁵⁰, so that
-thresholds computed from it are never those of a larger ε.
+Source: docs/math.md, opening and section 1. ε is a multiple of 10⁻⁶; documents state it as an integer
+number of millionths. E = e^ε comes from 60-digit decimal arithmetic and is lowered by one part in 10⁵⁰.
+So no threshold that is computed from E belongs to a larger ε.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ MICRO = 1_000_000
 MIN_ANSWER_MICRO = 1_000
 MAX_ANSWER_MICRO = 16 * MICRO
 _ARITHMETIC = Context(prec=60, rounding=ROUND_HALF_EVEN, Emin=-999999, Emax=999999)
-_JUST_BELOW_ONE = Decimal("0." + 50 * "9")  # written out: 1 − 10⁻⁵⁰ would be rounded to 1 in the default context
+_JUST_BELOW_ONE = Decimal("0." + 50 * "9")  # as text: the default context rounds 1 − 10⁻⁵⁰ to 1
 
 
 def micro_epsilon(epsilon: str | float | Decimal) -> int:
     """ε as an integer number of millionths.
 
     Args:
-        epsilon: a positive multiple of 10⁻⁶; text is read exactly, a float by its shortest text.
+        epsilon: a positive multiple of 10⁻⁶. Text is read exactly; a float is read as its shortest text.
 
     Raises:
-        InputError: ``epsilon_invalid``: not a number, infinite, not positive, or finer than 10⁻⁶.
+        InputError: ``epsilon_invalid``: not a number, infinite, not positive, or no multiple of 10⁻⁶.
     """
     problem = "ε is a positive number with at most six decimal places, for example 0.5"
     if isinstance(epsilon, bool) or not isinstance(epsilon, str | int | float | Decimal):
@@ -43,7 +43,7 @@ def micro_epsilon(epsilon: str | float | Decimal) -> int:
         number = Decimal("NaN")
     if not number.is_finite() or not 0 < number < MICRO:
         raise InputError("epsilon_invalid", problem)
-    # Digits, not Decimal arithmetic: that would round to the caller's context before we look.
+    # Digits, not Decimal arithmetic: arithmetic rounds to the precision of the caller's context.
     _, digits, exponent = number.as_tuple()
     text = "".join(map(str, digits)).rstrip("0")
     places = int(exponent) + len(digits) - len(text) + 6
@@ -71,7 +71,7 @@ def format_micro(micro: int) -> str:
 
 @lru_cache(maxsize=1024)
 def exp_below(numerator: int, denominator: int = MICRO) -> Fraction:
-    """A fraction below e^(numerator/denominator) and within one part in 10⁴⁹ of it."""
+    """A fraction below e^(numerator/denominator); the relative difference is at most 10⁻⁴⁹."""
     from fractions import Fraction
 
     exponent = _ARITHMETIC.divide(Decimal(numerator), Decimal(denominator))
@@ -85,11 +85,12 @@ def ceiling(fraction: Fraction) -> int:
 
 
 class PrivacyLoss(float):
-    """An exact privacy loss, ln(ratio) + exponent, usable as a float in nats (rounded up).
+    """An exact privacy loss, ln(ratio) + exponent, in nats. As a float it is rounded up.
 
     Attributes:
-        ratio: worst ratio of an answer's probabilities under two inputs, as far as it is rational.
-        exponent: what an irrational mechanism (discrete Laplace) adds, exactly, in nats.
+        ratio: the rational factor of the worst ratio of an answer's probabilities under two inputs.
+        exponent: natural logarithm of the irrational factor e^exponent of that ratio (discrete Laplace
+            noise); 0 for mechanisms with rational probabilities.
     """
 
     ratio: Fraction
@@ -110,7 +111,7 @@ class PrivacyLoss(float):
         return self
 
     def above(self, other: PrivacyLoss) -> bool:
-        """Whether this loss is the larger of two, also where both round to one float."""
+        """Whether this loss is larger than ``other``, also if both round to the same float."""
         if float(self) != float(other):
             return float(self) > float(other)
         if self.exponent == other.exponent:
@@ -119,7 +120,7 @@ class PrivacyLoss(float):
         return self.ratio > other.ratio * exp_below(difference.numerator, difference.denominator)
 
     def exceeds(self, micro: int) -> bool:
-        """Whether the loss is above micro/10⁶, decided with integers (within one part in 10⁴⁹)."""
+        """Whether the loss is above micro/10⁶. The comparison uses fractions and is right to 1 part in 10⁴⁹."""
         from fractions import Fraction
 
         allowed = Fraction(micro, MICRO) - self.exponent
@@ -129,9 +130,10 @@ class PrivacyLoss(float):
 
 
 def composed(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
-    """Sequential composition: one record is behind all the answers, so ratios multiply.
+    """Sequential composition: all answers are about one record, so the ratios are multiplied.
 
-    In pairs, then pairs of pairs: multiplying thousands of strata one by one takes minutes on a device.
+    The ratios are multiplied in pairs, then in pairs of pairs. One by one, the growing product of thousands of
+    strata takes minutes on a device.
     """
     from fractions import Fraction
 

@@ -1,24 +1,24 @@
-"""The tree of errors: one class for each thing a caller can do about it.
+"""The classes of errors. The class says who can remove the cause.
 
     HearsayError
-    ├── InputError      an argument of ours is wrong: correct the call, the record, the schema, the file
-    ├── DocumentError   a signed document is not acceptable: ask whoever published it
-    ├── PolicyError     the owner's rules do not allow it: only the owner can change that
-    └── StorageError    state, store, workspace or source cannot be used as it is: look at the disk, or the network
+    ├── InputError      a wrong argument: the caller corrects the call, the record, the schema or the file
+    ├── DocumentError   an unacceptable signed document: ask its publisher
+    ├── PolicyError     the owner's rules do not allow it: only the owner can change the rules
+    └── StorageError    an unusable state, store, workspace or source: check the disk or the network
 
-Every error has a ``reason``: a stable word that programs may branch on and that starts the text.
-No error text contains a value of a record: it may name a feature, a position or a file.
+Every error has a ``reason``: a stable word at the start of the text. Programs may branch on it.
+No error text contains a value of a record. A text may name a feature, a position or a file.
 """
 
 from __future__ import annotations
 
 
 class HearsayError(Exception):
-    """Base of all errors that this project raises on purpose.
+    """Base class of all errors that this project raises on purpose.
 
     Attributes:
-        reason: stable, lower case, words joined by ``_``; documented in ``docs/reasons.md``.
-        detail: one sentence for a person, saying what to do next where that is known.
+        reason: a stable identifier in lower case; ``docs/reasons.md`` lists all of them.
+        detail: one sentence for a person. It says what to do next if that is known.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -31,15 +31,15 @@ class HearsayError(Exception):
 
 
 class InputError(HearsayError, ValueError):
-    """An argument, record, schema or data file is wrong. Nothing was changed."""
+    """An argument, record, schema or data file is wrong. The call changed nothing."""
 
 
 class DocumentError(HearsayError):
-    """A signed document is malformed, not signed by trusted keys, out of date or asks too much."""
+    """A signed document is malformed, not signed by trusted keys, out of date, or has values beyond a limit."""
 
 
 class PolicyError(HearsayError):
-    """The owner's local policy, or what is left of the privacy budget, does not allow it."""
+    """The owner's local policy or the remaining privacy budget does not allow the request."""
 
 
 class StorageError(HearsayError):

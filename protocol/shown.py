@@ -1,8 +1,8 @@
-"""Names as people see them: whole, on one line, and no two alike that differ.
+"""Names in messages for people: complete, on one line, and different for different names.
 
-A document's texts hold nothing that moves a terminal's cursor (docs/formats.md, section 5). But they may hold quotes,
-which end a quoted name where the reader thinks it ends, and code points that show nothing: two names may differ by
-these alone. Paths and keys of files hold anything.
+The texts of a document hold no characters that control a terminal (docs/formats.md, section 5). They may hold quotes,
+which could end a quoted name too early, and invisible characters: two names may differ only by these. Paths and keys
+of files may hold any character.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ _UNSEEN = (
     (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x16FE4, 0x16FE4), (0x1D159, 0x1D159),
     (0xE0000, 0xE0FFF), (0xFFFC, 0xFFFC), (0x2D7F, 0x2D7F), (0x1107F, 0x1107F), (0x13441, 0x13442),
 )  # fmt: skip
-"""First and last code points that are printable in a document and show nothing: those of Unicode 16 with the property
-Default_Ignorable_Code_Point, and U+2800, U+16FE4, U+1D159, U+2D7F, U+FFFC, U+1107F, U+13441, U+13442, whose glyphs
-are blank or only join others."""
+"""First and last code points of invisible characters that documents may hold: the characters of Unicode 16 with the
+property Default_Ignorable_Code_Point, and U+2800, U+16FE4, U+1D159, U+2D7F, U+FFFC, U+1107F, U+13441, U+13442, whose
+glyphs are blank or only join others."""
 _AFTER_A_SPACE = re.compile("(?<= ) ")
 _EDGES = tuple(edge for first, last in sorted(_UNSEEN) for edge in (first, last + 1))
 
 
 def is_seen(text: str) -> bool:
-    r"""Whether every character of a text shows something, or is a space.
+    r"""Whether every character of a text is visible or a space.
 
     >>> is_seen("odor 3"), is_seen("odor\u3164")
     (True, False)
     """
-    return is_printable(text) and (text.isascii() or not any(map(_unseen, text)))
+    return is_printable(text) and (text.isascii() or not any(map(_is_invisible, text)))
 
 
-def _unseen(character: str) -> bool:
+def _is_invisible(character: str) -> bool:
     return bool(bisect_right(_EDGES, ord(character)) & 1)
 
 
 def shown(text: str) -> str:
-    r"""A text on one line, with escapes for what a terminal would obey or show as nothing.
+    r"""A text on one line, with escapes for control characters and invisible characters.
 
     >>> print(shown("a\x1b[2J\u3164"))
     a\x1b[2J\u3164
@@ -49,17 +49,19 @@ def shown(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""A name between quotes, none of which can be its own, on as many lines as it seems: spaces in a row are escaped.
+    r"""A name between quotes. Quotes within the name are escaped.
+
+    The second and later spaces of a row are escaped, so that a name can not push text to the next line of a terminal.
 
     >>> print(quoted("its 'odor'"), quoted("a   b"))
     'its \'odor\'' 'a \x20\x20b'
     """
-    whole = text.replace("\\", "\\\\").replace("'", "\\'")
-    return "'" + _AFTER_A_SPACE.sub(r"\\x20", shown(whole)) + "'"
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return "'" + _AFTER_A_SPACE.sub(r"\\x20", shown(escaped)) + "'"
 
 
 def sentence(text: str) -> str:
-    """A longer text on one line, every run of spaces as one: many would end a terminal's line where none ends.
+    """A longer text on one line. A row of spaces becomes one space, so that it can not imitate a new line.
 
     >>> sentence("learn.    The policy allows it.")
     'learn. The policy allows it.'

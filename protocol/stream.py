@@ -1,11 +1,11 @@
-"""Seeds and streams: one 32-byte seed makes all the randomness of one answer.
+"""Seeds and streams: all randomness of one answer comes from one 32-byte seed.
 
-Source: docs/formats.md, section 1. Run by the device; the aggregator never sees a seed.
+Source: docs/formats.md, section 1. Run by the device; the aggregator never receives a seed.
 
     block i = SHA-256(len(tag) as one byte ‖ tag ‖ seed ‖ i as u32),  i = 0, 1, …
 
-A seed comes from the operating system, is drawn once per answer, never stored, sent or logged
-(it undoes the noise), and never used for two inputs.
+The device draws a new seed from the operating system for every answer. With the seed anybody could remove the noise,
+so the device never stores, sends or logs a seed, and never uses a seed for two inputs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DOUBLE = 1 << 64
 
 
 class Stream:
-    """The bytes of a seed under a tag, read in order; bytes left over are kept for the next read."""
+    """The pseudorandom bytes that follow from a seed and a tag, read in order without gaps."""
 
     __slots__ = ("_blocks", "_buffer", "_position", "_prefix")
 
@@ -34,7 +34,7 @@ class Stream:
             tag: purpose and version, for example ``b"hearsay/1/direct"``; at most 255 bytes.
 
         Raises:
-            InputError: ``seed_invalid``, the seed is not 32 bytes.
+            InputError: ``seed_invalid``: the seed is not 32 bytes.
         """
         if type(seed) is not bytes or len(seed) != SEED_BYTES:
             raise InputError("seed_invalid", f"a seed is {SEED_BYTES} bytes")
@@ -54,7 +54,7 @@ class Stream:
         return self._buffer[start:stop]
 
     def _extend(self, count: int) -> None:
-        """Drop what was read and hash as many further blocks as ``count`` bytes need."""
+        """Drop the bytes that were read, and append the blocks that ``count`` bytes need."""
         rest = self._buffer[self._position :]
         missing = (count - len(rest) + 31) // 32
         blocks = [
@@ -73,11 +73,13 @@ class Stream:
         return int.from_bytes(self.read(8), "big")
 
     def words(self, count: int) -> tuple[int, ...]:
-        """What ``count`` calls of :meth:`u32` return, in one read."""
+        """The next ``count`` unsigned 32-bit integers; as ``count`` calls of :meth:`u32`, but in one read."""
         return unpack(f">{count}I", self.read(4 * count))
 
     def below(self, bound: int) -> int:
-        """Uniform in {0 … bound − 1}, by rejection: exact. Always reads at least one word.
+        """Draw an integer uniformly from {0 … bound − 1}, exactly, by rejection.
+
+        Reads at least one word: 4 bytes up to a bound of 2^32, 8 bytes above.
 
         Raises:
             InputError: ``bound_invalid`` unless 1 ≤ bound ≤ 2^64.
@@ -95,5 +97,5 @@ class Stream:
         return word % bound
 
     def coin(self, threshold: int) -> bool:
-        """True with probability threshold / 2^32. Always reads one word, also for 0 and 2^32."""
+        """Draw True with probability threshold / 2^32. Reads one 4-byte word, also for thresholds 0 and 2^32."""
         return int.from_bytes(self.read(4), "big") < threshold

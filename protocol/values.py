@@ -1,7 +1,7 @@
-"""What a value in a record is: missing, a listed text, an exact number, or nothing that has a meaning.
+"""How a value of a record is read: as missing, as a text, as an exact number, or as none of these.
 
-Devices hold typed and foreign values (numpy's, Decimals, enumerations) or the texts of a file; schemas come
-from text files. Nothing here raises because of a value, or keeps one in an error.
+Records hold Python values, values of libraries (numpy, Decimal, enumerations) or the texts of a file; schemas come
+from text files. The functions that read a record's value never raise, so no error text contains such a value.
 Source: docs/formats.md, section 5 (values of a record); docs/decisions/0001.
 """
 
@@ -23,31 +23,32 @@ MAX_BOUND_CHARACTERS = 40
 MAX_BOUND_EXPONENT = 300
 _BOUND = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE]([+-]?[0-9]+))?")
 MAX_DIGITS = 4300
-"""An integer of more digits is no listed text, and outside all bounds."""
+"""Most digits of an integer that can be a listed text. Integers of more digits are outside the bounds of every
+feature."""
 _NEAR_ZERO = Decimal("1e-400")
 _TOO_LONG_INTEGER = 10**MAX_DIGITS
 _BOOLEANS = ("bool", "bool_")
 _ABSENT = ("NAType", "NaTType")
-"""Types of data frames for a cell that is not there."""
+"""Type names of pandas' NA and NaT: cells without a value."""
 
 
 def parse_bound(text: str) -> Decimal:
-    """A bound's decimal text as an exact number.
+    """Read the decimal text of a bound as an exact number.
 
     The text is ``-?digits(.digits)?([eE][+-]?digits)?`` in ASCII, of at most 40 characters, with an exponent
-    of −300 … 300. The number is 0 or of a size from 10^−300 to just below 10^301.
+    of −300 … 300. The number is 0, or its absolute value is at least 10^−300 and below 10^301.
 
     Raises:
         InputError: ``schema_invalid``.
     """
-    number = _spelled(text) if isinstance(text, str) else None
+    number = _read_decimal(text) if isinstance(text, str) else None
     if number is not None:
         return number
     raise InputError("schema_invalid", "a bound is a finite decimal number, for example -2.5 or 1e6")
 
 
-def _spelled(text: str) -> Decimal | None:
-    """The number that a text spells by the grammar of bounds; None for every other text."""
+def _read_decimal(text: str) -> Decimal | None:
+    """The number in a text that follows the grammar of bounds; None for every other text."""
     match = _BOUND.fullmatch(text) if len(text) <= MAX_BOUND_CHARACTERS else None
     if match is None or abs(int(match[1] or 0)) > MAX_BOUND_EXPONENT:
         return None
@@ -56,9 +57,9 @@ def _spelled(text: str) -> Decimal | None:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a record says nothing: None, the empty text, NaN of every kind, a data frame's NA and NaT.
+    """Whether a value is missing: None, the empty text, NaN of any type, or pandas' NA and NaT.
 
-    What says something and has no meaning for a feature is *unlisted* instead; a feature may tell the two apart.
+    Any other value that a feature can not read is *unlisted*. A feature may code the two cases differently.
     """
     if value is None or type(value) is int:
         return value is None
@@ -72,15 +73,15 @@ def is_missing(value: object) -> bool:
 
 
 def _differs_from_itself(value: Any) -> bool:
-    return bool(value != value)  # noqa: PLR0124 - NaN, and times that are none
+    return bool(value != value)  # noqa: PLR0124 - true for NaN and for numpy's NaT
 
 
 def as_text(value: object) -> str | None:
-    """A categorical value as the text that schemas list; None where it has none.
+    """A categorical value as the text that schemas list; None for a value without such a text.
 
-    A text is itself; a boolean is ``true`` or ``false``; a number that is integral (3, 3.0, a decimal 3, whatever
-    library it comes from) is its decimal digits, and −0.0 is 0. Other numbers and other types are no listed value,
-    nor are integers of more than 4300 digits.
+    A text stays as it is. A boolean becomes ``true`` or ``false``. An integral number of any type (3, 3.0,
+    Decimal 3) becomes its decimal digits; −0.0 becomes 0. The result is None for other numbers, other types and
+    integers of more than 4300 digits.
     """
     if type(value) is str:
         return value
@@ -99,23 +100,24 @@ def as_text(value: object) -> str | None:
 
 
 def _digits(number: int) -> str | None:
-    """The decimal text of an integer, whatever limit the interpreter was given; None above 4300 digits."""
+    """The decimal text of an integer; None above 4300 digits, whatever limit the interpreter is set to."""
     if -(1 << 63) <= number < 1 << 64:
         return str(number)
     return str(Decimal(number)) if abs(number) < _TOO_LONG_INTEGER else None
 
 
 def as_number(value: object) -> int | float | Fraction | Decimal | None:
-    """A number without loss; None for booleans, NaN, other text and everything that is no real number.
+    """A value as a number without loss of precision; None for everything that is no real number.
 
-    The same number has the same code however it arrives: integers of other types (NumPy's among them) become
-    int, what knows its exact ratio (Decimal, Fraction, floats of other widths) a Fraction, text by the grammar of
-    bounds a Decimal, and only the rest goes through float. Infinities are floats.
+    None stands for booleans, NaN, and texts that do not follow the grammar of bounds. The type of the result does not
+    change a feature's code for the same number: integers of other types (NumPy) become int; types with an exact ratio
+    (Decimal, Fraction, floats of other widths) become Fraction; texts become Decimal; all other types are
+    converted by ``float``. Infinities are floats.
     """
     if type(value) is int:
         return value
     if isinstance(value, str):
-        return _spelled(str.__str__(value))
+        return _read_decimal(str.__str__(value))
     if type(value).__name__ in _BOOLEANS or isinstance(value, (bytes, complex)):
         return None
     number: float | None
@@ -132,18 +134,18 @@ def as_number(value: object) -> int | float | Fraction | Decimal | None:
 
 
 def _is_complex(value: object) -> bool:
-    """Whether a number has two parts, in whatever width: NumPy turns one into a float, with a warning."""
+    """Whether the type is a complex number of any width. NumPy would turn it into a float, with a warning."""
     return type(value).__name__.startswith(("complex", "clongdouble"))
 
 
 def _as_integer(value: object) -> int | None:
-    """The exact int of an integer of another type."""
+    """The int that equals an integer of another type; None for other values."""
     number: int | None = _converted(index, value) if hasattr(type(value), "__index__") else None
     return number
 
 
 def _as_fraction(value: object) -> Fraction | None:
-    """What a value's own exact ratio says; None for a value without one, NaN and infinities among them."""
+    """The exact ratio of a value; None for values without one, for example NaN and infinities."""
     ratio: Fraction | None = _converted(_ratio, value) if hasattr(type(value), "as_integer_ratio") else None
     return ratio
 
@@ -157,11 +159,12 @@ def _ratio(value: Any) -> Fraction:
 
 
 def _moderate(number: Decimal) -> Decimal:
-    """A number of the same code whose ratio has some thousand digits: that of 1e999999999 would fill the memory.
+    """A number that every feature codes as ``number`` and whose ratio has at most some thousand digits.
 
-    Numbers of more than 4300 digits lie beyond all bounds and are no listed text. Bounds lie below 10^301 and are
-    multiples of 10^−340, so the places where rounding turns are multiples of
-    10^−340/4S: a number nearer to 0 than 10^−400 is on the same side of all of them as 10^−400 with its sign.
+    The ratio of 1e999999999 would fill the memory. Numbers of more than 4300 digits are outside all bounds and are no
+    listed text: they become infinity. Bounds are below 10^301 and multiples of 10^−340, so all rounding ties of
+    scaled numbers are multiples of 10^−340/4S. A number between 0 and ±10^−400 is on the same side of every tie as
+    ±10^−400: it becomes ±10^−400.
     """
     if not number.is_finite():
         return number
@@ -173,7 +176,7 @@ def _moderate(number: Decimal) -> Decimal:
 
 
 def _converted(convert: Callable[[Any], Any], value: object) -> Any:
-    """What a conversion makes of a foreign value, or None: it may raise anything, with the value in its text."""
+    """``convert(value)``; None if it raises. Errors of another library are dropped: they may contain the value."""
     try:
         return convert(value)
     except Exception:  # noqa: BLE001

@@ -1,7 +1,7 @@
-"""A document's id in words that two people can compare over the telephone.
+"""The id of a document as words that two people can compare over the telephone.
 
-Sixteen bits become one pronounceable five-letter word, consonants and vowels in turn (the proquint
-scheme of D. S. Wilkerson, 2009): no word list to ship, and every id has one spelling.
+Sixteen bits become one pronounceable word of five letters, consonants and vowels in turn (the proquint
+scheme of D. S. Wilkerson, 2009). The scheme needs no word list, and every id has one spelling.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _VOWELS = "aiou"
 
 
 def to_words(identifier: bytes, count: int = 5) -> str:
-    """The first ``count`` sixteen-bit pieces of an id as words: 80 bits by default.
+    """The first 16·``count`` bits of an id as ``count`` words.
 
     >>> to_words(bytes([127, 0, 0, 1]), 2)
     'lusab-babad'
