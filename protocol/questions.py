@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import SCALE
 from protocol.errors import InputError
+from protocol.mechanisms import SINGLE, ValueMechanism
 from protocol.schema import may_be_missing
 
 if TYPE_CHECKING:
@@ -135,6 +136,32 @@ def _moment(number: int | None, power: int | None) -> int:
     if number is None:
         return 0
     return number if power == 1 else number * number // SCALE
+
+
+def unfit(subject: Subject, mechanism: Mechanism, numbers: int) -> str:
+    """Why a mechanism can not perturb every possible input of a subject; empty if it can.
+
+    No record may be outside the mechanism's domain. Otherwise the mere existence of a report would depend on the
+    record, and no ε covers that.
+
+    Args:
+        subject: of the question.
+        mechanism: of the question.
+        numbers: number of numeric features.
+    """
+    if mechanism.size != subject.size:
+        return "a mechanism is of another size than its question"
+    takes_value = isinstance(mechanism, ValueMechanism)
+    if subject.kind == OUTCOME:
+        return "" if mechanism.name == "direct" else "an evaluation is answered by direct alone"
+    if subject.kind not in (MOMENT, MOMENTS):
+        return "" if takes_value else "a mechanism of numbers is asked for a value"
+    if subject.of_class is not None:
+        fits = mechanism.layout == SINGLE
+    else:
+        fits = mechanism.layout != SINGLE
+        fits = fits and mechanism.most_nonzero >= (numbers if subject.kind == MOMENTS else 1)
+    return "" if fits and not takes_value else "a mechanism can not take every input of its question"
 
 
 def discrete_subjects(schema: Schema) -> list[Subject]:

@@ -1,5 +1,5 @@
-"""Reports and the files that carry them: one report, a batch's header and trailer, writing, reading.
+"""Reports and batch files: encoding of one report, header and trailer of a batch, writing and reading of files.
 
-In: an answer with its id, period and question. Out: the bytes of a batch file, and back from bytes that may be
-damaged to every report that can be read. docs/formats.md, sections 3 and 4.
+Writing: answers with id, period and question go in; the bytes of a batch file come out. Reading: bytes that may be
+damaged go in; every readable report comes out. Source: docs/formats.md, sections 3 and 4.
 """

@@ -1,6 +1,7 @@
-"""Batch files (``.hsr``): header, reports, trailer; and a reader that loses no good report to a bad one.
+"""Batch files (``.hsr``): header, records, trailer. A damaged record does not make the reader lose another one.
 
-Source: docs/formats.md, section 4. The writer runs on the device, the reader at the aggregator.
+A record is the bytes of one report. The writer runs on the device, the reader at the aggregator.
+Source: docs/formats.md, section 4, which defines the terms *proven*, *sign*, *grid* and *held*.
 """
 
 from __future__ import annotations
@@ -48,21 +49,22 @@ __all__ = (
 )
 
 MAX_PIECES = 1 << 14
-"""So many runs and stretches of a damaged batch are given at once: it may have as many as the file has bytes."""
+"""Most runs of records and damaged stretches in one :class:`Batch`. A damaged batch may have one for every byte, so it
+is returned in several pieces."""
 _UNKNOWN: Mapping[bytes, Layout] = MappingProxyType({})
 _DIGEST_BYTES = 32
 
 
 class Batch(NamedTuple):
-    """One batch as found in a file, or a piece of one that is damaged in very many places.
+    """One batch of a file, or one piece of a batch with very many damaged places.
 
     Attributes:
-        header: what it says of itself; if one bit of it is wrong, what it must have said.
-        spans: runs of adjacent records, as (position of the first, number of records).
-        proven: its digest and number of records are right.
-        truncated: it has no trailer.
-        digest: what its trailer states, right or wrong; empty without a trailer.
-        goes_on: what came before was a piece of the same batch.
+        header: the header; corrected if one bit of it was wrong.
+        spans: runs of adjacent records, as (position of the first record, number of records).
+        proven: the trailer states the right digest and the right number of records.
+        truncated: the batch has no trailer.
+        digest: the digest that the trailer states, right or wrong; empty without a trailer.
+        goes_on: this is a further piece of the batch before.
     """
 
     header: Header
@@ -74,10 +76,10 @@ class Batch(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A stretch of bytes that is no report, no header and no trailer.
+    """A stretch of bytes that is no record, no header and no trailer.
 
-    ``reason`` is ``truncated`` where a report or header begins but the file or batch ends in it, else
-    ``invalid_message``.
+    ``reason`` is ``truncated`` if a record, header or trailer begins here and the batch or file ends within it, else
+    ``invalid_message``. ``position`` and ``length`` are in bytes.
     """
 
     reason: str
@@ -93,47 +95,50 @@ def read_batches(
     verify: bool = True,
     digest: Digest | None = None,
 ) -> Iterator[Batch | Damage]:
-    """Everything in a file of concatenated batches, in order. Never raises, whatever the bytes.
+    """Read the batches and the damage of a file of concatenated batches, in order. Never raises for any bytes.
 
-    The spans and stretches cover all bytes besides headers and trailers, each byte once. Time is proportional
-    to the file, also where its author means harm; of one batch no more than :data:`MAX_PIECES` runs and
-    stretches are held at a time.
+    Runs of records and damaged stretches cover every byte outside headers and trailers exactly once. The time is
+    proportional to the length of the file, also for files made to be slow. At most :data:`MAX_PIECES` runs and
+    stretches are in memory at a time.
 
     Args:
         data: the whole file.
-        layouts: campaign id → layout, of campaigns that are known. Their headers are found although one
-            bit of them is wrong. It also tells the two layouts of bits apart that share the length 18 (one
-            byte of bits after ``c7 0f 02``, two after ``d8 02``); for other campaigns the first record of
+        layouts: campaign id → layout, for the known campaigns. Headers of known campaigns are found even with
+            one wrong bit. The layout also decides between the two widths of bit answers with L = 18 (one
+            byte of bits after ``c7 0f 02``, two after ``d8 02``); for unknown campaigns the first record of
             each batch decides.
-        adjacent: as :func:`protocol.batches.scan.count_adjacent`, for callers that have a faster one.
-        verify: without it no digest is taken, and no batch is proven; batches that look whole are read as such.
-        digest: as :func:`protocol.batches.scan.digest_of`, for callers that map files larger than their memory.
+        adjacent: a faster replacement of :func:`protocol.batches.scan.count_adjacent`.
+        verify: False skips the digests: no batch is proven, but a batch with a fitting trailer is read as complete.
+        digest: a replacement of :func:`protocol.batches.scan.digest_of`, for mapped files larger than the memory.
     """
     known = [Header(campaign, layout.kind, layout.record_length) for campaign, layout in layouts.items()]
     scan = Scan(data, known, adjacent, verify=verify, digest=digest)
     position = 0
     while position < scan.size:
-        stated = read_header(data, position)
-        near = None if stated is not None and verify else scan.near_header(position)
-        if stated is not None and near is None and (whole := _read_whole(scan, position, *stated, layouts)) is not None:
-            batch, position = whole
-            yield batch
-            continue
-        found = near or scan.near_header(position) or stated
+        readable = read_header(data, position)
+        damaged = None if readable is not None and verify else scan.damaged_header(position)
+        if readable is not None and damaged is None:
+            complete = _read_complete(scan, position, *readable, layouts)
+            if complete is not None:
+                batch, position = complete
+                yield batch
+                continue
+        found = damaged or scan.damaged_header(position) or readable
         if found is None:
             start, position = position, scan.next_header(position + 1)
             reason = "truncated" if is_cut_header(data[start : start + 64]) else "invalid_message"
             yield Damage(reason, start, position - start)
             continue
-        salvage = _Salvage(scan, *found, layouts)
-        yield from salvage.read()
-        position = salvage.position
+        unproven = _UnprovenReader(scan, *found, layouts)
+        yield from unproven.read()
+        position = unproven.position
 
 
 def _prefix(header: Header, known: Layout | None, first: bytes) -> bytes:
-    """The fixed first bytes of the batch's records; ``first`` is how the first of them begins.
+    """The fixed first bytes of a batch's records.
 
-    Layout and length leave one answer, but for layout 2 with L = 18.
+    Layout and record length determine them, except for layout 2 with L = 18. Then the known campaign decides, or else
+    ``first``, the first four bytes of the first record.
     """
     if known is not None and (known.kind, known.record_length) == (header.layout, header.record_length):
         return known.prefix
@@ -143,32 +148,35 @@ def _prefix(header: Header, known: Layout | None, first: bytes) -> bytes:
 
 @lru_cache(maxsize=4096)
 def prefixes(kind: int, record_length: int) -> tuple[bytes, ...]:
-    """How records of this layout and length may begin."""
+    """The possible first bytes of records of this layout and length."""
     widths = (record_length - head - FIXED_BYTES for head in (2, 3, 4))
     layouts = [Layout(kind, width) for width in widths if 0 < width < (1 << 16) - FIXED_BYTES]
     return tuple(layout.prefix for layout in layouts if layout.record_length == record_length)
 
 
-def _read_whole(
+def _read_complete(
     scan: Scan, start: int, header: Header, records: int, layouts: Mapping[bytes, Layout]
 ) -> tuple[Batch, int] | None:
-    """The batch if its digest and count are right, and where it ends."""
+    """The batch at ``start`` and its end; None unless its trailer states the right digest and number of records.
+
+    ``records`` is the position of the first record.
+    """
     prefix = _prefix(header, layouts.get(header.campaign), scan.data[records : records + 4])
     end = scan.run_end(records, header.record_length, prefix)
     count = (end - records) // header.record_length
-    digest = scan.proof(start, end, count)
+    digest = scan.trailer_digest(start, end, count)
     if digest is None:
         return None
     spans = ((records, count),) if count else ()
     return Batch(header, spans, proven=scan.verify, truncated=False, digest=digest), end + TRAILER_BYTES
 
 
-class _Salvage:
-    """Reads the records of a batch that is not proven.
+class _UnprovenReader:
+    """Reads the records of an unproven batch by the rules of docs/formats.md, section 4.
 
-    Records of an undamaged stretch stand on a *grid*: each begins where the one before it ends. What looks like
-    a record is kept unless it is shown that bytes are missing in it, another record or the trailer beginning
-    before it would end; off the grid also unless the grid goes on inside it.
+    Undamaged records follow one another without gaps: their positions form the *grid*. Bytes that begin like a record
+    are kept as a record, unless other signs show that bytes of this record are missing: another record or the
+    trailer begins inside; or the record is off the grid, and a sign is at the grid's place inside.
     """
 
     def __init__(self, scan: Scan, header: Header, records: int, layouts: Mapping[bytes, Layout]) -> None:
@@ -177,16 +185,16 @@ class _Salvage:
         self._length = header.record_length
         self._prefix = _prefix(header, layouts.get(header.campaign), scan.data[records : records + 4])
         self.position = self._grid = records
-        self._held = self._looked = -1  # the next record that is held; up to where one was looked for
-        self._lost_from = -1  # start of the current undecodable stretch
+        self._held_at = self._searched_to = -1  # the next held record that is known; the end of the search for it
+        self._damage_start = -1  # start of the current damaged stretch, or -1
         self._spans: list[tuple[int, int]] = []
         self._damage: list[Damage] = []
         self._digest = b""
 
     def read(self) -> Iterator[Batch | Damage]:
-        """The batch and the damage in it, in one piece or several; then ``position`` is where it ends."""
+        """Yield the batch and its damage, in one piece or several. Afterwards ``position`` is the end of the batch."""
         ended, goes_on = self._advance(), False
-        if not ended and self._scan.next_end(self.position) < self._scan.size:  # else no trailer can be its own
+        if not ended and self._scan.next_end(self.position) < self._scan.size:  # otherwise no trailer follows
             digest = self._look_ahead()
         else:
             digest = self._digest
@@ -200,19 +208,19 @@ class _Salvage:
             ended, goes_on = self._advance(), True
 
     def _look_ahead(self) -> bytes:
-        """What the trailer states of a batch that is read in pieces: its records are to be had with it."""
-        here = dict(vars(self))
+        """The digest in the trailer of a batch of several pieces. The first piece already needs this digest."""
+        state = dict(vars(self))
         self._scan = self._scan.fork()
         ended = False
         while not ended:
             self._spans, self._damage = [], []
             ended = self._advance()
         digest = self._digest
-        vars(self).update(here)
+        vars(self).update(state)
         return digest
 
     def _advance(self) -> bool:
-        """Read on until the batch ends, or there is enough for a piece; whether it ended."""
+        """Read until the batch ends or a piece is full. Return whether the batch ended."""
         scan, prefix, width = self._scan, self._prefix, len(self._prefix)
         header = -1
         while self.position < scan.size:
@@ -226,7 +234,7 @@ class _Salvage:
             elif position == header:
                 break
             elif position == scan.next_mark(position) and not self._is_in_record(position, header):
-                break  # a header that is not understood: what follows belongs to another campaign
+                break  # an unreadable header: the bytes after it belong to another batch
             elif (
                 position == scan.next_end(position)
                 and position + TRAILER_BYTES <= header
@@ -237,14 +245,17 @@ class _Salvage:
                 self._digest = scan.data[self.position - _DIGEST_BYTES : self.position]
                 break
             else:
-                if self._lost_from < 0:
-                    self._lost_from = position
+                if self._damage_start < 0:
+                    self._damage_start = position
                 self.position = self._next_sign(position + 1)
         self._close(self.position, cut=True)
         return True
 
     def _is_kept(self, position: int, header: int) -> bool:
-        """Whether the bytes here, which begin like a record, are one; ``header`` is where the next header begins."""
+        """Whether the bytes at ``position``, which begin like a record, are kept as a record.
+
+        ``header`` is the position of the next header.
+        """
         end = position + self._length
         if end > header:
             return False
@@ -254,13 +265,13 @@ class _Salvage:
         return self._is_held(position, header) or not self._is_cut_short(position, end, header)
 
     def _is_in_record(self, position: int, header: int) -> bool:
-        """Whether what stands here is inside a damaged record: off the grid, and the grid goes on after it."""
+        """Whether ``position`` is inside a damaged record: off the grid, with a sign at the next place of the grid."""
         off_grid = (position - self._grid) % self._length
         after = position - off_grid + self._length
         return off_grid > 0 and after < header and self._scan.is_sign(after, self._prefix)
 
     def _is_held(self, position: int, header: int) -> bool:
-        """Whether a sign, the next header or the file's end stands one or two lengths further on."""
+        """Whether the record is *held*: a sign, the next header or the file's end follows one or two lengths later."""
         end, scan = position + self._length, self._scan
         if end == header or (end < header and scan.is_sign(end, self._prefix)):
             return True
@@ -268,30 +279,30 @@ class _Salvage:
         return end == header or (end < header and scan.is_sign(end, self._prefix))
 
     def _is_cut_short(self, position: int, end: int, header: int) -> bool:
-        """Whether a trailer, or a record that is held, begins inside the record here."""
+        """Whether a trailer or a held record begins inside the record at ``position``."""
         trailer_at = self._scan.next_end(position)
         if trailer_at < end and trailer_at + TRAILER_BYTES <= header:
             return True
         return self._next_held(position + 1, end, header) < end
 
     def _next_held(self, start: int, stop: int, header: int) -> int:
-        """Where the first record that is held begins, if before ``stop``. Starts are asked for in rising order."""
-        if self._held < start:
-            place = max(start, self._looked)
+        """Position of the first held record in [start, stop), or ``stop``. Calls have rising ``start``."""
+        if self._held_at < start:
+            place = max(start, self._searched_to)
             while place < stop:
                 place = self._scan.data.find(self._prefix, place, stop + len(self._prefix) - 1)
                 if place < 0:
                     break
                 if place + self._length <= header and self._is_held(place, header):
-                    self._held = self._looked = place
+                    self._held_at = self._searched_to = place
                     return place
                 place += 1
-            self._looked = max(self._looked, stop)
+            self._searched_to = max(self._searched_to, stop)
             return stop
-        return self._held
+        return self._held_at
 
     def _keep(self, position: int, header: int) -> None:
-        """The record here, and those after it that stand on its grid and are held by a neighbour."""
+        """Keep the record at ``position`` and the adjacent records after it that are held."""
         self._close(position, cut=False)
         count, after = 1, position + self._length
         if self._scan.data[after : after + len(self._prefix)] == self._prefix:
@@ -304,19 +315,19 @@ class _Salvage:
         self.position = self._grid = position + count * self._length
 
     def _close(self, stop: int, *, cut: bool) -> None:
-        """End the current undecodable stretch, if there is one."""
-        start = self._lost_from
+        """End the current damaged stretch at ``stop``, if there is one. ``cut``: the batch or file ends there."""
+        start = self._damage_start
         if start < 0:
             return
-        is_record = bool(self._prefix) and self._scan.stands(self._prefix, start)
+        is_record = bool(self._prefix) and self._scan.matches(self._prefix, start)
         begun = is_record or END.startswith(self._scan.data[start : min(start + len(END), stop)])
-        whole = self._length if is_record else TRAILER_BYTES
-        reason = "truncated" if cut and begun and stop - start < whole else "invalid_message"
+        full_length = self._length if is_record else TRAILER_BYTES
+        reason = "truncated" if cut and begun and stop - start < full_length else "invalid_message"
         self._damage.append(Damage(reason, start, stop - start))
-        self._lost_from = -1
+        self._damage_start = -1
 
     def _next_sign(self, position: int) -> int:
-        """Where the next record, header or trailer may begin; the end of the file if nowhere."""
+        """Position of the next sign of a record, header or trailer; the end of the file if there is none."""
         scan = self._scan
         stop = min(scan.next_mark(position), scan.next_end(position), scan.next_header(position))
         place = scan.data.find(self._prefix, position, stop + len(self._prefix)) if self._prefix else -1

@@ -1,6 +1,6 @@
-"""Header and trailer of a batch: how batches begin and end.
+"""Header and trailer: the first and the last bytes of a batch.
 
-Source: docs/formats.md, section 4. The device writes them, the aggregator's reader looks for them.
+Source: docs/formats.md, section 4. The device writes them; the aggregator's reader searches for them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ DIGEST_HEAD = b"\xc4\x20"
 
 
 class Header(NamedTuple):
-    """The first value of a batch."""
+    """The header of a batch: campaign id (32 bytes), layout (1, 2 or 3) and record length L in bytes."""
 
     campaign: bytes
     layout: int
     record_length: int
 
     def to_bytes(self) -> bytes:
-        """``96 "hsyb" 1 campaign layout L {}``, shortest integers: 44 bytes up to L = 127."""
+        """Encode the header: ``96 "hsyb" 1 campaign layout L {}``, shortest integers; 44 bytes up to L = 127."""
         return b"".join(
             (
                 MARK,
@@ -57,7 +57,7 @@ def _pack_length(length: int) -> bytes:
 
 
 def read_header(data: bytes | mmap, position: int) -> tuple[Header, int] | None:
-    """The header at ``position`` and where it ends; None if there is none that this reader understands."""
+    """The readable header at ``position`` and its end; None if there is none."""
     start = position + len(MARK)
     if data[position:start] != MARK or data[start : start + 1] != bytes((FILE_VERSION,)):
         return None
@@ -77,28 +77,33 @@ def read_header(data: bytes | mmap, position: int) -> tuple[Header, int] | None:
 
 
 def trailer(count: int, digest: bytes) -> bytes:
-    """``93 "end" N digest``: N reports, SHA-256 of all bytes of the batch before the trailer."""
+    """Encode the trailer ``93 "end" N digest``.
+
+    Args:
+        count: N, the number of records.
+        digest: SHA-256 of all bytes of the batch before the trailer.
+    """
     return END + COUNT_HEAD + count.to_bytes(4, "big") + DIGEST_HEAD + digest
 
 
 def is_cut_header(rest: bytes) -> bool:
-    """Whether these bytes, the last of a file, are something that more bytes would make a readable header."""
+    """Whether the last bytes of a file are the beginning of a readable header."""
     if len(rest) >= 64:
         return False
     examples = (Header(bytes(32), 1, length).to_bytes() for length in (1, 1 << 7, 1 << 8, 1 << 16))
-    return any(len(rest) < len(whole) and read_header(rest + whole[len(rest) :], 0) is not None for whole in examples)
+    return any(len(rest) < len(each) and read_header(rest + each[len(rest) :], 0) is not None for each in examples)
 
 
 def one_bit_apart(found: bytes, header: bytes) -> bool:
-    """Whether exactly one bit differs."""
+    """Whether the two strings of bytes have equal length and differ in exactly one bit."""
     return len(found) == len(header) and (int.from_bytes(found) ^ int.from_bytes(header)).bit_count() == 1
 
 
 def write_batch(header: Header, records: Iterable[bytes]) -> bytes:
-    """A whole batch in memory.
+    """Encode a complete batch in memory: header, records, trailer.
 
     Raises:
-        InputError: ``batch_invalid``: a record of another length, or more than 2^32 − 1 of them.
+        InputError: ``batch_invalid``: a record of another length than L, or more than 2^32 − 1 records.
     """
     records = list(records)
     if len(records) > MAX_RECORDS or any(len(record) != header.record_length for record in records):

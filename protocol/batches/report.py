@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ID_BYTES = 8
 ID_PREFIX = b"hearsay/1/id"
 FIXED_BYTES = 14
-"""id 8 ‖ period u32 ‖ question u16: what comes before the answer in every layout."""
+"""Bytes before the answer field in every layout: id 8 ‖ period u32 ‖ question u16."""
 
 _FIXEXT = {1: 0xD4, 2: 0xD5, 4: 0xD6, 8: 0xD7, 16: 0xD8}
 _HEAD = Struct(">8sIH")
@@ -33,7 +33,7 @@ class Layout(NamedTuple):
     """The shape that all reports of a campaign share.
 
     Attributes:
-        kind: 1 single values, 2 rows of bits, 3 rows of integers; also the extension's type.
+        kind: 1 single values, 2 rows of bits, 3 rows of integers; also the msgpack extension type.
         answer_bytes: width of the answer field.
     """
 
@@ -42,7 +42,7 @@ class Layout(NamedTuple):
 
     @property
     def prefix(self) -> bytes:
-        """The fixed first bytes of every report: the extension's header."""
+        """The fixed first bytes of every report: the header of the msgpack extension value."""
         length = FIXED_BYTES + self.answer_bytes
         if length in _FIXEXT:
             return bytes((_FIXEXT[length], self.kind))
@@ -57,7 +57,7 @@ class Layout(NamedTuple):
 
 
 def layout_for(mechanisms: Sequence[Mechanism]) -> Layout:
-    """The smallest layout that holds the answers of all questions of a campaign; layout 1 for no question.
+    """The smallest layout that holds the answers of these mechanisms; layout 1 if there is no mechanism.
 
     Raises:
         InputError: ``layout_invalid``: bits and integers in one campaign, or answers too wide for a report.
@@ -79,16 +79,22 @@ def layout_for(mechanisms: Sequence[Mechanism]) -> Layout:
 
 
 def report_id(secret: bytes, campaign_id: bytes, period: int, index: int) -> bytes:
-    """HMAC-SHA256(device secret, ``hearsay/1/id`` ‖ campaign id ‖ period u32 ‖ index u16)[:8].
+    """The id of a report: HMAC-SHA256(secret, ``hearsay/1/id`` ‖ campaign id ‖ period u32 ‖ index u16)[:8].
 
-    Stable for a retry, unlinkable between campaigns and periods for whoever lacks the secret.
+    A retry has the same id. Without the device's secret, ids of different campaigns or periods can not be linked.
+
+    Args:
+        secret: the secret of the device.
+        campaign_id: 32 bytes.
+        period: the period of the answer.
+        index: number of the answer within the period, from 0.
     """
     message = ID_PREFIX + campaign_id + _ID_TAIL.pack(period, index)
     return hmac_sha256(secret, message)[:ID_BYTES]
 
 
 def encode_answer(mechanism: Mechanism, answer: Any, layout: Layout) -> bytes:
-    """An answer as the answer field of the campaign's layout, padded with zeros."""
+    """Encode an answer as the answer field of the campaign's layout, padded with zeros."""
     if mechanism.layout == SINGLE:
         raw = _SHORT.pack(answer) if layout.kind != INTEGERS else answer.to_bytes(4, "big")
     elif mechanism.layout == BITS:
@@ -101,9 +107,9 @@ def encode_answer(mechanism: Mechanism, answer: Any, layout: Layout) -> bytes:
 
 
 def decode_answer(mechanism: Mechanism, field: bytes, layout: Layout) -> Any:
-    """The answer in an answer field; None where it is out of the mechanism's domain.
+    """Decode an answer field; None if its content is no possible answer of the mechanism.
 
-    The inverse of :func:`encode_answer`. The aggregator's array code is tested against it.
+    This is the inverse of :func:`encode_answer`. Tests compare the aggregator's array code with it.
     """
     if mechanism.layout == SINGLE:
         width = 4 if layout.kind == INTEGERS else 2
@@ -120,17 +126,17 @@ def decode_answer(mechanism: Mechanism, field: bytes, layout: Layout) -> Any:
 
 
 def encode_report(layout: Layout, identifier: bytes, period: int, question: int, answer_field: bytes) -> bytes:
-    """The bytes of one report."""
+    """Encode one report."""
     return layout.prefix + _HEAD.pack(identifier, period, question) + answer_field
 
 
 def layout_kind(record: bytes) -> int:
-    """The layout of a report whose prefix is right: the extension type in its header."""
+    """The layout of a report with a right prefix: the msgpack extension type."""
     return record[{0xC7: 2, 0xC8: 3}.get(record[0], 1)]
 
 
 def decode_report(layout: Layout, record: bytes) -> tuple[bytes, int, int, bytes]:
-    """Id, period, question and answer field of one report whose prefix and length are right."""
+    """Split one report of right prefix and length into id, period, question and answer field."""
     start = len(layout.prefix)
     identifier, period, question = _HEAD.unpack_from(record, start)
     return identifier, period, question, record[start + FIXED_BYTES :]

@@ -1,5 +1,5 @@
-"""Signed documents: envelopes, the trust root, campaigns, models, and a device's provisioning file.
+"""Signed documents: envelopes, the trust root, campaigns and models; also the provisioning file of a device.
 
-In: bytes of a file. Out: values that were checked against docs/formats.md, sections 5 and 8. Nothing is read
-before its signatures are verified; :mod:`protocol.document` has the readers of single fields.
+The bytes of a file go in; values checked against docs/formats.md, sections 5 and 8, come out. Callers verify the
+signatures before they parse a payload. :mod:`protocol.document` has the readers of single fields.
 """

@@ -1,7 +1,7 @@
-"""The campaign: a signed, immutable task, and every check a device makes before it obeys one.
+"""The campaign: a signed, immutable task for devices, and the checks of its values.
 
-Source: docs/formats.md, section 5 (campaign; value limits). A signature does not make a lie about ε
-acceptable: the reader recomputes every integer and the exact privacy loss from the declared ε.
+Source: docs/formats.md, section 5 (campaign; value limits). The checks do not trust the publisher: they recompute
+every integer of the mechanisms, and the exact privacy loss, from the declared ε.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from protocol.digest import sha256
 from protocol.document import HEADER_KEYS, Header, read_field, read_integer, read_payload, read_text
 from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, MIN_ANSWER_MICRO, PrivacyLoss, composed
 from protocol.errors import DocumentError, InputError
-from protocol.questions import CELL, CLASS, MOMENT, MOMENTS, OUTCOME, PRESENT, Assignment, Question, Subject
+from protocol.questions import CELL, CLASS, MOMENT, MOMENTS, OUTCOME, PRESENT, Assignment, Question, Subject, unfit
 from protocol.schema import FROM_RECORD, Schema, parse_schema
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ DISCRETE, GAUSSIAN, EVALUATION = "discrete", "gaussian", "outcome"
 _WORD = 1 << 32
 MAX_PERIOD_SECONDS = 1 << 31
 MAX_REPORT_BYTES = 18 << 16
-"""Of all answers of one period together: as many as of the largest campaign of the smallest records."""
+"""Largest length of all answers of a device in one period: 65536 records of the smallest length, 18 bytes."""
 _KINDS = {
     DISCRETE: (CLASS, CELL),
     GAUSSIAN: (CLASS, CELL, PRESENT, MOMENT, MOMENTS),
     EVALUATION: (OUTCOME,),
 }
-"""Family → the kinds of question that it asks."""
+"""Family → the kinds of question that its campaigns may ask."""
 
 UNDERSTOOD = frozenset(
     (
@@ -59,11 +59,11 @@ UNDERSTOOD = frozenset(
 
 
 class Fit(NamedTuple):
-    """How the model will be made.
+    """How the aggregator will make a model from the estimates.
 
     Attributes:
-        family: ``discrete``, ``gaussian``, or ``outcome`` for an evaluation, which makes none.
-        postprocess: how estimates become probabilities: a name.
+        family: ``discrete`` or ``gaussian``; ``outcome`` for an evaluation, which makes no model.
+        postprocess: name of the method that turns estimates into probabilities.
         variance_floor_micro: smallest variance of a scaled number, in millionths; Gaussian only.
     """
 
@@ -72,7 +72,7 @@ class Fit(NamedTuple):
     variance_floor_micro: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """As a campaign carries it."""
+        """The map that a campaign carries."""
         entry: dict[str, Any] = {"family": self.family, "postprocess": self.postprocess}
         if self.family == GAUSSIAN:
             entry["variance_floor_micro"] = self.variance_floor_micro
@@ -80,22 +80,22 @@ class Fit(NamedTuple):
 
 
 class Campaign(NamedTuple):
-    """A campaign whose value limits hold.
+    """A campaign whose values were checked.
 
     Attributes:
         id: SHA-256 of the payload.
         header: name, version and dates.
-        purpose, contact: who asks, and why, in words.
-        time_precision: seconds in a period; a device answers at most once per period.
-        min_batch_size: the aggregator publishes nothing from fewer reports.
+        purpose, contact: why the data are collected, and by whom, in words.
+        time_precision: length of a period in seconds; a device answers at most once per period.
+        min_batch_size: smallest number of reports from which the aggregator publishes.
         schema: label and features.
-        questions: what can be asked, in order of strata.
-        assignment: which id is asked which question.
-        layout: the shape of its reports.
-        answers: r, answers per device and period; 0 if it has ended.
-        epsilon_micro: total ε per device and period, in millionths; 0 if it has ended.
+        questions: all questions, in order of strata.
+        assignment: which question a report id answers.
+        layout: the shape of the reports.
+        answers: r, answers per device and period; 0 if the campaign has ended.
+        epsilon_micro: total ε per device and period, in millionths; 0 if the campaign has ended.
         fit: how the model will be made.
-        model: digest of the published model that an ``outcome`` campaign evaluates, else None.
+        model: digest of the model that an ``outcome`` campaign evaluates, else None.
     """
 
     id: bytes
@@ -115,34 +115,37 @@ class Campaign(NamedTuple):
 
     @property
     def ended(self) -> bool:
-        """Whether this version only ends those before it: it asks nothing and spends nothing."""
+        """Whether this version only ends the versions before it: it asks no question and spends no ε."""
         return not self.questions
 
     @property
     def report_bytes(self) -> int:
-        """Length of all answers of one period; what it takes to make them grows with it."""
+        """Length of all answers of one device in one period, in bytes."""
         return self.answers * self.layout.record_length
 
     @property
     def epsilon_per_answer_micro(self) -> int:
-        """⌊total / r⌋ in millionths; 0 if it has ended."""
+        """⌊ε / r⌋ in millionths; 0 if the campaign has ended."""
         return self.epsilon_micro // self.answers if self.answers else 0
 
     def period_at(self, now: int) -> int:
-        """The period that a time falls into: ⌊now / time_precision⌋."""
+        """Number of the period that contains the time ``now``: ⌊now / time_precision⌋."""
         return now // self.time_precision
 
     def check(self, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
-        """Which features of a record would count as missing or unlisted; see :meth:`protocol.schema.Schema.check`."""
+        """Missing and unlisted values of a record; see :meth:`protocol.schema.Schema.check`."""
         return self.schema.check(record, label)
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Exact worst loss of one device in one period, summed over the strata's largest."""
+        """Exact worst privacy loss of one device in one period; see :func:`privacy_loss`."""
         return privacy_loss(self.questions)
 
 
 def privacy_loss(questions: tuple[Question, ...]) -> PrivacyLoss:
-    """Sequential composition over strata; within a stratum a device answers one question."""
+    """Exact privacy loss of all answers of one period, in nats.
+
+    A device answers one question of each stratum: the largest losses of the strata are composed.
+    """
     worst: dict[int, PrivacyLoss] = {}
     for question in questions:
         loss = _loss(question.mechanism)
@@ -169,9 +172,9 @@ def build_payload(
     fit: Fit,
     model: bytes | None = None,
 ) -> bytes:
-    """The payload of a new campaign, already checked as a device will check it. Run by the aggregator.
+    """Encode the payload of a new campaign and check it as a device does. Run by the aggregator.
 
-    Without questions, and an ε of 0, it ends the versions before it.
+    A payload without questions and with an ε of 0 ends the versions before it.
 
     Raises:
         InputError, DocumentError: as :func:`parse_campaign`.
@@ -203,11 +206,11 @@ def build_payload(
 
 @lru_cache(maxsize=8)
 def parse_campaign(payload: bytes) -> Campaign:
-    """Parse a verified payload and check all its values. Run by device and aggregator alike.
+    """Parse a payload with verified signatures and check all its values. Run by device and aggregator.
 
     Raises:
-        DocumentError: ``malformed``; ``epsilon_understated``, the exact privacy loss of the stated
-            integers is above the declared ε, or infinite; ``invalid_campaign``, anything else that does not fit.
+        DocumentError: ``malformed``; ``epsilon_understated``: the exact privacy loss of the stated
+            integers is infinite or above the declared ε; ``invalid_campaign``: any other wrong value.
     """
     body, header = read_payload(payload)
     schema = parse_schema(body, _REASON)
@@ -295,29 +298,8 @@ def _parse_subject(entry: dict[str, Any], schema: Schema, family: str) -> Subjec
     return Subject(kind, feature, read_integer(entry, "size", size, size, _REASON), power, of_class)
 
 
-def unfit(subject: Subject, mechanism: mechanisms.Mechanism, numbers: int) -> str:
-    """Why a mechanism can not take every input of a subject; empty if it can.
-
-    A device must never find that its record lies outside a mechanism's domain: then whether it reports
-    would depend on the record.
-    """
-    if mechanism.size != subject.size:
-        return "a mechanism is of another size than its question"
-    takes_value = isinstance(mechanism, mechanisms.ValueMechanism)
-    if subject.kind == OUTCOME:
-        return "" if mechanism.name == "direct" else "an evaluation is answered by direct alone"
-    if subject.kind not in (MOMENT, MOMENTS):
-        return "" if takes_value else "a mechanism of numbers is asked for a value"
-    if subject.of_class is not None:
-        fits = mechanism.layout == mechanisms.SINGLE
-    else:
-        fits = mechanism.layout != mechanisms.SINGLE
-        fits = fits and mechanism.most_nonzero >= (numbers if subject.kind == MOMENTS else 1)
-    return "" if fits and not takes_value else "a mechanism can not take every input of its question"
-
-
 def _check_ended(questions: tuple[Question, ...], answers: int, epsilon_micro: int) -> None:
-    """What asks nothing is answered by nothing and costs nothing: all three, or none."""
+    """A campaign that has ended has no questions, no answers and an ε of 0."""
     if questions or answers or epsilon_micro:
         raise DocumentError(
             _REASON, "a campaign that has ended has no questions, 0 answers and an ε of 0; any other has all three"
@@ -325,7 +307,7 @@ def _check_ended(questions: tuple[Question, ...], answers: int, epsilon_micro: i
 
 
 def _check_strata(questions: tuple[Question, ...], answers: int) -> None:
-    """Strata are 0 … r − 1 in order; within each the bounds increase strictly to 2^32."""
+    """The strata are 0 … r − 1 in order. The bounds of a stratum increase strictly and end at 2^32."""
     previous_stratum, previous_bound = -1, _WORD
     for question in questions:
         if question.stratum == previous_stratum + 1 and previous_bound == _WORD:
@@ -342,10 +324,9 @@ def _check_strata(questions: tuple[Question, ...], answers: int) -> None:
 
 
 def _check_epsilon(questions: tuple[Question, ...], epsilon_micro: int, answers: int) -> None:
-    """Recompute what the declared ε allows; a campaign that spends more is refused by that name.
+    """Compare each mechanism with the one that follows from ⌊ε/r⌋, and its exact loss with ⌊ε/r⌋.
 
-    Every mechanism is compared with the integers, and the exact loss, of ⌊ε/r⌋. If all agree, r strata
-    can not spend more than ε. Only otherwise is the loss of the whole composed, to choose the reason.
+    If all agree, r strata can not spend more than ε. Otherwise the composed loss of all strata decides the reason.
     """
     per_answer = epsilon_micro // answers
     problem = ""
@@ -361,7 +342,7 @@ def _check_epsilon(questions: tuple[Question, ...], epsilon_micro: int, answers:
 
 
 def _follows(stated: mechanisms.Mechanism, per_answer: int) -> bool:
-    """Whether a mechanism is the one of this ε, and loses no more than that."""
+    """Whether a mechanism is the one that follows from ``per_answer``, with a loss of at most ``per_answer``."""
     try:
         derived = mechanisms.from_micro(stated.name, per_answer, stated.size, **stated.options())
     except InputError:
@@ -392,7 +373,7 @@ def _parse_fit(body: dict[str, Any]) -> Fit:
 
 
 def _parse_evaluated(body: dict[str, Any], family: str) -> bytes | None:
-    """The model that is evaluated: stated just by campaigns that evaluate one."""
+    """Digest of the evaluated model; None for families that evaluate none."""
     if family != EVALUATION:
         if "model" in body:
             raise DocumentError(_REASON, "it names a model but does not evaluate one")

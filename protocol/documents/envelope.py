@@ -1,7 +1,8 @@
-"""Signed envelopes: DSSE's pre-authentication encoding over Ed25519, in a small msgpack array.
+"""Signed envelopes: a payload and its Ed25519 signatures in a msgpack array.
 
-Source: docs/formats.md, section 5; the DSSE protocol (lengths of *bytes*, not of characters).
-The payload stays opaque here: whoever calls :func:`read_envelope` has verified nothing yet.
+The signatures cover DSSE's pre-authentication encoding, with lengths in *bytes*, not in characters. This module never
+parses a payload. :func:`read_envelope` does not verify signatures; :func:`verified_by` does.
+Source: docs/formats.md, section 5; the DSSE protocol.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ KEY_BYTES = 32
 KEYID_BYTES = 8
 SIGNATURE_BYTES = 64
 _MAX_ITEMS = 1 + 4 + 3 * MAX_SIGNATURES
-"""Values in the largest envelope: the array, its four items, and three for every signature."""
+"""Number of values in the largest envelope: the array, its four items, and three values per signature."""
 
 PAYLOAD_TYPES = {
     "root": "application/vnd.hearsay.root.v1+msgpack",
     "campaign": "application/vnd.hearsay.campaign.v1+msgpack",
     "model": "application/vnd.hearsay.model.v1+msgpack",
 }
-"""Role → payload type. The type says which role's keys must have signed."""
+"""Role → payload type. The payload type determines the role whose keys must sign."""
 
 SIZE_LIMITS = {"root": 64 << 10, "campaign": 1 << 20, "model": 4 << 20}
-"""Role → largest file in bytes; checked before anything is parsed."""
+"""Role → largest size of a file in bytes, checked before parsing."""
 
 
 class Envelope(NamedTuple):
-    """A parsed but unverified envelope. ``signatures`` pairs a key hint with a signature."""
+    """A parsed but unverified envelope. ``signatures`` holds pairs of key id and signature."""
 
     payload_type: str
     payload: bytes
@@ -45,14 +46,18 @@ class Envelope(NamedTuple):
 
 
 class SigningKey(NamedTuple):
-    """An Ed25519 key pair that can sign. Its ``repr`` shows the key id only."""
+    """An Ed25519 key pair for signing. Its ``repr`` shows only the key id."""
 
     public: bytes
     secret: bytes
 
     @classmethod
     def from_seed(cls, seed: bytes) -> SigningKey:
-        """The key pair of a 32-byte seed from the operating system."""
+        """The key pair that follows from a random seed of 32 bytes.
+
+        Raises:
+            InputError: ``seed_invalid``: the seed is not 32 bytes.
+        """
         if len(seed) != KEY_BYTES:
             raise InputError("seed_invalid", f"a seed is {KEY_BYTES} bytes")
         public, secret = bindings.crypto_sign_seed_keypair(seed)
@@ -60,7 +65,7 @@ class SigningKey(NamedTuple):
 
     @property
     def seed(self) -> bytes:
-        """The 32 bytes that :meth:`from_seed` was given."""
+        """The seed of :meth:`from_seed`, 32 bytes."""
         return self.secret[:KEY_BYTES]
 
     def sign(self, message: bytes) -> bytes:
@@ -72,7 +77,7 @@ class SigningKey(NamedTuple):
 
 
 def keyid(public: bytes) -> bytes:
-    """SHA-256(public key)[:8]: a hint for finding a key, never trusted by itself."""
+    """The id of a key: SHA-256(public key)[:8]. It helps to find a key and proves nothing."""
     return sha256(public).digest()[:KEYID_BYTES]
 
 
@@ -83,7 +88,7 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 
 
 def seal(payload_type: str, payload: bytes, keys: Iterable[SigningKey]) -> bytes:
-    """Sign a payload with every key and return the envelope. Run by whoever publishes.
+    """Sign a payload with every key and return the envelope. Run by the publisher.
 
     Raises:
         InputError: ``signatures_invalid`` unless there are 1 … 16 distinct keys.
@@ -94,7 +99,11 @@ def seal(payload_type: str, payload: bytes, keys: Iterable[SigningKey]) -> bytes
 
 
 def write_envelope(envelope: Envelope) -> bytes:
-    """The bytes of an envelope."""
+    """Encode an envelope.
+
+    Raises:
+        InputError: ``signatures_invalid`` unless there are 1 … 16 signatures.
+    """
     if not 1 <= len(envelope.signatures) <= MAX_SIGNATURES:
         raise InputError("signatures_invalid", f"a document carries 1 to {MAX_SIGNATURES} signatures")
     pairs = [list(pair) for pair in envelope.signatures]
@@ -102,11 +111,11 @@ def write_envelope(envelope: Envelope) -> bytes:
 
 
 def read_envelope(raw: bytes, role: str) -> Envelope:
-    """Take an envelope apart without believing or parsing its payload.
+    """Parse an envelope. Neither the signatures are verified nor the payload parsed.
 
     Args:
         raw: the whole file.
-        role: what the caller expects: root, campaign or model.
+        role: the expected role: root, campaign or model.
 
     Raises:
         DocumentError: ``too_large``, ``malformed``, ``unsupported_version`` or ``wrong_role``.
@@ -141,7 +150,7 @@ def _is_signature(pair: object) -> bool:
 
 
 def role_of(raw: bytes) -> str | None:
-    """The role an unverified file claims by its payload type; None if it is no envelope of ours."""
+    """The role that an unverified file states by its payload type; None if the file is no Hearsay envelope."""
     for role, payload_type in PAYLOAD_TYPES.items():
         if payload_type.encode() in raw[:80]:
             return role
@@ -149,9 +158,11 @@ def role_of(raw: bytes) -> str | None:
 
 
 def verified_by(envelope: Envelope, keys: Iterable[bytes]) -> frozenset[bytes]:
-    """The public keys, of those given, that have signed the envelope. Unknown signers are ignored.
+    """The subset of ``keys`` with a valid signature in the envelope. Signatures of other keys are ignored.
 
-    Ed25519 as libsodium verifies it. At most one verification per signature and matching key.
+    Args:
+        envelope: parsed.
+        keys: Ed25519 public keys. libsodium verifies at most one signature per matching key id.
     """
     by_hint = {keyid(public): public for public in keys}
     message = pae(envelope.payload_type, envelope.payload)

@@ -1,6 +1,6 @@
-"""The model: class and value probabilities in a signed document, and the statistics they came from.
+"""The model: a signed document with the parameters of a Naive Bayes classifier.
 
-Source: docs/formats.md, section 5 (model). Made by the aggregator, scored by the device.
+Source: docs/formats.md, section 5 (model). The aggregator makes the model; the device classifies with it.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ UNDERSTOOD = frozenset(
 
 
 class Normal(NamedTuple):
-    """A number's distribution in every class: mean and variance of u/S, each of shape (k,)."""
+    """Mean and variance of a numeric feature's u/S in every class: two tuples of shape (k,), k classes."""
 
     mean: tuple[float, ...]
     variance: tuple[float, ...]
 
 
 class DiscreteModel(NamedTuple):
-    """A discrete Naive Bayes model whose values were checked.
+    """A discrete Naive Bayes model with k classes whose values were checked.
 
     Attributes:
         header: name, version and dates.
-        campaign: id of the campaign whose reports made it.
+        campaign: id of the campaign whose reports the model was made from.
         schema: label and features, as in that campaign.
         log_prior: shape (k,), log P(class).
-        log_likelihood: per observed feature, rows by value code, each of shape (k,): log P(code | class).
+        log_likelihood: per observed feature a table of shape (value codes, k): log P(code | class).
         statistics_id: SHA-256 of the tally's bytes.
-        previous: digest of the model it replaces, or None.
-        card: facts about how it was made.
+        previous: digest of the model that this one replaces, or None.
+        card: facts about the making of the model, for people.
     """
 
     header: Header
@@ -68,12 +68,12 @@ class DiscreteModel(NamedTuple):
 
 
 class GaussianModel(NamedTuple):
-    """A Naive Bayes model with normal distributions for numbers and tables for categories.
+    """A Naive Bayes model with normal distributions for numeric features and tables for categorical features.
 
     Attributes:
-        terms: per observed feature, a :class:`Normal`, or rows by value code as in a discrete model.
+        terms: per observed feature a :class:`Normal`, or a table as in ``DiscreteModel.log_likelihood``.
 
-    The others are those of :class:`DiscreteModel`.
+    The other attributes are those of :class:`DiscreteModel`.
     """
 
     header: Header
@@ -90,7 +90,7 @@ Model = DiscreteModel | GaussianModel
 
 
 def float_array(values: Sequence[float], shape: Sequence[int]) -> dict[str, Any]:
-    """A typed array of 32-bit floats, little-endian, row by row."""
+    """Encode numbers, row by row, as a typed array of little-endian 32-bit floats of the given shape."""
     packed = array("f", values)
     if sys.byteorder == "big":
         packed.byteswap()
@@ -98,10 +98,10 @@ def float_array(values: Sequence[float], shape: Sequence[int]) -> dict[str, Any]
 
 
 def read_float_array(entry: object, shape: Sequence[int]) -> tuple[float, ...]:
-    """The numbers of a typed array of just this shape, all finite.
+    """Decode a typed array of 32-bit floats: the numbers, row by row.
 
     Raises:
-        DocumentError: ``invalid_model``.
+        DocumentError: ``invalid_model``: another type or shape, or a number that is not finite.
     """
     count = 1
     for side in shape:
@@ -125,10 +125,10 @@ def read_float_array(entry: object, shape: Sequence[int]) -> tuple[float, ...]:
 
 
 def build_payload(model: Model) -> bytes:
-    """The payload of a model. Run by the aggregator.
+    """Encode the payload of a model and check it as a device does. Run by the aggregator.
 
     Raises:
-        DocumentError: ``invalid_model``, as a device would refuse it.
+        DocumentError: ``invalid_model``.
     """
     family, parameters = _parameters(model)
     schema = model.schema
@@ -168,7 +168,7 @@ def _table(rows: Sequence[Sequence[float]], classes: int) -> dict[str, Any]:
 
 
 def parse_model(payload: bytes) -> Model:
-    """Parse a verified payload and check all its values.
+    """Parse a payload with verified signatures and check all its values.
 
     Raises:
         DocumentError: ``malformed``, ``invalid_model``.
@@ -208,7 +208,7 @@ def _read_tables(parameters: dict[str, Any], schema: Schema) -> tuple[tuple[tupl
 
 
 def _read_terms(parameters: dict[str, Any], schema: Schema) -> tuple[Normal | tuple[tuple[float, ...], ...], ...]:
-    """Normal distributions for numbers, tables for categories."""
+    """Read a normal distribution for each numeric feature and a table for each categorical feature."""
     classes = len(schema.label.classes)
     tables, means, variances = (_entries(parameters, key, schema) for key in ("log_likelihood", "mean", "variance"))
     terms: list[Normal | tuple[tuple[float, ...], ...]] = []
@@ -226,6 +226,7 @@ def _read_terms(parameters: dict[str, Any], schema: Schema) -> tuple[Normal | tu
 
 
 def _rows(values: tuple[float, ...], width: int) -> tuple[tuple[float, ...], ...]:
+    """Cut (rows·width,) values into rows of shape (width,)."""
     return tuple(values[start : start + width] for start in range(0, len(values), width))
 
 

@@ -1,6 +1,6 @@
-"""Provisioning files (``.hsp``): the secret by which a closed fleet knows one of its devices.
+"""Provisioning files (``.hsp``): the secret by which a closed fleet recognises the reports of one device.
 
-Source: docs/formats.md, section 8. Made by whoever enrols devices, read once by the device they are for.
+Source: docs/formats.md, section 8. The operator who enrols devices makes the file; one device reads it once.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _ITEMS = 6
 
 
 class Provisioning(NamedTuple):
-    """What a provisioning file says. Its ``repr`` does not show the secret.
+    """The content of a provisioning file. Its ``repr`` does not show the secret.
 
     Attributes:
         fleet: name of the closed fleet.
         device: name of the device in the operator's list; never part of a report.
-        secret: 32 bytes, the key of its report ids.
+        secret: 32 bytes, the key of the device's report ids.
     """
 
     fleet: str
@@ -38,10 +38,10 @@ class Provisioning(NamedTuple):
 
 
 def build_provisioning(provisioning: Provisioning) -> bytes:
-    """The bytes of a provisioning file.
+    """Encode a provisioning file.
 
     Raises:
-        DocumentError: ``malformed``: a name that is empty, too long or does not print, or a secret
+        DocumentError: ``malformed``: a name that is empty, too long or not printable, or a secret
             that is not 32 bytes.
     """
     _check(provisioning)
@@ -52,11 +52,11 @@ def build_provisioning(provisioning: Provisioning) -> bytes:
 
 
 def parse_provisioning(raw: bytes) -> Provisioning:
-    """The content of a provisioning file. Run by a device when its owner provisions it.
+    """Parse and check a provisioning file. Run by a device when its owner provisions it.
 
     Raises:
-        DocumentError: ``too_large``; ``malformed``, also where a bit was flipped on the way: a device
-            with a wrong secret would answer for ever and never be counted; ``unsupported_version``.
+        DocumentError: ``too_large``; ``unsupported_version``; ``malformed``, also for a file with a wrong bit: the
+            aggregator would never count the reports of a device with a wrong secret.
     """
     if len(raw) > MAX_BYTES:
         raise DocumentError("too_large", f"a provisioning file has at most {MAX_BYTES} bytes")
@@ -81,5 +81,5 @@ def _check(provisioning: Provisioning) -> None:
 
 
 def _check_of(body: bytes) -> bytes:
-    """SHA-256 of all bytes before the check itself, its first eight bytes: shows accidents, not forgery."""
+    """The first eight bytes of the body's SHA-256. They detect accidental damage, not forgery."""
     return sha256(body).digest()[:CHECK_BYTES]

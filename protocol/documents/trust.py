@@ -1,10 +1,10 @@
-"""The trust root, and a pure state machine that decides whether a signed document is obeyed.
+"""The trust root, and a pure state machine that accepts or refuses signed documents.
 
-Bytes, the state so far and one reading of the wall clock go in; a verdict and the next state come
-out, or an error and the old state stays. Nothing here reads a clock, a disk or a network.
+The bytes of a document, the current state and one reading of the wall clock go in; a verdict and the next state
+come out. An error leaves the state unchanged. No function reads a clock, a disk or a network.
 
-Source: docs/formats.md, section 5 (order of acceptance); the roles and versions are those of The
-Update Framework, the signed bytes those of DSSE.
+Source: docs/formats.md, section 5 (order of acceptance). Roles and versions follow The Update Framework,
+the signed bytes follow DSSE.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ UNDERSTOOD = frozenset((*HEADER_KEYS, "keys", "roles"))
 
 
 class Role(NamedTuple):
-    """Whose signatures count for one kind of document, and how many distinct ones are needed."""
+    """The public keys that may sign one kind of document, and the number of them that must sign."""
 
     keys: frozenset[bytes]
     threshold: int
 
 
 class Root(NamedTuple):
-    """A parsed trust root: who may sign what."""
+    """A parsed trust root: which keys may sign which kind of document."""
 
     header: Header
     roles: Mapping[str, Role]
 
     def to_payload(self) -> dict[str, Any]:
-        """The payload that says this."""
+        """The root as the fields of a payload."""
         publics = sorted(set().union(*(role.keys for role in self.roles.values())))
         return {
             **self.header.to_dict(),
@@ -52,13 +52,13 @@ class Root(NamedTuple):
 
 
 class TrustState(NamedTuple):
-    """Everything a device must remember to refuse old, foreign and contradictory documents.
+    """The memory by which a device refuses old, foreign and contradictory documents.
 
     Attributes:
         root_bytes: the envelope of the newest accepted root.
-        root: the same, parsed.
-        floors: (role, name) → (version, SHA-256 of the payload) of the newest document accepted.
-        time_floor: the largest ``issued_at`` of a document accepted in full, in seconds.
+        root: the same root, parsed.
+        floors: (role, name) → (version, SHA-256 of the payload) of the newest accepted document.
+        time_floor: the largest ``issued_at`` of all accepted documents, in seconds.
     """
 
     root_bytes: bytes
@@ -68,13 +68,13 @@ class TrustState(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """An acceptable document. Becomes true when the caller has stored it together with ``state``.
+    """An acceptable document. The acceptance takes effect when the caller has stored the document and ``state``.
 
     Attributes:
-        payload: the signed bytes; ``body`` is the same, parsed.
-        digest: SHA-256 of the payload; a campaign's id.
-        now: the one time by which every date of this acceptance is judged.
-        state: the state to store in the same transaction as the document.
+        payload: the signed bytes; ``body`` is the parsed payload.
+        digest: SHA-256 of the payload; the id of a campaign.
+        now: the time, in seconds, with which all dates of this acceptance are compared.
+        state: the next state, to be stored in one transaction with the document.
     """
 
     role: str
@@ -87,11 +87,11 @@ class Verdict(NamedTuple):
 
 
 def parse_root(body: dict[str, Any], header: Header) -> Root:
-    """The roles of a root payload.
+    """Read the roles of a root payload.
 
     Raises:
-        DocumentError: ``malformed``: a key id that is not its key's, a repeated or absent key id, or a
-            threshold that is zero or can not be met.
+        DocumentError: ``malformed``: a key id that does not follow from its key, a repeated or unknown key id, or a
+            threshold of zero or above the number of keys.
     """
     keys = read_field(body, "keys", dict)
     for hint, public in keys.items():
@@ -114,14 +114,14 @@ def parse_root(body: dict[str, Any], header: Header) -> Root:
 
 
 def pin(raw: bytes, wall_clock: int) -> TrustState:
-    """Begin to trust a root that the owner has put on the device. Checked against its own root role.
+    """The first state of a device: trust in the root that the owner has put on it.
 
     Args:
         raw: the root file.
-        wall_clock: seconds since 1970, however wrong.
+        wall_clock: seconds since 1970; the clock may be wrong.
 
     Raises:
-        DocumentError: as :func:`verify`; ``bad_signature`` if it does not meet its own threshold.
+        DocumentError: as :func:`verify`; ``bad_signature`` if the root does not meet its own threshold.
     """
     root = _read_own_root(raw)
     _check_dates(root.header, max(wall_clock, root.header.issued_at), "root")
@@ -129,16 +129,16 @@ def pin(raw: bytes, wall_clock: int) -> TrustState:
 
 
 def restore(raw: bytes, floors: Mapping[tuple[str, str], tuple[int, bytes]], time_floor: int) -> TrustState:
-    """The state as it was stored; dates were checked when the root was accepted."""
+    """Rebuild a stored state. The dates of the root are not checked again."""
     return TrustState(raw, _read_own_root(raw), floors, time_floor)
 
 
 @lru_cache(maxsize=4)  # a device asks for the same stored root at every step
 def _read_own_root(raw: bytes) -> Root:
-    """Parse a root and check it against its own root role.
+    """Parse a root and check its signatures against its own root role.
 
-    The one place that parses before it verifies: a first root is trusted for how it arrived, and the
-    signatures show it is whole.
+    This is the only function that parses a payload before it verifies signatures. The owner vouches for a first root;
+    the signatures show that it is undamaged.
     """
     envelope = read_envelope(raw, "root")
     root = _parse_root_payload(envelope)
@@ -153,16 +153,22 @@ def _parse_root_payload(envelope: Envelope) -> Root:
 
 
 def install_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> TrustState:
-    """Follow a chain of newer roots, given in any order, from the stored one as far as it leads.
+    """Follow a chain of newer roots from the stored root to the newest reachable root.
 
-    Each step is exactly one version and signed by the thresholds of both the old and the new root, and
-    keeps or resets the version floors, so it does not matter how many steps come at once. Dates are
-    checked on the last one only. Roots that are not newer, or lead nowhere, are ignored as
-    long as one of those given was the stored one, an older one, or a step.
+    Each step goes to the next version; the thresholds of both the old and the new root must sign the new root. Each
+    step keeps or drops version floors, so one call with many roots and many calls with one root have the same
+    result. Only the dates of the last root are checked. Other roots are ignored if at least one given root was
+    the stored root, an older root or a step.
+
+    Args:
+        state: the current state.
+        raws: root files in any order.
+        wall_clock: seconds since 1970; the clock may be wrong.
 
     Raises:
-        DocumentError: ``bad_signature``, no root given is known or a next step; ``not_yet_valid`` or
-            ``expired``, of the last; ``equivocation``, two different roots of one version.
+        DocumentError: ``bad_signature``: no given root is the stored one, an older one or a next step;
+            ``not_yet_valid`` or ``expired``: of the last root; ``equivocation``: two different roots of one version;
+            ``rollback``: a root of another workspace.
     """
     pending = {raw: read_envelope(raw, "root") for raw in raws}
     given = len(pending)
@@ -182,11 +188,13 @@ def install_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> 
 
 
 def follow_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> tuple[TrustState, DocumentError | None]:
-    """As :func:`install_roots` for roots in their order, back to the newest that is in date: each is verified once.
+    """Follow a chain of roots, given in rising order, to the newest root that is in date.
+
+    Other than :func:`install_roots`, this verifies each root once and returns an error instead of raising it.
 
     Returns:
-        the state that is reached, ``state`` itself if none leads on; why what comes after it is not followed, None
-        if all are.
+        the state of that root, or ``state`` itself if no root is a step; and why later roots were not followed, None
+        if all were.
     """
     reached, chosen = state, state
     late: DocumentError | None = None
@@ -195,7 +203,7 @@ def follow_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> t
             pending = {raw: read_envelope(raw, "root")}
             step = _next_root(reached.root, reached.root_bytes, pending, _Seen({}, {}))
             if step is None and pending:
-                install_roots(reached, [raw], wall_clock)  # which says why not
+                install_roots(reached, [raw], wall_clock)  # raises the reason
             elif step is not None:
                 reached = TrustState(*step, _kept_floors(reached, step[1]), step[1].header.issued_at)
                 late = _late(reached.root.header, max(wall_clock, reached.time_floor))
@@ -206,7 +214,7 @@ def follow_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> t
 
 
 def _late(header: Header, now: int) -> DocumentError | None:
-    """Why a root is out of date, if it is."""
+    """The error of a root that is out of date; None if it is in date."""
     try:
         _check_dates(header, now, "root")
     except DocumentError as error:
@@ -215,10 +223,15 @@ def _late(header: Header, now: int) -> DocumentError | None:
 
 
 def reconcile_pinned(state: TrustState, raw: bytes, wall_clock: int) -> TrustState:
-    """Compare the root that the owner has put on the device with the stored one.
+    """Follow the root that the owner has put on the device, if it is newer than the stored root.
 
-    An older or equal one is ignored: the device has since followed the chain. A newer one must be
-    reachable like any other.
+    An older or equal root is ignored: the device has followed the chain since. A newer root must be a step from the
+    stored root.
+
+    Args:
+        state: the current state.
+        raw: the root file on the device.
+        wall_clock: seconds since 1970; the clock may be wrong.
 
     Raises:
         DocumentError: as :func:`install_roots`.
@@ -230,11 +243,11 @@ def reconcile_pinned(state: TrustState, raw: bytes, wall_clock: int) -> TrustSta
 
 
 class _Seen(NamedTuple):
-    """What was found out about roots on the way along a chain, so that its length costs in proportion.
+    """Results about the roots of a chain, kept so that the time is proportional to the chain's length.
 
     Attributes:
-        signers: root file and keys → those of the keys that have signed it.
-        roots: root file → what it says; only of those that are signed.
+        signers: (root file, keys) → the subset of the keys that have signed the root.
+        roots: root file → parsed root; only for roots with enough signatures.
     """
 
     signers: dict[tuple[bytes, frozenset[bytes]], frozenset[bytes]]
@@ -244,7 +257,7 @@ class _Seen(NamedTuple):
 def _next_root(
     current: Root, current_raw: bytes, pending: dict[bytes, Envelope], seen: _Seen
 ) -> tuple[bytes, Root] | None:
-    """The successor of ``current`` among ``pending``; drops those that are not newer on the way."""
+    """The next root after ``current`` among ``pending``, or None. Roots that are not newer leave ``pending``."""
     role = current.roles["root"]
     steps = {}
     for raw, envelope in list(pending.items()):
@@ -281,7 +294,11 @@ def _check_same_chain(current: Root, current_raw: bytes, root: Root, envelope: E
 
 
 def _kept_floors(old: TrustState, new: Root) -> dict[tuple[str, str], tuple[int, bytes]]:
-    """Version floors survive unless so few of a role's keys do that its old documents say nothing."""
+    """The version floors that stay valid under a new root.
+
+    The floors of a role stay if the old and the new root share at least as many of its keys as the new threshold.
+    Otherwise versions that the old keys have signed prove nothing.
+    """
     kept = {}
     for (role, name), floor in old.floors.items():
         shared = old.root.roles[role].keys & new.roles[role].keys
@@ -291,15 +308,16 @@ def _kept_floors(old: TrustState, new: Root) -> dict[tuple[str, str], tuple[int,
 
 
 def verify(state: TrustState, raw: bytes, role: str, wall_clock: int, known: frozenset[str]) -> Verdict:
-    """Decide whether a campaign or model is signed, current and not older than what is known.
+    """Check that a campaign or model is signed, in date and not older than the newest accepted version.
 
-    Follows the order of acceptance up to the dates; value limits and the owner's policy come after,
-    and the caller then stores the document and ``Verdict.state`` in one transaction.
+    These are the steps of the order of acceptance up to the dates. The caller then checks value limits and the owner's
+    policy, and stores the document and ``Verdict.state`` in one transaction.
 
     Args:
+        state: the current state.
         raw: the whole file.
         role: ``"campaign"`` or ``"model"``.
-        wall_clock: seconds since 1970, however wrong.
+        wall_clock: seconds since 1970; the clock may be wrong.
         known: the payload keys that the caller understands.
 
     Raises:
