@@ -1,4 +1,7 @@
-"""What an owner allows who says nothing, and how long that lasts. Devices keep to it, campaigns are planned by it."""
+"""Default limits on ε, and how many answers and days limits allow.
+
+A device applies these limits if its owner sets none. The planning of campaigns assumes them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class Limit(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """What a limit leaves of a campaign: at most ``answers`` in any ``seconds``, where ``begun`` periods begin."""
+    """A limit on a campaign's answers: at most ``answers`` in any ``seconds``, in which ``begun`` periods begin."""
 
     answers: int
     seconds: int
@@ -38,12 +41,12 @@ class Pace(NamedTuple):
 
 
 def paces(epsilon_micro: int, time_precision: int, limits: Iterable[Limit]) -> list[Pace]:
-    """The limits that hold a campaign back, the shortest first; none if its device answers in every period.
+    """The limits that keep a device from answering in every period, the shortest first; empty if there are none.
 
     Args:
         epsilon_micro: cost of one period, in millionths of ε, at least 1.
-        time_precision: seconds in a period, T.
-        limits: each pays for at least one period.
+        time_precision: T, length of a period in seconds.
+        limits: the owner's limits; each allows at least one period.
 
     >>> list(map(str, paces(1_000_000, 3_600, [Limit(DAY_MICRO, DAY_SECONDS)])))
     ['4 of the 24 periods of a day']
@@ -53,28 +56,28 @@ def paces(epsilon_micro: int, time_precision: int, limits: Iterable[Limit]) -> l
     found: list[Pace] = []
     for limit in sorted(limits, key=lambda limit: limit.seconds):
         most = limit.micro // epsilon_micro
-        if _reached(most, time_precision, found) < limit.seconds:
+        if _seconds_for(most, time_precision, found) < limit.seconds:
             found = [pace for pace in found if pace.answers < most]
             found.append(Pace(most, limit.seconds, -(-limit.seconds // time_precision)))
     return found
 
 
-def _reached(answers: int, time_precision: int, held: list[Pace]) -> int:
-    """Seconds from the first answer to the one after ``answers`` answers, if each comes as soon as it may."""
-    if not held:
+def _seconds_for(answers: int, time_precision: int, limiting: list[Pace]) -> int:
+    """Seconds from the first answer to answer number ``answers`` + 1, if each comes as soon as it is allowed."""
+    if not limiting:
         return answers * time_precision
-    *inner, pace = held
+    *inner, pace = limiting
     groups, rest = divmod(answers, pace.answers)
-    return groups * pace.seconds + _reached(rest, time_precision, inner)
+    return groups * pace.seconds + _seconds_for(rest, time_precision, inner)
 
 
-def days_paid(answers: int, time_precision: int, held: list[Pace]) -> int:
-    """Whole days that a number of answers lasts if each comes as soon as it may; what is begun counts.
+def days_paid(answers: int, time_precision: int, limiting: list[Pace]) -> int:
+    """Number of days, rounded up, in which a device gives ``answers`` answers, each as soon as it is allowed.
 
     Args:
-        answers: how many are paid for.
-        time_precision: seconds in a period.
-        held: what :func:`paces` returned.
+        answers: number of answers.
+        time_precision: length of a period in seconds.
+        limiting: the result of :func:`paces`.
 
     >>> daily = [Limit(DAY_MICRO, DAY_SECONDS)]
     >>> [days_paid(100, T, paces(1_000_000, T, daily)) for T in (3_600, 46_800, 86_400, 7 * 86_400)]
@@ -84,4 +87,4 @@ def days_paid(answers: int, time_precision: int, held: list[Pace]) -> int:
     """
     if answers < 1:
         return 0
-    return -(-(_reached(answers - 1, time_precision, held) + time_precision) // DAY_SECONDS)
+    return -(-(_seconds_for(answers - 1, time_precision, limiting) + time_precision) // DAY_SECONDS)

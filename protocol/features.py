@@ -1,6 +1,6 @@
-"""One feature of a record: its values or its range, and the code of whatever a device may hold.
+"""One feature of a record: its listed values or its range, and the integer code of every possible value.
 
-Every value, a missing or foreign one included, has a code, so reporting never depends on the record.
+Missing values and values of any type have a code, so a device can report for every record.
 Source: docs/formats.md, section 5 (features); docs/math.md, sections 3 and 4.
 """
 
@@ -22,22 +22,21 @@ if TYPE_CHECKING:
 UNLISTED_RULES = ("missing", "other", "refuse")
 MAX_VALUES = 65536
 TIE = 0.01
-"""How near to a tie, in units of u, a float is not trusted to round."""
+"""Distance from a rounding tie, in units of u, within which exact arithmetic replaces floats."""
 
 
 class Categorical:
     """A feature with listed values.
 
-    Codes are 0 … v − 1 for the listed values in order, then one for *missing* unless a substitute is
-    stated, then one for *other* if ``unlisted`` says so.
+    The codes are 0 … v − 1 for the v listed values in order; then one code for *missing*, unless there is a
+    substitute; then one code for *other*, if ``unlisted`` is ``other``.
 
     Attributes:
         name: key of the feature in a record.
         values: the listed values, as text.
-        unlisted: what a value that is not listed (new firmware, another type) becomes:
-            ``missing``, ``other``, or ``refuse``, which is for development only because it makes the
-            existence of a report depend on the record.
-        substitute: code that a missing value takes, or None if missing has a code of its own.
+        unlisted: how a value that is not listed is coded: as ``missing``, as ``other``, or not at all
+            (``refuse``). ``refuse`` is for development only: the existence of a report then depends on the record.
+        substitute: code of a missing value; None if *missing* has its own code.
         size: number of codes.
     """
 
@@ -74,12 +73,12 @@ class Categorical:
         return len(self.values) if self.substitute is None else self.substitute
 
     def knows(self, value: object) -> bool:
-        """Whether a value is one of those that are listed."""
+        """Whether a value is one of the listed values."""
         text = as_text(value)
         return text is not None and text in self._codes
 
     def known_code(self, value: object) -> int | None:
-        """The code of a listed value, or of *other*; None for a missing one, which scoring leaves out."""
+        """The code of a listed value or of *other*; None for a missing value, which classification leaves out."""
         text = as_text(value)
         code = None if text is None else self._codes.get(text)
         if code is None and self.unlisted == "other" and not is_missing(value):
@@ -87,10 +86,10 @@ class Categorical:
         return code
 
     def code(self, value: object) -> int:
-        """The code that a report uses: always defined, unless ``unlisted`` is ``refuse``.
+        """The code that a report uses. Defined for every value, unless ``unlisted`` is ``refuse``.
 
         Raises:
-            InputError: ``value_refused``, naming the feature and never the value.
+            InputError: ``value_refused``; the text names the feature and never the value.
         """
         code = self.known_code(value)
         if code is not None:
@@ -100,16 +99,20 @@ class Categorical:
         return self.missing_code
 
     def reading(self, value: object) -> tuple[int, None]:
-        """What a report uses: the code; a category has no number."""
+        """Code and number of a value for a report. The number of a categorical feature is always None.
+
+        Raises:
+            InputError: ``value_refused``.
+        """
         return self.code(value), None
 
     def known(self, value: object) -> tuple[int, None] | None:
-        """What scoring uses; None for a missing value."""
+        """Code and number (None) of a value for classification; None for a missing value."""
         code = self.known_code(value)
         return None if code is None else (code, None)
 
     def labels(self) -> list[str]:
-        """A name for every code, for people."""
+        """The text of every code, for people."""
         names = list(self.values)
         if self.substitute is None:
             names.append("(missing)")
@@ -118,7 +121,7 @@ class Categorical:
         return names
 
     def to_dict(self) -> dict[str, Any]:
-        """As a campaign carries it."""
+        """The map that a campaign carries."""
         return {
             "kind": self.kind,
             "name": self.name,
@@ -129,20 +132,20 @@ class Categorical:
 
 
 class Numeric:
-    """A number with public bounds, scaled to [−S, S] and cut into bins at integer edges.
+    """A numeric feature with public bounds. Its numbers are scaled to [−S, S] and cut into bins at integer edges.
 
-    A number x becomes u = round half to even of (x − low)/(high − low)·2S − S, clipped to [−S, S]; its
-    bin is the number of edges that are ≤ u. Out-of-range numbers fall into the end bins.
+    A number x becomes u = (x − low)/(high − low)·2S − S, rounded half to even and clipped to [−S, S]. The code of
+    u is its bin: the number of edges ≤ u. Numbers outside the bounds get the first or the last bin.
 
     Attributes:
-        low, high: bounds as decimal text, exact.
-        edges: strictly increasing integers inside (−S, S]; one bin more than edges.
-        unlisted: what a value that is no number becomes: ``missing`` or ``refuse``.
-        substitute: u that a missing number takes (0 is the middle of the range), or None if missing has a
-            code of its own, after the bins.
+        low, high: bounds as exact decimal text.
+        edges: strictly increasing integers in (−S, S]; there is one bin more than edges.
+        unlisted: how a value that is no number is coded: as ``missing``, or not at all (``refuse``).
+        substitute: u of a missing number (0 is the middle of the range); None if *missing* has its own
+            code, after the bins.
         size: number of codes.
-        float_low, float_scale: (x − float_low)·float_scale is within 0.01 of the unrounded u + S; a
-            float_scale of 0 says that floats are not good enough.
+        float_low, float_scale: (x − float_low)·float_scale, computed in floats, is within 0.01 of u + S before
+            rounding. A float_scale of 0 means that floats are not precise enough.
     """
 
     kind = "numeric"
@@ -204,7 +207,7 @@ class Numeric:
             raise InputError("schema_invalid", f"feature '{self.name}': the substitute is outside the bounds")
 
     def _float_path(self) -> tuple[float, float]:
-        """Floats that place a number within 0.01 of its exact u; a scale of 0 where they would not."""
+        """``float_low`` and ``float_scale``; a scale of 0 if floats are not precise enough."""
         low, high = float(self.low), float(self.high)
         if not max(abs(low), abs(high)) < 1e6 * (high - low) < inf:
             return 0.0, 0.0
@@ -212,7 +215,7 @@ class Numeric:
 
     @property
     def missing_code(self) -> int:
-        """The bin of the substitute, or missing's own code."""
+        """The code of a missing number: the bin of the substitute, or the code after the bins."""
         return self.size - 1 if self.substitute is None else bisect_right(self.edges, self.substitute)
 
     def scaled(self, value: object) -> int | None:
@@ -221,18 +224,18 @@ class Numeric:
         if number is None:
             return None
         if type(number) is float:
-            # Most numbers are far from a rounding tie, where floats are good enough: three times as fast.
-            near = (number - self.float_low) * self.float_scale
-            if 0 < near < 2 * SCALE:
-                floor = int(near)
-                if abs(near - floor - 0.5) > TIE:
-                    return floor + (near - floor > 0.5) - SCALE
+            # Floats are precise enough for most numbers, and three times as fast as exact arithmetic.
+            shifted = (number - self.float_low) * self.float_scale  # about u + S
+            if 0 < shifted < 2 * SCALE:
+                floor = int(shifted)
+                if abs(shifted - floor - 0.5) > TIE:
+                    return floor + (shifted - floor > 0.5) - SCALE
             if number in (inf, -inf):
                 return SCALE if number > 0 else -SCALE
         return self.scale_ratio(*number.as_integer_ratio())
 
     def scale_ratio(self, numerator: int, denominator: int) -> int:
-        """U of an exact rational number."""
+        """The scaled integer u of the number numerator/denominator, exactly."""
         top = (numerator * self._mul - self._off * denominator) * self._num
         bottom = denominator * self._den
         quotient, rest = divmod(top, bottom)
@@ -245,15 +248,15 @@ class Numeric:
         return self.scaled(value) is not None
 
     def known_code(self, value: object) -> int | None:
-        """The bin of a number; None for a missing one, which scoring leaves out."""
+        """The bin of a number; None for a missing number, which classification leaves out."""
         scaled = self.scaled(value)
         return None if scaled is None else bisect_right(self.edges, scaled)
 
     def code(self, value: object) -> int:
-        """The bin that a report uses: always defined, unless ``unlisted`` is ``refuse``.
+        """The code that a report uses. Defined for every value, unless ``unlisted`` is ``refuse``.
 
         Raises:
-            InputError: ``value_refused``, naming the feature and never the value.
+            InputError: ``value_refused``; the text names the feature and never the value.
         """
         code = self.known_code(value)
         if code is not None:
@@ -263,7 +266,7 @@ class Numeric:
         return self.missing_code
 
     def reading(self, value: object) -> tuple[int, int | None]:
-        """What a report uses: code and u; u is None only if the value is missing and has no substitute.
+        """Code and u of a value for a report. u is None only for a missing value without a substitute.
 
         Raises:
             InputError: ``value_refused``.
@@ -276,12 +279,12 @@ class Numeric:
         return bisect_right(self.edges, number), number
 
     def known(self, value: object) -> tuple[int, int] | None:
-        """What scoring uses: code and u; None for a missing number."""
+        """Code and u of a value for classification; None for a missing number."""
         number = self.scaled(value)
         return None if number is None else (bisect_right(self.edges, number), number)
 
     def labels(self) -> list[str]:
-        """A name for every code, for people."""
+        """The interval of every bin, and the name of the code of *missing*, for people."""
         low, high = float(self.low), float(self.high)
         inner = [low + (edge + SCALE) / (2 * SCALE) * (high - low) for edge in self.edges]
         texts = [f"{x:.4g}" for x in (low, *inner, high)]
@@ -290,7 +293,7 @@ class Numeric:
         return bins if self.substitute is not None else [*bins, "(missing)"]
 
     def to_dict(self) -> dict[str, Any]:
-        """As a campaign carries it."""
+        """The map that a campaign carries."""
         return {
             "kind": self.kind,
             "name": self.name,
@@ -306,11 +309,11 @@ Feature = Categorical | Numeric
 
 
 def parse_feature(entry: dict[str, Any], reason: str) -> Feature:
-    """A feature as a campaign or model carries it.
+    """Read a feature from the map that a campaign or model carries.
 
     Raises:
         DocumentError: with the given reason.
-        InputError: ``schema_invalid`` where the parts do not fit together.
+        InputError: ``schema_invalid``: contradictory parts.
     """
     kind, name = read_text(entry, "kind", reason), read_text(entry, "name", reason)
     unlisted = read_text(entry, "unlisted", reason)
@@ -332,7 +335,11 @@ def parse_feature(entry: dict[str, Any], reason: str) -> Feature:
 
 
 def read_texts(entry: dict[str, Any], key: str, reason: str) -> list[str]:
-    """A field that is a list of printable texts of at most 1024 bytes; a text may be empty."""
+    """Read a required field: a list of printable texts of at most 1024 bytes. A text may be empty.
+
+    Raises:
+        DocumentError: with the given reason.
+    """
     texts: list[str] = read_field(entry, key, list, reason)
     if not all(is_text(text, least=0) for text in texts):
         raise DocumentError(reason, f"'{key}' is not a list of printable texts of at most 1024 bytes")

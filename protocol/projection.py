@@ -1,8 +1,8 @@
-"""Fewer numbers from many: an integer linear projection that every device computes alike.
+"""Dimension reduction: a linear projection with integer weights, which gives equal results on every device.
 
-    output_j = ⌊(Σ_i matrix_ji · u_i + offset_j) / 2^shift⌋, clipped to the component's bounds
+    output_j = ⌊(Σ_i matrix_ji · u_i + offset_j) / 2^shift⌋, clipped to the bounds of component j
 
-where u_i is the scaled integer of input feature i. The campaign's maker proves that no sum leaves 64
+where u_i is the scaled integer of input feature i. The constructor refuses weights whose sums could leave 64
 bits, so numpy's int64 and Python's integers give the same result.
 Source: docs/math.md, section 4; docs/formats.md, section 5.
 """
@@ -35,9 +35,9 @@ class Component:
     Attributes:
         name: for people.
         low, high: integer bounds within [−S, S]; outputs are clipped to them.
-        edges: strictly increasing integers in (low, high]; one bin more than edges.
-        has_missing: an input that is missing, and has no substitute, makes the component missing.
-        size: number of codes: the bins, and one for missing if it may be.
+        edges: strictly increasing integers in (low, high]; there is one bin more than edges.
+        has_missing: whether the component may be missing: it is, if an input without a substitute is missing.
+        size: number of codes: the bins, and one code for *missing* if ``has_missing``.
     """
 
     kind = "component"
@@ -60,29 +60,29 @@ class Component:
             )
 
     def code_of(self, number: int | None) -> int:
-        """The bin of an output; the last code for a missing one."""
+        """The bin of an output; the last code for a missing output (None)."""
         return self.size - 1 if number is None else bisect_right(self.edges, number)
 
     def labels(self) -> list[str]:
-        """A name for every code, for people."""
+        """The interval of every bin, and the name of the code of *missing*, for people."""
         ends = (self.low, *self.edges, self.high)
         bins = [f"[{a / SCALE:.4g}, {b / SCALE:.4g})" for a, b in itertools.pairwise(ends)]
         return [*bins, "(missing)"] if self.has_missing else bins
 
     def to_dict(self) -> dict[str, Any]:
-        """As a campaign carries it."""
+        """The map that a campaign carries."""
         return {"name": self.name, "low": self.low, "high": self.high, "edges": list(self.edges)}
 
 
 class Projection:
-    """What a campaign says of its projection, checked.
+    """The projection of a campaign, checked. It has n inputs and K components.
 
     Attributes:
-        inputs: indices of the numeric features that are projected, in increasing order.
-        matrix: one row of 32-bit integers per component.
-        offsets: one 64-bit integer per component.
-        shift: outputs are divided by 2^shift.
-        components: the outputs.
+        inputs: indices of the projected numeric features, shape (n,), in increasing order.
+        matrix: weights, shape (K, n), 32-bit integers.
+        offsets: shape (K,), 64-bit integers.
+        shift: sums are divided by 2^shift.
+        components: the K outputs.
     """
 
     __slots__ = ("components", "inputs", "matrix", "offsets", "shift")
@@ -95,7 +95,7 @@ class Projection:
         shift: int,
         components: Sequence[Component],
     ) -> None:
-        """Raises InputError ``projection_invalid``; ``projection_overflow``, a sum could leave 64 bits."""
+        """Raises InputError ``projection_invalid``; ``projection_overflow``: a sum could leave 64 bits."""
         self.inputs = tuple(inputs)
         self.matrix = tuple(tuple(row) for row in matrix)
         self.offsets = tuple(offsets)
@@ -121,14 +121,14 @@ class Projection:
                 raise InputError("projection_overflow", "a sum could leave 64 bits")
 
     def apply(self, numbers: Sequence[int]) -> list[int]:
-        """The outputs for one record's inputs, in plain Python. Run by the device."""
+        """The K outputs for one record's inputs u of shape (n,), in plain Python. Run by the device."""
         return [
             min(max((sum(map(mul, row, numbers)) + offset) >> self.shift, component.low), component.high)
             for row, offset, component in zip(self.matrix, self.offsets, self.components, strict=True)
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """As a campaign carries it."""
+        """The map that a campaign carries."""
         flat = [weight for row in self.matrix for weight in row]
         return {
             "inputs": list(self.inputs),
@@ -140,12 +140,12 @@ class Projection:
 
 
 def parse_projection(entry: dict[str, Any], reason: str, missing_inputs: frozenset[int]) -> Projection:
-    """The projection of a campaign or model.
+    """Read the projection of a campaign or model.
 
     Args:
         entry: the map that a payload carries.
-        reason: of the error.
-        missing_inputs: indices of the features that may be missing without a substitute.
+        reason: the reason of a DocumentError.
+        missing_inputs: indices of the numeric features without a substitute for missing numbers.
 
     Raises:
         DocumentError: with the given reason.
@@ -171,7 +171,13 @@ def _parse_component(part: dict[str, Any], reason: str, *, has_missing: bool) ->
 
 
 def integer_array(kind: str, values: Sequence[int], shape: Sequence[int]) -> dict[str, Any]:
-    """A typed array of 32- or 64-bit integers, little-endian, row by row."""
+    """Encode integers, row by row, as a typed array of little-endian integers.
+
+    Args:
+        kind: ``<i4`` (32 bits) or ``<i8`` (64 bits).
+        values: the integers.
+        shape: of the array.
+    """
     packed = array(_CODES[kind], values)
     if sys.byteorder == "big":
         packed.byteswap()
@@ -179,7 +185,7 @@ def integer_array(kind: str, values: Sequence[int], shape: Sequence[int]) -> dic
 
 
 def read_integer_array(entry: object, kind: str, shape: Sequence[int], reason: str) -> list[int]:
-    """The numbers of a typed array of just this kind and shape.
+    """Decode a typed array of this kind and shape: the integers, row by row.
 
     Raises:
         DocumentError: with the given reason.

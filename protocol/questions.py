@@ -1,5 +1,6 @@
-"""What a device can be asked, how a record becomes one input, and which question an id is given.
+"""The questions of a campaign, the input of a mechanism for a record, and the assignment of questions to report ids.
 
+A device answers one question of each stratum. Its report id decides which one.
 Source: docs/formats.md, section 2 (strata, weights, assignment); docs/math.md, section 3 (coding).
 """
 
@@ -28,20 +29,21 @@ SQUARE = 2
 """The power of a second moment."""
 
 SINGLE_NUMBER, ONE_PER_CLASS, ALL_AT_ONCE = "single", "vector", "joint"
-"""How moments are asked: one number of one class, one feature's number for every class, or all numbers."""
+"""Forms of moment questions: one feature in one class, one feature in all classes, or all features in all classes."""
 
 
 class Subject(NamedTuple):
-    """What a question is about.
+    """The subject of a question: the property of a record that the question is about.
 
     Attributes:
-        kind: ``class`` (which class am I?), ``cell`` (which pair of value and class?), ``present`` (is
-            the number there, and which class?), ``moment`` (a number or its square, in its class),
-            ``moments`` (those of all numeric features), ``outcome`` (true and predicted class).
-        feature: index of the observed feature, if it is about one.
-        size: number of possible inputs, or of coordinates of the input.
+        kind: ``class`` (the record's class), ``cell`` (the pair of value code and class), ``present`` (whether
+            the number is missing, and the class), ``moment`` (one feature's number or its square, in the record's
+            class), ``moments`` (the numbers or squares of all numeric features), ``outcome`` (true and predicted
+            class).
+        feature: index of the observed feature; None for kinds without one.
+        size: number of possible inputs, or number of coordinates of the input.
         power: 1 for the number, 2 for its square; moments only.
-        of_class: the one class that a single-number moment is about.
+        of_class: the class of a single-number moment, else None.
     """
 
     kind: str
@@ -52,13 +54,14 @@ class Subject(NamedTuple):
 
 
 class Question(NamedTuple):
-    """One thing that a device can be asked.
+    """One question of a campaign.
 
     Attributes:
-        subject: what it is about.
-        stratum: which answer of a period this question belongs to.
-        bound: B_j: ids with B_{j−1} ≤ first four bytes < B_j are asked this, within the stratum.
-        mechanism: how the answer is perturbed.
+        subject: the property of a record that the question is about.
+        stratum: number of the stratum; a device gives one answer per stratum and period.
+        bound: B_j. Question j of a stratum is answered by the ids whose first four bytes, as an integer, are in
+            [B_{j−1}, B_j).
+        mechanism: perturbs the answer.
     """
 
     subject: Subject
@@ -68,28 +71,29 @@ class Question(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Kind of its subject."""
+        """Kind of the subject."""
         return self.subject.kind
 
     @property
     def feature(self) -> int | None:
-        """Observed feature of its subject."""
+        """Observed feature of the subject, or None."""
         return self.subject.feature
 
     @property
     def size(self) -> int:
-        """Size of its subject."""
+        """Size of the subject."""
         return self.subject.size
 
     def input_of(self, observation: Observation, label_code: int, classes: int, predicted: int = 0) -> Any:
-        """The mechanism's input for one record with class c of k.
+        """The mechanism's input for one record.
 
-        ``class``: c. ``cell``: a·k + c for value code a. ``present``: (is it there)·k + c. ``outcome``:
-        c·k + predicted. Moments: v = u, or ⌊u²/S⌋ for power 2, where the number's class is, else 0; a
-        missing number is 0 everywhere. A single-number second moment is stretched to 2v − S.
+        For class c of k classes: ``class``: c. ``cell``: a·k + c for value code a. ``present``: k + c, or c if the
+        number is missing. ``outcome``: c·k + predicted. Moments: a vector with v = u, or ⌊u²/S⌋ for power 2, at the
+        coordinate of class c, and 0 at all other coordinates; a missing number has v = 0. A single-number moment is
+        v if ``of_class`` is c, else 0; for power 2 this number w becomes 2w − S.
 
         Args:
-            observation: what the schema saw of the record.
+            observation: codes and numbers of the record.
             label_code: c.
             classes: k.
             predicted: the class that a model predicts; ``outcome`` only.
@@ -118,7 +122,7 @@ class Question(NamedTuple):
         return 2 * value - SCALE if power == SQUARE else value
 
     def to_dict(self) -> dict[str, Any]:
-        """As a campaign carries it."""
+        """The map that a campaign carries."""
         entry = {
             "kind": self.kind,
             "size": self.size,
@@ -165,25 +169,25 @@ def unfit(subject: Subject, mechanism: Mechanism, numbers: int) -> str:
 
 
 def discrete_subjects(schema: Schema) -> list[Subject]:
-    """The questions of a discrete campaign: the class, then class × value of every observed feature."""
+    """The subjects of a discrete campaign: the class, then the cells (value code, class) of every observed feature."""
     classes = len(schema.label.classes)
     cells = [Subject(CELL, index, classes * feature.size) for index, feature in enumerate(schema.observed)]
     return [Subject(CLASS, None, classes), *cells]
 
 
 def gaussian_subjects(schema: Schema, form: str) -> list[Subject]:
-    """The questions of a Gaussian campaign.
+    """The subjects of a Gaussian campaign, in order.
 
-    The class; the cells of categorical features; whether a number is there, where it may be missing;
-    then all first and all second moments, asked in the given form.
+    These are the class; the cells of categorical features; the presence of numeric features that may be missing;
+    all first moments; all second moments.
 
     Args:
-        schema: at least one observed feature is a number.
-        form: :data:`SINGLE_NUMBER` (n·k questions per power), :data:`ONE_PER_CLASS` (n) or
-            :data:`ALL_AT_ONCE` (one).
+        schema: with k classes and n numeric observed features, n ≥ 1.
+        form: of the moment questions: :data:`SINGLE_NUMBER` (n·k questions per power), :data:`ONE_PER_CLASS` (n)
+            or :data:`ALL_AT_ONCE` (one).
 
     Raises:
-        InputError: ``no_numbers``.
+        InputError: ``no_numbers``: the schema has no numeric feature.
     """
     classes = len(schema.label.classes)
     observed = schema.observed
@@ -206,7 +210,7 @@ def gaussian_subjects(schema: Schema, form: str) -> list[Subject]:
 
 
 def outcome_subjects(schema: Schema) -> list[Subject]:
-    """The one question of an evaluation: true and predicted class."""
+    """The one subject of an evaluation: the pair of true and predicted class."""
     return [Subject(OUTCOME, None, len(schema.label.classes) ** 2)]
 
 
@@ -216,13 +220,14 @@ def build_questions(
     mechanism_for: Callable[[Subject], Mechanism],
     weights: Sequence[int] | None = None,
 ) -> tuple[Question, ...]:
-    """Divide subjects, in order, into ``answers`` strata of nearly equal size, and give ids intervals.
+    """Divide subjects, in order, into ``answers`` strata of nearly equal size, and assign intervals of ids.
 
     Args:
-        subjects: what is asked, Q of them.
-        answers: r, 1 … Q: 1 asks each device one question, Q asks every question.
-        mechanism_for: the mechanism of a subject, at the ε of one answer.
-        weights: positive integers, one per subject, chosen before any data is seen; equal by default.
+        subjects: Q subjects.
+        answers: r in 1 … Q. With 1 each device answers one question; with Q each device answers all questions.
+        mechanism_for: returns the mechanism of a subject, with the ε of one answer.
+        weights: positive integers, one per subject, chosen before any data is seen; equal by default. The weight of
+            a question is its share of the ids of its stratum.
 
     Raises:
         InputError: ``answers_invalid``, ``weights_invalid``.
@@ -244,7 +249,7 @@ def build_questions(
 
 
 def interval_bounds(weights: Sequence[int]) -> list[int]:
-    """B_j = ⌊2^32·(w₁ + … + w_j)/Σw⌋.
+    """The bounds B_j = ⌊2^32·(w₁ + … + w_j)/Σw⌋ of questions with weights w₁, w₂, ….
 
     Raises:
         InputError: ``weights_invalid`` if a question would get an empty interval.
@@ -262,7 +267,7 @@ def interval_bounds(weights: Sequence[int]) -> list[int]:
 
 
 class Assignment:
-    """Which question each id is asked, per stratum. Built once per campaign; used by both sides."""
+    """The question of each report id, per stratum. Used by device and aggregator."""
 
     __slots__ = ("_bounds", "_first")
 
@@ -276,12 +281,12 @@ class Assignment:
             self._bounds[question.stratum].append(question.bound)
 
     def question_for(self, report_id: bytes, stratum: int) -> int:
-        """Index in the campaign's questions of what this id is asked for this answer."""
+        """Index of the question, among all questions of the campaign, that this id answers in this stratum."""
         u = int.from_bytes(report_id[:4], "big")
         return self._first[stratum] + bisect_right(self._bounds[stratum], u)
 
     def interval(self, question: int, stratum: int) -> tuple[int, int]:
-        """The half-open interval of first four bytes that are asked a question."""
+        """The half-open interval of ids, by their first four bytes as an integer, that answer a question."""
         bounds = self._bounds[stratum]
         place = question - self._first[stratum]
         return (bounds[place - 1] if place else 0), bounds[place]

@@ -1,6 +1,6 @@
-"""From a record to integer codes: the label, the features, and how their names fit together.
+"""The schema: the label and the features of a campaign. It turns a record into integer codes.
 
-A schema is part of a campaign, so it is the same on every device.
+A campaign carries its schema, so all devices have the same schema.
 Source: docs/formats.md, section 5 (label, features); docs/math.md, section 3.
 """
 
@@ -24,13 +24,13 @@ _REASON = "invalid_campaign"
 
 
 class Label:
-    """What is to be predicted: the classes, and the class that an unlabelled record counts as.
+    """The label to predict: its classes, and the class of records without a label.
 
     Attributes:
         name: key of the label in a record; never the name of a feature.
         classes: at least two, as text.
-        substitute: code of the class that a missing or unlisted label takes.
-        unlisted: ``missing`` or, for development only, ``refuse``.
+        substitute: code of a missing or unlisted label.
+        unlisted: ``missing`` codes an unlisted label as the substitute; ``refuse``, for development only, refuses it.
     """
 
     __slots__ = ("_codes", "classes", "name", "substitute", "unlisted")
@@ -62,7 +62,8 @@ class Label:
         """The code that a report uses.
 
         Raises:
-            InputError: ``value_refused`` if ``unlisted`` is ``refuse``; never names the value.
+            InputError: ``value_refused``: the label is unlisted and ``unlisted`` is ``refuse``. The text never names
+                the value.
         """
         code = self.known_code(value)
         if code is not None:
@@ -72,7 +73,7 @@ class Label:
         return self.substitute
 
     def to_dict(self) -> dict[str, Any]:
-        """As a campaign carries it."""
+        """The map that a campaign carries."""
         return {
             "name": self.name,
             "classes": list(self.classes),
@@ -82,7 +83,7 @@ class Label:
 
 
 class _FromRecord:
-    """The default of an argument ``label``: not given, so the record's own."""
+    """Type of the default of an argument ``label``: the label is read from the record."""
 
     def __repr__(self) -> str:
         return "<the record's own label>"
@@ -92,15 +93,15 @@ FROM_RECORD: Final = _FromRecord()
 
 
 class Check(NamedTuple):
-    """What of a record has no meaning for a schema. Names only, never values.
+    """The parts of a record that a schema can not read. Names only, never values.
 
     Attributes:
-        missing: features, and perhaps the label, about which the record says nothing.
-        unlisted: those that hold something that has no meaning: another text than those that are listed, a text
-            that is no number, a value of another type. They take the path of ``unlisted``.
-        ignored: how many keys of the record are neither a feature nor the label.
-        hints: one sentence per feature whose value was probably meant otherwise: a decimal comma, a number outside
-            the feature's range, an unlisted code such as -1.
+        missing: names of the features, and perhaps the label, without a value.
+        unlisted: names of the features, and perhaps the label, with an unreadable value: a text that is not
+            listed, a text that is no number, or another type. They are coded as their ``unlisted`` states.
+        ignored: number of the record's keys that are neither a feature nor the label.
+        hints: one sentence per feature with a probable mistake: a decimal comma, a number outside the feature's
+            range, an unlisted code such as -1.
     """
 
     missing: tuple[str, ...]
@@ -110,11 +111,11 @@ class Check(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What the questions see of a record, one entry per observed feature.
+    """Codes and numbers of a record, one entry per observed feature. Questions use nothing else of the record.
 
     Attributes:
         codes: the value codes.
-        numbers: u of a number; None for a category, and for a missing number without a substitute.
+        numbers: u of a number; None for a categorical feature and for a missing number without a substitute.
         numeric_places: indices of the numeric features.
     """
 
@@ -124,14 +125,14 @@ class Observation(NamedTuple):
 
     @property
     def numeric(self) -> list[int | None]:
-        """The numbers of the numeric features alone."""
+        """The numbers of the numeric features, in order."""
         return [self.numbers[place] for place in self.numeric_places]
 
 
 class Schema(NamedTuple):
-    """Label and features of a campaign, and the projection that some of them go through.
+    """Label, features and projection of a campaign.
 
-    Questions and models speak of the *observed* features: those that are not projected, in order, and
+    Questions and models are about the *observed* features: the features that are not projected, in order, and
     then the components of the projection.
     """
 
@@ -158,10 +159,10 @@ class Schema(NamedTuple):
         return tuple(index for index in range(len(self.features)) if index not in inputs)
 
     def observe(self, record: Mapping[str, object]) -> Observation:
-        """What a report uses. Keys that are no feature are ignored; absent ones are missing.
+        """Codes and numbers of a record for a report. Other keys are ignored; absent features are missing.
 
         Raises:
-            InputError: ``record_invalid`` if the record is not a mapping; ``value_refused``.
+            InputError: ``record_invalid``: the record is not a mapping; ``value_refused``.
         """
         check_record(record)
         readings = [feature.reading(record.get(feature.name)) for feature in self.features]
@@ -171,7 +172,7 @@ class Schema(NamedTuple):
         return Observation(codes, numbers, self.numeric)
 
     def label_in(self, record: Mapping[str, object], label: object = FROM_RECORD) -> object:
-        """The label that is given, None for a missing one; if none is given, the record's own.
+        """The argument ``label`` if it is given (None for a missing label), else the label in the record.
 
         Raises:
             InputError: ``record_invalid``.
@@ -180,11 +181,11 @@ class Schema(NamedTuple):
         return record.get(self.label.name) if label is FROM_RECORD else label
 
     def check(self, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
-        """Which features of a record would count as missing or unlisted, with hints. Nothing is reported or kept.
+        """Missing and unlisted features of a record, with hints. Nothing is reported or stored.
 
         Args:
             record: feature name → value.
-            label: the record's class; None if it is not known. By default the record's own.
+            label: the record's class; None if it is not known. By default the label in the record.
 
         Raises:
             InputError: ``record_invalid``.
@@ -195,12 +196,12 @@ class Schema(NamedTuple):
         return self.unread(record, label)._replace(hints=tuple(filter(None, hints)))
 
     def _values(self, record: Mapping[str, object], label: object) -> list[tuple[Label | Feature, object]]:
-        """The label and every feature, each with its value in a record."""
-        said = self.label_in(record, label)
-        return [(self.label, said), *((feature, record.get(feature.name)) for feature in self.features)]
+        """Pairs of the label or a feature and its value in a record."""
+        given = self.label_in(record, label)
+        return [(self.label, given), *((feature, record.get(feature.name)) for feature in self.features)]
 
     def unread(self, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
-        """As :meth:`check`, without hints: quick enough for every report.
+        """As :meth:`check` without hints, fast enough to run for every report.
 
         Raises:
             InputError: ``record_invalid``.
@@ -214,7 +215,7 @@ class Schema(NamedTuple):
         )
 
     def _project(self, readings: Sequence[tuple[int, int | None]]) -> list[tuple[int, int | None]]:
-        """Readings of the observed features from those of all features."""
+        """Turn the readings (code, u) of all features into readings of the observed features."""
         projection = self.projection
         assert projection is not None
         numbers = [readings[index][1] for index in projection.inputs]
@@ -229,7 +230,7 @@ class Schema(NamedTuple):
         return [*(readings[index] for index in self.kept), *parts]
 
     def recognise(self, record: Mapping[str, object]) -> list[tuple[int, int | None] | None]:
-        """What scoring uses: code and u of every observed feature, None where it is missing.
+        """Code and u of every observed feature for classification; None for a missing feature.
 
         Raises:
             InputError: ``record_invalid``.
@@ -251,7 +252,7 @@ class Schema(NamedTuple):
 
 
 def may_be_missing(feature: Feature | Component) -> bool:
-    """Whether a number may be missing without a substitute."""
+    """Whether a missing number of this feature or component has no substitute."""
     return feature.has_missing if isinstance(feature, Component) else feature.substitute is None
 
 
@@ -266,7 +267,7 @@ def check_record(record: object) -> None:
 
 
 def build_schema(label: Label, features: Sequence[Feature], projection: Projection | None = None) -> Schema:
-    """A schema whose parts fit together.
+    """Make a schema and check that label, features and projection fit together.
 
     Raises:
         InputError: ``schema_invalid``, ``label_is_feature``, ``projection_invalid``.
@@ -286,7 +287,7 @@ def build_schema(label: Label, features: Sequence[Feature], projection: Projecti
 
 
 def _check_projection(projection: Projection, features: Sequence[Feature]) -> None:
-    """The inputs are numeric features, and a component may be missing just if one of them may."""
+    """Check that all inputs are numeric features, and that components may be missing only if an input may."""
     if projection.inputs[0] < 0 or projection.inputs[-1] >= len(features):
         raise InputError("projection_invalid", "an input of the projection is not a feature")
     inputs = [features[index] for index in projection.inputs]
@@ -301,7 +302,7 @@ def _check_projection(projection: Projection, features: Sequence[Feature]) -> No
 
 
 def parse_schema(body: dict[str, Any], reason: str = _REASON) -> Schema:
-    """The schema of a campaign or model payload, its projection included.
+    """Read the schema, with the projection, of a campaign or model payload.
 
     Raises:
         DocumentError: with the given reason.
@@ -332,10 +333,10 @@ def parse_schema(body: dict[str, Any], reason: str = _REASON) -> Schema:
 
 
 def refusing(schema: Schema) -> tuple[str, ...]:
-    """Names of the label and features whose unlisted values are refused, in order.
+    """Names of the label and of features that refuse unlisted values, in order.
 
-    Of any there are, the mere existence of a report tells something about the record, and no ε covers
-    it: makers of campaigns are warned, and devices refuse unless their owner allows it.
+    With such a feature the mere existence of a report tells something about the record, and no ε covers that. So
+    makers of campaigns are warned, and devices refuse the campaign unless their owner allows it.
     """
     parts = (schema.label, *schema.features)
     return tuple(part.name for part in parts if part.unlisted == "refuse")

@@ -1,7 +1,7 @@
-"""The mechanisms, one file each, and the two ways to make one: from ε, or from a document.
+"""The mechanisms, one module each, and their table. A mechanism is made from ε or from a document.
 
-Both sides derive the same integers from the same ε, so a device can check a campaign and the
-aggregator can debias with exactly the probabilities that the device used.
+Device and aggregator derive the same integers from the same ε. So a device can check a campaign, and the
+aggregator removes bias with exactly the probabilities that the device used.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _CLASSES = {
     "laplace": "Laplace",
     "duchi": "Duchi",
 }
-"""The one table of mechanisms: name → class, in the module of that name.
+"""The table of mechanisms: name → class. The class is in the module of the same name.
 
-A module is loaded when its mechanism is asked for: a device needs one or two of them.
+A module is loaded at the first use of its mechanism, because a device needs only one or two mechanisms.
 """
 
 
 def names() -> tuple[str, ...]:
-    """The names that :func:`from_epsilon` knows."""
+    """The names of all mechanisms."""
     return tuple(_CLASSES)
 
 
@@ -59,7 +59,7 @@ def kind(name: object) -> type[Mechanism]:
     """The class of the mechanism called ``name``.
 
     Raises:
-        InputError: ``mechanism_unknown``; ``mechanism_incomplete``: its class lacks a part of the contract.
+        InputError: ``mechanism_unknown``; ``mechanism_incomplete``: the class lacks an abstract method.
     """
     if not isinstance(name, str) or name not in _CLASSES:
         raise InputError("mechanism_unknown", f"the mechanisms are {', '.join(_CLASSES)}")
@@ -80,19 +80,19 @@ def from_epsilon(name: str, epsilon: str | float | Decimal, size: int = 1, **opt
         name: one of :func:`names`.
         epsilon: 0.001 … 16, a multiple of 10⁻⁶.
         size: the number of values.
-        options: those of its :attr:`~Mechanism.option_names`: ``theta`` of ``the``, ``delta`` of ``laplace``.
+        options: the mechanism's :attr:`~Mechanism.option_names`: ``theta`` of ``the``, ``delta`` of ``laplace``.
 
     Raises:
         InputError: ``mechanism_unknown``, ``epsilon_invalid``, ``size_invalid``, ``parameters_invalid``.
     """
-    if type(size) is not int:  # the cache below takes 6.0 for 6
+    if type(size) is not int:  # 6.0 and 6 are the same key of the cache
         raise InputError("size_invalid", "the size is an integer")
     return from_micro(kind(name).name, micro_epsilon(epsilon), size, **options)
 
 
 def from_micro(name: str, epsilon_micro: int, size: int, **options: Any) -> Mechanism:
     """As :func:`from_epsilon`, with ε in millionths."""
-    if options:  # values of any type, so not for the cache: some have no hash
+    if options:  # not cached: an option may be of any type, also without a hash
         found = kind(name)
         unknown = set(options) - set(found.option_names)
         if unknown:
@@ -107,7 +107,9 @@ def _derived(name: str, epsilon_micro: int, size: int) -> Mechanism:
 
 
 def from_dict(parameters: object) -> Mechanism:
-    """The mechanism with the integers that a document states. They may claim a wrong ε: compare.
+    """The mechanism with the integers that a document states.
+
+    The integers may not follow from the stated ε. Campaign checks compare them with :func:`from_micro`.
 
     Raises:
         InputError: ``mechanism_unknown``, ``parameters_invalid``, ``loss_unbounded``, ``size_invalid``.

@@ -1,11 +1,12 @@
-"""The contract of a mechanism: integer parameters, a perturbation, its exact distribution, a sentence for owners.
+"""The contract of a mechanism: integer parameters, perturbation, exact distribution, description for owners.
 
-docs/extending.md says how to add a mechanism. ``tests/aggregator/test_mechanism_contract.py`` holds every one to this.
+docs/extending.md explains how to add a mechanism. ``tests/aggregator/test_mechanism_contract.py`` tests the contract.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from protocol.epsilon import MICRO, format_micro
@@ -18,25 +19,25 @@ if TYPE_CHECKING:
     from protocol.epsilon import PrivacyLoss
 
 ONE = 1 << 32
-"""Probabilities are integers out of this."""
+"""Probabilities are integers divided by this number."""
 
 SINGLE, BITS, INTEGERS = 1, 2, 3
-"""The report layout that an answer needs: one small integer, a row of bits, a row of integers."""
+"""Report layouts for answers: one integer, a row of bits, a row of integers."""
 
 
 class Mechanism(ABC):
-    """An ε-locally-differentially-private question-and-answer rule with integer parameters.
+    """A random map from inputs to answers that is ε-locally differentially private, with integer parameters.
 
-    A mechanism is an immutable value. The device calls :meth:`perturb`; ``explain`` prints :meth:`describe`;
-    the aggregator reads the integer parameters to debias; both can ask for :meth:`distribution` and
+    Mechanisms are immutable. The device calls :meth:`perturb`; ``explain`` prints :meth:`describe`; the
+    aggregator's estimators use the integer parameters; device and aggregator call :meth:`distribution` and
     :meth:`privacy_loss`.
 
     Attributes:
-        name: the mechanism's name in campaigns; also the name of its module and its row in the table.
-        option_names: the arguments that :meth:`from_micro` takes besides ε and size.
+        name: name of the mechanism in campaigns, of its module, and of its row in the table.
+        option_names: the arguments of :meth:`from_micro` besides ε and size.
         layout: :data:`SINGLE`, :data:`BITS` or :data:`INTEGERS` (docs/formats.md, section 3).
-        size: how many values, classes or dimensions the input has.
-        epsilon_micro: declared ε in millionths; the true loss is never above it.
+        size: number of values, classes or dimensions of the input.
+        epsilon_micro: declared ε in millionths. Campaign checks refuse mechanisms with a larger privacy loss.
     """
 
     __slots__ = ("epsilon_micro", "size")
@@ -56,50 +57,50 @@ class Mechanism(ABC):
     @classmethod
     @abstractmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Mechanism:
-        """The mechanism with the integers a document states, whatever ε it claims."""
+        """The mechanism with the integers that a document states, also if they do not follow from the stated ε."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Name, size, ε and integer parameters, as a campaign carries them."""
+        """The map that a campaign carries: name, size, ε and integer parameters."""
 
     @abstractmethod
     def perturb(self, value: Any, seed: bytes) -> Any:
-        """The answer to ``value``: a pure function of the input and a 32-byte seed. Run by the device."""
+        """The random answer for an input; a pure function of input and 32-byte seed. Run by the device."""
 
     @abstractmethod
     def distribution(self, value: Any) -> dict[Any, Fraction]:
-        """Exact probability of every answer to ``value``."""
+        """The exact probability of every answer for an input."""
 
     @abstractmethod
     def privacy_loss(self) -> PrivacyLoss:
-        """The exact worst log-ratio of an answer's probabilities over all pairs of inputs."""
+        """The exact privacy loss: max over answers and pairs of inputs of ln P(answer | x)/P(answer | x′)."""
 
     @abstractmethod
     def describe(self) -> str:
-        """How an answer hides its input, in words for the owner of a device: one line, without a full stop."""
+        """How the answer hides the input, in words for the owner of a device: one line without a full stop."""
 
     @property
     @abstractmethod
     def answers(self) -> int:
-        """Layout 1: number of possible answers. Layouts 2 and 3: bits or integers in an answer."""
+        """Layout 1: number of possible answers. Layouts 2 and 3: number of bits or integers in an answer."""
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Layout 3: the least and the largest integer in an answer."""
+        """Layout 3: the smallest and the largest integer in an answer."""
         return -(1 << 31), (1 << 31) - 1
 
     @property
     def counted(self) -> tuple[int, int]:
-        """Layout 3: between which integers those of an answer are brought before they are added up."""
+        """Layout 3: the range to which the aggregator clips the integers of an answer before it adds them."""
         return self.bounds
 
     def options(self) -> dict[str, Any]:
-        """The values of :attr:`option_names`: with ε and size, all that the integers follow from."""
+        """The values of :attr:`option_names`. The integer parameters follow from ε, size and these values."""
         return {}
 
     @property
     def most_nonzero(self) -> int:
-        """How many coordinates of a vector of numbers may differ from 0."""
+        """Largest number of coordinates of an input vector that may differ from 0."""
         return self.size
 
     @property
@@ -111,8 +112,9 @@ class Mechanism(ABC):
         return isinstance(other, Mechanism) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
-        # The integers too: a campaign may hold thousands of mechanisms that differ in nothing else, and in sets
-        # and caches each would be compared with all. The name is first since its hash is secret to the process.
+        # A campaign may hold thousands of mechanisms that differ only in their integers, so the hash includes the
+        # integers. It includes the name because Python salts hashes of strings: a campaign's maker can not
+        # construct collisions.
         return hash((self.name, *self.to_dict().values()))
 
     def __repr__(self) -> str:
@@ -125,7 +127,7 @@ class ValueMechanism(Mechanism):
     __slots__ = ()
 
     def check_value(self, value: object) -> None:
-        """Refuse an input outside the domain, before any randomness is read and without naming it.
+        """Refuse an input outside the domain, before any randomness is read. The error does not contain the input.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -135,9 +137,9 @@ class ValueMechanism(Mechanism):
 
 
 class FrequencyMechanism(ValueMechanism):
-    """A pure protocol: an answer *supports* values.
+    """A pure protocol: an answer *supports* a set of values.
 
-    With probability ``p`` it supports the true one, with probability ``q`` any given other one.
+    An answer supports the true value with probability ``p`` and each given other value with probability ``q``.
     Source: Wang et al., USENIX Security 2017, section 3.
     """
 
@@ -155,25 +157,38 @@ class FrequencyMechanism(ValueMechanism):
 
 
 def out_of_domain(domain: str) -> InputError:
-    """The error for an input outside a mechanism's domain; names the domain, never the input."""
+    """The error for an input outside a mechanism's domain. It names the domain, never the input."""
     return InputError("value_out_of_domain", f"the input of this mechanism is {domain}")
 
 
 def uninformative() -> InputError:
-    """The error for parameters under which the answer says nothing about the input (p ≤ q)."""
+    """The error for parameters with which an answer contains no information about the input (p ≤ q)."""
     return InputError("parameters_invalid", "with these parameters an answer says nothing about its input")
 
 
 def unbounded() -> InputError:
-    """The error for parameters under which some answer rules an input out: an infinite privacy loss.
+    """The error for parameters with an infinite privacy loss: some answer is impossible for some input.
 
-    It has a reason of its own, since a campaign that states such integers lies about its ε.
+    The reason is not ``parameters_invalid``, because a campaign with such integers understates its ε.
     """
     return InputError("loss_unbounded", "with these parameters an answer can give its input away")
 
 
+def rows_of_bits(ones: Sequence[Fraction]) -> dict[tuple[int, ...], Fraction]:
+    """The probability of every row of independent bits. ``ones`` holds the probabilities that a bit is 1."""
+    from fractions import Fraction
+
+    table = {}
+    for bits in product((0, 1), repeat=len(ones)):
+        probability = Fraction(1)
+        for bit, one in zip(bits, ones, strict=True):
+            probability *= one if bit else 1 - one
+        table[bits] = probability
+    return table
+
+
 def check_size(size: object, least: int, most: int) -> None:
-    """Refuse a size that the mechanism has no meaning for.
+    """Refuse a size outside least … most.
 
     Raises:
         InputError: ``size_invalid``.
@@ -183,10 +198,10 @@ def check_size(size: object, least: int, most: int) -> None:
 
 
 def read_integers(parameters: dict[str, Any], names: Sequence[str], most: int = ONE) -> list[int]:
-    """The named integers of a document's parameter map; the map must hold just these and the common ones.
+    """Read size, ε in millionths and the named integers, in this order, from a mechanism's map in a document.
 
     Raises:
-        InputError: ``parameters_invalid``: a name is missing, unknown, or not an integer in 0 … most.
+        InputError: ``parameters_invalid``: a parameter is missing, unknown, or not an integer in 0 … most.
     """
     if set(parameters) != {"name", "size", "epsilon_micro", *names}:
         raise InputError("parameters_invalid", "a mechanism lacks a parameter or has an unknown one")

@@ -1,4 +1,4 @@
-"""One bit about one number: a coin bent by the input."""
+"""One bit about one number: the number changes the probability of a coin."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ TAG = b"hearsay/1/bit"
 class Bit(CoinMechanism, SingleNumberMechanism):
     """P(answer = 1) = (2^31 + ⌊x(T − 2^31)/S⌋)/2^32 with T = ⌊2^32·E/(1 + E)⌋.
 
-    The inputs S and −S have the worst ratio. The floor biases the estimate by at most S/(T − 2^31) units of 1/S.
+    x is the input in [−S, S], S = 65536, and E = e^ε. The inputs S and −S have the worst ratio. The floor biases the
+    estimate by at most S/(T − 2^31) units of 1/S.
     Source: Duchi, Jordan, Wainwright 2013 in one dimension; Nguyên et al. 2016; docs/math.md, section 2.
     """
 
@@ -34,11 +35,11 @@ class Bit(CoinMechanism, SingleNumberMechanism):
 
     @property
     def answers(self) -> int:
-        """Zero or one."""
+        """Two answers: 0 and 1."""
         return 2
 
     def perturb(self, value: int, seed: bytes) -> int:
-        """Reads one coin.
+        """Draw the bit. Reads one coin from the stream.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -47,11 +48,11 @@ class Bit(CoinMechanism, SingleNumberMechanism):
         return int(Stream(seed, TAG).coin(bent(value, self.threshold)))
 
     def describe(self) -> str:
-        """One coin."""
+        """See :meth:`Mechanism.describe`."""
         return "one bit from a coin that the number bends a little (bit)"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """Zero and one with their probabilities."""
+        """The probabilities of 0 and 1 for an input."""
         from fractions import Fraction
 
         check_number(value)
@@ -59,9 +60,9 @@ class Bit(CoinMechanism, SingleNumberMechanism):
         return {0: 1 - one, 1: one}
 
     def estimate(self, answer: int) -> Fraction:
-        """S(2u − 1)/(2T/2^32 − 1)."""
+        """S(2u − 1)/(2T/2^32 − 1) for the answer u."""
         return bit_estimate(answer, self.threshold)
 
     def variance(self, x: int) -> Fraction:
-        """Largest in the middle, where the coin is fair."""
+        """Exact variance of the estimate for input x. The variance is largest at x = 0."""
         return bit_variance(x, self.threshold)

@@ -1,12 +1,11 @@
-"""One bit per class about a number that belongs to one class: the class stays hidden."""
+"""One bit per class about a number of one class. The answer hides the number and the class."""
 
 from __future__ import annotations
 
-from itertools import product
 from typing import TYPE_CHECKING
 
 from protocol.errors import InputError
-from protocol.mechanisms.base import BITS, ONE
+from protocol.mechanisms.base import BITS, ONE, rows_of_bits
 from protocol.mechanisms.numeric import (
     CoinMechanism,
     bent,
@@ -25,10 +24,10 @@ _MAX_ENUMERATED = 16
 
 
 class Bits(CoinMechanism):
-    """A coin as in ``bit`` for every class c = 0 … k − 1, of a vector with at most one entry not 0.
+    """One coin as in ``bit`` for every class c = 0 … k − 1. The input is a vector with at most one entry not 0.
 
-    It costs ε in all, not per bit: where the entry is 0 the coin is fair, so another class changes two
-    bits by at most P/½ and ½/(1 − P), together P/(1 − P) ≤ e^ε with P = T/2^32.
+    The whole answer costs ε, not each bit. The coin of an entry 0 is fair, so an input with another class changes the
+    probabilities of two bits by factors of at most P/½ and ½/(1 − P): together P/(1 − P) ≤ e^ε with P = T/2^32.
     Source: Yilmaz, Al-Rubaie, Chang 2019, section 3.2, approach 2; docs/math.md, section 3.
     """
 
@@ -44,11 +43,11 @@ class Bits(CoinMechanism):
 
     @property
     def most_nonzero(self) -> int:
-        """The number of the record's own class."""
+        """One coordinate: the number of the record's class."""
         return 1
 
     def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
-        """Reads one coin per class.
+        """Draw one bit per class. Reads one coin per class from the stream.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -58,7 +57,7 @@ class Bits(CoinMechanism):
         return tuple(int(word < bent(x, self.threshold)) for word, x in zip(words, value, strict=True))
 
     def describe(self) -> str:
-        """The number of bits."""
+        """See :meth:`Mechanism.describe`."""
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def bit_probabilities(self, value: Sequence[int]) -> list[Fraction]:
@@ -69,7 +68,7 @@ class Bits(CoinMechanism):
         return [Fraction(bent(x, self.threshold), ONE) for x in value]
 
     def distribution(self, value: Sequence[int]) -> dict[tuple[int, ...], Fraction]:
-        """Every row of bits with its probability.
+        """The probability of every row of bits.
 
         Raises:
             InputError: ``too_many_answers`` above 16 classes; use :meth:`bit_probabilities`.
@@ -79,22 +78,9 @@ class Bits(CoinMechanism):
         return rows_of_bits(self.bit_probabilities(value))
 
     def estimate(self, answer: Sequence[int]) -> tuple[Fraction, ...]:
-        """Of every class's entry, as in ``bit``."""
+        """The estimates of all k entries, each as in ``bit``."""
         return tuple(bit_estimate(bit, self.threshold) for bit in answer)
 
     def variance(self, x: int) -> Fraction:
-        """Of one class's entry x."""
+        """Exact variance of the estimate of one entry x."""
         return bit_variance(x, self.threshold)
-
-
-def rows_of_bits(ones: Sequence[Fraction]) -> dict[tuple[int, ...], Fraction]:
-    """The joint table of independent bits with these probabilities of 1."""
-    from fractions import Fraction
-
-    table = {}
-    for bits in product((0, 1), repeat=len(ones)):
-        probability = Fraction(1)
-        for bit, one in zip(bits, ones, strict=True):
-            probability *= one if bit else 1 - one
-        table[bits] = probability
-    return table

@@ -1,4 +1,4 @@
-"""Direct encoding (GRR, k-ary randomised response): an answer keeps the true value or names another one."""
+"""Direct encoding (GRR, k-ary randomised response): the answer is the true value or a random other value."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class Direct(FrequencyMechanism):
         return cls(epsilon_micro, size, keep)
 
     def to_dict(self) -> dict[str, Any]:
-        """``keep`` is T."""
+        """The map that a campaign carries; ``keep`` is T."""
         return {"name": self.name, "size": self.size, "epsilon_micro": self.epsilon_micro, "keep": self.keep}
 
     @property
     def answers(self) -> int:
-        """Answers are the values themselves."""
+        """K: every value is an answer."""
         return self.size
 
     @property
@@ -85,12 +85,12 @@ class Direct(FrequencyMechanism):
         return (1 - self.p) / (self.size - 1)
 
     def perturb(self, value: int, seed: bytes) -> int:
-        """Reads coin(T); if it fails, o = below(K − 1) and the answer is o + (o ≥ value).
+        """Draw the answer. Reads coin(T); if it is false, o = below(K − 1), and the answer is o + (o ≥ value).
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
         """
-        # The check is written out here: a call would cost a tenth of the whole answer.
+        # Not check_value: the call would take a tenth of the time of an answer.
         if type(value) is not int or not 0 <= value < self.size:
             raise out_of_domain(f"an integer from 0 to {self.size - 1}")
         stream = Stream(seed, TAG)
@@ -100,15 +100,15 @@ class Direct(FrequencyMechanism):
         return other + (other >= value)
 
     def describe(self) -> str:
-        """How often the true value is named."""
+        """See :meth:`Mechanism.describe`."""
         return f"one of {self.size} values, the true one {float(self.p):.0%} of the time, else another at random"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """P for the value itself, q for every other one."""
+        """The probability of every answer: p for the true value, q for each other value."""
         self.check_value(value)
         p, q = self.p, self.q
         return {answer: p if answer == value else q for answer in range(self.size)}
 
     def privacy_loss(self) -> PrivacyLoss:
-        """ln(p/q): two inputs exchange p and q at one answer."""
+        """ln(p/q): an answer has probability p for one input and q for all others."""
         return PrivacyLoss(self.p / self.q)

@@ -1,4 +1,4 @@
-"""Duchi's mechanism for a vector: one bit per dimension, all of them bent together."""
+"""Duchi's mechanism for a vector: one bit per dimension, drawn jointly."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _MAX_ENUMERATED = 9
 
 
 class Duchi(CoinMechanism):
-    """A corner of the cube, in the half-space of the input's corner with probability T/2^32.
+    """The answer is a corner of the cube; T/2^32 is the probability of the half-space around the input's corner.
 
-    The input x is first rounded at random to a corner v of {−1, 1}^D; then a uniformly drawn corner t
-    with ⟨t, v⟩ > 0, or with ⟨t, v⟩ < 0, is answered. D = d if d is odd, else d + 1 with x_D = 0, so that
-    ⟨t, v⟩ is never 0: ties would belong to both sides, or to one of them, and break the guarantee.
-    A corner and its opposite have the worst ratio, for odd and even d alike.
+    First the input x of d dimensions is rounded at random to a corner v of {−1, 1}^D. Then the answer t is drawn
+    uniformly from the corners with ⟨t, v⟩ > 0 (probability T/2^32) or from those with ⟨t, v⟩ < 0. D = d if d is
+    odd, else d + 1 with x_D = 0. So D is odd and ⟨t, v⟩ is never 0: ties would break the guarantee.
+    A corner and its opposite have the worst ratio, for odd and even d.
     Source: Duchi, Jordan, Wainwright 2018, section 4.2.3; docs/math.md, sections 2 and 8.4.
     """
 
@@ -43,11 +43,11 @@ class Duchi(CoinMechanism):
 
     @property
     def dimensions(self) -> int:
-        """D: the size, made odd."""
+        """D: the size if it is odd, else the size + 1."""
         return self.size | 1
 
     def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
-        """Reads below(2S) per dimension, coin(T), then fair coins until their corner is on the right side.
+        """Draw the answer. Reads below(2S) per dimension, coin(T), then D fair coins until ⟨t, v⟩ has the right sign.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -64,14 +64,14 @@ class Duchi(CoinMechanism):
                 return tuple(map(int, answer[: self.size]))
 
     def describe(self) -> str:
-        """The number of bits."""
+        """See :meth:`Mechanism.describe`."""
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def distribution(self, value: Sequence[int]) -> dict[tuple[int, ...], Fraction]:
         """Exact probability of every row of bits.
 
-        P(t) = [p·h + (1 − p)(1 − h)]/2^{D−1} with h = P(⟨t, v⟩ > 0) over the random corner v; for even d
-        the two values of the last coordinate are added up.
+        P(t) = [p·h + (1 − p)(1 − h)]/2^{D−1} with p = T/2^32 and h = P(⟨t, v⟩ > 0) over the random corner v. For
+        even d this is summed over the two values of the last coordinate.
 
         Raises:
             InputError: ``value_out_of_domain``; ``too_many_answers`` above 9 dimensions.
@@ -92,24 +92,24 @@ class Duchi(CoinMechanism):
 
     @property
     def gain(self) -> Fraction:
-        """B/S with estimate = ±B: 2^{D−1}/C(D − 1, (D − 1)/2)/(2T/2^32 − 1)."""
+        """B/S = 2^{D−1}/C(D − 1, (D − 1)/2)/(2T/2^32 − 1), where the estimate of a coordinate is ±B."""
         from fractions import Fraction
 
         d = self.dimensions
         return Fraction(2 ** (d - 1), comb(d - 1, (d - 1) // 2)) * Fraction(HALF, self.threshold - HALF)
 
     def estimate(self, answer: Sequence[int]) -> tuple[Fraction, ...]:
-        """±B per dimension."""
+        """The estimates of all d coordinates: B for bit 1, −B for bit 0."""
         size = self.gain * SCALE
         return tuple(size if bit else -size for bit in answer)
 
     def variance(self, x: int) -> Fraction:
-        """B² − x² per dimension."""
+        """B² − x²: exact variance of the estimate of one coordinate x."""
         return (self.gain * SCALE) ** 2 - x**2
 
 
 def _majority(chances: Sequence[int]) -> Fraction:
-    """Probability that more than half of these independent events happen; each chance is out of 2S."""
+    """Probability that more than half of these independent events happen. Event i has probability chances[i]/2S."""
     from fractions import Fraction
 
     counts = [1]

@@ -1,4 +1,4 @@
-"""The hybrid mechanism: piecewise or one bit, whichever a coin says."""
+"""The hybrid mechanism: a coin decides between ``piecewise`` and ``bit``."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ PIECEWISE_ABOVE_MICRO = 610_000
 
 
 class Hybrid(SingleNumberMechanism):
-    """With probability A/2^32 an answer as ``piecewise`` gives it, else N plus the bit of ``bit``.
+    """The answer of ``piecewise`` with probability A/2^32, else N plus the answer of ``bit``.
 
-    A = ⌊2^32(1 − e^{−ε/2})⌋ above ε = 0.61, else 0: the mixture with the smallest worst variance.
+    N = 4096 is the number of answers of ``piecewise``. A = ⌊2^32(1 − e^{−ε/2})⌋ above ε = 0.61, else 0. This mixture
+    has the smallest worst-case variance.
     Source: Wang et al., ICDE 2019, section III-C (HM); docs/math.md, section 2.
     """
 
@@ -56,7 +57,7 @@ class Hybrid(SingleNumberMechanism):
         return cls(micro, share, piecewise, Bit.from_dict({"name": Bit.name, "threshold": coin, **common}))
 
     def to_dict(self) -> dict[str, Any]:
-        """``share`` is A; the rest are the integers of the two parts."""
+        """The map that a campaign carries: ``share`` is A; the other integers belong to the two parts."""
         return {
             "name": self.name,
             "size": 1,
@@ -69,11 +70,11 @@ class Hybrid(SingleNumberMechanism):
 
     @property
     def answers(self) -> int:
-        """The cells, and two more for the bit."""
+        """N + 2: the cells of ``piecewise`` and the two answers of ``bit``."""
         return CELLS + 2
 
     def perturb(self, value: int, seed: bytes) -> int:
-        """Reads coin(A), then what the chosen part reads, from the same stream.
+        """Draw the answer. Reads coin(A), then the reads of the chosen part, from one stream.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -85,11 +86,11 @@ class Hybrid(SingleNumberMechanism):
         return CELLS + stream.coin(bent(value, self.bit.threshold))
 
     def describe(self) -> str:
-        """The number of answers there are."""
+        """See :meth:`Mechanism.describe`."""
         return f"one number of {self.answers}, likelier near the true one ({self.name})"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """Both parts' tables, weighted."""
+        """The probability of every answer: the tables of both parts, weighted by A/2^32 and 1 − A/2^32."""
         from fractions import Fraction
 
         chosen = Fraction(self.share, ONE)
@@ -98,7 +99,7 @@ class Hybrid(SingleNumberMechanism):
         return table
 
     def privacy_loss(self) -> PrivacyLoss:
-        """The larger loss of the parts that are used: an answer shows which part made it."""
+        """The larger loss of the parts with positive probability. An answer shows which part made it."""
         losses = []
         if self.share > 0:
             losses.append(self.piecewise.privacy_loss())
@@ -107,13 +108,13 @@ class Hybrid(SingleNumberMechanism):
         return max(losses, key=lambda loss: loss.ratio)
 
     def estimate(self, answer: int) -> Fraction:
-        """By the part that made the answer."""
+        """The estimate of the part that made the answer."""
         if answer < CELLS:
             return self.piecewise.estimate(answer)
         return self.bit.estimate(answer - CELLS)
 
     def variance(self, x: int) -> Fraction:
-        """Both parts are unbiased but for the coin's floor, so their second moments mix."""
+        """Exact variance of the estimate for input x, from the second moments of both parts."""
         from fractions import Fraction
 
         chosen = Fraction(self.share, ONE)

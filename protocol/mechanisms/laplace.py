@@ -23,10 +23,11 @@ _MAX_TABLE = 100_000
 
 
 class Laplace(NoisyIntegers, NumericMechanism):
-    """Each coordinate: x·M/S rounded at random to an integer, plus noise with P(n) ∝ e^{−|n|s/t}.
+    """Coordinate x of the input becomes x·M/S, rounded at random to an integer, plus noise with P(n) ∝ e^{−|n|s/t}.
 
-    s/t = ε/(ΔM) and M = 1024. At most Δ/2 coordinates are not 0, or any of them if Δ = 2·size: two such
-    inputs differ by at most ΔM on the grid, so the loss is exactly ε.
+    s/t = ε/(ΔM), M = 1024 and S = 65536. At most Δ/2 coordinates of an input differ from 0. Two inputs differ by at
+    most ΔM steps in the sum over coordinates, so the loss is exactly ε. With Δ = 2·size all coordinates may differ
+    from 0.
     Source: Yilmaz, Al-Rubaie, Chang 2019, section 3.2, approaches 1 and 3, with the noise of Canonne,
     Kamath, Steinke 2020; docs/math.md, section 2.
 
@@ -45,7 +46,7 @@ class Laplace(NoisyIntegers, NumericMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int, *, delta: int | None = None) -> Laplace:
-        """Derive s and t from ε and Δ; Δ is 2·size unless given, so that every coordinate may be used."""
+        """Derive s and t from ε and Δ. By default Δ is 2·size."""
         check_answer_micro(epsilon_micro)
         check_size(size, 1, MAX_SIZE)
         delta = 2 * size if delta is None else delta
@@ -61,7 +62,7 @@ class Laplace(NoisyIntegers, NumericMechanism):
         return cls(micro, size, delta, s, t)
 
     def to_dict(self) -> dict[str, Any]:
-        """Δ and the rate of the noise, s/t."""
+        """The map that a campaign carries, with Δ and the rate of the noise s/t."""
         return {
             "name": self.name,
             "size": self.size,
@@ -72,7 +73,7 @@ class Laplace(NoisyIntegers, NumericMechanism):
         }
 
     def options(self) -> dict[str, Any]:
-        """Δ."""
+        """The option Δ."""
         return {"delta": self.delta}
 
     @property
@@ -82,16 +83,16 @@ class Laplace(NoisyIntegers, NumericMechanism):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """∓(M + H)."""
+        """−(M + H) and M + H; H is the largest noise (:attr:`reach`)."""
         return -GRID - self.reach, GRID + self.reach
 
     @property
     def most_nonzero(self) -> int:
-        """How many coordinates of an input may differ from 0."""
+        """Δ/2 coordinates of an input may differ from 0."""
         return self.delta // 2
 
     def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
-        """Reads, per coordinate, below(S) to round and then one discrete Laplace noise.
+        """Draw the answer. Reads, per coordinate, below(S) for the rounding and then one discrete Laplace noise.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -106,7 +107,7 @@ class Laplace(NoisyIntegers, NumericMechanism):
         return tuple(answer)
 
     def exponent(self, value: Sequence[int], answer: Sequence[int]) -> int:
-        """N with P(answer | value) ∝ q^n, q = e^{−s/t}, for inputs that lie on the grid (x·M/S whole).
+        """The n of P(answer | value) ∝ q^n, q = e^{−s/t}, for inputs whose coordinates x·M/S are integers.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -115,7 +116,7 @@ class Laplace(NoisyIntegers, NumericMechanism):
         return sum(abs(part - x * GRID // SCALE) for part, x in zip(answer, value, strict=True))
 
     def distribution(self, value: Sequence[int], radius: int = 2) -> ApproximateTable:
-        """Answers within ``radius`` steps of the rounded input, to 49 digits: truncated, not exact.
+        """Probabilities, to 49 digits, of the answers within ``radius`` steps of the rounded input; no others.
 
         Raises:
             InputError: ``value_out_of_domain``; ``too_many_answers`` for more than 100,000 of them.
@@ -144,11 +145,15 @@ class Laplace(NoisyIntegers, NumericMechanism):
         return PrivacyLoss(Fraction(1), Fraction(self.delta * GRID * self.s, self.t))
 
     def estimate(self, answer: Sequence[int]) -> tuple[Fraction, ...]:
-        """Each coordinate's answer/M·S."""
+        """The estimates of all coordinates: answer·S/M."""
         return tuple(Fraction(part * SCALE, GRID) for part in answer)
 
     def variance(self, x: int) -> Fraction:
-        """Of the noise, 2q/((1 − q)²M²), to 49 digits, and of the rounding, f(1 − f)/M², in units of 1/S²."""
+        """Variance of the estimate of one coordinate x, to 49 digits, in units of 1/S².
+
+        (2q/(1 − q)² + f(1 − f))·S²/M²: the variances of the noise, q = e^{−s/t}, and of the rounding, where f is the
+        fractional part of x·M/S.
+        """
         q = 1 / exp_below(self.s, self.t)
         fraction = Fraction(x * GRID % SCALE, SCALE)
         return (2 * q / (1 - q) ** 2 + fraction * (1 - fraction)) * Fraction(SCALE, GRID) ** 2

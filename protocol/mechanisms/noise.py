@@ -1,7 +1,7 @@
-"""Exact discrete Laplace noise from integers and a stream of bytes alone.
+"""Exact discrete Laplace noise from a stream of bytes, with integer arithmetic only.
 
 Source: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020,
-Algorithm 2; docs/math.md, section 1, which fixes the order of reads.
+Algorithm 2; docs/math.md, section 1, which fixes the order of reads from the stream.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from protocol.stream import Stream
 
 GRID = 1024
-"""M: one unit of the value is this many steps of the noise."""
+"""M: a value of 1 is M steps of the integer grid on which the noise is added."""
 
 _TAIL = 64
-"""The noise reaches so many times t/s: further out with probability below e^{−64}."""
+"""The largest noise is this multiple of t/s. Unbounded noise exceeds it with probability below e^{−64}."""
 _MOST = (1 << 31) - 1
 
 
 class NoisyIntegers(Mechanism):
-    """A mechanism that answers with 32-bit integers: what is true, on a grid of M, plus discrete Laplace noise.
+    """A mechanism that answers with 32-bit integers: the true values in steps of 1/M, plus discrete Laplace noise.
 
-    The noise is bounded, so that one lie moves a sum by no more than an honest answer could: with
-    H = ⌈64·t/s⌉ an integer that goes beyond [−H, M + H] (``laplace``: ±(M + H)) is moved to the nearer end.
-    That is done to the answer, so the privacy loss stays what it is. An end that is B steps away moves the
-    mean by E(n − B)⁺ = q^{B+1}/(1 − q²), q = e^{−s/t}: below 10⁻²⁰ steps wherever B ≥ H.
+    Answers are clipped to :attr:`bounds`, [−H, M + H] or ±(M + H) (``laplace``) with H = ⌈64·t/s⌉. So a false answer
+    can not change a sum more than an honest answer can. Clipping uses only the answer, so it does not change the
+    privacy loss. A bound at a distance of B steps changes the mean by E(n − B)⁺ = q^{B+1}/(1 − q²), q = e^{−s/t}:
+    below 10⁻²⁰ steps for B ≥ H.
 
     Attributes:
         s, t: the rate of the noise per step is s/t.
@@ -45,8 +45,8 @@ class NoisyIntegers(Mechanism):
         """``s``/``t`` is the rate of the noise per step.
 
         Raises:
-            InputError: ``parameters_invalid``, there is no noise rate, or integers of 32 bits can not hold the
-                noise; ``loss_unbounded``, there is no noise.
+            InputError: ``parameters_invalid``: the rate is 0, or 32-bit integers can not hold the noise;
+                ``loss_unbounded``: the rate is infinite, so there is no noise.
         """
         super().__init__(epsilon_micro, size)
         if s == 0:
@@ -60,33 +60,38 @@ class NoisyIntegers(Mechanism):
 
     @property
     def reach(self) -> int:
-        """H = ⌈64·t/s⌉: how far the noise goes at most."""
+        """H = ⌈64·t/s⌉: the largest noise in steps."""
         return -(-_TAIL * self.t // self.s)
 
     def describe(self) -> str:
-        """The number of numbers."""
+        """See :meth:`Mechanism.describe`."""
         return f"{self.size} numbers, each buried in random noise ({self.name})"
 
     @property
     @abstractmethod
     def bounds(self) -> tuple[int, int]:
-        """The least and the largest integer in an answer."""
+        """The smallest and the largest integer in an answer."""
 
     def clamp(self, value: int) -> int:
-        """The nearest integer that an answer may hold."""
+        """Clip an integer to :attr:`bounds`."""
         least, most = self.bounds
         return min(max(value, least), most)
 
 
 def rate(epsilon_micro: int, sensitivity: int) -> tuple[int, int]:
-    """s/t = ε/(Δ·M) in lowest terms: P(noise = n) ∝ e^{−|n|·s/t}."""
+    """The rate s/t = ε/(Δ·M) of noise with P(n) ∝ e^{−|n|·s/t}, as the pair (s, t) in lowest terms.
+
+    Args:
+        epsilon_micro: ε in millionths.
+        sensitivity: Δ, the largest difference of two inputs, summed over coordinates.
+    """
     numerator, denominator = epsilon_micro, MICRO * sensitivity * GRID
     common = gcd(numerator, denominator)
     return numerator // common, denominator // common
 
 
 def discrete_laplace(stream: Stream, s: int, t: int) -> int:
-    """One integer with P(n) ∝ e^{−|n|·s/t}. The numbers are the steps of docs/math.md."""
+    """Draw one integer n with P(n) ∝ e^{−|n|·s/t}. The numbers in the code are the steps of docs/math.md."""
     while True:
         u = stream.below(t)  # 1
         if not _bernoulli_exp(stream, u, t):  # 2
@@ -102,7 +107,7 @@ def discrete_laplace(stream: Stream, s: int, t: int) -> int:
 
 
 def _bernoulli_exp(stream: Stream, a: int, b: int) -> bool:
-    """True with probability e^{−a/b}, 0 ≤ a ≤ b."""
+    """Draw True with probability e^{−a/b}, 0 ≤ a ≤ b."""
     k = 1
     while stream.below(b * k) < a:
         k += 1
@@ -110,15 +115,15 @@ def _bernoulli_exp(stream: Stream, a: int, b: int) -> bool:
 
 
 class ApproximateTable(dict[Any, Fraction]):
-    """A truncated table of rounded probabilities: of irrational ones, around the likeliest answer.
+    """A distribution with irrational probabilities: rounded probabilities of the likeliest answers only.
 
     Attributes:
-        mass: the sum of the table; the rest of the answers lies outside it.
+        mass: the sum of the probabilities in the table.
     """
 
     approximate = True
 
     @property
     def mass(self) -> Fraction:
-        """How much of the distribution the table holds."""
+        """The sum of the probabilities in the table; 1 minus the probability of all other answers."""
         return sum(self.values(), Fraction(0))

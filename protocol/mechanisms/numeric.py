@@ -1,6 +1,6 @@
-"""What the numeric mechanisms share: fixed-point inputs, and estimates with a variance.
+"""Common parts of the numeric mechanisms: scaled inputs, estimates and their variances.
 
-A real x in [−1, 1] is an integer of [−S, S], S = 65536. Source: docs/math.md, section 2.
+A real number of [−1, 1] is represented by an integer x of [−S, S], S = 65536. Source: docs/math.md, section 2.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ HALF = ONE // 2
 class NumericMechanism(Mechanism):
     """A mechanism whose input is a number, or a vector of numbers, in [−S, S].
 
-    :meth:`estimate` undoes the noise on average: the mean over answers is the input. Estimates and
-    variances are in units of 1/S and 1/S².
+    The mean of :meth:`estimate` over the random answers is the input. Estimates are in units of 1/S, variances in
+    units of 1/S².
 
     Attributes:
         asks_for_all: the input is the vector of all numbers of a record, not one number of one class.
@@ -42,18 +42,17 @@ class NumericMechanism(Mechanism):
 
     @abstractmethod
     def estimate(self, answer: Any) -> Any:
-        """Unbiased estimate of the input from one answer, as a Fraction (or a tuple of them)."""
+        """Unbiased estimate of the input from one answer: a Fraction, or a tuple of one Fraction per coordinate."""
 
     @abstractmethod
     def variance(self, x: int) -> Fraction:
-        """Exact variance of the estimate of one coordinate whose input is x."""
+        """Exact variance of the estimate of one coordinate x."""
 
 
 class SingleNumberMechanism(NumericMechanism):
     """A numeric mechanism of one number x whose answer is one small integer.
 
-    Answer i stands for the estimate x̂_i = :meth:`estimate` (i), so the counts of the answers are all that an
-    estimator needs.
+    Answer i has the estimate x̂_i = :meth:`estimate` (i), so an estimator needs only the counts of the answers.
     """
 
     __slots__ = ()
@@ -61,7 +60,7 @@ class SingleNumberMechanism(NumericMechanism):
 
 
 def check_number(value: object) -> None:
-    """Refuse what is no integer of [−S, S], without naming it.
+    """Refuse a value that is no integer of [−S, S]. The error does not contain the value.
 
     Raises:
         InputError: ``value_out_of_domain``.
@@ -71,7 +70,7 @@ def check_number(value: object) -> None:
 
 
 def check_vector(value: object, size: int, most_nonzero: int | None = None) -> None:
-    """Refuse what is no sequence of ``size`` integers of [−S, S], or has too many that are not 0.
+    """Refuse a value that is no sequence of ``size`` integers of [−S, S], or has too many integers that are not 0.
 
     Raises:
         InputError: ``value_out_of_domain``.
@@ -84,13 +83,13 @@ def check_vector(value: object, size: int, most_nonzero: int | None = None) -> N
 
 
 def coin_threshold(epsilon_micro: int) -> int:
-    """T = ⌊2^32 · E/(1 + E)⌋: how often a fair coin is bent towards the truth at most."""
+    """T = ⌊2^32 · E/(1 + E)⌋ with E = e^ε: T/2^32 is the largest probability of the true side of a coin."""
     power = exp_below(epsilon_micro)
     return int(ONE * power // (1 + power))
 
 
 def check_threshold(threshold: int) -> None:
-    """Refuse a T that says nothing, or everything.
+    """Refuse a T with which answers carry no information, or an infinite privacy loss.
 
     Raises:
         InputError: ``parameters_invalid``, ``loss_unbounded``.
@@ -102,19 +101,19 @@ def check_threshold(threshold: int) -> None:
 
 
 def bent(x: int, threshold: int) -> int:
-    """2^31 + ⌊x(T − 2^31)/S⌋: the coin, out of 2^32, that shows one for input x."""
+    """2^31 + ⌊x(T − 2^31)/S⌋: the probability of the bit 1 for input x, times 2^32. ``threshold`` is T."""
     return HALF + x * (threshold - HALF) // SCALE
 
 
 def bit_estimate(bit: int, threshold: int) -> Fraction:
-    """S(2u − 1)/(2T/2^32 − 1) for an answer u."""
+    """S(2u − 1)/(2T/2^32 − 1): the estimate of x from the bit u."""
     from fractions import Fraction
 
     return Fraction(SCALE * (2 * bit - 1) * HALF, threshold - HALF)
 
 
 def bit_variance(x: int, threshold: int) -> Fraction:
-    """Exact variance of :func:`bit_estimate` for input x: B²·4p(1 − p) with p the coin and B its size."""
+    """Variance of :func:`bit_estimate` for input x: B²·4p(1 − p); p is the probability of bit 1, B its estimate."""
     from fractions import Fraction
 
     p = Fraction(bent(x, threshold), ONE)
@@ -122,10 +121,11 @@ def bit_variance(x: int, threshold: int) -> Fraction:
 
 
 class CoinMechanism(NumericMechanism):
-    """A numeric mechanism of one bit per coordinate, whose only parameter is T, a coin bent towards the truth.
+    """A numeric mechanism with one bit per coordinate and one parameter T.
 
-    The bits 1 and 0 stand for the estimates ±B of their coordinate, B a number that :meth:`estimate` derives from T.
-    T = ⌊2^32 · E/(1 + E)⌋ with E = e^ε; the worst ratio is T/(2^32 − T), as each mechanism shows.
+    T/2^32 is the largest probability of the true side of a coin: T = ⌊2^32 · E/(1 + E)⌋ with E = e^ε. The bits 1 and
+    0 have the estimates B and −B; :meth:`estimate` derives B from T. The worst ratio is T/(2^32 − T); the docstring
+    of each mechanism says why.
     """
 
     __slots__ = ("threshold",)
@@ -155,7 +155,7 @@ class CoinMechanism(NumericMechanism):
         return cls(epsilon_micro, size, threshold)
 
     def to_dict(self) -> dict[str, Any]:
-        """``threshold`` is T."""
+        """The map that a campaign carries; ``threshold`` is T."""
         return {
             "name": self.name,
             "size": self.size,

@@ -1,4 +1,4 @@
-"""Optimised unary encoding: the unary encoding with the smallest variance where values are rare."""
+"""Optimised unary encoding: the unary encoding with the smallest variance for rare values."""
 
 from __future__ import annotations
 

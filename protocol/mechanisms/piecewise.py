@@ -1,4 +1,4 @@
-"""The piecewise mechanism on a grid of cells: near the input often, anywhere else seldom."""
+"""The piecewise mechanism on a grid of cells: cells near the input are likely, all other cells are unlikely."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ CELLS = 4096
 
 
 class Piecewise(SingleNumberMechanism):
-    """The answer is one of N = 4096 cells: with probability T/2^32 in a window of w cells around x.
+    """The answer is one of N = 4096 cells. With probability T/2^32 it is in a window of w cells around the input x.
 
-    The window starts at cell s = (x + S)(N − w)/2S, rounded at random so that its mean is exact.
+    The window starts at cell s = (x + S)(N − w)/2S, rounded at random to an integer with mean s.
 
         w = round(N(C − 1)/2C) with C = (e^{ε/2} + 1)/(e^{ε/2} − 1),  that is N/(e^{ε/2} + 1)
         T = ⌊2^32 · Ew/(Ew + N − w)⌋
 
-    Cells inside have probability T/(2^32 w), outside (2^32 − T)/(2^32 (N − w)), on both sides alike: a
-    left and a right tail of probability ½ each, as once printed, would not be ε-private.
+    A cell inside the window has probability T/(2^32 w). A cell outside, left or right, has probability
+    (2^32 − T)/(2^32 (N − w)). The printed algorithm gives the left and the right part probability ½ each, which is
+    not ε-private.
     Source: Wang et al., ICDE 2019, Algorithm 2 (PM), on a grid; docs/math.md, sections 2 and 8.3.
     """
 
@@ -64,7 +65,7 @@ class Piecewise(SingleNumberMechanism):
         return cls(epsilon_micro, window, threshold)
 
     def to_dict(self) -> dict[str, Any]:
-        """``window`` is w, ``threshold`` is T."""
+        """The map that a campaign carries: ``window`` is w, ``threshold`` is T."""
         return {
             "name": self.name,
             "size": 1,
@@ -75,11 +76,11 @@ class Piecewise(SingleNumberMechanism):
 
     @property
     def answers(self) -> int:
-        """The cells."""
+        """N, the number of cells."""
         return CELLS
 
     def perturb(self, value: int, seed: bytes) -> int:
-        """Reads below(2S) for the window's start, coin(T), then below(w) inside or below(N − w) outside.
+        """Draw a cell. Reads below(2S) for the window's start, coin(T), then below(w) inside or below(N − w) outside.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -88,7 +89,7 @@ class Piecewise(SingleNumberMechanism):
         return self.answer(value, Stream(seed, TAG))
 
     def answer(self, value: int, stream: Stream) -> int:
-        """The answer from a stream that may have been read before (``hybrid``)."""
+        """As :meth:`perturb`, from a given stream; ``hybrid`` has read from it before."""
         start, rest = self._start(value)
         start += stream.below(2 * SCALE) < rest
         if stream.coin(self.threshold):
@@ -97,15 +98,15 @@ class Piecewise(SingleNumberMechanism):
         return outside if outside < start else outside + self.window
 
     def _start(self, value: int) -> tuple[int, int]:
-        """First cell of the window, and the chance out of 2S that it is the next one."""
+        """⌊s⌋, and 2S times the fractional part of s, the probability that the window starts one cell later."""
         return divmod((value + SCALE) * (CELLS - self.window), 2 * SCALE)
 
     def describe(self) -> str:
-        """The number of answers there are."""
+        """See :meth:`Mechanism.describe`."""
         return f"one number of {self.answers}, likelier near the true one ({self.name})"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """Probability of every cell: the mixture over the two places where the window may start."""
+        """The probability of every cell: the mixture over the two possible starts of the window."""
         from fractions import Fraction
 
         check_number(value)
@@ -120,20 +121,20 @@ class Piecewise(SingleNumberMechanism):
         return table
 
     def _heights(self) -> tuple[Fraction, Fraction]:
-        """Probability of one cell inside, and of one outside."""
+        """Probability of one cell inside the window, and of one cell outside."""
         from fractions import Fraction
 
         rest = CELLS - self.window
         return Fraction(self.threshold, ONE * self.window), Fraction(ONE - self.threshold, ONE * rest)
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Ln of T(N − w)/((2^32 − T)w): a cell inside for one input and outside for another."""
+        """Ln of T(N − w)/((2^32 − T)w): the ratio for a cell in the window of one input and not of another one."""
         inside, outside = self._heights()
         return PrivacyLoss(inside / outside)
 
     @property
     def gain(self) -> Fraction:
-        """κ with estimate = κ(2c + 1 − N)S: 1/κ = (p − (1 − p)w/(N − w))(N − w), p = T/2^32."""
+        """κ = 1/(p(N − w) − (1 − p)w) with p = T/2^32; the estimate for cell c is κ(2c + 1 − N)S."""
         from fractions import Fraction
 
         p = Fraction(self.threshold, ONE)
@@ -144,7 +145,7 @@ class Piecewise(SingleNumberMechanism):
         return self.gain * (2 * answer + 1 - CELLS) * SCALE
 
     def variance(self, x: int) -> Fraction:
-        """From the second moments of the cells inside, outside, and in all."""
+        """Exact variance of the estimate for input x: (κS)²·E(2c + 1 − N)² − x²."""
         from fractions import Fraction
 
         start, rest = self._start(x)
@@ -153,7 +154,7 @@ class Piecewise(SingleNumberMechanism):
         return (self.gain * SCALE) ** 2 * square - x**2
 
     def _square(self, start: int) -> Fraction:
-        """Mean of (2c + 1 − N)² if the window starts here."""
+        """Mean of (2c + 1 − N)² over the random cell c if the window starts at cell ``start``."""
         inside, outside = self._heights()
         w = self.window
         within = w * (2 * start + w - CELLS) ** 2 + w * (w**2 - 1) // 3

@@ -1,4 +1,4 @@
-"""Summation with histogram encoding: a noisy count for every value."""
+"""Summation with histogram encoding: the answer is a noisy 0 or 1 for every value."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ _MAX_TABLE = 100_000
 
 
 class SummedHistogram(NoisyIntegers, ValueMechanism):
-    """Answer j is M·[j = v] plus discrete Laplace noise of rate s/t = ε/(2M) per step, M = 1024.
+    """Component j of the answer is M·[j = v] plus discrete Laplace noise of rate s/t = ε/(2M) per step, M = 1024.
 
-    Changing the value moves two components by M each, so the loss is exactly ε; the probabilities are
-    irrational and :meth:`exponent` compares them by integers. Unlike a pure protocol an answer supports
-    no set of values: the sums of its components, each brought into [0, M], are debiased
-    (docs/decisions/0037).
+    v is the value. Another value changes two components by M each, so the loss is exactly ε. The probabilities are
+    irrational; :meth:`exponent` compares them by integers. This is no pure protocol: an answer supports no set of
+    values. The aggregator clips the components to [0, M], adds them and removes the bias (docs/decisions/0037).
     Source: Wang et al., USENIX Security 2017, section 4.2; docs/math.md, section 1.
     """
 
@@ -46,7 +45,7 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
         return cls(micro, size, s, t)
 
     def to_dict(self) -> dict[str, Any]:
-        """The rate of the noise, s/t."""
+        """The map that a campaign carries, with the rate of the noise s/t."""
         return {"name": self.name, "size": self.size, "epsilon_micro": self.epsilon_micro, "s": self.s, "t": self.t}
 
     @property
@@ -56,16 +55,16 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """−H and M + H."""
+        """−H and M + H; H is the largest noise (:attr:`reach`)."""
         return -self.reach, GRID + self.reach
 
     @property
     def counted(self) -> tuple[int, int]:
-        """0 and M: a device holds a value once or not at all, and one lie moves a count by M at most."""
+        """0 and M. So one false answer changes a sum by M at most, as an honest answer does."""
         return 0, GRID
 
     def perturb(self, value: int, seed: bytes) -> tuple[int, ...]:
-        """Reads, for j = 0 … K − 1, one discrete Laplace noise.
+        """Draw the answer. Reads one discrete Laplace noise per value.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -77,16 +76,16 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
         return tuple(self.clamp(GRID * (j == value) + discrete_laplace(stream, s, t)) for j in range(self.size))
 
     def exponent(self, value: int, answer: tuple[int, ...]) -> int:
-        """N with P(answer | value) ∝ q^n for q = e^{−s/t}, the same factor for every value.
+        """The n of P(answer | value) ∝ q^n with q = e^{−s/t}; the omitted factor does not depend on ``value``.
 
-        For answers within the bounds. A component at an end gathers the tail beyond it, of which every
-        value moves all steps alike.
+        The answer must be within :attr:`bounds`. The formula holds for clipped components, too: the value changes
+        all probabilities of a tail by the same factor.
         """
         self.check_value(value)
         return sum(abs(part - GRID * (j == value)) for j, part in enumerate(answer))
 
     def distribution(self, value: int, radius: int = 2) -> ApproximateTable:
-        """Answers within ``radius`` steps of the noiseless one, to 49 digits: truncated, not exact.
+        """Probabilities, to 49 digits, of the answers within ``radius`` steps of the noiseless answer; no others.
 
         Raises:
             InputError: ``value_out_of_domain``; ``too_many_answers`` for more than 100,000 of them.
@@ -104,5 +103,5 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
         return table
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Exactly 2·M·s/t: two components move by M."""
+        """Exactly 2·M·s/t: another value changes two components by M each."""
         return PrivacyLoss(Fraction(1), Fraction(SENSITIVITY * GRID * self.s, self.t))

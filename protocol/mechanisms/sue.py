@@ -1,4 +1,4 @@
-"""Symmetric unary encoding: the unary encoding of basic RAPPOR, both flips equally likely."""
+"""Symmetric unary encoding: the unary encoding of basic RAPPOR. Zeros and ones are flipped equally often."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Thresholded histogram encoding: a bit per value, one where Laplace noise lifts the count above θ.
+"""Thresholded histogram encoding: bit j is 1 if 1 (for the true value) or 0, plus Laplace noise, is above θ.
 
-The device applies the threshold, so the aggregator sees bits and never the noisy vector.
+The device draws the bits directly, so the aggregator receives bits and never a noisy vector.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ DEFAULT_THETA_MICRO = 250_000
 class ThresholdedHistogram(UnaryMechanism):
     """P = ⌊2^32 (1 − ½e^{−(ε/2)(1−θ)})⌋ and Q = ⌈2^32 · ½e^{−εθ/2}⌉, for a threshold 0 < θ < 1.
 
-    The noise of SHE spends all of ε on a vector of which only the comparison with θ is said: the true
-    loss is ln[(2e^a − 1)(2e^b − 1)] with a = ε(1−θ)/2 and b = εθ/2, at ε = 1 only 0.883.
+    The noise is that of SHE, which would cost ε for the whole noisy vector. The bits reveal less: the exact loss is
+    ln[(2e^a − 1)(2e^b − 1)] with a = ε(1−θ)/2 and b = εθ/2; at ε = 1 only 0.883.
     Source: Wang et al., USENIX Security 2017, section 4.2, with the sign slip of its p corrected
     (docs/math.md, section 8.2).
 
@@ -66,11 +66,11 @@ class ThresholdedHistogram(UnaryMechanism):
         return mechanism
 
     def to_dict(self) -> dict[str, Any]:
-        """As every unary encoding, and θ in millionths."""
+        """The map of every unary encoding, with θ in millionths."""
         return {**super().to_dict(), "theta_micro": self.theta_micro}
 
     def options(self) -> dict[str, Any]:
-        """θ, from which and from ε the integers follow."""
+        """The option θ."""
         return {"theta": Decimal(self.theta_micro).scaleb(-6)}
 
 

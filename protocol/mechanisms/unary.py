@@ -1,11 +1,10 @@
-"""Unary encoding: one bit per value, each flipped on its own. The base of OUE and its relatives.
+"""Unary encoding: one bit per value, each flipped independently. The base of OUE, SUE and THE.
 
 Source: Wang et al., USENIX Security 2017, sections 4.2 and 4.3; docs/math.md, section 1.
 """
 
 from __future__ import annotations
 
-from itertools import product
 from typing import TYPE_CHECKING, Any, Self
 
 from protocol.epsilon import PrivacyLoss
@@ -17,6 +16,7 @@ from protocol.mechanisms.base import (
     check_size,
     out_of_domain,
     read_integers,
+    rows_of_bits,
     unbounded,
     uninformative,
 )
@@ -32,8 +32,8 @@ _MAX_ENUMERATED = 16
 class UnaryMechanism(FrequencyMechanism):
     """Bit j of the answer is 1 with probability P/2^32 if j is the value, else Q/2^32, independently.
 
-    The answer is a tuple of K zeros and ones. The worst ratio is P(1 − Q) / (Q(1 − P)): changing the
-    value changes two bits.
+    The answer is a tuple of K zeros and ones. Another value changes the probabilities of two bits, so the worst ratio
+    is P(1 − Q) / (Q(1 − P)), with P and Q divided by 2^32.
     """
 
     __slots__ = ("one_if_other", "one_if_true")
@@ -61,7 +61,7 @@ class UnaryMechanism(FrequencyMechanism):
         return cls(epsilon_micro, size, one_if_true, one_if_other)
 
     def to_dict(self) -> dict[str, Any]:
-        """``p`` is P, ``q`` is Q."""
+        """The map that a campaign carries: ``p`` is P, ``q`` is Q."""
         return {
             "name": self.name,
             "size": self.size,
@@ -90,7 +90,7 @@ class UnaryMechanism(FrequencyMechanism):
         return Fraction(self.one_if_other, ONE)
 
     def perturb(self, value: int, seed: bytes) -> tuple[int, ...]:
-        """Reads coin(P if j = value else Q) for j = 0 … K − 1.
+        """Draw the bits. Reads coin(P if j = value else Q) for j = 0 … K − 1.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -104,7 +104,7 @@ class UnaryMechanism(FrequencyMechanism):
         return tuple(bits)
 
     def describe(self) -> str:
-        """The number of bits."""
+        """See :meth:`Mechanism.describe`."""
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def bit_probabilities(self, value: int) -> list[Fraction]:
@@ -113,25 +113,16 @@ class UnaryMechanism(FrequencyMechanism):
         return [self.p if index == value else self.q for index in range(self.size)]
 
     def distribution(self, value: int) -> dict[tuple[int, ...], Fraction]:
-        """Every row of bits with its probability; 2^K of them.
+        """The probability of every row of bits, 2^K rows.
 
         Raises:
             InputError: ``too_many_answers`` above 16 values; use :meth:`bit_probabilities`.
         """
-        from fractions import Fraction
-
         if self.size > _MAX_ENUMERATED:
             raise InputError("too_many_answers", "2^size answers are too many to list; use bit_probabilities")
-        ones = self.bit_probabilities(value)
-        table = {}
-        for bits in product((0, 1), repeat=self.size):
-            probability = Fraction(1)
-            for bit, one in zip(bits, ones, strict=True):
-                probability *= one if bit else 1 - one
-            table[bits] = probability
-        return table
+        return rows_of_bits(self.bit_probabilities(value))
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Ln of P(1 − Q) / (Q(1 − P))."""
+        """Ln of p(1 − q) / (q(1 − p))."""
         p, q = self.p, self.q
         return PrivacyLoss(p * (1 - q) / (q * (1 - p)))
