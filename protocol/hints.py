@@ -1,4 +1,4 @@
-"""Hints for the owner of a record: values that were probably meant otherwise than they are read."""
+"""Hints about probable mistakes in the values of a record, for its owner."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Part(Protocol):
     name: str
 
     def knows(self, value: object) -> bool:
-        """Whether a value has a meaning for this part."""
+        """Whether a value is a class, a listed value or a number of this part."""
 
 
 def hint(part: Part, value: object) -> str:
-    """A sentence on a value that was probably meant otherwise than it is read; "" for every other value.
+    """A sentence on a probable mistake in a value: a decimal comma, a number out of range, a missing-value code.
 
-    The sentence names the feature, not the value.
+    The result is "" if there is none. The sentence names the feature, not the value.
     """
     name = quoted(part.name)
     if not isinstance(part, Numeric):
