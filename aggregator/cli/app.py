@@ -1,8 +1,8 @@
-"""The group of all commands, the commands of other packages, and the end of every failure: one line and a status.
+"""The group of all commands, plugins of other packages, and the handling of failures: one line and a status.
 
-Exit status: 0 success; 1 a refusal, ``reason: detail`` on standard error; 2 wrong usage, likewise with
-the reason ``usage``; 130 interrupted. No traceback, and no value of a record, reaches the terminal
-unless ``HEARSAY_DEBUG=1`` asks for the traceback of an internal error.
+Exit status: 0 success; 1 a refusal, ``reason: detail`` on standard error; 2 wrong usage, the same line with the
+reason ``usage``; 130 interrupted. The terminal shows no traceback and no value of a record. With ``HEARSAY_DEBUG=1``
+it shows the traceback of an internal error.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 PLUGINS = "hearsay.commands"
-"""Entry-point group by which another package adds a command: name → click command."""
+"""Entry-point group of commands of other packages: name → click command."""
 
 INTERRUPTED = 130
 
 
 def installed_plugins() -> Iterable[EntryPoint]:
-    """The commands that installed packages offer."""
+    """The commands of installed packages, as entry points."""
     return entry_points(group=PLUGINS)
 
 
 class Commands(click.Group):
-    """Commands of this package and of other packages. Each is imported when it is asked for.
+    """A group of the commands of this package and of other packages. A command is imported only when it runs.
 
-    A plugin that can not be loaded leaves the other commands alone.
+    A plugin that can not be loaded does not affect other commands.
 
     Args:
-        name: of the group.
-        table: name → ``module:attribute`` of this package's commands.
-        plugins: lists the commands of other packages.
-        options: as of :class:`click.Group`.
+        name: name of the group.
+        table: commands of this package: name → ``module:attribute``.
+        plugins: returns the commands of other packages.
+        options: options of :class:`click.Group`.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class Commands(click.Group):
         self._plugins = plugins
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, sorted."""
+        """The names of all commands, sorted."""
         return sorted({*super().list_commands(ctx), *self._table, *self._offered()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command by name. A command of this package wins over a plugin of the same name."""
+        """Import a command by its name. A command of this package takes precedence over a plugin of the same name."""
         added = super().get_command(ctx, cmd_name)
         if added is not None:
             return added
@@ -87,6 +87,7 @@ class Commands(click.Group):
         rows.format_commands(ctx, formatter)
 
     def _offered(self) -> dict[str, EntryPoint]:
+        """The plugins by name."""
         return {plugin.name: plugin for plugin in self._plugins()}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -112,6 +113,7 @@ class Commands(click.Group):
     def _guarded(
         self, args: Sequence[str] | None, prog_name: str | None, complete_var: str | None, extra: dict[str, Any]
     ) -> int:
+        """Run a command line and print a failure as one line. Returns the exit status."""
         try:
             status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()
@@ -141,6 +143,7 @@ class Commands(click.Group):
 
 
 def _load(plugin: EntryPoint) -> click.Command:
+    """Import the command of a plugin; if that fails, a command that refuses to run."""
     problem = "it is not a command"
     try:
         command = plugin.load()
@@ -152,7 +155,7 @@ def _load(plugin: EntryPoint) -> click.Command:
 
 
 def _broken(plugin: EntryPoint, problem: str) -> click.Command:
-    """The command in the place of a plugin that can not be loaded. The help still lists it."""
+    """A command that replaces a plugin which can not be loaded. Running it raises ``plugin_broken``."""
 
     def refuse(arguments: tuple[str, ...]) -> None:
         del arguments
@@ -169,7 +172,7 @@ def _broken(plugin: EntryPoint, problem: str) -> click.Command:
 
 
 def _report_bug(error: BaseException) -> None:
-    """Print type and place of a bug. Its text may hold a value of a record, and is not printed."""
+    """Print type and place of an internal error. The message may hold a value of a record and is not printed."""
     if os.environ.get("HEARSAY_DEBUG") == "1":
         traceback.print_exception(error)
         return
@@ -179,7 +182,7 @@ def _report_bug(error: BaseException) -> None:
 
 
 def _swallow_output() -> None:
-    """Discard the interpreter's last flush: the reader of the output is gone."""
+    """Send the interpreter's last flush to the null device, because the reader of the output has closed the pipe."""
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, sys.stdout.fileno())
 

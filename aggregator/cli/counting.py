@@ -1,4 +1,4 @@
-"""The counts of a store's reports, as the options of several commands choose them."""
+"""Counting the reports of a store that options of a command select."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def chosen_periods(periods: Span | None, campaign: Campaign) -> range | None:
-    """The numbers of the periods in a campaign; None for all.
+    """The period numbers of a campaign that a span of dates or periods selects; None for all.
 
     Raises:
         InputError: ``periods_absent``.
@@ -72,15 +72,18 @@ def count_store(
     proven_only: bool,
     rosters: Sequence[Roster] = (),
 ) -> tuple[Statistics, bytes]:
-    """The statistics of some of a store's reports, and the bytes of its campaign's file.
+    """Count reports of a store.
 
     Args:
-        store: its folder.
-        periods: which periods; None for all.
-        memory: bytes for the records; None for the store's own limit.
-        cluster: the address of a cluster, or None for this machine.
+        store: folder of the store.
+        periods: the periods to count; None for all.
+        memory: bytes of memory for records; None for the store's own limit.
+        cluster: address of a cluster; None for this machine.
         proven_only: leave out reports from damaged files.
-        rosters: fleet lists. With them it is known how often each device answered.
+        rosters: fleet lists, which tell how often each device answered.
+
+    Returns:
+        The statistics, and the bytes of the campaign's file.
 
     Raises:
         InputError, StorageError: as the store's own methods.
@@ -97,10 +100,10 @@ def count_store(
 
 
 def print_populations(populations: Mapping[str, Any]) -> None:
-    """Explain below a table its two populations, and the assumption behind the second one's intervals.
+    """Print, below a table, its two populations and the assumption behind the intervals of the second one.
 
     Args:
-        populations: as :attr:`aggregator.estimates.statistics.Statistics.populations`.
+        populations: value of :attr:`aggregator.estimates.statistics.Statistics.populations`.
     """
     from aggregator.estimates.recurrence import BOUND
 

@@ -1,11 +1,11 @@
-"""Campaigns and fleets that the options of a command name: opened, with the passphrase that they need."""
+"""Opening the campaigns, fleet lists and enrolled ids that options of a command name."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from aggregator.cli.output import note
-from aggregator.cli.passphrase import asked
+from aggregator.cli.passphrase import existing_passphrase
 from aggregator.periods import shown
 from protocol.errors import InputError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def campaign_of(given: Path, workspace: Path | None) -> Campaign:
-    """The campaign of a file or, in a workspace, of a name or id. Its signature is not checked.
+    """The campaign in a file or, with a workspace, by name or id. Its signature is not checked.
 
     Raises:
         InputError, DocumentError, StorageError: as :func:`aggregator.publishing.naming.document_bytes`.
@@ -36,13 +36,13 @@ def rosters_of(lists: tuple[Path, ...], passphrase_file: Path | None) -> list[Ro
     """The fleet lists at the given paths. A passphrase is asked for once, and only if a list is encrypted.
 
     Raises:
-        InputError: the reasons of a fleet list that does not open.
+        InputError: the reasons of a fleet list that can not be opened.
     """
     if not lists:
         return []
     from aggregator.fleet.roster import read_roster
 
-    passphrase = asked(passphrase_file, "the fleet list")
+    passphrase = existing_passphrase(passphrase_file, "the fleet list")
     return [read_roster(path, passphrase) for path in lists]
 
 
@@ -53,7 +53,7 @@ def enrolled_ids(
 
     Raises:
         InputError: ``enrolment_ambiguous``, both options are given; ``ids_invalid``, ``other_campaign``, and
-            the reasons of a fleet list that does not open.
+            the reasons of a fleet list that can not be opened.
     """
     if enrolled is not None and lists:
         raise InputError("enrolment_ambiguous", "give --enrolled or --fleet, not both")
@@ -70,7 +70,7 @@ def enrolled_ids(
 
 
 def note_missing_ids(campaign: Campaign, ids: Enrolled | None, now: int) -> None:
-    """Print a note if the ids do not cover the present period: reports of today would be refused."""
+    """Print a note if the ids do not cover the period at ``now``, because reports of that period would be refused."""
     period = campaign.period_at(now)
     if ids is not None and not ids.covers(period):
         now_is = shown(period, campaign.time_precision)

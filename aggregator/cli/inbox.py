@@ -1,4 +1,4 @@
-"""Report files as a command line names them: ``ingest`` and ``merge`` take the same."""
+"""Report files on the command line of ``ingest`` and ``merge``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from aggregator.cli.output import counted, note
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-recursive_option = click.option("--recursive", is_flag=True, help="Of a folder, its folders too.")
+recursive_option = click.option("--recursive", is_flag=True, help="Read folders in folders too.")
 
 
 def report_files(names: Sequence[str], *, recursive: bool) -> list[str]:
-    """The files that arguments name, ``-`` standing for a list on standard input; notes say what is left.
+    """The files that arguments name. Notes tell how many files and folders are left out.
+
+    Args:
+        names: files, folders, patterns and URLs; ``-`` for a list of names on standard input.
+        recursive: whether folders in folders are read.
 
     Raises:
-        InputError: ``too_large``, of the list.
+        InputError: ``too_large``: the list on standard input is too long.
     """
     from aggregator.intake.finding import gather, read_names
 

@@ -1,7 +1,7 @@
-"""Options that several commands share, and how their texts are read.
+"""Options that several commands share, and the parsers of their texts.
 
 An ``…_option`` adds one option to a command, and ``…_options`` adds several. Each docstring names the parameters that
-the command then receives. Nothing here opens a file: ``counting`` and ``enrolment`` do the work that options ask for.
+the command then receives. This module opens no file. ``counting`` and ``enrolment`` open what the options name.
 """
 
 from __future__ import annotations
@@ -38,34 +38,32 @@ force_option = click.option("--force", is_flag=True, help="Replace the output if
 """``force``: whether an existing output is replaced."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-"""``as_json``: whether programs read the output."""
+"""``as_json``: whether the output is one JSON object."""
 
 workspace_option = click.option("--workspace", type=PATH, required=True, help="Folder made by hearsay init.")
 """``workspace``: the folder whose keys sign."""
 
-naming_workspace_option = click.option(
-    "--workspace", type=PATH, help="Workspace whose campaigns are known by name or id."
-)
-"""``workspace``: the folder that turns a campaign's name into its file, or None."""
+naming_workspace_option = click.option("--workspace", type=PATH, help="Workspace that knows campaigns by name or id.")
+"""``workspace``: the folder that knows campaigns by name or id, or None."""
 
 store_option = click.option("--store", type=PATH, required=True, help="Folder made by hearsay ingest.")
 """``store``: the folder of a store that exists."""
 
 contact_option = click.option("--contact", default="not stated", help="Whom the owner of a device can ask.")
-"""``contact``: a sentence for the owner of a device."""
+"""``contact``: whom the owner of a device can ask, as text."""
 
 period_option = click.option(
-    "--period", default="1d", show_default=True, help="A device answers once in it: seconds, 90m, 12h, 1d."
+    "--period", default="1d", show_default=True, help="A device answers once per period: seconds, 90m, 12h, 1d."
 )
 """``period``: the text of a duration."""
 
 missing_option = click.option(
-    "--missing", multiple=True, help="Cell that means missing; repeatable; default: empty and ?."
+    "--missing", multiple=True, help="Cell text that means a missing value; repeatable; default: empty and ?."
 )
-"""``missing``: the texts that stand for no value; empty for the default."""
+"""``missing``: cell texts that mean a missing value; empty for the default."""
 
 equal_frequency_option = click.option(
-    "--equal-frequency", is_flag=True, help="Bin edges at the pilot's quantiles, not of equal width."
+    "--equal-frequency", is_flag=True, help="Bin edges at the pilot's quantiles; default: bins of equal width."
 )
 """``equal_frequency``: whether bins are cut at quantiles."""
 
@@ -73,14 +71,14 @@ passphrase_option = click.option(
     "--passphrase-file",
     type=PATH,
     envvar=VARIABLE,
-    help=f"File whose first line is the passphrase; also by {VARIABLE}; else the terminal is asked.",
+    help=f"File whose first line is the passphrase; default: the file in {VARIABLE}, or ask at the terminal.",
 )
 """``passphrase_file``: a path, or None."""
 
 no_passphrase_option = click.option(
-    "--no-passphrase", is_flag=True, help="Keep the new secrets in the clear, in files for their owner alone."
+    "--no-passphrase", is_flag=True, help="Store new secrets unencrypted, in files that only their owner can read."
 )
-"""``no_passphrase``: whether new secrets stay in the clear."""
+"""``no_passphrase``: whether new secrets are stored unencrypted."""
 
 
 def life_option(default: int, of: str) -> Decorator:
@@ -91,12 +89,16 @@ def life_option(default: int, of: str) -> Decorator:
         of: the kind of document, for the help.
     """
     return click.option(
-        "--days", type=click.IntRange(1, MOST_DAYS), default=default, show_default=True, help=f"Life of the {of}."
+        "--days",
+        type=click.IntRange(1, MOST_DAYS),
+        default=default,
+        show_default=True,
+        help=f"Days until the {of} expires.",
     )
 
 
 def signer_options(of: str) -> Decorator:
-    """``trust`` and ``workspace``: whose signature a document must carry; each a path, or None.
+    """``trust`` and ``workspace``: the trust root, or the workspace with it, that must have signed; a path or None.
 
     Args:
         of: the kind of document, for the help.
@@ -104,7 +106,7 @@ def signer_options(of: str) -> Decorator:
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         trust = click.option("--trust", type=PATH, help=f"Trust root that must have signed the {of}.")
-        return trust(click.option("--workspace", type=PATH, help="Workspace whose trust root that is.")(command))
+        return trust(click.option("--workspace", type=PATH, help="Workspace with that trust root.")(command))
 
     return add
 
@@ -113,7 +115,7 @@ def memory_option(default: str | None = None) -> Decorator:
     """``memory``: a number of bytes.
 
     Args:
-        default: the text of a size. Without one ``memory`` is None, and the store's own limit counts.
+        default: the text of a size. Without a default ``memory`` may be None: the store's own limit applies.
     """
     text = "How much memory to use for reports." + ("" if default else "  [default: 1GiB]")
     return click.option("--memory", callback=read_size, default=default, show_default=True, metavar="SIZE", help=text)
@@ -128,14 +130,14 @@ def periods_option(*, required: bool = False) -> Decorator:
 def cluster_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """``cluster``: the address of a Dask cluster, or None."""
     text = (
-        "Work on a Dask cluster: tls://HOST:PORT of one, tcp:// only where nobody else is in the network, or local:N "
-        "for N processes here, to try it out: threads, which need no option, are faster on one machine."
+        "Work on a Dask cluster: tls://HOST:PORT; tcp://HOST:PORT only in a network that nobody else can reach; "
+        "local:N for N processes on this machine, to try it out. On one machine threads are faster and need no option."
     )
     return click.option("--cluster", callback=read_cluster, metavar="ADDRESS", help=text)(command)
 
 
 def counted_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``periods``, ``proven_only``, ``memory`` and ``cluster``: which reports of a store are counted, and where."""
+    """``periods``, ``proven_only``, ``memory`` and ``cluster``: which reports to count, on which machines."""
     proven = click.option("--proven-only", is_flag=True, help="Leave out reports from damaged files.")
     for option in (cluster_option, memory_option(), proven, periods_option()):
         command = option(command)
@@ -143,25 +145,26 @@ def counted_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def roster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``lists`` and ``passphrase_file``: the fleet lists by which a command knows how often each device answered."""
-    text = "Fleet list of a closed fleet: how often each device answered is then known; several are one fleet."
+    """``lists`` and ``passphrase_file``: fleet lists, which tell how often each device answered."""
+    text = "Fleet list of a closed fleet, which tells how often each device answered; several together are one fleet."
     return _fleet_lists(text)(passphrase_option(command))
 
 
 def enrolment_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``enrolled``, ``lists`` and ``passphrase_file``: which devices are enrolled, by their ids or by fleet lists."""
+    """``enrolled``, ``lists`` and ``passphrase_file``: the enrolled devices, by a file of ids or by fleet lists."""
     text = "Ids of a closed fleet, from hearsay fleet ids: all other reports are refused."
     enrolled = click.option("--enrolled", type=PATH, metavar="IDS.hsi", help=text)
-    lists = _fleet_lists("The same from a fleet list (.hsf); several are one fleet.")
+    lists = _fleet_lists("Fleet list (.hsf) instead of ids; several together are one fleet.")
     return enrolled(lists(passphrase_option(command)))
 
 
 def _fleet_lists(text: str) -> Decorator:
+    """``lists``: paths of fleet lists, with the given help text."""
     return click.option("--fleet", "lists", type=PATH, multiple=True, metavar="LIST.hsf", help=text)
 
 
 def read_size(context: click.Context | None, parameter: click.Parameter | None, text: str | None) -> int | None:
-    """Bytes from ``512MiB``, ``1GiB`` or a plain number; None if the option is not given.
+    """The number of bytes of ``512MiB``, ``1GiB`` or a plain number; None if the option is not given.
 
     Raises:
         click.BadParameter: the text is no size, or the size is below 1 MiB.
@@ -194,7 +197,7 @@ def read_start(context: click.Context | None, parameter: click.Parameter | None,
 
 
 def read_cluster(context: click.Context | None, parameter: click.Parameter | None, text: str | None) -> str | None:
-    """The address of a cluster, checked for its form; None if the option is not given.
+    """The address of a cluster. Only its form is checked. None if the option is not given.
 
     Raises:
         click.BadParameter: the text is no address of a cluster.
@@ -210,7 +213,11 @@ def read_cluster(context: click.Context | None, parameter: click.Parameter | Non
 def _read(
     parse: Callable[[str], _Read], text: str, context: click.Context | None, parameter: click.Parameter | None
 ) -> _Read:
-    """The value of a text. A text that the parser refuses is wrong usage."""
+    """Parse a text. A text that the parser refuses is wrong usage.
+
+    Raises:
+        click.BadParameter: the parser raised InputError.
+    """
     problem = ""
     try:
         return parse(text)

@@ -37,7 +37,7 @@ def warn(text: str) -> None:
 
 
 def printable(text: str) -> str:
-    """A single line without control characters: names from files can not forge lines or move the cursor."""
+    """The text on one line, without control characters: a name from a file can not forge lines or move the cursor."""
     return "".join(char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text)
 
 
@@ -47,6 +47,7 @@ def print_json(value: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
+    """The value in the types of JSON."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, float):
@@ -59,7 +60,7 @@ def _plain(value: Any) -> Any:
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
-    """Print names and values, aligned. Both may come from a file: neither can forge a line."""
+    """Print names and values in two aligned columns, one line each. Both are made printable."""
     shown = [(printable(name), printable(str(value))) for name, value in facts.items()]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
@@ -67,12 +68,12 @@ def print_facts(facts: Mapping[str, object]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeric: Iterable[str] = ()) -> None:
-    """Print an aligned table: folded to the width of a terminal, one line per row elsewhere.
+    """Print an aligned table. A terminal gets it folded to its width; other outputs get one line per row.
 
     Args:
-        columns: their names.
-        rows: cells; text and integers as they are, floats with six significant digits.
-        numeric: names of the columns to align on the right, and never to fold: half a number misleads.
+        columns: names of the columns.
+        rows: cells. Floats are printed with six significant digits.
+        numeric: names of the columns that are aligned on the right and never folded, because half a number misleads.
     """
     from rich import box
     from rich.console import Console
@@ -82,7 +83,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeri
     terminal = sys.stdout.isatty()
     table = Table(
         box=box.SIMPLE_HEAD if terminal else None,
-        padding=(0, 1, 0, 0) if terminal else (0, 1),  # the box has a gap of its own
+        padding=(0, 1, 0, 0) if terminal else (0, 1),  # the box adds a gap
         pad_edge=False,
         header_style="bold" if terminal else "",
     )
@@ -91,7 +92,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeri
         number = column in right
         table.add_column(Text(column), justify="right" if number else "left", overflow="fold", no_wrap=number)
     for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row))  # Text: a bin like [0, 1) is no markup
+        table.add_row(*(Text(_cell(value)) for value in row))  # without Text a bin like [0, 1) would be markup
     console = Console(file=sys.stdout, width=None if terminal else _NO_WRAP_WIDTH, highlight=False)
     if terminal:
         console.print(table)
@@ -103,6 +104,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeri
 
 
 def _cell(value: object) -> str:
+    """The text of a cell."""
     if isinstance(value, float):
         return f"{value:.6g}"
     return printable(str(value))
@@ -116,7 +118,7 @@ def _echo(text: str) -> None:
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
-    """A callback (done, total) that draws a bar on standard error; None if standard error is no terminal."""
+    """A callback (done, total) that draws a progress bar on standard error; None if standard error is no terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -130,7 +132,7 @@ def progress(what: str, total: int) -> Iterator[Callable[[int, int], None] | Non
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show a moving sign on standard error during the block, if standard error is a terminal."""
+    """Show an animation on standard error during the block, if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -141,7 +143,7 @@ def working(what: str) -> Iterator[None]:
 
 
 def counted(number: int, what: str, ending: str = "s") -> str:
-    """A number of things: ``1 report``, ``2 reports``."""
+    """A number with a noun in singular or plural: ``1 report``, ``2 reports``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}{ending}"
 
 
@@ -154,7 +156,7 @@ def lasting(seconds: int) -> str:
 
 
 def when(seconds: int) -> str:
-    """Date and time, UTC; the number of seconds beyond the end of the calendar."""
+    """Date and time of a moment, UTC. Beyond the calendar of Python: the number of seconds."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):
@@ -162,7 +164,7 @@ def when(seconds: int) -> str:
 
 
 def say(facts: dict[str, Any], *, as_json: bool) -> None:
-    """Print facts as one JSON object, or aligned, with spaces in their names."""
+    """Print facts as one JSON object, or for people: aligned, with spaces in place of underscores."""
     if as_json:
         print_json(facts)
     else:
@@ -170,11 +172,12 @@ def say(facts: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _in_words(value: object) -> object:
+    """``yes`` or ``no`` for a boolean; other values unchanged."""
     return ("no", "yes")[value] if isinstance(value, bool) else value
 
 
 def warn_of_draft(standing: Standing, output: Path) -> None:
-    """Warn if a document lacks signatures."""
+    """Warn that devices refuse a document, if it lacks signatures."""
     if not standing.complete:
         warn(
             f"devices refuse it so far, with {standing}; see hearsay sign {output} --key KEY, and hearsay trust gather"

@@ -1,7 +1,7 @@
 """Passphrases: from a file, from the file that the environment names, or typed at the terminal.
 
-All new secrets that a command keeps (a workspace's keys, single keys, fleet lists) are encrypted under such a
-passphrase. Only ``--no-passphrase`` keeps them in the clear; a variable that is not set never does (decision 47).
+Commands encrypt all new secrets (a workspace's keys, single keys, fleet lists) under a passphrase. Only
+``--no-passphrase`` stores them unencrypted; a missing environment variable never does (decision 47).
 """
 
 from __future__ import annotations
@@ -20,11 +20,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def asked(file: Path | None, what: str = "") -> Callable[[], bytes]:
-    """A function that returns the passphrase of existing keys. It reads or asks when first called, and once only.
+def existing_passphrase(file: Path | None, what: str = "") -> Callable[[], bytes]:
+    """A function that returns the passphrase of existing secrets. The first call reads the file or asks the user.
+
+    Args:
+        file: file from the command line or the environment; None asks the user.
+        what: the secret, for the question.
 
     Raises (when called):
-        InputError: ``passphrase_missing``: there is neither file nor terminal, or it is empty; those of reading.
+        InputError: ``passphrase_missing``: there is neither a file nor a terminal, or the passphrase is empty; the
+            reasons of an unreadable file.
     """
 
     @lru_cache(maxsize=1)
@@ -34,16 +39,16 @@ def asked(file: Path | None, what: str = "") -> Callable[[], bytes]:
     return passphrase
 
 
-def chosen(file: Path | None, *, refuse: bool, what: str = "") -> bytes | None:
-    """A passphrase for new secrets; None, for secrets in the clear, only if ``--no-passphrase`` is given.
+def new_passphrase(file: Path | None, *, refuse: bool, what: str = "") -> bytes | None:
+    """A passphrase for new secrets; None only if ``--no-passphrase`` is given.
 
     Args:
-        file: from the command line or the environment.
-        refuse: the user wants none, whatever the environment says.
-        what: of what, for the question.
+        file: file from the command line or the environment; None asks the user.
+        refuse: ``--no-passphrase`` is given, which takes precedence over the environment.
+        what: the secret, for the question.
 
     Raises:
-        InputError: ``passphrase_missing``; those of reading.
+        InputError: ``passphrase_missing``; the reasons of an unreadable file.
     """
     if refuse:
         return None
@@ -51,11 +56,16 @@ def chosen(file: Path | None, *, refuse: bool, what: str = "") -> bytes | None:
 
 
 def is_terminal() -> bool:
-    """Whether standard input is a terminal, so that somebody can be asked."""
+    """Whether standard input is a terminal, where the user can be asked."""
     return sys.stdin.isatty()
 
 
 def _from_terminal(what: str, *, again: bool) -> bytes:
+    """Ask for a passphrase at the terminal; with ``again`` twice, for a new passphrase.
+
+    Raises:
+        InputError: ``passphrase_missing``: there is no terminal.
+    """
     if not is_terminal():
         clear = ", or --no-passphrase for none" if again else ""
         raise InputError(

@@ -1,9 +1,9 @@
-"""All commands of ``hearsay`` in this package: each name, and the place of its command, as in an entry point.
+"""The commands of ``hearsay`` in this package: name → ``module:attribute``, as in an entry point.
 
-The order is that of a campaign's life. ``docs/cli.md`` has the same order; ``hearsay --help`` sorts by name. A
-command's module is imported when the command is asked for.
+Commands are in the order in which a campaign needs them, and ``docs/cli.md`` keeps that order. ``hearsay --help``
+sorts them by name. The module of a command is imported only when the command runs.
 
-How a command is added: ``docs/extending.md``.
+How to add a command: ``docs/extending.md``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Commands about signed documents: trust roots, campaigns and models; the way to them, and what they say.
+"""Commands about signed documents: trust roots, campaigns and models.
 
 In: schemas, keys, document files. Out: signed documents in a workspace, the folder that devices fetch from, and text.
-A file has the name of its command.
+Each file is named after its command. ``describe`` holds what ``show`` and ``verify`` share.
 """

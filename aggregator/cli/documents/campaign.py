@@ -1,4 +1,4 @@
-"""``hearsay campaign``: what devices are asked, signed; and the version that ends a campaign."""
+"""``hearsay campaign``: sign a campaign, or the version that ends it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aggregator.cli.options import (
     workspace_option,
 )
 from aggregator.cli.output import note, print_table, say, warn, warn_of_draft, when
-from aggregator.cli.passphrase import asked
+from aggregator.cli.passphrase import existing_passphrase
 from aggregator.files import check_output
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 @click.option("--devices", type=click.IntRange(1), help="Fleet size, for the table that auto prints.")
 @click.option("--approach", type=int, help="How laplace asks for moments: 1 all at once, 3 one number (default).")
 @click.option("--variance-floor", help="Gaussian: smallest variance of a number in [-1, 1]; default 0.01.")
-@click.option("--split", help="Gaussian: how often classes, numbers and squares are asked for an answer, like 1:2:2.")
+@click.option("--split", help="Gaussian: proportion of questions about classes, numbers and squares, like 1:2:2.")
 @click.option("--projection", type=PATH, help="File made by hearsay projection, to embed.")
 @click.option("--theta", help="Threshold of 'the', between 0 and 1; default 0.25.")
 @output_option
 @click.option("--answers", default="one", show_default=True, help="Per device and period: one, all, auto, a number.")
 @click.option("--name", help="Default: the schema's name. Versions rise per name.")
-@click.option("--purpose", default="", help="Why, in words, for the owner of a device.")
+@click.option("--purpose", default="", help="Purpose, as a sentence for the owner of a device.")
 @contact_option
 @period_option
 @life_option(30, "campaign")
@@ -103,7 +103,7 @@ def campaign(
     mechanisms direct (GRR, k-ary randomised response), oue, sue, the, she or auto; gaussian models take bit,
     bits, piecewise, hybrid, laplace or duchi. --answers auto gives one answer for each 2.5 of ε.
 
-    With --end: sign the version that ends a campaign. Devices that get it report no more under that name.
+    With --end: sign the version that ends a campaign. Devices that get it no longer report under that name.
 
     \b
     Example:
@@ -118,7 +118,13 @@ def campaign(
     check_output(output, force=force)
     if ending is not None:
         _check_only_ending(context)
-        _end(open_workspace(workspace, asked(passphrase_file)), ending, output, force=force, as_json=as_json)
+        _end(
+            open_workspace(workspace, existing_passphrase(passphrase_file)),
+            ending,
+            output,
+            force=force,
+            as_json=as_json,
+        )
         return
     missing = {"SCHEMA.toml": schema_file, "--epsilon": epsilon, "--mechanism": mechanism}
     for parameter in (name for name, value in missing.items() if value is None):
@@ -147,7 +153,7 @@ def campaign(
     )
     if devices is not None and not planned.why:
         raise InputError("devices_unused", "--devices is for the table of auto, and nothing is left to auto here")
-    made = sign_campaign(open_workspace(workspace, asked(passphrase_file)), planned, now=int(time.time()))
+    made = sign_campaign(open_workspace(workspace, existing_passphrase(passphrase_file)), planned, now=int(time.time()))
     made.save(output, force=force)
     facts = _campaign_facts(made.campaign, output)
     if made.why and as_json:
@@ -190,7 +196,7 @@ def _end(signer: Workspace, name: str, output: Path, *, force: bool, as_json: bo
 
 
 def _print_why(why: Sequence[Candidate], devices: int | None) -> None:
-    """Print the mechanisms that auto compared, the chosen one first."""
+    """Print the mechanisms that ``auto`` compared, the chosen one first."""
     click.echo()
     columns = ["family", "mechanism", "approach", "questions", "variance per device"]
     rows = [[c.family, c.mechanism, c.approach or "", c.questions, c.variance] for c in why]

@@ -1,4 +1,4 @@
-"""What files say, in words and as plain data, for ``hearsay show``. Nothing here is verified."""
+"""The content of files, in words and as plain data, for ``hearsay show``. Nothing is verified."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from aggregator.publishing.signatures import UNSIGNED
 from protocol.batches import batch
 from protocol.document import read_payload
 from protocol.documents import campaign, model, trust
+from protocol.documents.envelope import keyid
 from protocol.epsilon import format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.features import Numeric
@@ -30,18 +31,18 @@ MAX_FILE_BYTES = 1 << 30
 """The largest file that ``show`` and ``verify`` read."""
 
 MAX_DAMAGE = 100
-"""How many stretches of damage are listed for one report file. All of them are counted."""
+"""Most damaged byte ranges listed for one report file. All of them are counted."""
 
 
 class Shown(NamedTuple):
-    """A file taken apart.
+    """The content of a file.
 
     Attributes:
         kind: root, campaign, model or reports.
-        facts: for people.
-        columns, rows: a table for people; no rows, no table.
-        content: for programs.
-        warning: a sentence about what it asks for; empty for most.
+        facts: names and values, for people.
+        columns, rows: a table, for people; without rows none is printed.
+        content: the content in the types of JSON, for programs.
+        warning: a warning about a campaign; empty for most files.
     """
 
     kind: str
@@ -53,10 +54,10 @@ class Shown(NamedTuple):
 
 
 def document(envelope: Envelope, role: str) -> Shown:
-    """What a signed document says. If devices would refuse the document, the reason is among the facts.
+    """The content of a signed document. If devices would refuse the document, the facts hold the reason.
 
     Raises:
-        DocumentError: ``malformed``: its payload can not be read at all.
+        DocumentError: ``malformed``: the payload can not be read at all.
     """
     body, header = read_payload(envelope.payload)
     digest = sha256(envelope.payload).digest()
@@ -86,11 +87,11 @@ def document(envelope: Envelope, role: str) -> Shown:
 
 
 def uncompressed(file: Path, raw: bytes) -> bytes | mmap:
-    """The content of a report file that may be compressed, within the bounds of an ingest.
+    """The content of a report file, decompressed if need be. The limits are those of an ingest.
 
     Args:
-        file: its name.
-        raw: its bytes.
+        file: name of the file, for errors.
+        raw: bytes of the file.
 
     Raises:
         InputError: ``expands_too_far``, ``compression_damaged``, ``empty_file``.
@@ -105,7 +106,7 @@ def uncompressed(file: Path, raw: bytes) -> bytes | mmap:
 
 
 def batches(raw: bytes | mmap) -> Shown | None:
-    """A report file: its batches and damage. None if it holds no batch at all."""
+    """The batches and damaged byte ranges of a report file; None if it holds no batch."""
     rows: list[list[object]] = []
     entries: list[dict[str, Any]] = []
     records = damaged = stretches = 0
@@ -124,8 +125,8 @@ def batches(raw: bytes | mmap) -> Shown | None:
             entry["reports"] += count
             row[2] = counted(entry["reports"], "report")
             continue
-        standing = "proven" if piece.proven else "cut" if piece.truncated else "wrong digest or count"
-        rows.append([piece.header.campaign.hex(), standing, counted(count, "report")])
+        state = "proven" if piece.proven else "cut" if piece.truncated else "wrong digest or count"
+        rows.append([piece.header.campaign.hex(), state, counted(count, "report")])
         entries.append({**piece.header._asdict(), "proven": piece.proven, "reports": count})
     if not any("proven" in entry for entry in entries):
         return None
@@ -143,7 +144,7 @@ def batches(raw: bytes | mmap) -> Shown | None:
 
 
 def _last_batch(entries: list[dict[str, Any]], rows: list[list[object]]) -> tuple[dict[str, Any], list[object]]:
-    """The last batch in the list, and its row."""
+    """The last batch among the entries, and its row. Entries of damage are skipped."""
     place = next(place for place in reversed(range(len(entries))) if "proven" in entries[place])
     return entries[place], rows[place]
 
@@ -159,14 +160,11 @@ def _header(header: Header) -> dict[str, object]:
 
 
 def _root(root: trust.Root) -> dict[str, object]:
+    ids = {name: sorted(keyid(public).hex() for public in role.keys) for name, role in root.roles.items()}
     return {
-        f"{name} role": f"{role.threshold} of {len(role.keys)}: {', '.join(_keyids(role))}"
+        f"{name} role": f"{role.threshold} of {len(role.keys)}: {', '.join(ids[name])}"
         for name, role in root.roles.items()
     }
-
-
-def _keyids(role: trust.Role) -> list[str]:
-    return sorted(sha256(public).hexdigest()[:16] for public in role.keys)
 
 
 def _campaign(found: campaign.Campaign) -> dict[str, object]:
@@ -207,6 +205,7 @@ def _model(found: model.Model) -> dict[str, object]:
 
 
 def _short(value: object) -> str:
+    """A value of a model's card on one line."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {item}" for key, item in value.items()) or "none"
     if isinstance(value, list):
@@ -215,7 +214,7 @@ def _short(value: object) -> str:
 
 
 def _features(schema: Schema) -> tuple[Sequence[str], list[list[object]]]:
-    """Columns and rows for the features. A projected feature has no codes; the components come last and have them."""
+    """A table of the features, then of the projection's components. A projected feature has no codes."""
     projected = () if schema.projection is None else schema.projection.inputs
     rows: list[list[object]] = [
         [feature.name, f"{feature.kind}, projected", "", f"{feature.low} to {feature.high}"]

@@ -1,4 +1,4 @@
-"""``hearsay init``: the workspace of whoever signs."""
+"""``hearsay init``: make the workspace of a publisher."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from aggregator.cli.options import PATH, json_option, life_option, no_passphrase_option, passphrase_option
 from aggregator.cli.output import say, when
-from aggregator.cli.passphrase import chosen
+from aggregator.cli.passphrase import new_passphrase
 from protocol.document import DAY_SECONDS
 from protocol.documents.trust import ROLES
 
@@ -35,8 +35,8 @@ def init(
 ) -> None:
     """Make a workspace: signing keys and the trust root that devices pin.
 
-    The folder must not exist, or be empty; back it up. Its keys are encrypted under a passphrase, which is
-    asked for, unless --no-passphrase says otherwise: then whoever can read them can sign for you.
+    The folder must not exist, or be empty. Back it up. Its keys are encrypted under a passphrase, which is asked
+    for. With --no-passphrase they are not encrypted, and everybody who can read the files can sign for you.
 
     \b
     Example:
@@ -46,7 +46,7 @@ def init(
     from aggregator.publishing.workspace import create_workspace
 
     now = int(time.time())
-    passphrase = chosen(passphrase_file, refuse=no_passphrase)
+    passphrase = new_passphrase(passphrase_file, refuse=no_passphrase)
     workspace = create_workspace(
         folder,
         name=name or folder.absolute().name,

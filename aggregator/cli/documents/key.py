@@ -8,7 +8,7 @@ import click
 
 from aggregator.cli.options import PATH, json_option, no_passphrase_option, passphrase_option
 from aggregator.cli.output import say
-from aggregator.cli.passphrase import asked, chosen
+from aggregator.cli.passphrase import existing_passphrase, new_passphrase
 from protocol.documents.envelope import KEY_BYTES
 from protocol.documents.trust import ROLES
 
@@ -34,9 +34,9 @@ def key() -> None:
 @no_passphrase_option
 @json_option
 def new(output: Path, role: str, passphrase_file: Path | None, *, no_passphrase: bool, as_json: bool) -> None:
-    """Make a key pair: OUT.key, to be kept secret, and OUT.key.pub for whoever keeps the trust root.
+    """Make a key pair: OUT.key, which stays secret, and OUT.key.pub for the keeper of the trust root.
 
-    The key is encrypted under a passphrase unless --no-passphrase says otherwise.
+    The key is encrypted under a passphrase, except with --no-passphrase.
 
     \b
     Example:
@@ -51,7 +51,7 @@ def new(output: Path, role: str, passphrase_file: Path | None, *, no_passphrase:
     public = output.with_name(f"{output.name}.pub")
     for path in (output, public):
         check_output(path, force=False)
-    passphrase = chosen(passphrase_file, refuse=no_passphrase)
+    passphrase = new_passphrase(passphrase_file, refuse=no_passphrase)
     made = key_file(role, SigningKey.from_seed(os.urandom(KEY_BYTES)), passphrase)
     write_key(output, made)
     write_output(public, public_line(made).encode())
@@ -75,9 +75,9 @@ def protect(
     no_passphrase: bool,
     as_json: bool,
 ) -> None:
-    """Put a key file under a new passphrase, or with --no-passphrase under none. The key stays the same.
+    """Give a key file a new passphrase, or with --no-passphrase none. The key stays the same.
 
-    For a workspace: each file in its folder keys, all under one passphrase.
+    For a workspace: run it on each file in the folder keys. All keys of a workspace need one passphrase.
 
     \b
     Example:
@@ -86,8 +86,8 @@ def protect(
     from aggregator.publishing.keys import key_file, read_key, write_key
 
     before = read_key(file)
-    opened = before.open(asked(passphrase_file))
-    passphrase = chosen(new_passphrase_file, refuse=no_passphrase)
+    opened = before.open(existing_passphrase(passphrase_file))
+    passphrase = new_passphrase(new_passphrase_file, refuse=no_passphrase)
     after = key_file(before.role, opened, passphrase)
     write_key(file, after, force=True)
     say({"key": str(file), "role": after.role, "id": after.id, "encrypted": after.encrypted}, as_json=as_json)

@@ -1,4 +1,4 @@
-"""``hearsay predict``: a model's classes for the records of a file."""
+"""``hearsay predict``: classify the records of a file with a model."""
 
 from __future__ import annotations
 
@@ -40,10 +40,9 @@ def predict(
 ) -> None:
     """Classify the records of a CSV file (plain or .gz) with a model, and say how often it is right.
 
-    MODEL is its file or, with --workspace, its name, NAME@VERSION or id there. DATA.csv needs a header line; columns
-    are found by their names, and one that the model does not know is not looked at. Where a record has one of
-    the classes as its label, it counts for the accuracy. In CSV a class that a spreadsheet would run has
-    an apostrophe before it.
+    MODEL is a file or, with --workspace, a name, NAME@VERSION or id. DATA.csv needs a header line. Columns are found
+    by their names; other columns are ignored. The accuracy is that of the records whose label is one of the
+    classes. In CSV output a class that a spreadsheet would run as a formula gets an apostrophe in front.
 
     \b
     Example:
@@ -77,7 +76,7 @@ def predict(
 
 
 def _model(given: Path, trust: Path | None, workspace: Path | None) -> Model:
-    """The model. Its signature is checked if a trust root or a workspace is given.
+    """Load the model. Its signature is checked if a trust root or a workspace is given.
 
     Raises:
         InputError: ``trust_ambiguous``; and as :meth:`Model.load` and :func:`document_bytes`.
@@ -101,13 +100,14 @@ def _model(given: Path, trust: Path | None, workspace: Path | None) -> Model:
 
 
 def _accuracy(found: Predictions) -> dict[str, object]:
+    """The accuracy in words."""
     if found.accuracy is None:
         return {"accuracy": "not known: no record has one of the classes as its label"}
     return {"accuracy": f"{found.accuracy:.1%} of {found.labelled} records with a label"}
 
 
 def _as_object(found: Predictions, model: Model, output: Path | None, *, proba: bool) -> dict[str, object]:
-    """The predictions as one JSON object. It holds no predictions if a file does."""
+    """The predictions as one JSON object. With an output file, only the facts about them."""
     about: dict[str, object] = {"records": len(found.frame), "labelled": found.labelled, "accuracy": found.accuracy}
     if output is not None:
         return {**about, "output": str(output)}

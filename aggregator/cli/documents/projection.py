@@ -29,10 +29,12 @@ DEFAULT_BINS = 4
 @click.argument("pilot", type=PATH, metavar="PILOT.csv")
 @click.option("--schema", "schema_file", type=PATH, required=True, help="Schema of the pilot: a .toml file.")
 @click.option("--method", required=True, help="pca, or dca: directions in which the classes differ.")
-@click.option("--components", type=int, required=True, help="K: how many numbers the inputs become.")
+@click.option("--components", type=int, required=True, help="K: number of components, the outputs.")
 @output_option
 @click.option("--rho", type=float, help="Ridge of dca, in units of variance; default 0.001.")
-@click.option("--bounds", default="pilot", show_default=True, help="Outputs' bounds: from the inputs or the pilot.")
+@click.option(
+    "--bounds", default="pilot", show_default=True, help="Bounds of the outputs: from the inputs or the pilot."
+)
 @click.option("--quantile", type=float, default=0.0, show_default=True, help="Share of the pilot to clip on each side.")
 @click.option("--bins", type=int, default=DEFAULT_BINS, show_default=True, help="Bins of a component.")
 @equal_frequency_option
@@ -59,7 +61,7 @@ def projection(
 ) -> None:
     """Fit a projection of the numeric features on a pilot file whose people agreed to be seen.
 
-    The result is integers, for hearsay campaign --projection.
+    The output holds integers, for hearsay campaign --projection.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""``hearsay publish``: a model from a store's reports, and the folder that devices fetch from."""
+"""``hearsay publish``: make a model from a store's reports; update the folder that devices fetch from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aggregator.cli.options import (
     workspace_option,
 )
 from aggregator.cli.output import say, warn, warn_of_draft, when
-from aggregator.cli.passphrase import asked
+from aggregator.cli.passphrase import existing_passphrase
 from aggregator.files import check_output
 from aggregator.periods import shown
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--store", type=PATH, help="Folder made by hearsay ingest.")
 @workspace_option
 @click.option("-o", "--output", type=PATH, help="Model to write; must not exist.")
-@click.option("--to", "tree", type=PATH, help="Folder that devices fetch from; brought up to date.")
+@click.option("--to", "tree", type=PATH, help="Folder that devices fetch from, to update.")
 @click.option("--postprocess", help="How estimates become probabilities; default: the campaign's choice.")
 @click.option("--name", help="Default: the campaign's name. Versions rise per name.")
 @life_option(365, "model")
@@ -64,13 +64,13 @@ def publish(
 ) -> None:
     """Fit a model to a store's reports and sign it. The workspace must have signed the campaign.
 
-    How often the model is expected to be right follows from the statistics: estimates are drawn again as the
-    campaign would give them, models fitted to them, and records classified whose features are independent
-    within a class. Where the reports are too few to tell, it is "not known yet". A model that is expected to
-    be worse than always saying the largest class, or of which it can not be told, is signed with a warning.
+    The expected accuracy is simulated from the statistics: estimates are drawn again with the noise of the
+    campaign, models are fitted to them, and records with independent features in each class are classified. With
+    too few reports it is "not known yet". A warning is printed unless the model is expected to be better than
+    always saying the largest class.
 
-    With --to: bring a folder up to date with all roots and the newest campaigns and models of the
-    workspace, as any web server can serve it to devices (hearsay-edge sync); a store is then not needed.
+    With --to: update a folder with all roots and the newest campaigns and models of the workspace. Any web
+    server can serve the folder to devices (hearsay-edge sync). A store is then not needed.
 
     \b
     Example:
@@ -89,7 +89,7 @@ def publish(
         )
     if output is not None:
         check_output(output, force=force)
-    signer = open_workspace(workspace, asked(passphrase_file))
+    signer = open_workspace(workspace, existing_passphrase(passphrase_file))
     facts: dict[str, Any] = {}
     if store is not None and output is not None:
         statistics, raw_campaign = count_store(store, periods, memory, cluster, proven_only=proven_only)
@@ -145,14 +145,14 @@ def _publish_model(
 
 
 def _dated(periods: str, campaign: Campaign) -> str:
-    """A card's periods by number and date."""
+    """The periods of a model's card, by number and date."""
     if periods == "all":
         return periods
     return "..".join(shown(int(end), campaign.time_precision) if end else "" for end in periods.split(".."))
 
 
 def _publish_tree(signer: Workspace, folder: Path, *, as_json: bool) -> dict[str, Any]:
-    """Bring the served folder up to date. Returns the facts to print."""
+    """Update the published folder. Returns the facts to print."""
     from aggregator.publishing.tree import write_tree
 
     made = write_tree(signer, folder)

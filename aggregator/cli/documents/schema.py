@@ -1,4 +1,4 @@
-"""``hearsay schema``: a draft of a schema, from a pilot file."""
+"""``hearsay schema``: draft a schema from a pilot file."""
 
 from __future__ import annotations
 

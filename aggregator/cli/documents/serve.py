@@ -1,4 +1,4 @@
-"""``hearsay serve``: a web server to try devices against."""
+"""``hearsay serve``: a web server to try devices."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ MAX_TOKEN_BYTES = 4096
 @click.argument("tree", type=PATH, metavar="DIR")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of this machine to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: any that is free.")
-@click.option("--token", "token_file", type=PATH, metavar="FILE", help="Take batches only with its word.")
-@click.option("--largest", default="16MiB", help="Of one batch file.", **_SIZE)
-@click.option("--room", default="1GiB", help="For all files that wait in DIR/reports.", **_SIZE)
+@click.option("--token", "token_file", type=PATH, metavar="FILE", help="File with the token that uploads must carry.")
+@click.option("--largest", default="16MiB", help="Size of the largest batch file to take.", **_SIZE)
+@click.option("--room", default="1GiB", help="Most bytes of all files in DIR/reports.", **_SIZE)
 @json_option
 def serve(tree: Path, host: str, port: int, token_file: Path | None, largest: int, room: int, *, as_json: bool) -> None:
     """Serve a published folder and take reports into it, to try hearsay-edge sync on this machine.
 
-    It is not for the internet: it speaks no TLS, so anybody on the way could answer in its place and have
-    devices throw reports away. By default it listens to this machine alone. What a server for devices in the
-    field needs, with nginx as an example: docs/serving.md. It ends with Ctrl-C.
+    It is not for the internet. It has no TLS: anybody between it and a device could answer instead, and the device
+    would delete reports that never arrived. By default it listens to this machine alone. For devices in the
+    field see docs/serving.md, with nginx as an example. Ctrl-C ends it.
 
     \b
     Example:
@@ -55,10 +55,16 @@ def serve(tree: Path, host: str, port: int, token_file: Path | None, largest: in
 
 
 def _stop(_number: int, _frame: object) -> None:
+    """End the server on a signal, as Ctrl-C does."""
     raise KeyboardInterrupt
 
 
 def _read_token(path: Path) -> str:
+    """The token in a file.
+
+    Raises:
+        InputError: ``token_invalid``; the reasons of an unreadable file.
+    """
     from aggregator.files import read_file
 
     token = read_file(path, MAX_TOKEN_BYTES).strip()

@@ -1,4 +1,4 @@
-"""``hearsay show``: what a file says, whoever wrote it."""
+"""``hearsay show``: print the content of a file, without verifying it."""
 
 from __future__ import annotations
 

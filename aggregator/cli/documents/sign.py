@@ -1,4 +1,4 @@
-"""``hearsay sign``: one more signature on a trust root, campaign or model."""
+"""``hearsay sign``: add a signature to a trust root, campaign or model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from aggregator.cli.options import PATH, force_option, json_option, passphrase_option
 from aggregator.cli.output import note, say, warn, when
-from aggregator.cli.passphrase import asked
+from aggregator.cli.passphrase import existing_passphrase
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
 from protocol.errors import InputError
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("document", type=PATH)
 @click.option("--key", "key_path", type=PATH, required=True, help="Key file to sign with.")
-@click.option("-o", "--output", type=PATH, help="Default: the document itself is replaced.")
-@click.option("--trust", "trust_file", type=PATH, help="Trust root, to say how many are needed.")
+@click.option("-o", "--output", type=PATH, help="File to write; default: replace the document.")
+@click.option("--trust", "trust_file", type=PATH, help="Trust root, to tell how many signatures are needed.")
 @passphrase_option
 @force_option
 @json_option
@@ -38,10 +38,10 @@ def sign(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Add one signature to a trust root, campaign or model. Needs the key file, and no workspace.
+    """Add one signature to a trust root, campaign or model. Needs only the key file, no workspace.
 
-    Look at the document first (hearsay show): your signature says that devices may obey it. A document
-    that no device would accept is not signed. Signing twice with one key changes nothing.
+    Look at the document first (hearsay show): your signature tells devices to obey it. A document that no device
+    would accept is not signed. Signing twice with one key changes nothing.
 
     \b
     Example:
@@ -62,7 +62,7 @@ def sign(
     found = read_key(key_path)
     if found.role != role:
         raise InputError("wrong_key", f"the key is for a {found.role}, and the document is a {role}")
-    after = signed(envelope, found.open(asked(passphrase_file)))
+    after = signed(envelope, found.open(existing_passphrase(passphrase_file)))
     if after != envelope or place != document:
         write_output(place, to_bytes(after, role), force=force or output is None)
     _say_signed(place, role, header, after, trust_file, found.id, added=after != envelope, as_json=as_json)
@@ -79,6 +79,7 @@ def _say_signed(
     added: bool,
     as_json: bool,
 ) -> None:
+    """Print the document, its signatures, and how many signatures are needed."""
     from aggregator.files import read_file
     from aggregator.publishing.signatures import root_of, standing
     from protocol.documents.trust import restore

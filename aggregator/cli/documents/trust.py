@@ -1,4 +1,4 @@
-"""``hearsay trust``: who may sign what, from one version of the trust root to the next."""
+"""``hearsay trust``: change and show the trust root, which says who may sign what."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from aggregator.cli.options import PATH, json_option, life_option, passphrase_option, workspace_option
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, say, warn, when
-from aggregator.cli.passphrase import asked
+from aggregator.cli.passphrase import existing_passphrase
 from protocol.document import DAY_SECONDS
 from protocol.documents.envelope import SIZE_LIMITS, keyid, role_of
 from protocol.documents.trust import ROLES
@@ -36,9 +36,9 @@ threshold_option = click.option("--threshold", type=int, help="How many of the r
 def trust() -> None:
     """Say who may sign what: every change is the next version of the trust root.
 
-    It is signed by enough keys of the root before and of itself, so that devices follow from any version
-    to the newest. Where the keys in the workspace are too few, the next root waits in its folder pending/
-    for signatures (hearsay sign) and comes into force by hearsay trust gather.
+    Enough keys of the root before and of the new root sign it, so that devices can follow from any version to the
+    newest. If the workspace has too few keys, the next root waits in its folder pending/ for signatures
+    (hearsay sign). hearsay trust gather then brings it into force.
 
     \b
     Example:
@@ -47,8 +47,8 @@ def trust() -> None:
     """  # noqa: D301
 
 
-def _changing(function: Callable[..., RootChange]) -> Callable[..., None]:
-    """A command from a function that returns a change: adds the shared options, makes the next root, prints it."""
+def _root_command(function: Callable[..., RootChange]) -> Callable[..., None]:
+    """Make a command from a function that returns a change: add shared options, make the next root, print it."""
 
     @workspace_option
     @life_option(3650, "root")
@@ -70,7 +70,7 @@ def _changing(function: Callable[..., RootChange]) -> Callable[..., None]:
         from aggregator.publishing.workspace import open_workspace
 
         change = function(**own)
-        passphrase = asked(passphrase_file)
+        passphrase = existing_passphrase(passphrase_file)
         opened = open_workspace(workspace, passphrase)
         signers = [read_key(path).open(passphrase) for path in sign_with]
         now = int(time.time())
@@ -84,7 +84,7 @@ def _changing(function: Callable[..., RootChange]) -> Callable[..., None]:
 @role_argument
 @click.option("--key", type=PATH, help="Public key, .key.pub; default: make one here.")
 @threshold_option
-@_changing
+@_root_command
 def add_key(role: str, key: Path | None, threshold: int | None) -> RootChange:
     """Let one more key sign for a role.
 
@@ -102,11 +102,12 @@ def add_key(role: str, key: Path | None, threshold: int | None) -> RootChange:
 @role_argument
 @click.argument("keyids", metavar="KEYID...", nargs=-1, required=True)
 @threshold_option
-@_changing
+@_root_command
 def revoke(role: str, keyids: tuple[str, ...], threshold: int | None) -> RootChange:
-    """Let keys sign for a role no longer: lost or stolen ones, or those of people who left.
+    """Remove keys from a role: lost or stolen keys, or keys of people who left.
 
-    What they alone had signed is refused by devices that follow; hearsay trust resign signs it again.
+    Devices that get the new root refuse documents that only these keys had signed. hearsay trust resign signs
+    those documents again.
 
     \b
     Example:
@@ -121,15 +122,15 @@ def revoke(role: str, keyids: tuple[str, ...], threshold: int | None) -> RootCha
 @role_argument
 @click.option("--key", "keys", type=PATH, multiple=True, help="Public key; repeatable.")
 @click.option(
-    "--keys", "count", type=click.IntRange(1, 16), help="How many to make here; default: 1, if none is given."
+    "--keys", "count", type=click.IntRange(1, 16), help="Number of keys to make here; default: 1 without --key."
 )
 @threshold_option
-@_changing
+@_root_command
 def rotate(role: str, keys: tuple[Path, ...], count: int | None, threshold: int | None) -> RootChange:
-    """Replace all keys of a role. Its threshold stays, unless --threshold says otherwise.
+    """Replace all keys of a role. --threshold changes its threshold, which otherwise stays.
 
-    Devices then forget which versions of the role's documents they have seen, which undoes what a thief
-    of the old keys may have signed with a version far ahead.
+    Devices then forget which versions of the role's documents they have seen. A thief of the old keys may have
+    signed a far higher version, and devices would refuse your lower versions otherwise.
 
     \b
     Example:
@@ -145,7 +146,7 @@ def rotate(role: str, keys: tuple[Path, ...], count: int | None, threshold: int 
 @trust.command()
 @role_argument
 @click.argument("number", type=int)
-@_changing
+@_root_command
 def threshold(role: str, number: int) -> RootChange:
     """Set how many keys of a role must sign.
 
@@ -159,7 +160,7 @@ def threshold(role: str, number: int) -> RootChange:
 
 
 @trust.command()
-@_changing
+@_root_command
 def renew() -> RootChange:
     """Give the root a new date of expiry, with the same keys.
 
@@ -173,6 +174,7 @@ def renew() -> RootChange:
 
 
 def _public(path: Path, role: str) -> bytes:
+    """The public key in a .pub file, for a role."""
     from aggregator.files import read_file
     from aggregator.publishing.keys import MAX_KEY_BYTES, parse_public
 
@@ -183,7 +185,7 @@ def _public(path: Path, role: str) -> bytes:
 @workspace_option
 @json_option
 def show(workspace: Path, *, as_json: bool) -> None:
-    """Show the trust root in force: keys, thresholds, dates, and what lacks signatures.
+    """Show the trust root in force: keys, thresholds, dates, and the documents that lack signatures.
 
     \b
     Example:
@@ -212,7 +214,7 @@ def show(workspace: Path, *, as_json: bool) -> None:
         click.echo()
         print_facts({"pending root": waiting.root.header.version, **_root_facts(waiting, as_json=False)})
     for item in undersigned:
-        note(f"{item.role} '{item.name}', version {item.version}, lacks signatures; hearsay trust resign adds ours")
+        note(f"{item.role} '{item.name}', version {item.version}, lacks signatures; hearsay trust resign signs it")
     if root.header.expires < now + SOON_SECONDS:
         warn("the root expires soon, and then devices accept nothing new; hearsay trust renew gives it another date")
 
@@ -262,10 +264,10 @@ def _key_rows(opened: Workspace) -> list[tuple[str, str, str]]:
 @workspace_option
 @json_option
 def gather(files: tuple[Path, ...], workspace: Path, *, as_json: bool) -> None:
-    """Take signed copies of one document back into the workspace, and join their signatures.
+    """Read signed copies of one document into the workspace, and join their signatures.
 
-    A root that has enough of them comes into force; a campaign or model that has is served by hearsay
-    publish --to. Copies come in any order, and twice without harm.
+    A root with enough signatures comes into force. A campaign or model with enough signatures is published by
+    hearsay publish --to. Copies may come in any order and repeatedly.
 
     \b
     Example:
@@ -295,7 +297,7 @@ def gather(files: tuple[Path, ...], workspace: Path, *, as_json: bool) -> None:
 @workspace_option
 @json_option
 def discard(workspace: Path, *, as_json: bool) -> None:
-    """Forget the root that waits for signatures. Nobody may sign it any more: another will take its number.
+    """Delete the root that waits for signatures. Nobody may sign it any more: another root will take its number.
 
     \b
     Example:
@@ -312,10 +314,10 @@ def discard(workspace: Path, *, as_json: bool) -> None:
 @passphrase_option
 @json_option
 def resign(workspace: Path, passphrase_file: Path | None, *, as_json: bool) -> None:
-    """Sign again, with the keys here, the newest campaigns and models that the root no longer covers.
+    """Sign the newest campaigns and models again, if they lack signatures under the root in force.
 
-    The payloads stay the same, and so do ids and versions: devices that enrolled go on, and new ones
-    accept them. hearsay publish --to serves the files.
+    Payloads, ids and versions stay the same. Enrolled devices go on, and new devices accept the documents. hearsay
+    publish --to then publishes the files.
 
     \b
     Example:
@@ -324,10 +326,10 @@ def resign(workspace: Path, passphrase_file: Path | None, *, as_json: bool) -> N
     from aggregator.publishing.roots import resign as sign_again
     from aggregator.publishing.workspace import open_workspace
 
-    opened = open_workspace(workspace, asked(passphrase_file))
+    opened = open_workspace(workspace, existing_passphrase(passphrase_file))
     redone = sign_again(opened, int(time.time()))
     if as_json:
-        print_json({"signed": [_redone(opened, item, held) for item, held in redone]})
+        print_json({"signed": [_signed_again(opened, item, held) for item, held in redone]})
         return
     rows = [(item.role, item.name, item.version, str(held)) for item, held in redone]
     if rows:
@@ -336,12 +338,14 @@ def resign(workspace: Path, passphrase_file: Path | None, *, as_json: bool) -> N
         note("every document has the signatures that it needs")
 
 
-def _redone(opened: Workspace, item: Published, held: Standing) -> dict[str, Any]:
+def _signed_again(opened: Workspace, item: Published, held: Standing) -> dict[str, Any]:
+    """A document that was signed again, as a JSON object."""
     facts = {"kind": item.role, "name": item.name, "version": item.version, "document": str(opened.copy_path(item))}
     return {**facts, "signatures": held.said(as_json=True)}
 
 
 def _root_facts(found: NextRoot, *, as_json: bool) -> dict[str, Any]:
+    """The file of a next root, and its signatures."""
     facts: dict[str, Any] = {"file": str(found.path)}
     for name, held in (("root_before", found.before), ("itself", found.own)):
         facts[name] = held.said(as_json=as_json)

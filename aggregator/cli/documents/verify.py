@@ -1,4 +1,4 @@
-"""``hearsay verify``: whether a device would accept a file, and what a campaign really spends."""
+"""``hearsay verify``: check whether a device would accept a file; print the ε that a campaign really spends."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     type=PATH,
     required=True,
     multiple=True,
-    help="The trust root, .hst; given again, a newer root that follows from it, in any order.",
+    help="Trust root (.hst). Repeat it for newer roots that follow from the first, in any order.",
 )
-@click.option("--privacy", is_flag=True, help="Of a campaign: the exact privacy loss, from the file alone.")
+@click.option("--privacy", is_flag=True, help="Print the exact privacy loss of a campaign, from the file alone.")
 @json_option
 def verify(file: Path, trust_files: tuple[Path, ...], *, privacy: bool, as_json: bool) -> None:
     """Check a file as a device does: signatures, dates, and every value of a campaign or model.
 
-    Only the first --trust is taken at its word. Others are followed from it, root by root, as a device
-    does that was away for long; the last one reached says whose signatures count.
+    The first --trust is trusted as it is. Further roots are followed from it, root by root, as a device does that
+    was off for long. The last root reached decides whose signatures count.
 
-    With --privacy: the worst ratio of any answer's probabilities under two records, per question and in
-    total, as an exact fraction and as ε, beside what the campaign declares.
+    With --privacy: print the worst ratio of an answer's probabilities under two records, per question and in
+    total, as an exact fraction and as ε, beside the ε that the campaign declares.
 
     \b
     Example:
@@ -64,7 +64,7 @@ def verify(file: Path, trust_files: tuple[Path, ...], *, privacy: bool, as_json:
         raise InputError("not_a_campaign", f"'{file}' is a {role}; --privacy is about campaigns")
     now = int(time.time())
     first, *newer = (read_file(path, SIZE_LIMITS["root"]) for path in trust_files)
-    state = _followed(first, newer, now)
+    state = _follow_roots(first, newer, now)
     result: dict[str, Any] = {"kind": role, "verified": True, "root_version": state.root.header.version}
     if role == "root":
         header = _verified_root(state, raw, now)
@@ -80,10 +80,15 @@ def verify(file: Path, trust_files: tuple[Path, ...], *, privacy: bool, as_json:
     result.update(_header_facts(header))
     _print_verdict(role, header, result, raw if privacy else None, as_json=as_json)
     if role == "campaign":
-        _warn_of_terms(raw)
+        _warn_about_campaign(raw)
 
 
 def _refuse_unsigned(file: Path, raw: bytes) -> NoReturn:
+    """Refuse a file that is no signed document.
+
+    Raises:
+        InputError: ``not_signed``: it is a report file; ``unknown_file``.
+    """
     if any(isinstance(piece, batch.Batch) for piece in batch.read_batches(uncompressed(file, raw))):
         raise InputError(
             "not_signed",
@@ -93,8 +98,8 @@ def _refuse_unsigned(file: Path, raw: bytes) -> NoReturn:
     raise InputError("unknown_file", f"'{file}' is no trust root, campaign or model")
 
 
-def _followed(first: bytes, newer: list[bytes], now: int) -> trust.TrustState:
-    """The state of a device that pinned the first root and then got the newer roots, in any order.
+def _follow_roots(first: bytes, newer: list[bytes], now: int) -> trust.TrustState:
+    """The trust state of a device that pinned the first root and then got newer roots, in any order.
 
     Only the dates of the last root reached are checked.
 
@@ -108,10 +113,10 @@ def _followed(first: bytes, newer: list[bytes], now: int) -> trust.TrustState:
 
 
 def _verified_root(state: trust.TrustState, raw: bytes, now: int) -> Header:
-    """The header of a root that is the trusted root or follows it.
+    """The header of a root that is the trusted root or follows from it.
 
     Raises:
-        DocumentError: ``rollback`` for one that the trusted root has replaced; as ``install_roots``.
+        DocumentError: ``rollback``: the trusted root has replaced it; the reasons of ``install_roots``.
     """
     after = trust.install_roots(state, [raw], now)
     if after.root_bytes != raw:
@@ -120,7 +125,7 @@ def _verified_root(state: trust.TrustState, raw: bytes, now: int) -> Header:
 
 
 def _check_values(role: str, payload: bytes, *, privacy: bool, as_json: bool) -> None:
-    """Check all values. With ``--privacy`` an understated campaign is refused after its real loss is printed."""
+    """Check all values of a payload. With ``--privacy`` an understated ε is printed before the campaign is refused."""
     if role == "model":
         model.parse_model(payload)
         return
@@ -147,7 +152,7 @@ def _print_verdict(role: str, header: Header, result: dict[str, Any], raw: bytes
         print_sheet(_sheet(read_envelope(raw, role).payload))
 
 
-def _warn_of_terms(raw: bytes) -> None:
+def _warn_about_campaign(raw: bytes) -> None:
     from aggregator.publishing.privacy import campaign_warning
 
     warning = campaign_warning(campaign.parse_campaign(read_envelope(raw, "campaign").payload))
@@ -176,11 +181,11 @@ def print_sheet(sheet: PrivacySheet) -> None:
     """Print the privacy sheet as a table. ε is rounded up in its last digit."""
     per_answer = format_micro(sheet.declared_per_answer_micro)
     rows: list[list[object]] = [
-        [name, question.mechanism.name, question.size, question.stratum, _foldable(loss), up(loss), per_answer]
+        [name, question.mechanism.name, question.size, question.stratum, _foldable(loss), rounded_up(loss), per_answer]
         for name, question, loss in zip(sheet.names, sheet.questions, sheet.losses, strict=True)
     ]
     total = sheet.total
-    rows.append(["total", "", "", "", _foldable(total), up(total), format_micro(sheet.declared_micro)])
+    rows.append(["total", "", "", "", _foldable(total), rounded_up(total), format_micro(sheet.declared_micro)])
     columns = ["question", "mechanism", "size", "stratum", "worst ratio", "ε", "declared ε"]
     print_table(columns, rows, ["size", "stratum", "ε", "declared ε"])
     if sheet.model is not None:
@@ -189,12 +194,12 @@ def print_sheet(sheet: PrivacySheet) -> None:
 
 
 def _foldable(loss: PrivacyLoss) -> str:
-    """A worst ratio with spaces beside its bar, so that a narrow table breaks it there and not in a number."""
+    """A worst ratio with spaces around the fraction bar: a narrow table then breaks the line there, not in a number."""
     from aggregator.publishing.privacy import ratio_text
 
     return ratio_text(loss).replace("/", " / ")
 
 
-def up(loss: float) -> str:
-    """A privacy loss to nine places, never below the exact one."""
+def rounded_up(loss: float) -> str:
+    """A privacy loss with nine decimal places, rounded up."""
     return str(Decimal(loss).quantize(Decimal("1e-9"), ROUND_CEILING))

@@ -1,5 +1,5 @@
-"""Commands about reports: how they come in, what is kept, and what they tell.
+"""Commands about reports: reading, storing, counting, exporting and removing them.
 
 In: report files, a campaign, a store. Out: a store, estimates, files for archives and gateways, and text.
-A file has the name of its command.
+Each file is named after its command.
 """

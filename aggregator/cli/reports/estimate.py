@@ -1,4 +1,4 @@
-"""``hearsay estimate``: unbiased counts of what devices answered, with intervals."""
+"""``hearsay estimate``: unbiased counts of the devices' true answers, with intervals."""
 
 from __future__ import annotations
 
@@ -37,11 +37,10 @@ def estimate(
 ) -> None:
     """Show unbiased counts with standard deviations and 95 % intervals, in reports asked.
 
-    Estimates may be negative: they are what the reports say before anything is made pretty. Each has two
-    intervals: of these devices, each weighted by its answers, and of the population that they are drawn from.
-    In the table the intervals of shares end where shares do; --json and --csv have them as they are.
-    What was set aside is told of the whole store, whatever the periods. In CSV a text that a spreadsheet
-    would run (=1+1) has an apostrophe before it.
+    Estimates are not post-processed and may be negative. Each has two intervals: one for these devices, weighted by
+    their answers, and one for the population that they are drawn from. The table cuts intervals of shares to 0 and
+    1; --json and --csv do not. Numbers of what was set aside are for the whole store, not for --periods. In CSV
+    a text that a spreadsheet would run (=1+1) gets an apostrophe in front.
 
     \b
     Example:
@@ -55,7 +54,7 @@ def estimate(
         raise click.UsageError("give --json or --csv, not both", click.get_current_context())
     rosters = rosters_of(lists, passphrase_file)
     statistics, _ = count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters)
-    if statistics.reports:  # without reports there is nothing to protect, and the counts set aside are worth seeing
+    if statistics.reports:  # no reports: nothing to protect, and the numbers set aside explain why
         statistics.check_publishable()
     if as_json:
         print_json(statistics.to_json())

@@ -1,4 +1,4 @@
-"""``hearsay evaluate``: how often a published model is right, from private answers."""
+"""``hearsay evaluate``: estimate from private answers how often a published model is right."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from aggregator.cli.options import (
     workspace_option,
 )
 from aggregator.cli.output import counted, print_facts, print_json, print_table, say, warn, warn_of_draft
-from aggregator.cli.passphrase import asked
+from aggregator.cli.passphrase import existing_passphrase
 from protocol.epsilon import format_micro
 from protocol.words import to_words
 
@@ -56,7 +56,13 @@ def evaluate() -> None:
 @contact_option
 @period_option
 @life_option(30, "campaign")
-@click.option("--min-batch-size", type=click.IntRange(1, (1 << 32) - 1), default=1, show_default=True)
+@click.option(
+    "--min-batch-size",
+    type=click.IntRange(1, (1 << 32) - 1),
+    default=1,
+    show_default=True,
+    help="Publish nothing from fewer reports.",
+)
 @passphrase_option
 @force_option
 @json_option
@@ -75,10 +81,10 @@ def ask(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Make the campaign that asks devices for (true class, predicted class), perturbed.
+    """Make a campaign that asks devices for the perturbed pair (true class, predicted class).
 
-    Enrol devices that hold a labelled record and have this very model installed. One without a label
-    counts as the label's substitute class. MODEL is its file, or its name or id in the workspace.
+    Enrol devices that have a labelled record and exactly this model installed. A record without a label counts as
+    the label's substitute class. MODEL is a file, or a name or id in the workspace.
 
     \b
     Example:
@@ -90,7 +96,7 @@ def ask(
 
     check_output(output, force=force)
     made = make_evaluation(
-        open_workspace(workspace, asked(passphrase_file)),
+        open_workspace(workspace, existing_passphrase(passphrase_file)),
         model_file,
         epsilon=epsilon,
         name=name,
@@ -137,8 +143,8 @@ def show(
 ) -> None:
     """Show accuracy and confusion matrix with 95 % intervals.
 
-    Each number has two: of these devices, each weighted by its answers, and of the population that they
-    are drawn from.
+    Each number has two intervals: one for these devices, weighted by their answers, and one for the population that
+    they are drawn from.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""``hearsay export``: a store's reports as one file."""
+"""``hearsay export``: write a store's reports to one file."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def export(
 ) -> None:
     """Write a store's reports to one file, for an archive or another engine.
 
-    By default exactly those that are counted: one per id, none in conflict. Columns: id (in CSV 16
-    hexadecimal digits), period, start, question, asked, answer, proven. Answers are as the devices
-    perturbed them; nothing is estimated.
+    By default exactly the reports that are counted: one per id, none in conflict. Columns: id (in CSV 16
+    hexadecimal digits), period, start, question, asked, answer, proven. Answers are the perturbed answers of
+    devices; nothing is estimated.
 
     \b
     Example:

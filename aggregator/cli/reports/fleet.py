@@ -1,4 +1,4 @@
-"""``hearsay fleet``: the secrets and the report ids of a closed fleet."""
+"""``hearsay fleet``: make the secrets of a closed fleet, and compute its report ids."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aggregator.cli.options import (
     periods_option,
 )
 from aggregator.cli.output import counted, note, print_facts, print_json, progress, working
-from aggregator.cli.passphrase import chosen
+from aggregator.cli.passphrase import new_passphrase
 from aggregator.periods import shown_range
 from protocol.errors import InputError
 
@@ -36,7 +36,7 @@ MAX_NAMES_BYTES = 256 << 20
 def fleet() -> None:
     """Closed fleets: only devices that you enrolled can add to the counts, each once per period.
 
-    Without a closed fleet anybody who reaches the reports' inbox can send as many as he likes.
+    Without a closed fleet, anybody who can reach the inbox can send any number of reports.
 
     \b
     Example:
@@ -58,10 +58,10 @@ def new(
 ) -> None:
     """Make enrolment secrets for the devices that NAMES.txt lists, one name a line.
 
-    The folder's devices/ holds one provisioning file per device, in the clear, since a device has nobody to
-    ask: carry each to its device (hearsay-edge provision --enrolment FILE) and delete it here. Its fleet.hsf
-    is the list of all, encrypted unless --no-passphrase says otherwise: keep it and its passphrase, since no
-    device can be counted without them. More devices later: a further list.
+    The folder devices/ holds one provisioning file per device. These files are not encrypted, because nobody types a
+    passphrase on a device. Take each to its device (hearsay-edge provision --enrolment FILE) and delete it here.
+    fleet.hsf is the list of all devices, encrypted except with --no-passphrase. Keep it and its passphrase: no
+    device can be counted without them. For more devices later, make a further list.
 
     \b
     Example:
@@ -71,7 +71,7 @@ def new(
     from aggregator.fleet.roster import DEVICES, LIST_FILE, new_roster, write_roster
 
     roster = new_roster(name or names.stem, _device_names(read_file(names, MAX_NAMES_BYTES)))
-    passphrase = chosen(passphrase_file, refuse=no_passphrase, what="the fleet list")
+    passphrase = new_passphrase(passphrase_file, refuse=no_passphrase, what="the fleet list")
     with working("writing provisioning files"):
         write_roster(out, roster, passphrase)
     facts = {"fleet": roster.fleet, "devices": len(roster.devices), "list": str(out / LIST_FILE)}
@@ -105,7 +105,7 @@ def _device_names(raw: bytes) -> list[str]:
 @naming_workspace_option
 @output_option
 @force_option
-@click.option("--processes", type=click.IntRange(1, 256), help="How many compute at once; by default one per core.")
+@click.option("--processes", type=click.IntRange(1, 256), help="Number of processes; by default one per core.")
 @passphrase_option
 @json_option
 def ids(
@@ -122,8 +122,8 @@ def ids(
 ) -> None:
     """Compute a mark of every report id that a fleet's devices have in some periods of a campaign.
 
-    With the file an ingest (--enrolled IDS.hsi) refuses everyone else's reports and needs no secret. It
-    holds no name, does not tell which ids are one device's, and no id that somebody could vote with.
+    With this file, ingest (--enrolled IDS.hsi) refuses the reports of all other devices and needs no secret. The file
+    holds no name, does not tell which ids belong to one device, and holds no id with which anybody could report.
 
     \b
     Example:
@@ -136,7 +136,7 @@ def ids(
 
     check_output(output, force=force)
     campaign = campaign_of(campaign_file, workspace)
-    wanted = _of_campaign(campaign, periods.of(campaign.time_precision))
+    wanted = _periods_in_campaign(campaign, periods.of(campaign.time_precision))
     rosters = rosters_of(lists, passphrase_file)
     found = fleet_ids(rosters, campaign, wanted, processes=processes or os.cpu_count() or 1)
     with progress("computing ids", len(wanted)) as step, open_output(output, force=force, mode=PRIVATE) as sink:
@@ -150,11 +150,11 @@ def ids(
     print_facts({"devices": devices, "periods": shown, "ids": written, "written": str(output)})
 
 
-def _of_campaign(campaign: Campaign, periods: range) -> range:
-    """The given periods without those that the campaign does not have.
+def _periods_in_campaign(campaign: Campaign, periods: range) -> range:
+    """The given periods that the campaign has.
 
     Raises:
-        InputError: ``periods_absent``: there is none.
+        InputError: ``periods_absent``: the campaign has none of them.
     """
     precision, header = campaign.time_precision, campaign.header
     first, end = header.not_before // precision, -(-header.expires // precision)

@@ -1,4 +1,4 @@
-"""``hearsay forget``: reports of earlier periods removed, and their counts kept."""
+"""``hearsay forget``: remove reports of earlier periods and keep their counts."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 @memory_option("1GiB")
 @json_option
 def forget(store: Path, before: Moment, memory: int, *, as_json: bool) -> None:
-    """Remove the reports of earlier periods and keep their counts. There is no way back.
+    """Remove the reports of earlier periods and keep their counts. This can not be undone.
 
-    Estimates and models stay the same, of all periods or of some. Reports of these periods that arrive
-    later are refused as period_forgotten. The quarantine and the input files are not touched.
+    Estimates and models stay the same, for all periods and for some. Reports of these periods that arrive later are
+    refused as period_forgotten. The quarantine and the input files stay.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""``hearsay ingest``: report files, into a store."""
+"""``hearsay ingest``: add report files to a store."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ WHY_NOT = {
 }
 """Reason → why a report file was not read, in words."""
 MOST_SHOWN = 40
-"""So many files that were not read are listed, and how many more there are."""
+"""Most unread files that are listed. The number of further ones is printed."""
 MOST_CHARACTERS = 120
-"""Of a longer name its end is shown."""
+"""Most characters of a printed file name. A longer name is cut at its beginning."""
 
 
 @click.command()
@@ -44,7 +44,7 @@ MOST_CHARACTERS = 120
 @click.option("--strict", is_flag=True, help="Status 1 if any file could not be read.")
 @click.option("--store", type=PATH, required=True, help="Folder to keep the reports in.")
 @signer_options("campaign")
-@click.option("--buckets", type=int, help="Into how many a new store is divided, a power of two.  [default: 16]")
+@click.option("--buckets", type=int, help="Number of buckets of a new store, a power of two.  [default: 16]")
 @enrolment_options
 @cluster_option
 @json_option
@@ -67,17 +67,17 @@ def ingest(
     """Add report files to a store: in any order, twice or damaged, with the same counts every time.
 
     FILES are files, folders (their .hsr, .hsr.gz and .hsr.zst), patterns in quotes, URLs such as
-    s3://bucket/day1/*.hsr, or - for names on standard input, one a line or as find -print0 gives them.
-    What is compressed by gzip or zstd is read too, whatever its name.
+    s3://bucket/day1/*.hsr, or - for names on standard input, one a line or as find -print0 prints them.
+    Files compressed by gzip or zstd are read too, whatever their names.
 
-    CAMPAIGN is its file or, with --workspace, its name, NAME@VERSION or id there.
+    CAMPAIGN is a file or, with --workspace, a name, NAME@VERSION or id.
 
-    Bad reports are set aside by reason, in the store's quarantine. With --trust or --workspace the
-    campaign's signature is checked first; a model is never published from a campaign of someone else.
-    If a file can not be read the others are added all the same, and it is said; with --strict the status is
-    then 1. If none can be read nothing is made, and the status is 1. Empty folders add nothing to a store
-    that exists, and the status is 0. A store whose first ingest has --enrolled or --fleet is that of a
-    closed fleet: it never takes a report without them.
+    Bad reports are set aside by reason, in the store's quarantine. With --trust or --workspace the campaign's
+    signature is checked first. A model is never published from a campaign that the workspace did not sign. Files
+    that can not be read are listed, and the others are added; with --strict the status is then 1. If no file can be
+    read, no store is made, and the status is 1. Empty folders add nothing to an existing store, and the status is 0.
+    If the first ingest of a store has --enrolled or --fleet, the store belongs to a closed fleet and never takes a
+    report without them.
 
     \b
     Example:
@@ -134,6 +134,7 @@ def _say_unread(summary: IngestSummary, *, strict: bool) -> None:
 
 
 def _print_summary(summary: IngestSummary, *, as_json: bool) -> None:
+    """Print the numbers of an ingest, and the files that were not read."""
     if as_json:
         unreadable = [found._asdict() for found in summary.unreadable]
         print_json({**summary._asdict(), "unreadable": unreadable, "accepted": summary.accepted})
@@ -157,5 +158,5 @@ def _print_summary(summary: IngestSummary, *, as_json: bool) -> None:
 
 
 def _short(name: str) -> str:
-    """A name, of a long one its end."""
+    """The end of a long file name; a short one unchanged."""
     return name if len(name) <= MOST_CHARACTERS else "…" + name[1 - MOST_CHARACTERS :]

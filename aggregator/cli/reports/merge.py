@@ -1,4 +1,4 @@
-"""``hearsay merge``: report files joined into one, by a gateway."""
+"""``hearsay merge``: join report files into one. Run by a gateway."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     "campaign_file",
     type=PATH,
     metavar="CAMPAIGN",
-    help="Keep its reports alone; its batches are then read although a bit of their header changed.",
+    help="Keep only reports of this campaign. Its batches are then read even with a changed bit in the header.",
 )
 @naming_workspace_option
 @output_option
@@ -48,15 +48,14 @@ def merge(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Join report files into one, sorted by report id: neighbours then say nothing about where they came from.
+    """Join report files into one, sorted by report id. The order then does not tell where a report came from.
 
-    A gateway runs it before it passes reports on, so that whoever reads them learns no device's place,
-    time or file from them. The counts stay what they are: identical reports become one, different ones
-    with one id stay, and reports of damaged files stay unproven. If a file can not be read nothing is
-    written.
+    A gateway runs it before it passes reports on: readers of the output learn no device's place, time or file. Counts
+    do not change: identical reports become one, different reports with the same id stay, and reports of damaged
+    files stay unproven. If a file can not be read, nothing is written.
 
-    FILES are what ingest takes: files, folders, patterns in quotes, URLs, - for names on standard input;
-    compressed by gzip or zstd or not.
+    FILES are as for ingest: files, folders, patterns in quotes, URLs, - for names on standard input; plain or
+    compressed by gzip or zstd.
 
     \b
     Example:

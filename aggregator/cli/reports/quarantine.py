@@ -1,4 +1,4 @@
-"""``hearsay quarantine``: the pieces of files that an ingest set aside, and why."""
+"""``hearsay quarantine``: pieces of files that an ingest rejected and kept."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def quarantine() -> None:
 
 
 def _all_kept(store: Path) -> list[Kept]:
+    """The files of a store's quarantine, with their pieces."""
     from aggregator.storage.manifest import QUARANTINE
     from aggregator.storage.quarantine import Quarantine
 
@@ -55,7 +56,7 @@ def _all_kept(store: Path) -> list[Kept]:
 def ls(store: Path, reason: str | None, *, pieces: bool, as_json: bool) -> None:
     """List what was set aside, by reason and file.
 
-    All of it is counted; of one file 1000 pieces are kept to look at, of all together 64 MiB.
+    All pieces are counted. At most 1000 pieces of one file, and 64 MiB in all, are kept to look at.
 
     \b
     Example:
@@ -87,6 +88,7 @@ def ls(store: Path, reason: str | None, *, pieces: bool, as_json: bool) -> None:
 
 
 def _name(file: Kept, piece: Rejected) -> str:
+    """The name of a piece on the command line: digits of its file's identity, and its offset."""
     return f"{file.identity[:_NAME_DIGITS]}:{piece.offset}"
 
 
@@ -108,9 +110,9 @@ def _piece_json(file: Kept, piece: Rejected) -> dict[str, Any]:
 @store_option
 @json_option
 def show(name: str, store: Path, *, as_json: bool) -> None:
-    """Show what was set aside: its bytes, what they say if they are a report, and why.
+    """Show what was set aside: its bytes, its fields if it is a report, and the reason.
 
-    NAME is what hearsay quarantine ls prints: a file, its identity, or with --pieces one piece.
+    NAME is printed by hearsay quarantine ls: a file, its identity, or with --pieces one piece.
 
     \b
     Example:
@@ -137,13 +139,13 @@ def show(name: str, store: Path, *, as_json: bool) -> None:
 @click.argument("names", nargs=-1, metavar="NAME…")
 @store_option
 @reason_option
-@click.option("--all", "everything", is_flag=True, help="All that is kept.")
+@click.option("--all", "everything", is_flag=True, help="Everything that is kept.")
 @json_option
 def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: bool, as_json: bool) -> None:
-    """Forget what was set aside: it is not judged again. What was counted stays counted.
+    """Delete what was set aside, so that it is not judged again. The numbers of what was set aside stay.
 
-    NAME is what hearsay quarantine ls prints: a file, its identity, or with --pieces one piece. A file that is
-    ingested again is not set aside again; of reports that were too early retry first.
+    NAME is printed by hearsay quarantine ls: a file, its identity, or with --pieces one piece. Ingesting the file
+    again does not set it aside again. Retry reports that were too early before you delete them.
 
     \b
     Example:
@@ -162,9 +164,9 @@ def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: b
         folder = Quarantine(store / QUARANTINE)
         chosen = [(file, file.pieces) for file in kept] if everything else _merged(kept, names)
         for file, pieces in chosen:
-            gone = {id(piece) for piece in pieces if reason in (None, piece.reason)}
-            folder.remove(file, [piece for piece in file.pieces if id(piece) not in gone])
-            removed += len(gone)
+            unwanted = {id(piece) for piece in pieces if reason in (None, piece.reason)}
+            folder.remove(file, [piece for piece in file.pieces if id(piece) not in unwanted])
+            removed += len(unwanted)
     if as_json:
         print_json({"removed": removed})
     else:
@@ -172,7 +174,7 @@ def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: b
 
 
 def _merged(kept: list[Kept], names: tuple[str, ...]) -> list[tuple[Kept, tuple[Rejected, ...]]]:
-    """The pieces that several names choose; each file is there once."""
+    """The pieces that several names select, grouped by file."""
     found: dict[str, tuple[Kept, tuple[Rejected, ...]]] = {}
     for name in names:
         for file, pieces in _chosen(kept, name):
@@ -183,10 +185,10 @@ def _merged(kept: list[Kept], names: tuple[str, ...]) -> list[tuple[Kept, tuple[
 
 
 def _chosen(kept: list[Kept], name: str) -> list[tuple[Kept, tuple[Rejected, ...]]]:
-    """The pieces that a name chooses: all of a file or of an identity (four digits or more), or one piece.
+    """The pieces that a name selects: all of a file or of an identity (four digits or more), or one piece.
 
     Raises:
-        InputError: ``piece_unknown``: nothing has the name, or several identities begin so.
+        InputError: ``piece_unknown``: nothing has the name, or the digits begin several identities.
     """
     found = [(file, file.pieces) for file in kept if file.file == name]
     if found:
@@ -204,6 +206,7 @@ def _chosen(kept: list[Kept], name: str) -> list[tuple[Kept, tuple[Rejected, ...
 
 
 def _shown_json(campaign: Campaign, file: Kept, piece: Rejected) -> dict[str, Any]:
+    """A piece, its fields and its reason in words, as a JSON object."""
     return {**_piece_json(file, piece), **_fields(campaign, piece), "why": _in_words(campaign, piece)}
 
 
@@ -239,7 +242,7 @@ def _fields(campaign: Campaign, piece: Rejected) -> dict[str, Any]:
 
 
 def _in_words(campaign: Campaign, piece: Rejected) -> str:
-    """Why a piece was set aside, with the numbers that decided it."""
+    """The reason why a piece was set aside, with the numbers that decided."""
     fields = _fields(campaign, piece)
     header = campaign.header
     if piece.reason == "question_not_assigned" and fields:
@@ -262,7 +265,7 @@ def _in_words(campaign: Campaign, piece: Rejected) -> str:
 
 
 def _hexdump(data: bytes, offset: int) -> Iterator[str]:
-    """Lines of sixteen bytes: place in the file, hexadecimal, and the printable characters."""
+    """Lines of sixteen bytes: offset in the file, hexadecimal digits, printable characters."""
     for start in range(0, len(data), _ROW_BYTES):
         row = data[start : start + _ROW_BYTES]
         text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
@@ -283,10 +286,10 @@ def retry(
     *,
     as_json: bool,
 ) -> None:
-    """Judge again what was set aside, and add what is good by now, each report once.
+    """Judge again what was set aside, and add the reports that are valid now, each once.
 
-    Reports whose period had not begun are good once it has; others after a fault was mended, or with a
-    list of ids that has more devices. What can not be judged again stays, and is said.
+    Reports of a period that had not begun are valid once it has begun. Others may be valid after a fault was mended,
+    or with a list of ids that has more devices. Pieces that can not be judged again stay; their number is printed.
 
     \b
     Example:

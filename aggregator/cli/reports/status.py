@@ -1,4 +1,4 @@
-"""``hearsay status``: how many reports there are, and how many devices are still needed."""
+"""``hearsay status``: print the number of reports, and of devices that are still needed."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _DAYS = 31
 @click.command()
 @store_option
 @click.option("--interval", type=click.FloatRange(0, 1, min_open=True), metavar="H",
-              help="Half width to reach of every share's 95 % interval, for example 0.02.")  # fmt: skip
+              help="Target for the half width of every share's 95 % interval, for example 0.02.")  # fmt: skip
 @click.option("--target-sd", type=click.FloatRange(0, 1, min_open=True), metavar="SD",
-              help="The same as a standard deviation.")  # fmt: skip
+              help="The target as a standard deviation instead.")  # fmt: skip
 @memory_option("1GiB")
 @cluster_option
 @json_option
@@ -34,10 +34,10 @@ def status(
 ) -> None:
     """Show how many reports there are, by day and question, and how many devices are still needed.
 
-    What a question reaches is the half width of its widest 95 % interval, as a share of those asked; it is
-    not told before the campaign's smallest batch is reached. With --interval or --target-sd it is followed
-    by how many more devices must answer. The devices of one period are counted; of several only bounds are
-    known, because no id tells that a device answered again.
+    For each question it prints the half width of the widest 95 % interval, as a share of the devices asked, once the
+    campaign's smallest batch is reached. With --interval or --target-sd it also prints how many more devices must
+    answer. Devices of one period are counted. For several periods there are only bounds, because ids do not tell
+    whether a device answered again.
 
     \b
     Example:
@@ -93,6 +93,7 @@ def _print_status(found: Status) -> None:
 
 
 def _print_days(days: tuple[DayCount, ...]) -> None:
+    """Print a table of the last days. Earlier days are added up in one row."""
     from aggregator.store.status import date_of
 
     click.echo()
@@ -119,5 +120,5 @@ def _print_days(days: tuple[DayCount, ...]) -> None:
 
 
 def _between(least: int, most: int) -> str:
-    """The bounds of a number of devices. Ids do not tell whether a device answered in two periods."""
+    """The bounds of a number of devices, or the number if they are equal."""
     return str(most) if least == most else f"{least} to {most}"

@@ -19,7 +19,7 @@ from support.failures import reason
 from support.publisher import NOW, Publisher
 
 from aggregator.cli.app import hearsay
-from aggregator.cli.documents.verify import up
+from aggregator.cli.documents.verify import rounded_up
 from aggregator.publishing.privacy import pace_warning
 from edge_sdk import Device
 from protocol import canonical, mechanisms
@@ -112,10 +112,10 @@ def test_no_number_is_folded_on_a_terminal_of_80_columns(tmp_path):
     assert len(sheet["questions"]) == 3
     for question in sheet["questions"]:
         (row,) = [line for line in lines if question["question"] in line]
-        assert row.split()[-2:] == [up(question["epsilon"]), "0.333333"]
+        assert row.split()[-2:] == [rounded_up(question["epsilon"]), "0.333333"]
         assert set(question["worst_ratio"].split("/")) <= set(text.split())
     (total,) = [line for line in lines if line.strip().startswith("total")]
-    assert total.split()[-2:] == [up(sheet["total"]["epsilon"]), "1"]
+    assert total.split()[-2:] == [rounded_up(sheet["total"]["epsilon"]), "1"]
 
 
 def lying(answers=1, factor=2):
@@ -184,8 +184,8 @@ def test_an_older_root_is_not_called_verified(tmp_path):
 
 
 def test_epsilon_is_rounded_up_in_its_last_digit():
-    assert up(0.1234567890001) == "0.123456790"
-    assert up(0.5) == "0.500000000"
+    assert rounded_up(0.1234567890001) == "0.123456790"
+    assert rounded_up(0.5) == "0.500000000"
 
 
 @pytest.mark.parametrize(
