@@ -1,6 +1,6 @@
 """From counts to unbiased estimates: variances, intervals, shares of the classes, tables.
 
 In: tallies of reports (:mod:`aggregator.estimates.reports`). Out: :class:`aggregator.estimates.statistics.Statistics`,
-the shape in which every kind of count ends and every fit begins. Estimates may be negative; making probabilities of
-them is a later step (:mod:`aggregator.models`).
+the common form of all estimates and the input of every fit. Estimates may be negative. A later step turns estimates
+into probabilities (:mod:`aggregator.models`).
 """

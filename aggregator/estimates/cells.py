@@ -1,4 +1,4 @@
-"""What every number of an estimate is about: in columns for programs, in words for people."""
+"""Names of the numbers in an estimate: as columns for programs, as words for people."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ if TYPE_CHECKING:
 
 _POWERS = {1: "", 2: "²"}
 ABSENT, THERE = "absent", "present"
-"""The two values of a question whether a number is there."""
+"""The two values of a question about the presence of a number."""
 
 
 class Cell(NamedTuple):
-    """What one number of an estimate is about; None where the question does not tell.
+    """Subject of one number of an estimate.
 
     Attributes:
-        feature: name of the observed feature.
-        value: of it, or whether a number is there; the predicted class of an outcome.
-        of_class: name of the class; of an outcome the true one.
+        feature: name of the observed feature; None if the question has no feature.
+        value: the feature's value, or :data:`ABSENT` or :data:`THERE`; for an outcome, the predicted class; None if
+            the question has no values.
+        of_class: name of the class; for an outcome, the true class.
     """
 
     feature: str | None
@@ -40,7 +41,7 @@ def question_name(subject: Subject, schema: Schema) -> str:
 
 
 def cells_of(subject: Subject, schema: Schema) -> list[Cell]:
-    """Every number of an estimate, in its order."""
+    """Subjects of all numbers of a question's estimate, in the order of the numbers."""
     classes = schema.label.classes
     kind, feature, _, _, of_class = subject
     if kind == OUTCOME:
@@ -58,7 +59,7 @@ def cells_of(subject: Subject, schema: Schema) -> list[Cell]:
 
 
 def cell_names(subject: Subject, schema: Schema) -> list[str]:
-    """A name for every number of an estimate: ``label=e``, ``odor=n, label=e``, ``width, label=e``."""
+    """Names of all numbers of a question's estimate: ``label=e``, ``odor=n, label=e`` or ``width, label=e``."""
     label, kind, power = schema.label.name, subject.kind, subject.power
     names = []
     for feature, value, of_class in cells_of(subject, schema):

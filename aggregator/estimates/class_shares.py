@@ -1,4 +1,4 @@
-"""The shares of the classes, from every question that tells of them."""
+"""The shares of the classes, combined from all questions with information about the classes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class ClassShares(NamedTuple):
-    """Shares of the classes in the population that the devices are drawn from.
+    """Shares of the classes in the population of the devices.
 
     Attributes:
-        share: shape (k,), unbiased; may be negative. Zeros if nobody was asked.
-        variance: shape (k,), noise and sampling. Infinite if nobody was asked.
+        share: shape (k,) float64, unbiased; may be negative. Zeros without answers.
+        variance: shape (k,) float64, of noise and sampling. Infinite without answers.
     """
 
     share: Floats
@@ -33,21 +33,22 @@ class ClassShares(NamedTuple):
 
 
 def class_shares(statistics: Statistics) -> ClassShares:
-    """The classes' shares from the class question and every cell question, by inverse variance.
+    """Shares of the classes from the class question and all cell questions, weighted by inverse variance.
 
         share_c = Σ_j w_j s_jc      w_j ∝ 1 / Var s_jc at equal shares 1/k, Σ_j w_j = 1
 
-    where s_jc is question j's estimate of the share of class c: for a cell question the sum over its
-    values. The weights depend on the mechanisms and the numbers asked, never on the answers, so the
-    sum is as unbiased as its parts. With n_j answers to question j, N_s and c_s of its stratum
-    (``aggregator.estimates.recurrence``), W_s the sum of the stratum's weights and f the class's share
+    where k is the number of classes and s_jc question j's estimate of the share of class c; a cell question's
+    estimate is the sum over the feature's values. The weights depend on the mechanisms and the numbers of answers,
+    never on the answers, so share_c is unbiased. With n_j answers to question j, φ_j the noise variance of one
+    answer to it, N_s answers and concentration c_s of stratum s (``aggregator.estimates.recurrence``), W_s the sum
+    of the stratum's weights and f the class's share
 
         Var = Σ_j w_j² φ_j(f)/n_j + f(1 − f) [Σ_j w_j²/n_j − Σ_s W_s²/N_s + Σ_d (Σ_{s of d} W_s √c_s)²]
 
-    Noise is independent between questions. Which answers a question gets is chosen without putting back
-    within a stratum and independently between strata; the devices d of one source are the same in all its strata,
-    and different sources may share none (``aggregator.estimates.joining``). The variance is taken at the
-    middle of the 95 % interval for f: at the estimate itself it would be 0 where all answers are alike.
+    Noise is independent between questions. Within a stratum, the devices are divided among the questions without
+    replacement; between strata, the divisions are independent. d numbers the sets of devices: all strata of one
+    source have the same devices, and sources may be declared to share no device (``aggregator.estimates.joining``).
+    f is the middle of its 95 % interval, because the variance at the estimate would be 0 if all answers were equal.
 
     Source: docs/math.md, section 4 ("combine by inverse variance"); docs/decisions/0041.
     """
@@ -56,7 +57,7 @@ def class_shares(statistics: Statistics) -> ClassShares:
 
 
 def combined(votes: Sequence[Vote], classes: int) -> ClassShares:
-    """As :func:`class_shares`, from the votes of all questions."""
+    """Shares of ``classes`` classes from the votes of all questions, by the formulas of :func:`class_shares`."""
     if not votes:
         return ClassShares(np.zeros(classes), np.full(classes, np.inf))
     weights = np.array([1 / vote.planned_variance for vote in votes])
@@ -71,11 +72,16 @@ def combined(votes: Sequence[Vote], classes: int) -> ClassShares:
 
 
 def _over_samples(weights: Sequence[float], votes: Sequence[Vote]) -> float:
-    """Σ_d (Σ_s W_s √c_s)² − Σ_s W_s²/N_s: what the same devices in all strata add, and choosing among them saves."""
-    found: dict[Sample, float] = {}
+    """Σ_d (Σ_s W_s √c_s)² − Σ_s W_s²/N_s of :func:`class_shares`.
+
+    The first sum is the effect of devices that answer in several strata; the second is the effect of sampling without
+    replacement.
+    """
+    by_sample: dict[Sample, float] = {}
     for weight, vote in zip(weights, votes, strict=True):
-        found[vote.sample] = found.get(vote.sample, 0.0) + weight
-    same: dict[int, float] = {}
-    for sample, weight in found.items():
-        same[sample.people] = same.get(sample.people, 0.0) + weight * sqrt(sample.concentration)
-    return sum(part**2 for part in same.values()) - sum(weight**2 / s.answers for s, weight in found.items())
+        by_sample[vote.sample] = by_sample.get(vote.sample, 0.0) + weight
+    by_devices: dict[int, float] = {}
+    for sample, weight in by_sample.items():
+        by_devices[sample.people] = by_devices.get(sample.people, 0.0) + weight * sqrt(sample.concentration)
+    same_devices = sum(part**2 for part in by_devices.values())
+    return same_devices - sum(weight**2 / sample.answers for sample, weight in by_sample.items())

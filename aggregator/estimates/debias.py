@@ -1,10 +1,11 @@
 """From the counts of one question to unbiased estimates: one function per family of mechanisms.
 
-Source: docs/math.md, section 1. The integers are those that the devices used, and stay integers until
-the last division, so rounding adds no bias.
+Source: docs/math.md, section 1. Devices perturb with integer parameters. The estimators use the same integers, and
+divide only once, at the end, so rounding adds no bias.
 
-A new family registers its function with :data:`debias`, and with :data:`noise_law` and :data:`marginal` if its
-answers speak of shares of values and of sums of several values. docs/extending.md lists the other parts of a family.
+A new family registers an estimator with :data:`debias`. A family with estimates of shares of values also registers
+with :data:`noise_law`; a family with estimates of groups of values also registers with :data:`marginal`.
+docs/extending.md lists the other parts of a family.
 """
 
 from __future__ import annotations
@@ -36,19 +37,20 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _UNIT = 1 << 128
+"""Denominator of the rounded mean of ``she``."""
 
 Z95 = 1.959963984540054
-"""Half the width of a 95 % interval in standard deviations: the 0.975 quantile of the normal law."""
+"""Half the width of a 95 % interval in standard deviations: the 0.975 quantile of the normal distribution."""
 
 
 class Debiased(NamedTuple):
-    """Estimates of how many of those asked hold each value.
+    """Estimated number of the asked devices that hold each value, or estimated sum of each number.
 
     Attributes:
-        estimate: shape (K,), unbiased, in reports; may be negative or exceed the number asked.
-        noise_variance: shape (K,), of the mechanism's noise alone, given who was asked.
-        holds_sampling: the variance is that of noise and sampling together, as the answers themselves show
-            it if every one came of another device.
+        estimate: shape (K,) float64, unbiased, in reports; may be negative or exceed the number of answers.
+        noise_variance: shape (K,) float64, variance of the mechanism's noise, given the asked devices.
+        holds_sampling: True if ``noise_variance`` also holds the sampling variance. The estimator then takes the
+            variance from the scatter of the answers, and assumes that every answer is from another device.
     """
 
     estimate: Floats
@@ -61,14 +63,15 @@ def debias(mechanism: Mechanism, n: int, counts: Sequence[int]) -> Debiased:
     """Unbiased estimates from one question's counts. Run by the aggregator.
 
     Args:
-        mechanism: how the answers were perturbed.
-        n: answers counted, m in the formulas.
-        counts: the question's sums, as in a tally.
+        mechanism: the mechanism of the answers.
+        n: number of answers, m in the formulas.
+        counts: K integers, the question's sums in the tally.
 
-    With n = 0 nothing is known: every estimate is 0 with infinite variance.
+    Returns:
+        Estimates and variances. Without answers (n = 0) every estimate is 0 with infinite variance.
 
     Raises:
-        InputError: ``mechanism_unknown``: its family has no estimator here.
+        InputError: ``mechanism_unknown``: the mechanism's family has no registered estimator.
     """
     del n, counts
     raise InputError("mechanism_unknown", f"there is no estimator for answers of '{mechanism.name}'")
@@ -80,30 +83,30 @@ def debias_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int]) ->
 
         Ê_i = (c_i − m q)/(p − q)      Var = m [ q(1−q) + f (p(1−p) − q(1−q)) ] / (p − q)²
 
-    where p, q are the probabilities that an answer supports the true and any given other value, and
-    f = Ê_i/m, brought into [0, 1], stands for the true share of value i.
+    where p is the probability that an answer supports the true value, q the probability that an answer supports
+    one given other value, and f = Ê_i/m, clipped to [0, 1], replaces the unknown true share of value i.
     """
     return _supports(mechanism.p, mechanism.q, n, counts)
 
 
 def _supports(p: Fraction, q: Fraction, n: int, counts: Sequence[int]) -> Debiased:
-    """The estimator and variance above for any two probabilities p > q."""
+    """Estimator and variance of :func:`debias_pure` for any two probabilities p > q."""
     if n == 0:
         return Debiased(np.zeros(len(counts)), np.full(len(counts), np.inf))
     scale = p.denominator * q.denominator
     per_other = q.numerator * p.denominator
     gain = p.numerator * q.denominator - per_other
-    # Integers divided once: the nearest float to the exact rational estimate.
+    # One division of integers gives the nearest float to the exact rational estimate.
     estimate = np.array([(count * scale - n * per_other) / gain for count in counts])
     return Debiased(estimate, n * Law.pure(p, q).at(np.clip(estimate / n, 0, 1)))
 
 
 class Law(NamedTuple):
-    """The noise variance of one answer, as the estimate of a value's share has it: a line in the true share.
+    """Noise variance that one answer gives to the estimate of a value's share: a linear function of the true share.
 
     Attributes:
-        at_zero: if nobody holds the value.
-        at_one: if everybody does.
+        at_zero: the variance if no device holds the value.
+        at_one: the variance if every device holds the value.
     """
 
     at_zero: float
@@ -111,56 +114,57 @@ class Law(NamedTuple):
 
     @classmethod
     def pure(cls, p: Fraction | float, q: Fraction | float) -> Law:
-        """Of a pure protocol: q(1 − q)/(p − q)² and p(1 − p)/(p − q)²."""
+        """Law of a pure protocol: q(1 − q)/(p − q)² at share 0 and p(1 − p)/(p − q)² at share 1."""
         return cls(float(q * (1 - q) / (p - q) ** 2), float(p * (1 - p) / (p - q) ** 2))
 
     def at(self, share: Floats) -> Floats:
-        """If so many hold it; of the same shape."""
+        """Noise variance at the given true shares. Argument and result: float64 of one common shape."""
         return np.asarray(self.at_zero + share * (self.at_one - self.at_zero), np.float64)
 
 
 @singledispatch
 def noise_law(mechanism: Mechanism) -> Law | None:
-    """The law of one answer's noise about a value's share; None where values have no shares (numbers)."""
+    """Law of one answer's noise about a value's share; None for mechanisms about numbers, which have no shares."""
     del mechanism
     return None
 
 
 @noise_law.register(FrequencyMechanism)
 def noise_law_pure(mechanism: FrequencyMechanism) -> Law:
-    """As :meth:`Law.pure`."""
+    """Law of a pure protocol (:meth:`Law.pure`)."""
     return Law.pure(mechanism.p, mechanism.q)
 
 
 @noise_law.register(SummedHistogram)
 def noise_law_histogram(mechanism: SummedHistogram) -> Law:
-    """The same for every share."""
+    """Law of ``she``: the noise variance does not depend on the share."""
     variance = noise_variance(mechanism)
     return Law(variance, variance)
 
 
 @debias.register(SummedHistogram)
 def debias_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]) -> Debiased:
-    """``she``: count i is Σ, the sum over all answers of component i brought into [0, M].
+    """``she``: count i is Σ, the sum over all answers of component i clipped to [0, M].
 
         Ê_i = (Σ − m b)/(M − 2b),   Var = m v/(M − 2b)²,   q = e^{−s/t}
         b = q(1 − q^M)/(1 − q²),   v = Σ_{k=1…M} (2k − 1) q^k/(1 + q) − b²
 
-    A component of a value that is not held has the mean b, that of the value held has M − b. The two are each
-    other's mirror image about M/2, so both have the variance v, and Var does not depend on f. The devices'
-    own bounds lie outside [0, M], so they change nothing here.
+    M is the grid's number of steps, s/t the rate of the noise and m the number of answers. The component of the true
+    value has the mean M − b, every other component has the mean b. The two distributions mirror each other about
+    M/2, so both have the variance v, and Var does not depend on the true share. Devices also clip components, but to
+    bounds outside [0, M], so the devices' clipping does not change these formulas.
     Source: docs/math.md, section 1; docs/decisions/0037.
     """
     if n == 0:
         return Debiased(np.zeros(len(counts)), np.full(len(counts), np.inf))
-    estimate = np.array(_held(mechanism, n, counts))
+    estimate = np.array(_holders(mechanism, n, counts))
     return Debiased(estimate, np.full(len(counts), n * noise_variance(mechanism)))
 
 
-def _held(mechanism: SummedHistogram, n: int, sums: Sequence[int], members: int = 1) -> list[float]:
-    """(Σ − n·members·b)/(M − 2b) for sums over ``members`` components each.
+def _holders(mechanism: SummedHistogram, n: int, sums: Sequence[int], members: int = 1) -> list[float]:
+    """Estimated holders (Σ − n·members·b)/(M − 2b) for every sum Σ over ``members`` components.
 
-    b is rounded to a multiple of 2⁻¹²⁸ from 49 digits; all the rest are integers, divided once.
+    b has 49 digits and is rounded to a multiple of 2⁻¹²⁸. All other terms are integers; there is one division.
     """
     mean = round(lower_mean(mechanism.s, mechanism.t) * _UNIT)
     return [(total * _UNIT - n * members * mean) / (GRID * _UNIT - 2 * mean) for total in sums]
@@ -168,15 +172,15 @@ def _held(mechanism: SummedHistogram, n: int, sums: Sequence[int], members: int 
 
 @lru_cache(maxsize=1024)
 def lower_mean(s: int, t: int) -> Fraction:
-    """Mean of noise of rate s/t brought into [0, M]: b = q(1 − q^M)/(1 − q²), q = e^{−s/t}; to 40 digits."""
+    """Mean of noise of rate s/t clipped to [0, M]: b = q(1 − q^M)/(1 − q²) with q = e^{−s/t}; to 40 digits."""
     q, power, square = (1 / exp_below(steps * s, t) for steps in (1, GRID, 2))
     return q * (1 - power) / (1 - square)
 
 
 def noise_variance(mechanism: SummedHistogram) -> float:
-    """v/(M − 2b)² of :func:`debias_histogram`: the variance of one component, in units of the value.
+    """Variance of one component in units of the value: v/(M − 2b)², as in :func:`debias_histogram`.
 
-    Both parts are summed term by term, of which none is negative, so that no digits cancel at a small ε.
+    v and M − 2b are sums of terms that are not negative, so no digits cancel at a small ε.
     """
     rate = mechanism.s / mechanism.t
     steps = np.arange(1, GRID + 1)
@@ -188,38 +192,31 @@ def noise_variance(mechanism: SummedHistogram) -> float:
 
 
 class Marginal(NamedTuple):
-    """Estimates of how many of those asked hold a value of each group.
+    """Estimated number of the asked devices that hold a value of each group.
 
     Attributes:
-        n: answers.
-        estimate: shape (groups,), unbiased, in reports.
-        law: of one answer about a group's share.
+        estimate: shape (groups,) float64, unbiased, in reports.
+        law: noise variance of one answer as a function of a group's share.
     """
 
-    n: int
     estimate: Floats
     law: Law
-
-    @property
-    def noise_variance(self) -> Floats:
-        """Shape (groups,): of the noise alone, given who was asked, at the estimated shares."""
-        return self.n * self.law.at(np.clip(self.estimate / self.n, 0, 1))
-
-    @property
-    def planned_variance(self) -> float:
-        """What the noise variance would be if all groups had the same share.
-
-        It is known before any answer, so weights made of it add no bias.
-        """
-        return self.n * float(self.law.at(np.array(1 / len(self.estimate))))
 
 
 @singledispatch
 def marginal(mechanism: Mechanism, n: int, counts: Sequence[int], groups: int) -> Marginal | None:
     """Estimates for groups of values: group g holds every value a·``groups`` + g. Run by the aggregator.
 
-    Of a cell question with ``groups`` = k classes, this is the number of each class; n is positive.
-    None where the mechanism has no such estimator.
+    The values of a cell question are a·k + class, so ``groups`` = k gives the number of devices in each class.
+
+    Args:
+        mechanism: the mechanism of the answers.
+        n: number of answers, at least 1.
+        counts: K integers, the question's sums in the tally.
+        groups: number of groups; divides K.
+
+    Returns:
+        The estimates, or None if the mechanism's family has no estimator for groups.
     """
     del mechanism, n, counts, groups
     return None
@@ -229,48 +226,49 @@ def marginal(mechanism: Mechanism, n: int, counts: Sequence[int], groups: int) -
 def marginal_unary(mechanism: UnaryMechanism, n: int, counts: Sequence[int], groups: int) -> Marginal:
     """Unary encodings, with s = K/``groups`` values in a group.
 
-    The bits are independent given the values, so estimates and noise variances add up, and the variances of
-    s cells depend on their shares by their sum alone. Other pure protocols that answer with bits have no such
-    independence, and need a function of their own.
+    The bits are independent given the true value, so estimates and noise variances of the s values add up. The
+    variance of each value is linear in its share, so the sum depends only on the group's share. Other pure protocols
+    with bits as answers need a function of their own, because their bits may depend on each other.
     """
     members = len(counts) // groups
     cells = debias_pure(mechanism, n, counts).estimate.reshape(members, groups)
     at_zero, at_one = Law.pure(mechanism.p, mechanism.q)
-    return Marginal(n, cells.sum(axis=0), Law(members * at_zero, members * at_zero + at_one - at_zero))
+    return Marginal(cells.sum(axis=0), Law(members * at_zero, members * at_zero + at_one - at_zero))
 
 
 @marginal.register(Direct)
 def marginal_direct(mechanism: Direct, n: int, counts: Sequence[int], groups: int) -> Marginal:
-    """``direct``, with s = K/``groups`` values in a group.
+    """``direct`` (GRR, k-ary randomised response), with s = K/``groups`` values in a group.
 
-    An answer supports a group with probability p' = p + (s − 1)q if the true value is in it, else q' = s q: a
-    pure protocol again, with p' − q' = p − q. (The sum of the cells' variances would be wrong: one answer names
-    one cell, so cells are correlated.)
+    An answer supports the group of the true value with probability p' = p + (s − 1)q, and any other group with
+    probability q' = s q. This is again a pure protocol, with p' − q' = p − q. The sum of the values' variances would
+    be wrong: one answer names one value, so the counts of the values are correlated.
     """
     members = len(counts) // groups
     p, q = mechanism.p, mechanism.q
     totals = [sum(counts[group::groups]) for group in range(groups)]
     p, q = p + (members - 1) * q, members * q
-    return Marginal(n, _supports(p, q, n, totals).estimate, Law.pure(p, q))
+    return Marginal(_supports(p, q, n, totals).estimate, Law.pure(p, q))
 
 
 @marginal.register(SummedHistogram)
 def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int], groups: int) -> Marginal:
     """``she``: components are independent, so estimates and noise variances of a group add up."""
     members = len(counts) // groups
-    totals = _held(mechanism, n, [sum(counts[group::groups]) for group in range(groups)], members)
+    totals = _holders(mechanism, n, [sum(counts[group::groups]) for group in range(groups)], members)
     variance = members * noise_variance(mechanism)
-    return Marginal(n, np.array(totals), Law(variance, variance))
+    return Marginal(np.array(totals), Law(variance, variance))
 
 
 @debias.register(SingleNumberMechanism)
-@debias.register(Bit)  # a coin and a single number: its answers are values, not rows of bits
+@debias.register(Bit)  # Bit is a coin and a single number. Its answers are values, not rows of bits.
 def debias_single_number(mechanism: SingleNumberMechanism, n: int, counts: Sequence[int]) -> Debiased:
-    """``bit``, ``piecewise``, ``hybrid``: count i is the number of answers i; the estimate is Σ x̂/S.
+    """``bit``, ``piecewise``, ``hybrid``: the estimate is the sum of the devices' numbers, in units of S.
 
-        Σ_i c_i x̂_i / S,   Var by :func:`_answers_variance` of both Σ_i c_i x̂_i/S and Σ_i c_i x̂_i²/S²
+        Σ_i c_i x̂_i / S,   Var by :func:`_answers_variance` from Σ_i c_i x̂_i/S and Σ_i c_i x̂_i²/S²
 
-    where x̂_i is the unbiased estimate that answer i stands for. The variance holds noise and sampling together.
+    where c_i, count i, is the number of answers i, and x̂_i is the unbiased estimate of a device's number from
+    answer i. The variance holds noise and sampling together.
     """
     if n == 0:
         return Debiased(np.zeros(1), np.full(1, np.inf), holds_sampling=True)
@@ -278,22 +276,31 @@ def debias_single_number(mechanism: SingleNumberMechanism, n: int, counts: Seque
     answered = [(count, weight) for count, weight in zip(counts, weights, strict=True) if count]
     total = sum(count * weight for count, weight in answered)
     squares = sum(count * weight * weight for count, weight in answered)
-    # Integers divided once: the nearest floats to the exact rational numbers.
+    # One division of integers each gives the nearest floats to the exact rational numbers.
     estimate = np.array([total / unit])
     variance = _answers_variance(mechanism, n, estimate, np.array([squares / (unit * unit)]))
     return Debiased(estimate, variance, holds_sampling=True)
 
 
 def _answers_variance(mechanism: NumericMechanism, n: int, total: Floats, squares: Floats) -> Floats:
-    """The variance of the sum of n answers, from what they are and from the mechanism's law.
+    """Variance of the sum of n answers, from the scatter of the answers and the mechanism's own variance.
 
-        n·V,   V = (squares + z² W)/(n + z²) − m² within [N, W],   m = total/(n + z²) within [−1, 1],
+        n·V,   V = (squares + z² W)/(n + z²) − m², clipped to [N, W],   m = total/(n + z²), clipped to [−1, 1],
         W = max E x̂²,   N = min Var x̂   for inputs in [−S, S]
 
-    with the answers' sum and sum of squares. Their own scatter, squares/n − (total/n)², is 0 where all are alike,
-    and far off where they are few. m is the middle of the score interval for the mean, as of z² more answers
-    of mean 0; they have the largest mean square W that the mechanism gives, and no population has V outside [N, W]. So
-    one answer has nearly the mechanism's own variance, and many have what they show.
+    The plain scatter squares/n − (total/n)² is 0 if all answers are equal, and inaccurate if there are few answers.
+    The formula therefore adds z² imagined answers with mean 0 and the mechanism's largest mean square W. m is then
+    the middle of the score interval for the mean. No population has V outside [N, W]. The result is close to the
+    mechanism's own variance for one answer, and close to the scatter for many answers.
+
+    Args:
+        mechanism: the mechanism of the answers.
+        n: number of answers, at least 1.
+        total: shape (K,) float64, sums of the answers' estimates x̂/S.
+        squares: shape (K,) float64, sums of (x̂/S)².
+
+    Returns:
+        Shape (K,) float64.
     """
     worst, least = _law_ends(mechanism)
     pull = Z95**2
@@ -303,7 +310,7 @@ def _answers_variance(mechanism: NumericMechanism, n: int, total: Floats, square
 
 @lru_cache(maxsize=64)
 def _law_ends(mechanism: NumericMechanism) -> tuple[float, float]:
-    """W and N: E x̂² and Var x̂ are parabolas in x, with their ends at 0 and S."""
+    """(W, N) of :func:`_answers_variance`. E x̂² and Var x̂ are parabolas in x with their extremes at 0 and S."""
     ends = [(x, mechanism.variance(x)) for x in (0, SCALE)]
     squares = [float((variance + x * x) / SCALE**2) for x, variance in ends]
     return max(squares), min(float(variance / SCALE**2) for _, variance in ends)
@@ -311,9 +318,9 @@ def _law_ends(mechanism: NumericMechanism) -> tuple[float, float]:
 
 @lru_cache(maxsize=64)
 def _integer_estimates(mechanism: SingleNumberMechanism) -> tuple[tuple[int, ...], int]:
-    """x̂_i/S of every answer i as integers w_i over one denominator: w_i/``unit``.
+    """x̂_i/S of every answer i as an integer w_i over one common denominator: (all w_i, denominator).
 
-    Kept: thousands of cells' fractions take long, and the questions of a campaign share few mechanisms.
+    The results are cached: thousands of fractions are slow, and the questions of a campaign share few mechanisms.
     """
     values = [mechanism.estimate(answer) / SCALE for answer in range(mechanism.answers)]
     unit = lcm(*(value.denominator for value in values))
@@ -321,22 +328,24 @@ def _integer_estimates(mechanism: SingleNumberMechanism) -> tuple[tuple[int, ...
 
 
 def sign_size(mechanism: CoinMechanism) -> float:
-    """B: one answer of a single bit stands for ±B, in units of S."""
+    """B: one answer of a single bit is the estimate +B or −B of a number, in units of S."""
     return float(_exact_size(mechanism))
 
 
 def _exact_size(mechanism: CoinMechanism) -> Fraction:
+    """B of :func:`sign_size` as an exact fraction."""
     one = mechanism.estimate(1) if mechanism.layout == SINGLE else mechanism.estimate((1,))[0]
     return Fraction(one) / SCALE
 
 
 @debias.register(CoinMechanism)
 def debias_signs(mechanism: CoinMechanism, n: int, counts: Sequence[int]) -> Debiased:
-    """``bits`` and ``duchi``: count i is how often coordinate i was answered 1; the estimate is Σ x̂/S.
+    """``bits`` and ``duchi``: the estimates are the sums of the devices' numbers, in units of S.
 
-        B(2c_i − n),   Var by :func:`_answers_variance`, of which Σ x̂²/S² is nB²
+        B(2c_i − n),   Var by :func:`_answers_variance` with the sum of squares nB²
 
-    where ±B is the estimate that one answer stands for, in units of S.
+    where c_i, count i, is the number of answers with a 1 in coordinate i, and one answer is the estimate +B or −B of
+    a coordinate, in units of S.
     """
     if n == 0:
         return Debiased(np.zeros(len(counts)), np.full(len(counts), np.inf), holds_sampling=True)
@@ -348,12 +357,13 @@ def debias_signs(mechanism: CoinMechanism, n: int, counts: Sequence[int]) -> Deb
 
 @debias.register(Laplace)
 def debias_laplace(mechanism: Laplace, n: int, counts: Sequence[int]) -> Debiased:
-    """``laplace``: count i is the sum of coordinate i over all answers; the estimate is Σ/M.
+    """``laplace``: count i is Σ, the sum of coordinate i over all answers; the estimate is Σ/M.
 
-        Var = n·[2q/((1 − q)²M²) + 1/(4M²)]
+        Var = n·[2q/((1 − q)²M²) + 1/(4M²)],   q = e^{−s/t}
 
-    noise, and rounding at its most. The answers' squares are not counted, so how much the numbers
-    themselves differ is not known from this question (``aggregator.estimates.spread``).
+    The first term is the variance of the noise, of rate s/t. The second term is the largest variance of the rounding
+    to the grid of M steps. The tally has no squares of the answers, so this question alone does not show how much
+    the devices' numbers differ (``aggregator.estimates.spread`` estimates that difference).
     """
     if n == 0:
         return Debiased(np.zeros(len(counts)), np.full(len(counts), np.inf))

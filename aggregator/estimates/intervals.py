@@ -1,7 +1,7 @@
-"""95 % intervals for the numbers behind one question's counts: one function per family of mechanisms.
+"""95 % intervals for the estimates of one question: one function per family of mechanisms.
 
-An interval speaks for the devices that were asked or for the population that they are drawn from: it covers
-the noise of the mechanism and the chance of who was asked. ``aggregator.estimates.recurrence`` says which is which.
+An interval is about the asked devices or about the population of the devices. It covers the mechanism's noise and the
+random choice of the asked devices. ``aggregator.estimates.recurrence`` defines both.
 """
 
 from __future__ import annotations
@@ -24,38 +24,41 @@ if TYPE_CHECKING:
 
 
 class Interval(NamedTuple):
-    """Lower and upper ends, shape (K,) each, of n times the shares or means."""
+    """Lower and upper ends, shape (K,) float64 each, of n times the shares or means."""
 
     low: Floats
     high: Floats
 
     def between(self, least: float, most: float) -> Interval:
-        """The ends brought into a range, for print: outside it there is no truth."""
+        """The ends clipped to the range of possible values, for print."""
         return Interval(np.clip(self.low, least, most), np.clip(self.high, least, most))
 
 
 def normal_interval(estimate: Floats, sd: Floats) -> Interval:
-    """Estimate ∓ z·sd: right where the estimate is nearly normal, as a sum of many noises is."""
+    """Interval estimate ∓ z·sd, for estimates with a nearly normal distribution, such as sums of many noises.
+
+    ``estimate`` and ``sd``: float64 of one common shape.
+    """
     return Interval(estimate - Z95 * sd, estimate + Z95 * sd)
 
 
 @singledispatch
 def count_interval(mechanism: Mechanism, n: int, estimate: Floats, dependence: Floats | float = 1.0) -> Interval | None:
-    """Intervals from the law of one question's counts. Run by the aggregator.
+    """Intervals from the distribution of one question's counts. Run by the aggregator.
 
     Args:
-        mechanism: how the answers were perturbed.
-        n: answers counted, at least one.
-        estimate: shape (K,), unbiased, as :func:`aggregator.estimates.debias.debias` has it.
-        dependence: D, how many times as much as n different people would have it the true values of those
-            asked scatter: scalar or shape (K,), at least 0.
+        mechanism: the mechanism of the answers.
+        n: number of answers, at least 1.
+        estimate: shape (K,) float64, unbiased, as :func:`aggregator.estimates.debias.debias` returns it.
+        dependence: D, the sampling variance in multiples of the sampling variance of n different devices: float, or
+            float64 of a shape that broadcasts with (K,); at least 0.
 
     Returns:
-        None where the counts of this family follow no law that is simple enough:
-        :func:`normal_interval` is for those.
+        Intervals, or None if the family's counts have no simple distribution; the caller then uses
+        :func:`normal_interval`.
 
     Raises:
-        InputError: ``mechanism_incomplete``: its family has no interval here.
+        InputError: ``mechanism_incomplete``: the mechanism's family has no registered interval.
     """
     del n, estimate, dependence
     raise InputError("mechanism_incomplete", f"there is no interval for answers of '{mechanism.name}'")
@@ -65,7 +68,7 @@ def count_interval(mechanism: Mechanism, n: int, estimate: Floats, dependence: F
 def no_score_interval(
     mechanism: NumericMechanism, n: int, estimate: Floats, dependence: Floats | float = 1.0
 ) -> Interval | None:
-    """``piecewise``, ``hybrid``, ``laplace``: sums of many noises, for which :func:`normal_interval` is right."""
+    """``piecewise``, ``hybrid``, ``laplace``: None, because :func:`normal_interval` suits these sums of many noises."""
     del mechanism, n, estimate, dependence
     return None
 
@@ -74,14 +77,13 @@ def no_score_interval(
 def pure_interval(
     mechanism: FrequencyMechanism, n: int, estimate: Floats, dependence: Floats | float = 1.0
 ) -> Interval:
-    """Pure protocols: the score interval, which is Wilson's where D = 1.
+    """Pure protocols: the score interval, which is Wilson's interval if D = 1.
 
-    A device drawn at random holds value i with probability f, so its answer supports i with probability
-    λ = q + f(p − q), noise and sampling together, and the number of supports is binomial(n, λ) where every
-    answer is another device's. Where n ≥ 50 and nλ, n(1 − λ) ≥ 10 the interval then holds the truth with
-    probability 0.93 to 0.97; where n ≥ 20 and nλ, n(1 − λ) ≥ 1 with 0.91 to 0.985; where less
-    than one answer is expected to support a value, or not to, with 0.82 or more if n ≥ 2. (Estimate ∓ z·sd
-    falls to 0.6 and below: of a value that nobody named it is sure that nobody holds it.)
+    A random device holds value i with probability f, so its answer supports i with probability λ = q + f(p − q). λ
+    covers noise and sampling. The number of supporting answers is binomial(n, λ) if every answer is from another
+    device. The interval then contains the true share with these probabilities: 0.93 to 0.97 if n ≥ 50 and
+    nλ, n(1 − λ) ≥ 10; 0.91 to 0.985 if n ≥ 20 and nλ, n(1 − λ) ≥ 1; at least 0.82 if n ≥ 2 and nλ or n(1 − λ) is
+    below 1. The coverage of estimate ∓ z·sd falls to 0.6 and below, above all for values without supporting answers.
 
     Source: Wilson, JASA 22 (1927), 209-212.
     """
@@ -93,7 +95,7 @@ def pure_interval(
 def histogram_interval(
     mechanism: SummedHistogram, n: int, estimate: Floats, dependence: Floats | float = 1.0
 ) -> Interval:
-    """``she``: the score interval with its own noise; below 0 and above n there is no scatter but the noise."""
+    """``she``: the score interval with the noise law of ``she``; outside [0, n] the variance is the noise alone."""
     law = noise_law(mechanism)
     assert law is not None
     found = score_interval(estimate / n, n, law, dependence, is_binomial=False)
@@ -102,10 +104,10 @@ def histogram_interval(
 
 @count_interval.register(CoinMechanism)
 def sign_interval(mechanism: CoinMechanism, n: int, estimate: Floats, dependence: Floats | float = 1.0) -> Interval:
-    """One bit about a number of mean m: a pure protocol about the share f = (1 + m)/2.
+    """``bit``, ``bits``, ``duchi``: one bit about a number of mean m is a pure protocol about the share f = (1 + m)/2.
 
-    An answer is 1 with probability λ = ½ + m/(2B) = q + f(p − q), p = ½ + 1/(2B), q = 1 − p, so the counts are
-    binomial again, whatever the numbers.
+    An answer is 1 with probability λ = ½ + m/(2B) = q + f(p − q), where p = ½ + 1/(2B), q = 1 − p, and B is
+    :func:`aggregator.estimates.debias.sign_size`. The counts are binomial for every distribution of the numbers.
     """
     size = sign_size(mechanism)
     gain = 1 / (2 * size)
@@ -116,23 +118,26 @@ def sign_interval(mechanism: CoinMechanism, n: int, estimate: Floats, dependence
 def score_interval(
     share: Floats, n: float, law: Law, dependence: Floats | float = 1.0, *, is_binomial: bool = True
 ) -> Interval:
-    """All shares f that a score test at 5 % does not reject: (f̂ − f)² ≤ z² V(f).
+    """Score interval: all shares f that a score test at level 5 % does not reject, (f̂ − f)² ≤ z² V(f).
 
         V(f) = [φ(f) + D f(1 − f)]/n        φ(f) = φ₀ + f(φ₁ − φ₀), the noise variance of one answer
 
-    which is a quadratic inequality. For a pure protocol with D = 1 nV(f) = λ(1 − λ)/(p − q)², and the interval
-    is Wilson's for λ. Unlike an interval with the variance at f̂, or Wilson's with n scaled by it, it stays
-    honest where f̂ is 0 and few devices answered often: the scatter is that of the f tested.
+    The condition is a quadratic inequality in f. For a pure protocol with D = 1, nV(f) = λ(1 − λ)/(p − q)², and the
+    interval is Wilson's interval for λ. The variance is taken at the tested f and not at f̂. Therefore the coverage
+    also holds if f̂ is 0 and few devices answered many times.
 
-    Outside [0, 1], where no share is, f(1 − f) is negative and D has no meaning: there D counts as 1 at most
-    (0 if the counts are not binomial), and the interval is the hull of what is left.
+    Outside [0, 1], f(1 − f) is negative and D has no meaning. The function also solves the inequality with D limited
+    to 1 (with D = 0 if the counts are not binomial), and returns the hull of both intervals.
 
     Args:
-        share: f̂, of any shape.
-        n: answers.
-        law: of the noise.
-        dependence: D, of a shape that fits.
-        is_binomial: whether the counts are, at D = 1.
+        share: f̂, float64 of any shape.
+        n: number of answers.
+        law: noise variance of one answer.
+        dependence: D, float, or float64 of a shape that broadcasts with ``share``.
+        is_binomial: whether the counts are binomial at D = 1.
+
+    Returns:
+        Ends as shares, float64 of the broadcast shape.
     """
     beyond = np.minimum(dependence, 1.0) if is_binomial else 0.0
     ends = [_roots(share, n, law, scatter) for scatter in (np.asarray(dependence), np.asarray(beyond))]
@@ -140,7 +145,7 @@ def score_interval(
 
 
 def _roots(share: Floats, n: float, law: Law, scatter: Floats) -> Interval:
-    """The ends of {f : (f̂ − f)² ≤ z² V(f)} for one D; none (∞, −∞) where it is empty."""
+    """Ends of {f : (f̂ − f)² ≤ z² V(f)} for one D: float64 of the broadcast shape; (∞, −∞) for an empty set."""
     k = Z95**2 / n
     square = 1 + k * scatter
     middle = (share + k * (law.at_one - law.at_zero + scatter) / 2) / square

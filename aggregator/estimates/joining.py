@@ -1,7 +1,8 @@
-"""Statistics of several sources on one schema as those of one population, where the analyst declares them to be that.
+"""Joining: statistics of several sources on one schema become statistics of one population.
 
-Two campaigns may ask the same questions of two fleets, or of one fleet at two values of ε. Whether both are samples of
-one population is not in the counts: the analyst says so, and a test of homogeneity says what speaks against it.
+Two campaigns may ask the same questions of two fleets, or of one fleet at two values of ε. The counts alone cannot
+show that both sources are samples of one population. The analyst declares it, and a test of homogeneity reports the
+evidence against the declaration.
 
 Source: docs/decisions/0053.
 """
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Joined(NamedTuple):
-    """Statistics of several sources, and whether the sources look like one population; ``str`` of it is a sentence."""
+    """Joined statistics, and the test whether the sources look like one population."""
 
     statistics: Statistics
     homogeneity: Homogeneity
@@ -42,29 +43,31 @@ class Joined(NamedTuple):
 def join(
     parts: Sequence[Statistics], *, one_population: bool, disjoint: bool = False, fit: Fit | None = None
 ) -> Joined:
-    """One estimate per subject of all sources. Run by the analyst.
+    """One estimate per subject from all sources. Run by the analyst.
 
         share = Σ_j w_j s_j      w_j ∝ 1/v_j, Σ_j w_j = 1
 
-    s_j is source j's estimate of a share or mean, v_j its planned variance: mechanism and number asked tell it before
-    any answer, so the sum is as unbiased as its parts. Under equal p and q the weights are the numbers asked, and the
-    counts are simply added. With n = Σ n_j and a_j = n w_j/n_j, of n·share
+    s_j is source j's estimate of a share or mean, v_j its planned variance. v_j depends only on the mechanism and the
+    number n_j of answers, so the weighted sum is unbiased. Under equal p and q the weights are proportional to n_j,
+    and the sum is the same as the estimate from added counts. With n = Σ n_j and a_j = n w_j/n_j, n·share has
 
-        noise Σ a_j² (noise of j),   scatter n Σ w_j² D_j/n_j of who was chosen,   c = (Σ w_j √c_j)²  or  Σ w_j² c_j
+        noise variance Σ_j a_j² (noise variance of j),   devices_scatter n Σ_j w_j² D_j/n_j,
+        concentration c = (Σ_j w_j √c_j)²  or  c = Σ_j w_j² c_j
 
-    where c is the concentration of the devices' answers (``aggregator.estimates.recurrence``): the first if a device
-    may have answered in several sources, which is never too small, the second if none has.
+    where D_j is the ``devices_scatter`` of source j and c_j the concentration of its devices' answers
+    (``aggregator.estimates.recurrence``). The first c is an upper bound, for devices that may answer in several
+    sources. The second c is for disjoint sources.
 
     Args:
-        parts: at least two; each is of one source or joined already.
-        one_population: the analyst's declaration that all are samples of one population.
-        disjoint: whether no device answered in two of the sources.
-        fit: how a model is made; needed where the campaigns differ in it.
+        parts: at least two statistics, each of one source or of joined sources.
+        one_population: the analyst's declaration that all sources are samples of one population.
+        disjoint: True if no device answered in two sources.
+        fit: how a model is made from the estimates; required if the campaigns differ in it.
 
     Raises:
         InputError: ``population_undeclared``; ``argument_invalid``, fewer than two parts; ``schema_differs``;
-            ``source_repeated``, a campaign is in two of the parts; ``fit_differs``; ``not_joinable``, the models that
-            are evaluated differ, or a mechanism states no variance.
+            ``source_repeated``, two parts contain the same campaign; ``fit_differs``; ``not_joinable``, the campaigns
+            evaluate different models, or a mechanism states no variance.
     """
     _check(parts, one_population=one_population)
     first = parts[0]
@@ -74,7 +77,7 @@ def join(
     asked: dict[Subject, list[QuestionEstimate]] = {}
     for part in _apart(parts, disjoint=disjoint):
         for subject, questions in _by_subject(part.questions).items():
-            # A campaign that asks one thing twice asks the same devices.
+            # Two questions of one campaign about one subject are answered by the same devices.
             asked.setdefault(subject, []).append(_joined(questions, disjoint=False))
     found = tuple(_joined(each, disjoint=disjoint) for each in asked.values())
     sources = tuple(source for part in parts for source in part.sources)
@@ -83,7 +86,7 @@ def join(
 
 
 def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
-    """Refuse what is not one population's, as :func:`join` says."""
+    """Refuse parts that cannot be joined. Raises the errors of :func:`join` except ``fit_differs``."""
     if not one_population:
         raise InputError(
             "population_undeclared", "sources are joined where the analyst declares them samples of one population"
@@ -103,14 +106,14 @@ def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
 
 
 def _described(schema: Schema) -> tuple[object, ...]:
-    """All that a campaign says of its schema."""
+    """Label, features and projection of a schema as comparable values."""
     projection = schema.projection
     features = [feature.to_dict() for feature in schema.features]
     return schema.label.to_dict(), features, projection and projection.to_dict()
 
 
 def _apart(parts: Sequence[Statistics], *, disjoint: bool) -> list[Statistics]:
-    """The parts with strata of their own, and with devices of their own if they share none."""
+    """The parts with strata renumbered so that no two parts share one; if ``disjoint``, devices likewise."""
     found = []
     strata = people = 0
     for part in parts:
@@ -127,13 +130,14 @@ def _apart(parts: Sequence[Statistics], *, disjoint: bool) -> list[Statistics]:
 
 
 def _moved(vote: Vote, strata: int, people: int, *, disjoint: bool) -> Vote:
+    """The vote with the stratum number raised by ``strata``; the device set by ``people`` if ``disjoint``, else 0."""
     sample = vote.sample
     own = sample.people + people if disjoint else 0
     return vote._replace(sample=sample._replace(people=own, stratum=sample.stratum + strata))
 
 
 def _weights(parts: Sequence[QuestionEstimate]) -> list[float]:
-    """w_j: by planned variance; by the number asked where one answer's is the same."""
+    """Weights w_j of :func:`join`; exactly n_j/n if one answer has the same planned variance in all parts."""
     each = [one.planned_variance * one.n for one in parts]
     if not all(map(isfinite, each)):
         raise InputError("not_joinable", "a mechanism states no variance before its answers are seen")
@@ -152,7 +156,7 @@ def _by_subject(questions: Iterable[QuestionEstimate]) -> dict[Subject, list[Que
 
 
 def _joined(given: Sequence[QuestionEstimate], *, disjoint: bool) -> QuestionEstimate:
-    """One subject's estimates as one; those without answers are left out."""
+    """One estimate from all estimates of one subject. Estimates without answers are left out."""
     parts = [one for one in given if one.n] or given[:1]
     first = parts[0]
     if len(parts) == 1:
@@ -163,7 +167,8 @@ def _joined(given: Sequence[QuestionEstimate], *, disjoint: bool) -> QuestionEst
     factors = [1.0 if by_number else n * w / one.n for w, one in zip(weights, parts, strict=True)]
     estimate = _sum(factor * one.estimate for factor, one in zip(factors, parts, strict=True))
     share = np.clip(estimate / n, 0, 1)
-    spread = share * (1 - share) if first.is_share else _sum(w * one.spread for w, one in _zip(weights, parts))
+    means = _sum(w * one.spread for w, one in zip(weights, parts, strict=True))
+    spread = share * (1 - share) if first.is_share else means
     per_answer = [factor**2 * one.n / n for factor, one in zip(factors, parts, strict=True)]
     law = _law([one.law for one in parts], per_answer)
     if law is not None and first.is_share:
@@ -190,17 +195,13 @@ def _joined(given: Sequence[QuestionEstimate], *, disjoint: bool) -> QuestionEst
     return replace(made, interval=_interval(made, drawn), devices_interval=_interval(made, chosen))
 
 
-def _zip(weights: Sequence[float], parts: Sequence[QuestionEstimate]) -> Iterable[tuple[float, QuestionEstimate]]:
-    return zip(weights, parts, strict=True)
-
-
 def _sum(terms: Iterable[Floats]) -> Floats:
-    """Of arrays of one shape."""
+    """Sum of float64 arrays of one shape."""
     return np.asarray(np.sum(list(terms), axis=0), np.float64)
 
 
 def _law(laws: Sequence[Law | None], factors: Sequence[float]) -> Law | None:
-    """Σ factor·law: again a line in the share. None where a law is missing."""
+    """Σ factor·law, again linear in the share. None if a law is missing."""
     known = [law for law in laws if law is not None]
     if len(known) < len(laws):
         return None
@@ -210,13 +211,14 @@ def _law(laws: Sequence[Law | None], factors: Sequence[float]) -> Law | None:
 
 
 def _right(found: Sequence[Right | None], weights: Sequence[float], factors: Sequence[float]) -> Right | None:
+    """Joined share of right predictions; None if a source has none or has no law."""
     known = [right for right in found if right is not None]
     law = _law([right.law for right in known], factors) if len(known) == len(found) else None
     return law and Right(sum(w * right.share for w, right in zip(weights, known, strict=True)), law)
 
 
 def _concentration(weights: Sequence[float], parts: Sequence[QuestionEstimate], *, disjoint: bool) -> float:
-    """The c of the joined answers, as :func:`join` says; that of one source is (D − D of these devices)/n."""
+    """Concentration c of the joined answers, by :func:`join`; c_j = (``scatter`` − ``devices_scatter``)/n_j."""
     each = [max(one.scatter - one.devices_scatter, 0.0) / one.n for one in parts]
     if disjoint:
         return sum(w**2 * c for w, c in zip(weights, each, strict=True))
@@ -224,7 +226,7 @@ def _concentration(weights: Sequence[float], parts: Sequence[QuestionEstimate], 
 
 
 def _interval(found: QuestionEstimate, scatter: float) -> Interval:
-    """95 % interval with this scatter, as one source has it."""
+    """95 % interval with the given scatter, by the rules for one source."""
     n, least = found.n, found.least
     if found.law is None:
         return normal_interval(found.estimate, np.sqrt(found.noise_variance + n * found.spread * scatter))

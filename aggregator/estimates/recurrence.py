@@ -1,17 +1,19 @@
-"""Devices that answer again: what their repeated answers say of the population they are drawn from.
+"""Devices with several answers: the effect of repeated answers on the variance of an estimate.
 
-Device i answers a stratum in T_i periods and its record stays the same. Its answers are T_i looks at one
-person, and not T_i people. With N = ΣT_i answers to the stratum, n of them to one question, π = n/N, φ the
-variance of one answer's noise and s² that of the true values (f(1 − f) of a share f), an estimate n·f has
+Device i answers a stratum in T_i periods, and its record stays the same. The T_i answers are about one person, not
+about T_i people. With N = ΣT_i answers to the stratum, n of them to one question, π = n/N, φ the variance of one
+answer's noise and s² the variance of the true values (f(1 − f) for a share f), the variance of an estimate n·f is
 
-    of these devices, each weighted by its answers    V = nφ + n(1 − π)s²
-    of the population that they are drawn from        V + n² s² c,   c = ΣT_i²/(ΣT_i)²
+    for these devices, each weighted by its answers     V = nφ + n(1 − π)s²
+    for the population of the devices                   V + n² s² c,   c = ΣT_i²/(ΣT_i)²
 
-(which answers a question gets is a choice of n among N without putting back; T_i = 1 gives c = 1/N and
-n(φ + s²), as of n people). Ids tell no device from another, so without the fleet's secrets only a bound is
-known, from the devices N_t that answered in each period: two periods share min(N_s, N_t) devices at most,
+The answers to one question are a sample of n among N without replacement. c is the *concentration* of the answers.
+T_i = 1 gives c = 1/N and the variance n(φ + s²) of n different people.
 
-    ΣT_i² = Σ_{s,t} |devices of s and of t| ≤ Σ_{s,t} min(N_s, N_t) = Σ_k (2k − 1)·N_(k),   N_(1) ≥ N_(2) ≥ …
+Ids do not link the reports of one device, so T_i is unknown without the fleet's secrets. The number N_t of devices in
+each period t gives an upper bound, because the periods s and t share at most min(N_s, N_t) devices:
+
+    ΣT_i² = Σ_{s,t} |devices of both s and t| ≤ Σ_{s,t} min(N_s, N_t) = Σ_k (2k − 1)·N_(k),   N_(1) ≥ N_(2) ≥ …
 
 Source: docs/math.md, section 1; docs/decisions/0040.
 """
@@ -36,16 +38,16 @@ HOW_KNOWN = {
     KNOWN: "how often each device answered is known from the fleet list",
     BOUND: "how often a device answered is not known: at most as often as the counts of the periods allow",
 }
-"""What the second population's intervals rest on, in words. All of them take a device's record as fixed."""
+"""Assumption of the population's intervals, in words, by basis. Every basis also assumes that records do not change."""
 
 
 class Recurrence(NamedTuple):
     """How often the same devices answered.
 
     Attributes:
-        basis: :data:`ONCE` (one period, or taken for it), :data:`KNOWN` or :data:`BOUND`.
-        answers: per stratum N, the answers to its questions.
-        concentration: per stratum c = ΣT²/(ΣT)², or its upper bound; 0 where nobody answered.
+        basis: :data:`ONCE` (one period, or several treated as one), :data:`KNOWN` or :data:`BOUND`.
+        answers: per stratum, the number N of answers to its questions.
+        concentration: per stratum, c = ΣT²/(ΣT)² or its upper bound; 0 for a stratum without answers.
     """
 
     basis: str
@@ -54,11 +56,11 @@ class Recurrence(NamedTuple):
 
     @property
     def assumption(self) -> str:
-        """What the intervals of the population rest on, in words."""
+        """Assumptions of the population's intervals, in words."""
         return f"records do not change; {HOW_KNOWN[self.basis]}"
 
     def to_json(self) -> dict[str, object]:
-        """Which populations there are, and what is known of them, for programs."""
+        """The populations of the two intervals, and the assumptions about them, for programs."""
         return {
             "devices": DEVICES,
             "population": POPULATION,
@@ -70,13 +72,13 @@ class Recurrence(NamedTuple):
 
 
 def once(campaign: Campaign, tally: Tally) -> Recurrence:
-    """As if every answer to a stratum came of another device: right for one period."""
+    """Recurrence if every answer to a stratum is from another device, as in one period."""
     answers = answers_by_stratum(campaign, tally)
     return Recurrence(ONCE, answers, tuple(1 / number if number else 0.0 for number in answers))
 
 
 def at_most(campaign: Campaign, tally: Tally, turnout: Turnout) -> Recurrence:
-    """The upper bound from the devices of each period; exact where there is one period."""
+    """Upper bound of the recurrence from the number of devices in each period; exact for one period."""
     if len(np.unique(turnout.period)) <= 1:
         return once(campaign, tally)
     bounds = []
@@ -88,14 +90,14 @@ def at_most(campaign: Campaign, tally: Tally, turnout: Turnout) -> Recurrence:
 
 
 def known(campaign: Campaign, tally: Tally, squares: tuple[int, ...]) -> Recurrence:
-    """From ΣT² of every stratum, as the fleet's secrets tell."""
+    """Exact recurrence from ``squares``, ΣT² of every stratum, computed with the fleet's secrets."""
     answers = answers_by_stratum(campaign, tally)
     pairs = zip(squares, answers, strict=True)
     return Recurrence(KNOWN, answers, tuple(square / number**2 if number else 0.0 for square, number in pairs))
 
 
 def answers_by_stratum(campaign: Campaign, tally: Tally) -> tuple[int, ...]:
-    """N of every stratum."""
+    """Number N of answers to every stratum."""
     found = [0] * campaign.answers
     for question, n in zip(campaign.questions, tally.n, strict=True):
         found[question.stratum] += n

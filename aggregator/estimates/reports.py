@@ -1,4 +1,4 @@
-"""Statistics of reports: from the integer counts of a tally to the shape that all sources share.
+"""Statistics of reports: from the integer counts of a tally to the common form of all statistics.
 
 Source: docs/math.md, sections 1 and 2.
 """
@@ -16,12 +16,12 @@ from aggregator.estimates.class_shares import combined
 from aggregator.estimates.debias import Law, debias, marginal, noise_law, sign_size
 from aggregator.estimates.intervals import Interval, count_interval, normal_interval
 from aggregator.estimates.recurrence import Recurrence, once
+from aggregator.estimates.source import Source
 from aggregator.estimates.spread import Estimated, spreads
 from aggregator.estimates.statistics import (
     QuestionEstimate,
     Right,
     Sample,
-    Source,
     Statistics,
     Vote,
     is_share,
@@ -57,21 +57,21 @@ INTERVALS = "95 % intervals cover noise and sampling; see hearsay estimate. The 
 ESTIMATOR = "unbiased counts from the campaign's integer probabilities"
 
 _UNIFORM_SQUARE = 1 / 3
-"""E x² of a number that is uniform on [−1, 1]."""
+"""E x² of a number x with the uniform distribution on [−1, 1]."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reports(Source):
-    """Reports of devices, each of one perturbed answer.
+    """Source of statistics: reports of devices, each with one perturbed answer.
 
     Attributes:
-        campaign: what was asked.
+        campaign: the campaign of the questions.
         tally: the integer counts.
-        recurrence: how often the same devices answered, as far as it is known.
-        rejected: records and stretches not counted, by reason.
-        unproven: records counted although their batch was damaged.
-        superseded: records of damaged batches not counted because a whole batch has the same ids.
-        periods: which periods the counted reports are of, in words. What is not counted is told of all.
+        recurrence: how often the same devices answered, or a bound.
+        rejected: number of records and byte ranges not counted, by reason; over all periods.
+        unproven: number of counted records from damaged batches.
+        superseded: number of records of damaged batches not counted because a complete batch has the same ids.
+        periods: periods of the counted reports, in words.
         proven_only: whether reports of damaged batches are left out.
     """
 
@@ -86,7 +86,7 @@ class Reports(Source):
 
     @property
     def reports(self) -> int:
-        """Reports used, after de-duplication."""
+        """Number of reports used, after de-duplication."""
         return sum(self.tally.n)
 
     @property
@@ -99,17 +99,17 @@ class Reports(Source):
         return list(self.tally.counts[question])
 
     def populations(self) -> dict[str, Any]:
-        """As :meth:`aggregator.estimates.recurrence.Recurrence.to_json`."""
+        """Populations and assumptions of :meth:`aggregator.estimates.recurrence.Recurrence.to_json`."""
         return self.recurrence.to_json()
 
     def facts(self) -> dict[str, int]:
-        """Reports of damaged files, and what was not counted."""
+        """Number of reports from damaged files, and of contributions not counted."""
         found = {"of them from damaged files": self.unproven}
         found |= {f"set aside: {reason}": count for reason, count in self.rejected.items()}
         return found | ({"superseded by whole files": self.superseded} if self.superseded else {})
 
     def card(self) -> dict[str, Any]:
-        """Mechanisms, ε, periods and standing of the reports, and what they do not protect from."""
+        """Mechanisms, ε, periods and standing of the reports, and the threats that remain."""
         campaign = self.campaign
         return {
             "answers_per_device": campaign.answers,
@@ -126,7 +126,7 @@ class Reports(Source):
         }
 
     def to_json(self) -> dict[str, Any]:
-        """What ``hearsay estimate --json`` prints of a store's reports, beside the questions."""
+        """Part of the output of ``hearsay estimate --json`` about a store's reports."""
         return {
             "campaign": self.campaign.id.hex(),
             "reports": self.reports,
@@ -154,11 +154,11 @@ def estimate(
     """Unbiased estimates from a tally. Run by the aggregator.
 
     Args:
-        campaign: what was asked, with the integers that the devices used.
+        campaign: questions and mechanisms, with the integer parameters of the devices.
         tally: the counts.
-        recurrence: how often the same devices answered; without it every answer to a stratum is taken for
-            another device's, which is right for one period and no more.
-        rejected, unproven, superseded, periods, proven_only: passed on, as :class:`Reports` has them.
+        recurrence: how often the same devices answered. The default assumes that every answer to a stratum is from
+            another device, which is right for one period only.
+        rejected, unproven, superseded, periods, proven_only: attributes of the returned source (:class:`Reports`).
 
     Raises:
         InputError: ``other_campaign``: the tally counts answers to another campaign;
@@ -182,7 +182,7 @@ def estimate(
 
 
 class _Part(NamedTuple):
-    """One question before its true values' spread is known."""
+    """Estimates of one question, before the spread of the true values is computed."""
 
     question: Question
     n: int
@@ -192,6 +192,7 @@ class _Part(NamedTuple):
     right: Right | None
 
     def estimated(self) -> Estimated:
+        """The estimate of the asked number; answers about 2v − S are converted to v."""
         estimates = self.result.estimate
         if is_stretched(self.question.subject):
             estimates = (estimates + self.n) / 2
@@ -207,7 +208,7 @@ def _part(question: Question, n: int, counts: Sequence[int], recurrence: Recurre
 
 
 def _votes(question: Question, n: int, counts: Sequence[int], sample: Sample, classes: int) -> tuple[Vote, ...]:
-    """What the answers say of the classes: value a·k + c stands for class c."""
+    """Estimated shares of the classes from one question with values a·k + class; empty without such values."""
     if not n or question.kind not in (CLASS, CELL, PRESENT):
         return ()
     found = marginal(question.mechanism, n, counts, classes)
@@ -215,16 +216,17 @@ def _votes(question: Question, n: int, counts: Sequence[int], sample: Sample, cl
 
 
 def _right(mechanism: Mechanism, n: int, counts: Sequence[int], classes: int) -> Right | None:
-    """The share of right predictions: of the values true·k + predicted, those with true = predicted.
+    """Share of right predictions: the share of the values true·k + predicted with true = predicted.
 
-    The values are put into k groups of k by (predicted − true) mod k; group 0 is that of right predictions.
+    The counts are regrouped into k groups of k values by (predicted − true) mod k. Group 0 has the right predictions.
     """
-    turned = [counts[true * classes + (true + shift) % classes] for true in range(classes) for shift in range(classes)]
-    found = marginal(mechanism, n, turned, classes)
+    grouped = [counts[true * classes + (true + shift) % classes] for true in range(classes) for shift in range(classes)]
+    found = marginal(mechanism, n, grouped, classes)
     return None if found is None else Right(float(found.estimate[0]) / n, found.law)
 
 
 def _completed(part: _Part, table: Spreads | None, schema: Schema) -> QuestionEstimate:
+    """One question with the spread of its true values, variances and intervals."""
     question, n, sample = part.question, part.n, part.sample
     subject = question.subject
     estimates, noise = part.estimated().estimate, part.result.noise_variance
@@ -264,10 +266,11 @@ def _completed(part: _Part, table: Spreads | None, schema: Schema) -> QuestionEs
 def _intervals(
     question: Question, n: int, estimate: Floats, noise: Floats, spread: Floats, scatters: tuple[float, float]
 ) -> tuple[Interval, Interval]:
-    """95 % intervals, of shape (K,), for every scatter.
+    """95 % intervals with ends of shape (K,) float64, one for each of the two ``scatters``.
 
-    They follow the law of the counts where that is known (``aggregator.estimates.intervals``), so they reach further
-    towards the middle than away from it; else they are the estimate and 1.96 standard deviations either side.
+    Intervals follow the distribution of the counts if it is known (``aggregator.estimates.intervals``), and then
+    reach further towards the middle of the range than away from it. Otherwise the interval is the estimate ± 1.96
+    standard deviations.
     """
     found = None
     if n:
@@ -285,7 +288,7 @@ def _intervals(
 
 
 def _law(mechanism: Mechanism) -> Law | None:
-    """The noise of one answer as a line in the share; of a coin about a number of mean m, in (1 + m)/2."""
+    """Noise variance of one answer, linear in the share; for a coin about a number of mean m, linear in (1 + m)/2."""
     if isinstance(mechanism, CoinMechanism):
         gain = 1 / (2 * sign_size(mechanism))
         return Law.pure(1 / 2 + gain, 1 / 2 - gain)
@@ -293,11 +296,13 @@ def _law(mechanism: Mechanism) -> Law | None:
 
 
 def planned_variance(question: Question, n: int, classes: int) -> float:
-    """Variance of one share or mean, as the mechanism and the number asked tell it before any answer.
+    """Variance of one share or mean, from the mechanism and the number n of answers alone.
 
-        [φ(1/K) + (1/K)(1 − 1/K)]/n of a share;   [φ(0) + 1/(3k)]/n of a number, uniform in one of k equal classes
+        share: [φ(1/K) + (1/K)(1 − 1/K)]/n      number: [φ(0) + 1/(3k)]/n
 
-    φ is one answer's noise variance. Infinite if n = 0, or if the mechanism states no variance.
+    φ is the noise variance of one answer, K the number of values, k the number of classes. The formulas assume equal
+    shares of all values, and uniform numbers in classes of equal size. The result is infinite if n = 0, or if the
+    mechanism states no variance.
     """
     if not n:
         return inf
@@ -313,5 +318,8 @@ def planned_variance(question: Question, n: int, classes: int) -> float:
 
 @lru_cache(maxsize=64)
 def _noise_at_zero(mechanism: Mechanism) -> float:
-    """Kept: thousands of cells' fractions take long, and the questions of a campaign share few mechanisms."""
+    """Noise variance of one answer about the number 0, in units of the number; infinite if the mechanism states none.
+
+    The results are cached: fractions are slow, and the questions of a campaign share few mechanisms.
+    """
     return float(mechanism.variance(0)) / SCALE**2 if isinstance(mechanism, NumericMechanism) else inf

@@ -1,4 +1,4 @@
-"""Estimates as people read them: one row a cell, an interval for each population, blank where nothing is known."""
+"""Estimates as text for people: one row per cell, an interval for each population, blank without answers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ COLUMNS = ("question", "cell", "n", "estimate", "these devices", "population")
 
 
 def rows(statistics: Statistics) -> list[tuple[object, ...]]:
-    """One per question and cell, as :data:`COLUMNS`; the intervals of shares end where shares do."""
+    """One row per question and cell, with the columns :data:`COLUMNS`; intervals are clipped to possible values."""
     return [row for found in statistics.questions for row in _rows(statistics, found)]
 
 
 def as_share(share: float) -> str:
-    """An unbiased share as a percentage, clipped to [0, 1]: noise can bring the estimate out of it."""
+    """An unbiased share as a percentage, clipped to [0, 1]; noise can move an estimate out of this range."""
     return f"{min(max(share, 0.0), 1.0):.1%}"
 
 
 def as_range(low: float, high: float) -> str:
-    """The ends of an interval of a share, brought into [0, 1]: outside it there is no truth."""
+    """The ends of a share's interval as percentages, clipped to [0, 1]."""
     return f"{as_share(low)} to {as_share(high)}"
 
 

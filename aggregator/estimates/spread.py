@@ -1,14 +1,14 @@
-"""How much the true numbers of those asked differ: s², which moments' own answers do not tell.
+"""The variance s² of the devices' true numbers, which the answers to a question of moments do not show.
 
-A question about a number has in its answers the noise and the numbers' own scatter together, or (``laplace``)
-the noise alone. What the other questions say tells the two apart. With p the share of devices that are in
-the class and have the number, m₁ and m₂ the estimated means of x·[y = c] and x²·[y = c]:
+The answers to a question about a number show noise and scatter of the numbers together, or (``laplace``) the noise
+alone. The estimates of the other questions separate the two. With p the share of devices in class c that have the
+number, m₁ and m₂ the estimated means of x·[y = c] and x²·[y = c], and x the number in [−1, 1]:
 
-    s² of x·[y = c]    m₂ − m₁²                   m₂ within [m₁²/p, p], its range for numbers in [−1, 1]
-    s² of x²·[y = c]   p·E z⁴ − m₂²,              p·E z⁴ within [m₂²/p, m₂]
+    s² of x·[y = c]    m₂ − m₁²                   m₂ clipped to [m₁²/p, p], its possible range
+    s² of x²·[y = c]   p·E z⁴ − m₂²,              p·E z⁴ clipped to [m₂²/p, m₂]
 
-where z has the beta distribution on [−1, 1] with the class's mean m₁/p and variance m₂/p − (m₁/p)². The fourth
-moment is the only thing not estimated; for z normal, uniform or of two values at the ends it is right.
+where z has the beta distribution on [−1, 1] with the class's mean m₁/p and variance m₂/p − (m₁/p)². Only the fourth
+moment is assumed and not estimated. It is right for z normal, uniform, or with two values at the ends.
 
 Source: docs/math.md, section 2; docs/decisions/0041.
 """
@@ -36,7 +36,7 @@ _LEAST = 1e-9
 
 
 class Estimated(NamedTuple):
-    """One question's unbiased estimate, in reports, of the n asked."""
+    """One question's unbiased estimate from n answers: shape (K,) float64, in reports."""
 
     subject: Subject
     n: int
@@ -44,7 +44,7 @@ class Estimated(NamedTuple):
 
 
 def moments(found: Iterable[Estimated | QuestionEstimate], schema: Schema, power: int) -> Floats:
-    """Shape (numbers, k): the estimated mean of x^power·[y = c]; NaN where nobody was asked."""
+    """Shape (numbers, k) float64: the estimated mean of x^power·[y = c]; NaN without answers."""
     classes = len(schema.label.classes)
     totals = np.zeros((len(schema.numeric), classes))
     asked = np.zeros((len(schema.numeric), classes))
@@ -66,13 +66,13 @@ def moments(found: Iterable[Estimated | QuestionEstimate], schema: Schema, power
 
 
 class Spreads(NamedTuple):
-    """s² of every moment, shape (numbers, k) each."""
+    """s² of x·[y = c] and of x²·[y = c] for every number and class: shape (numbers, k) float64 each."""
 
     of_number: Floats
     of_square: Floats
 
     def of_subject(self, subject: Subject, schema: Schema) -> Floats:
-        """Shape (K,): those that a question of moments asks for."""
+        """Shape (K,) float64: s² of the numbers in one question of moments."""
         table: Floats = self.of_square if subject.power == SQUARE else self.of_number
         if subject.kind == MOMENTS:
             return table.ravel()
@@ -83,12 +83,12 @@ class Spreads(NamedTuple):
 
 
 def spreads(found: Iterable[Estimated], schema: Schema, class_share: Floats) -> Spreads:
-    """s² of all moments of a campaign, from all its estimates.
+    """s² of all moments of a campaign, from all estimates of the campaign.
 
     Args:
-        found: every question's estimate; shares count too, where a number may be missing.
-        schema: whose numbers.
-        class_share: shape (k,), the classes' estimated shares.
+        found: estimates of all questions, also of the questions about the presence of a number.
+        schema: the campaign's schema.
+        class_share: shape (k,) float64, the classes' estimated shares.
     """
     found = tuple(found)
     there = np.tile(np.clip(class_share, _LEAST, 1), (len(schema.numeric), 1))
@@ -104,9 +104,9 @@ def spreads(found: Iterable[Estimated], schema: Schema, class_share: Floats) -> 
 
 
 def _fourth_moment(mean: Floats, square: Floats) -> Floats:
-    """E z⁴ of the beta distribution on [−1, 1] with these E z and E z²: by u = (1 + z)/2 in [0, 1].
+    """E z⁴ of the beta distribution on [−1, 1] with E z = ``mean`` and E z² = ``square``; float64 of one shape.
 
-    E u^j = Π_{i<j} (a c + i)/(c + i), a = E u, c = a(1 − a)/Var u − 1.
+    With u = (1 + z)/2 in [0, 1]: E u^j = Π_{i<j} (a c + i)/(c + i), a = E u, c = a(1 − a)/Var u − 1.
     """
     a = np.clip((1 + mean) / 2, _LEAST, 1 - _LEAST)
     variance = np.maximum((square - mean**2) / 4, _LEAST)

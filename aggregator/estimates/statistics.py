@@ -1,15 +1,14 @@
-"""The shape in which all kinds of counts end and every fit begins: unbiased estimates with variances.
+"""The common form of all statistics: unbiased estimates with variances, whatever the source of the counts.
 
-The shape does not tell how counts arrived. :mod:`aggregator.estimates.reports` makes it from tallies of reports; sums
-of nodes and of curators have a module each beside it. Models, planning and publishing read the shape alone.
+:mod:`aggregator.estimates.reports` makes statistics from tallies of reports. Other kinds of counts have a module of
+their own next to it. Models, planning and publishing read only the form.
 
-Source: docs/math.md, section 1; docs/decisions/0052. Estimates may be negative: making probabilities of them is a
-second, named step (``aggregator.models``).
+Source: docs/math.md, section 1; docs/decisions/0052. Estimates may be negative. A second, named step turns estimates
+into probabilities (``aggregator.models``).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from hashlib import sha256
 from math import isfinite
@@ -20,7 +19,7 @@ import numpy as np
 from aggregator.estimates.cells import cell_names, cells_of, question_name
 from aggregator.estimates.showing import COLUMNS, rows
 from aggregator.notebooks import facts, table
-from protocol.errors import InputError, PolicyError
+from protocol.errors import InputError
 from protocol.questions import MOMENT, MOMENTS, SQUARE
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from aggregator.estimates.debias import Law
     from aggregator.estimates.intervals import Interval
+    from aggregator.estimates.source import Source
     from protocol.documents.campaign import Campaign, Fit
     from protocol.questions import Subject
     from protocol.schema import Schema
@@ -41,13 +41,14 @@ JOINED_ID = b"hearsay joined statistics v1"
 
 
 class Sample(NamedTuple):
-    """The answers that one question's answers are chosen from, without putting back.
+    """All answers to one stratum. The answers to one question are a part of them, drawn without replacement.
 
     Attributes:
-        people: samples with one number are of the same devices; samples with two numbers share no device.
-        stratum: of the campaign; where every question is asked of every record, each has a stratum of its own.
-        answers: N, to all questions of the stratum.
-        concentration: c = ΣT²/(ΣT)², T the answers of each device: 1/N if N devices answered once.
+        people: number of the set of devices: samples with equal numbers are from the same devices, samples with
+            different numbers share no device.
+        stratum: stratum of the campaign. If every record answers every question, each question has its own stratum.
+        answers: N, the number of answers to all questions of the stratum.
+        concentration: c = ΣT²/(ΣT)², T the number of answers of each device; 1/N if N devices answered once.
     """
 
     people: int
@@ -57,13 +58,13 @@ class Sample(NamedTuple):
 
 
 class Vote(NamedTuple):
-    """What one question says of the classes.
+    """Estimated shares of the classes from one question.
 
     Attributes:
-        sample: where its answers are from.
-        n: answers, at least one.
-        share: shape (k,), unbiased shares of the classes; may be negative.
-        law: of one answer's noise about a class's share.
+        sample: the stratum's answers, which the question's answers are a part of.
+        n: number of answers, at least 1.
+        share: shape (k,) float64, unbiased shares of the classes; may be negative.
+        law: noise variance of one answer as a function of a class's share.
     """
 
     sample: Sample
@@ -73,18 +74,18 @@ class Vote(NamedTuple):
 
     @property
     def planned_variance(self) -> float:
-        """Of a class's share, if all classes had the same: known before any answer."""
+        """Variance of a class's share if all classes have equal shares. It does not depend on any answer."""
         equal = 1 / len(self.share)
         noise = self.n * float(self.law.at(np.array(equal)))
         return noise / self.n**2 + equal * (1 - equal) / self.n
 
 
 class Right(NamedTuple):
-    """What an outcome question says of a model.
+    """Estimated share of a model's right predictions, from an outcome question.
 
     Attributes:
-        share: of right predictions, unbiased; may be negative.
-        law: of one answer's noise about that share.
+        share: share of right predictions, unbiased; may be negative.
+        law: noise variance of one answer as a function of that share.
     """
 
     share: float
@@ -93,29 +94,31 @@ class Right(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class QuestionEstimate:
-    """What is known about one question. Estimates are in reports (or records): how many of the ``n`` asked.
+    """Estimates of one question, in reports (or records): n times a share or mean.
 
-    Of each number there are two variances and intervals: of n times the shares among these devices, each weighted by
-    its answers (``devices_…``), and of n times those in the population that the devices are drawn from. The second
-    holds the uncertainty of the first, and the chance of who takes part.
+    Each estimate has two variances and two intervals. The first (``devices_…``) is about the devices that answered,
+    each weighted by its number of answers. The second is about the population of the devices; it also holds the
+    chance of which devices take part.
 
     Attributes:
-        subject: what was asked.
-        n: answers, or records asked.
-        estimate: shape (K,), unbiased; may be negative or exceed ``n``. Zeros if n = 0.
-        noise_variance: shape (K,), of the noise, given who was asked. Infinite if n = 0.
-        spread: shape (K,), s², the variance of the true value between those asked: f(1 − f) of a share f, with
-            the estimated share brought into [0, 1].
-        devices_scatter: how many times n·s² the choice of who was asked adds to the variance, for these devices.
-        scatter: the same for the population; 1 if n different devices were asked.
+        subject: subject of the question.
+        n: number of answers, or of asked records.
+        estimate: shape (K,) float64, unbiased; may be negative or exceed ``n``. Zeros if n = 0.
+        noise_variance: shape (K,) float64, variance of the noise, given the asked devices. Infinite if n = 0.
+        spread: shape (K,) float64, s², the variance of the true value between devices: f(1 − f) for a share f, with
+            the estimated share clipped to [0, 1].
+        devices_scatter: sampling variance for these devices, in multiples of n·s².
+        scatter: sampling variance for the population, in multiples of n·s²; 1 if n different devices were asked.
         interval: 95 % intervals for n times the population's shares or means; without finite ends if n = 0.
-        devices_interval: the same for these devices.
-        planned_variance: of a share or mean, at equal shares or even numbers: known before any answer.
-        law: of one answer's noise, as a line in (x − least)/(1 − least), x a share or mean; None if it is no line.
-        is_binomial: whether that law is a coin's, so that the counts are binomial.
-        adds_up: whether the estimates sum to ``n`` whatever the noise.
-        classes: what the question says of the classes: a vote for each source; empty if it says nothing.
-        right: of an outcome question, what it says of the model; None if n = 0.
+        devices_interval: the same intervals for these devices.
+        planned_variance: variance of a share or mean, assuming equal shares or uniform numbers. It does not depend
+            on any answer.
+        law: noise variance of one answer as a linear function of (x − least)/(1 − least), x a share or mean; None if
+            the variance is not linear.
+        is_binomial: whether the counts are binomial.
+        adds_up: whether the estimates always sum to ``n``.
+        classes: estimated shares of the classes, one vote per source; empty if the question is not about classes.
+        right: for an outcome question, the share of right predictions; None if n = 0.
     """
 
     subject: Subject
@@ -136,120 +139,75 @@ class QuestionEstimate:
 
     @property
     def is_share(self) -> bool:
-        """Whether the numbers are shares of those asked, and not means."""
+        """Whether the estimates are about shares, and not about means."""
         return is_share(self.subject)
 
     @property
     def least(self) -> int:
-        """The smallest number there can be: 0 of shares and of single squares, −1 of other numbers."""
+        """Smallest possible true value: 0 for shares and for squares of single numbers, −1 for other numbers."""
         return 0 if self.is_share or is_stretched(self.subject) else -1
 
     @property
     def sampling_variance(self) -> Floats:
-        """Shape (K,): from whom it happened to be that was asked, of the population."""
+        """Shape (K,) float64: variance from the random choice of the asked devices from the population."""
         return np.asarray(self.n * self.spread * self.scatter)
 
     @property
     def variance(self) -> Floats:
-        """Shape (K,), of the population: noise and sampling together."""
+        """Shape (K,) float64: noise and sampling variance together, for the population."""
         return self.noise_variance + self.sampling_variance
 
     @property
     def devices_variance(self) -> Floats:
-        """Shape (K,), of these devices: noise, and which of their answers this question got."""
+        """Shape (K,) float64, for these devices: noise, and the random choice of the answers to this question."""
         return np.asarray(self.noise_variance + self.n * self.spread * self.devices_scatter)
 
     @property
     def sd(self) -> Floats:
-        """Shape (K,): standard deviation, of the population."""
+        """Shape (K,) float64: standard deviation for the population."""
         return np.sqrt(self.variance)
 
     @property
     def devices_sd(self) -> Floats:
-        """Shape (K,): standard deviation, of these devices."""
+        """Shape (K,) float64: standard deviation for these devices."""
         return np.sqrt(self.devices_variance)
 
     @property
     def low(self) -> Floats:
-        """Shape (K,): lower ends of :attr:`interval`."""
+        """Shape (K,) float64: lower ends of :attr:`interval`."""
         return self.interval.low
 
     @property
     def high(self) -> Floats:
-        """Shape (K,): upper ends of the same intervals."""
+        """Shape (K,) float64: upper ends of :attr:`interval`."""
         return self.interval.high
 
 
 def is_share(subject: Subject) -> bool:
-    """Whether a question's numbers are shares of those asked, and not means."""
+    """Whether a question's estimates are about shares, and not about means."""
     return subject.kind not in (MOMENT, MOMENTS)
 
 
 def is_stretched(subject: Subject) -> bool:
-    """Whether the answers are about 2v − S, v the number asked for: single squares."""
+    """Whether devices answer about 2v − S instead of v: true for the square v of a single number."""
     return subject.of_class is not None and subject.power == SQUARE
 
 
 def relative_spread(n: int, estimate: Floats, spread: Floats, *, least: int) -> Floats:
-    """Shape (K,): the spread of numbers in [``least``, 1] as a part of the largest that their mean allows."""
+    """Spread of numbers in [``least``, 1], divided by the largest spread that is possible at the numbers' mean.
+
+    Args:
+        n: number of answers, at least 1.
+        estimate: shape (K,) float64, n times the means.
+        spread: shape (K,) float64, s².
+        least: smallest possible number.
+
+    Returns:
+        Shape (K,) float64, in [0, 1].
+    """
     mean = estimate / n
     room = np.maximum((mean - least) * (1 - mean), np.finfo(float).tiny)
     return np.clip(spread / room, 0, 1)
-
-
-class Source(ABC):
-    """Where statistics came from, and what is said of it. No fit and no weight depends on it.
-
-    Attributes:
-        campaign: what was asked.
-        rejected: contributions that were not used, by reason.
-    """
-
-    campaign: Campaign
-    rejected: Mapping[str, int]
-
-    @property
-    @abstractmethod
-    def reports(self) -> int:
-        """Reports or records used."""
-
-    @property
-    @abstractmethod
-    def statistics_id(self) -> bytes:
-        """32 bytes: a digest of the counts."""
-
-    @abstractmethod
-    def counts(self, question: int) -> list[int]:
-        """The integers that the estimate of one question of the campaign came from."""
-
-    @abstractmethod
-    def populations(self) -> dict[str, Any]:
-        """``devices`` and ``population``, whom the two intervals are about, and what the second one ``assumes``."""
-
-    @abstractmethod
-    def facts(self) -> dict[str, int]:
-        """What people should know of the reports, beside their number."""
-
-    @abstractmethod
-    def card(self) -> dict[str, Any]:
-        """What a model's card says of its source: integers, booleans, text and lists of text."""
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """All of it for programs, the campaign and the digest among it."""
-
-    def check_publishable(self) -> None:
-        """Refuse fewer reports than the campaign promises to wait for.
-
-        Raises:
-            PolicyError: ``batch_too_small`` (DAP's minimum batch size).
-        """
-        needed = self.campaign.min_batch_size
-        if self.reports < needed:
-            raise PolicyError(
-                "batch_too_small",
-                f"usable reports so far: {self.reports}; the campaign promises to wait for {needed}",
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,10 +215,10 @@ class Statistics:
     """All estimates about one schema.
 
     Attributes:
-        schema: what the subjects of the questions are about.
-        fit: how a model is made of the estimates.
-        questions: one estimate per question; of one source in the order of its campaign.
-        sources: where they came from: one, or several that were joined (``aggregator.estimates.joining``).
+        schema: label and features of the questions.
+        fit: how a model is made from the estimates.
+        questions: one estimate per question, for one source in the order of the campaign's questions.
+        sources: one source, or several joined sources (``aggregator.estimates.joining``).
     """
 
     schema: Schema
@@ -270,7 +228,7 @@ class Statistics:
 
     @property
     def source(self) -> Source:
-        """The one source.
+        """The source, if there is only one.
 
         Raises:
             InputError: ``several_sources``: the statistics are joined.
@@ -283,7 +241,7 @@ class Statistics:
 
     @property
     def campaign(self) -> Campaign:
-        """The campaign of the one source.
+        """The campaign of the source, if there is only one source.
 
         Raises:
             InputError: ``several_sources``.
@@ -292,19 +250,19 @@ class Statistics:
 
     @property
     def reports(self) -> int:
-        """Reports or records used."""
+        """Number of reports or records used."""
         return sum(source.reports for source in self.sources)
 
     @property
     def statistics_id(self) -> bytes:
-        """That of the one source; of several, a digest of theirs in rising order."""
+        """32 bytes: the id of a single source, or a digest of the sorted ids of several sources."""
         if len(self.sources) == 1:
             return self.sources[0].statistics_id
         return sha256(JOINED_ID + b"".join(sorted(source.statistics_id for source in self.sources))).digest()
 
     @property
     def rejected(self) -> Mapping[str, int]:
-        """Contributions that were not used, by reason, of all sources."""
+        """Number of contributions that were not used, by reason, over all sources."""
         found: dict[str, int] = {}
         for source in self.sources:
             for reason, count in source.rejected.items():
@@ -313,7 +271,7 @@ class Statistics:
 
     @property
     def populations(self) -> dict[str, Any]:
-        """Whom the two intervals of every number are about; the first source's words, and what each assumes."""
+        """The populations of the two intervals, in the first source's words, and the assumptions of all sources."""
         found = [source.populations() for source in self.sources]
         if len(found) == 1:
             return found[0]
@@ -325,7 +283,7 @@ class Statistics:
         }
 
     def check_publishable(self) -> None:
-        """Refuse to show or publish estimates from fewer reports than a source's campaign promises to wait for.
+        """Refuse estimates from fewer reports than the minimum batch size of a source's campaign.
 
         Raises:
             PolicyError: ``batch_too_small``.
@@ -334,11 +292,12 @@ class Statistics:
             source.check_publishable()
 
     def frame(self) -> pd.DataFrame:
-        """One row per question and cell, in reports asked.
+        """One row per question and cell, in reports.
 
-        ``question`` and ``cell`` say in words what ``kind``, ``feature``, ``power``, ``value`` and ``class`` say in
-        columns; ``value`` is the predicted class of an outcome. ``estimate`` has ``sd``, ``low`` and ``high`` of the
-        population, and ``devices_sd`` … of these devices (:class:`QuestionEstimate`); missing where n = 0.
+        ``question`` and ``cell`` name the estimate in words; ``kind``, ``feature``, ``power``, ``value`` and ``class``
+        name it for programs (``value`` is an outcome's predicted class). ``sd``, ``low`` and ``high`` are about the
+        population; ``devices_sd``, ``devices_low`` and ``devices_high`` are about these devices
+        (:class:`QuestionEstimate`). These six are missing without answers.
         """
         import pandas as pd
 
@@ -373,9 +332,9 @@ class Statistics:
         return facts("Estimates", about) + table(COLUMNS, rows(self))
 
     def to_json(self) -> dict[str, Any]:
-        """What ``hearsay estimate --json`` prints. Variances and ends are null for a question without answers.
+        """Output of ``hearsay estimate --json``. Variances and interval ends are null for a question without answers.
 
-        Statistics of one source have its ``counts`` with every question; joined ones have their ``sources``.
+        Statistics of one source hold ``counts`` in every question. Joined statistics hold the list ``sources``.
         """
         if len(self.sources) == 1:
             counts = [{"counts": self.source.counts(place)} for place in range(len(self.questions))]
@@ -411,9 +370,10 @@ class Statistics:
 
 
 def _known(values: Floats) -> Floats:
-    """What is not finite as missing: tables show nothing there."""
+    """The values with NaN, which tables show as a blank, for every infinite value. Float64 of one shape."""
     return np.where(np.isfinite(values), values, np.nan)
 
 
 def _finite(values: Floats) -> list[float | None]:
+    """The values with None, which JSON writes as null, for every value that is not finite."""
     return [value if isfinite(value) else None for value in values.tolist()]

@@ -1,4 +1,4 @@
-"""Statistics that no report was needed for: sums of a source that a test makes up, and outcomes of one question."""
+"""Statistics without reports: from sums that a test makes up, and from the counts of one outcome question."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from aggregator.estimates.debias import Law
 from aggregator.estimates.intervals import normal_interval
 from aggregator.estimates.recurrence import ONCE, Recurrence
 from aggregator.estimates.reports import estimate
-from aggregator.estimates.statistics import QuestionEstimate, Sample, Source, Statistics, Vote, is_share
+from aggregator.estimates.source import Source
+from aggregator.estimates.statistics import QuestionEstimate, Sample, Statistics, Vote, is_share
 from aggregator.tally.tally import Tally
 from protocol.features import Categorical
 from protocol.questions import CELL, CLASS, OUTCOME, PRESENT, Subject

@@ -15,6 +15,7 @@ from support.reports import Row, made
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.debias import Z95, debias, marginal
 from aggregator.estimates.reports import estimate
+from aggregator.estimates.statistics import Sample, Vote
 from aggregator.tally.tally import Tally
 from protocol import mechanisms
 from protocol.errors import InputError, PolicyError
@@ -91,7 +92,8 @@ def test_marginals_are_unbiased_and_their_variance_is_that_of_the_exact_distribu
                 mean += probability * total
                 square += probability * total * total
             exact += n * (square - mean**2)
-        assert found.noise_variance[group] == pytest.approx(float(exact / gain**2), rel=1e-12)
+        share = np.clip(found.estimate[group] / sum(held), 0, 1)
+        assert sum(held) * found.law.at(share) == pytest.approx(float(exact / gain**2), rel=1e-12)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
@@ -100,7 +102,9 @@ def test_the_planned_variance_is_the_variance_at_equal_shares(mechanism):
     row = support_table(mechanism)
     expected = [sum((n // mechanism.size) * r[i] for r in row) for i in range(mechanism.size)]
     found = marginal(mechanism, n, [round(count) for count in expected], 2)
-    assert found.noise_variance.tolist() == pytest.approx([found.planned_variance] * 2, rel=1e-6)
+    vote = Vote(Sample(0, 0, n, 1 / n), n, found.estimate / n, found.law)
+    sampling = 1 / 4 / n
+    assert found.law.at(vote.share) / n == pytest.approx([vote.planned_variance - sampling] * 2, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ["direct", "oue"])

@@ -1,0 +1,68 @@
+"""Origin of statistics: the base class of every kind of source, such as reports of devices."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from protocol.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from protocol.documents.campaign import Campaign
+
+
+class Source(ABC):
+    """Origin of statistics, for people and for programs. No fit and no weight depends on it.
+
+    Attributes:
+        campaign: the campaign of the questions.
+        rejected: number of contributions that were not used, by reason.
+    """
+
+    campaign: Campaign
+    rejected: Mapping[str, int]
+
+    @property
+    @abstractmethod
+    def reports(self) -> int:
+        """Number of reports or records used."""
+
+    @property
+    @abstractmethod
+    def statistics_id(self) -> bytes:
+        """32 bytes: a digest of the counts."""
+
+    @abstractmethod
+    def counts(self, question: int) -> list[int]:
+        """The integers behind the estimate of one question, given the question's place in the campaign."""
+
+    @abstractmethod
+    def populations(self) -> dict[str, Any]:
+        """The populations of the two intervals (``devices``, ``population``) and what the second one ``assumes``."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, int]:
+        """Further counts about the reports, for people: name → number."""
+
+    @abstractmethod
+    def card(self) -> dict[str, Any]:
+        """Entries about the source in a model's card: integers, booleans, text and lists of text."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """All facts about the source for programs, including the campaign and the digest."""
+
+    def check_publishable(self) -> None:
+        """Refuse fewer reports than the campaign's minimum batch size.
+
+        Raises:
+            PolicyError: ``batch_too_small`` (DAP's minimum batch size).
+        """
+        needed = self.campaign.min_batch_size
+        if self.reports < needed:
+            raise PolicyError(
+                "batch_too_small",
+                f"usable reports so far: {self.reports}; the campaign promises to wait for {needed}",
+            )
