@@ -25,6 +25,8 @@ from protocol.errors import HearsayError, StorageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from click.shell_completion import CompletionItem
+
 PLUGINS = "hearsay.commands"
 """Entry-point group of commands of other packages: name → click command."""
 
@@ -78,13 +80,23 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one line per command. A command is imported only if its source does not tell the line."""
+        self._listed(ctx).format_commands(ctx, formatter)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command or an option of the group. Commands are imported as for the help."""
+        commands = self._listed(ctx)
+        names = commands.shell_complete(click.Context(commands, help_option_names=[]), incomplete)
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def _listed(self, ctx: click.Context) -> click.Group:
+        """A group with the names and help texts of all commands. It can not run them."""
         places = {name: plugin.value for name, plugin in self._offered().items()} | dict(self._table)
-        rows = click.Group()
+        listed = click.Group()
         for name in self.list_commands(ctx):
-            row = self.commands.get(name) or stand_in(places[name]) or self.get_command(ctx, name)
-            assert row is not None  # list_commands names only commands that get_command finds
-            rows.add_command(row, name)
-        rows.format_commands(ctx, formatter)
+            command = self.commands.get(name) or stand_in(places[name]) or self.get_command(ctx, name)
+            assert command is not None  # list_commands names only commands that get_command finds
+            listed.add_command(command, name)
+        return listed
 
     def _offered(self) -> dict[str, EntryPoint]:
         """The plugins by name."""

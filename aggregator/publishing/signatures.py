@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.planning.completeness import check_complete
 from protocol.document import check_understood, read_payload
 from protocol.documents import campaign, model, trust
 from protocol.documents.envelope import (
@@ -141,6 +140,8 @@ def check_payload(envelope: Envelope, role: str) -> Header:
             ``epsilon_understated``, ``invalid_model``.
         InputError: ``mechanism_incomplete``, of a campaign.
     """
+    from aggregator.planning.completeness import check_complete  # imports numpy, which hearsay show does not need
+
     body, header = read_payload(envelope.payload)
     known = {"root": trust.UNDERSTOOD, "campaign": campaign.UNDERSTOOD, "model": model.UNDERSTOOD}[role]
     check_understood(header, known)

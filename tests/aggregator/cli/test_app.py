@@ -137,16 +137,17 @@ def test_a_command_is_loaded_when_it_is_asked_for():
     assert done.stderr == "['aggregator.cli.documents.describe', 'aggregator.cli.documents.show']\n"
 
 
-def test_the_list_of_commands_imports_none_of_them():
+@pytest.mark.parametrize("words", ["hearsay(['--help'])", "print(hearsay.shell_complete(click.Context(hearsay), 'd'))"])
+def test_the_list_of_commands_imports_none_of_them(words):
     code = (
-        "import sys\nfrom aggregator.cli.app import hearsay\n"
-        "try: hearsay(['--help'])\nexcept SystemExit: pass\n"
+        "import sys, click\nfrom aggregator.cli.app import hearsay\n"
+        f"try: {words}\nexcept SystemExit: pass\n"
         "heavy = ('aggregator.cli.documents.', 'aggregator.cli.reports.', 'simulation.', 'edge_sdk', 'numpy')\n"
         "print([name for name in sys.modules if name.startswith(heavy)], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
-    assert "demo" in done.stdout
+    assert "demo" in done.stdout or "CompletionItem" in done.stdout
 
 
 def listed(group):
@@ -158,8 +159,12 @@ def listed(group):
 
 def test_the_list_says_what_the_imported_commands_say():
     names = hearsay.list_commands(None)
-    loaded = click.Group("hearsay", commands={name: hearsay.get_command(None, name) for name in names})
+    commands = {name: hearsay.get_command(None, name) for name in names}
+    loaded = click.Group("hearsay", commands=commands, params=hearsay.params)
     assert listed(hearsay) == listed(loaded)
+    for begun in ("", "p", "--v", "nothing"):
+        found, wanted = (group.shell_complete(click.Context(group), begun) for group in (hearsay, loaded))
+        assert [(item.value, item.help) for item in found] == [(item.value, item.help) for item in wanted]
 
 
 @pytest.mark.parametrize("name", ["short", "hidden", "made", "bare"])
