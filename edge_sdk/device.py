@@ -414,4 +414,5 @@ class Device:
                 reporting.meanings,
                 self._time,
                 disabled=self._state.meta("secret") is None,
+                folder=self._state.folder,
             )

@@ -201,6 +201,8 @@ def _provision(
             _begin(state, root, secret, now, machine, enrolled=enrolment is not None)
             return None if enrolment is None else secret
         _check_machine(state, machine)
+        if machine is not None and state.meta("machine") is None:  # it had no id when it was provisioned
+            state.write_meta("machine", machine)
         if root is not None:
             newer = trust.reconcile_pinned(stored, root, now)
             if newer is not stored:

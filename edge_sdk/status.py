@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge_sdk.policy import DAY_SECONDS, Spent
+from edge_sdk.storage.disk import disk_may_forget
 from protocol.documents import campaign as campaigns
 from protocol.documents.model import parse_model
 from protocol.epsilon import format_micro
@@ -75,6 +76,8 @@ class Status(NamedTuple):
         disabled: the owner has opted out.
         unread: missing and unlisted values of answered records since this program started, as counts by feature.
         contradictions: the number of pairs of contradictory signed documents that are kept as evidence.
+        disk_may_forget: the type of the state folder's file system, if it may be in memory or a layer in memory above
+            a read-only disk. After the next start the device would answer, and spend, anew.
     """
 
     spent_micro: int
@@ -90,6 +93,7 @@ class Status(NamedTuple):
     disabled: bool
     contradictions: int
     unread: tuple[Unread, ...] = ()
+    disk_may_forget: str | None = None
 
     @property
     def spooled(self) -> int:
@@ -116,6 +120,7 @@ class Status(NamedTuple):
             "clock": self.clock._asdict(),
             "disabled": self.disabled,
             "contradictions": self.contradictions,
+            "disk_may_forget": self.disk_may_forget,
             "unread": [each._asdict() for each in self.unread],
         }
 
@@ -129,6 +134,7 @@ def gather(
     time: Timekeeper,
     *,
     disabled: bool,
+    folder: str | None,
 ) -> Status:
     """Gather the status, with the clocks read once.
 
@@ -161,6 +167,7 @@ def gather(
         disabled=disabled,
         contradictions=len(documents.evidence()),
         unread=meanings.of(campaign.name for campaign in shown),
+        disk_may_forget=None if folder is None else disk_may_forget(folder),
     )
 
 

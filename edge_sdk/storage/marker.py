@@ -25,6 +25,8 @@ _MAX_BYTES = 1 << 16
 _MARKER_TAG = b"hearsay/2/installed"
 _USED_TAG = b"hearsay/1/used"
 _MACHINE_TAG = b"hearsay/1/machine"
+_NO_ID = b"uninitialized"
+"""What systemd writes into ``/etc/machine-id`` before the first start has chosen an id."""
 _MACHINE_FILES = ("/etc/machine-id", "/proc/device-tree/serial-number")
 
 
@@ -37,7 +39,7 @@ def system_machine() -> bytes | None:
     for path in _MACHINE_FILES:
         try:
             with open(path, "rb") as file:
-                found.append(file.read(256).strip(b"\0\n "))
+                found.append(file.read(256).strip(b"\0\n ").removeprefix(_NO_ID))
         except OSError:
             found.append(b"")
     return sha256(_MACHINE_TAG + b"\0".join(found)).digest() if any(found) else None

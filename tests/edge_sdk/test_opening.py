@@ -15,6 +15,7 @@ from support.publisher import DAY, NOW, Publisher
 import edge_sdk.opening
 import edge_sdk.storage.marker
 from edge_sdk import Device, Policy
+from edge_sdk.storage.disk import disk_may_forget
 from edge_sdk.storage.marker import Marker, read_marker, system_machine, used_mark, write_marker
 from protocol.batches.report import report_id
 from protocol.documents.provisioning import Provisioning, build_provisioning
@@ -271,6 +272,41 @@ def test_a_provisioning_file_is_used_once(tmp_path, publisher, clock):
         assert SECRET.hex() not in str(error)
     fresh = build_provisioning(Provisioning("pumps", "pump 7", b"n" * 32))
     assert Device.reset(tmp_path, publisher.root(), enrolment=fresh, clock=clock) > 0
+
+
+def test_a_machine_that_gets_its_id_later_is_known_from_then_on(tmp_path, publisher, clock):
+    Device.open(tmp_path, publisher.root(), clock=clock, machine=lambda: None).close()
+    Device.open(tmp_path, clock=clock, machine=lambda: b"a" * 32).close()
+    assert reason(Device.open, tmp_path, clock=clock, machine=lambda: b"b" * 32) == "state_copied"
+
+
+def test_the_word_of_a_first_start_is_no_id(tmp_path, monkeypatch):
+    for name, content in (("id", b"uninitialized\n"), ("serial", b"")):
+        (tmp_path / name).write_bytes(content)
+    monkeypatch.setattr(edge_sdk.storage.marker, "_MACHINE_FILES", (tmp_path / "id", tmp_path / "serial"))
+    assert system_machine() is None
+    (tmp_path / "id").write_bytes(b"0123456789abcdef\n")
+    assert system_machine() is not None
+
+
+@pytest.mark.parametrize(("kind", "told"), [("overlay", "overlay"), ("tmpfs", "tmpfs"), ("ext4", None), ("vfat", None)])
+def test_a_disk_that_may_forget_is_named(tmp_path, kind, told):
+    number = tmp_path.stat().st_dev
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "21 1 0:999999 / /other rw - tmpfs tmpfs rw\n"
+        f"22 1 {os.major(number)}:{os.minor(number)} / / rw,relatime shared:1 - {kind} /dev/root rw\n"
+    )
+    assert disk_may_forget(str(tmp_path), str(mounts)) == told
+    mounts.write_bytes(b"odd\n\xff - \n")
+    assert disk_may_forget(str(tmp_path), str(mounts)) is None
+    assert disk_may_forget(str(tmp_path / "absent")) is None
+
+
+def test_the_status_names_the_disk(tmp_path, publisher, clock):
+    with Device.open(tmp_path, publisher.root(), clock=clock) as device:
+        assert device.status().disk_may_forget == disk_may_forget(str(tmp_path))
+        assert "disk_may_forget" in device.status().to_json()
 
 
 def new_file(number):
