@@ -127,7 +127,7 @@ def after_answer(anchor: Anchor | None, floor: int, reading: Reading, time: int,
     if not leapt and anchor is not None and _elapsed(anchor, reading) is not None:
         return None
     moment = present(anchor, floor, reading)
-    known = time if leapt else max(time, moment.confirmed)
+    known = time if leapt else moment.confirmed
     return Anchor(reading.boot, reading.uptime, known, signed=False, leapt=leapt, base=min(known, moment.base))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.publisher import DAY, NOW
+from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device, Policy, PolicyError
 from edge_sdk.timekeeping.clock import system_uptime
@@ -308,6 +308,46 @@ def test_one_leap_per_boot_whatever_the_order(steps):
             leaps[boot] = leaps.get(boot, 0) + leapt
             anchor = after_answer(anchor, floor, reading, time, leapt=leapt) or anchor
     assert max(leaps.values(), default=0) <= 1
+
+
+LENGTHS = (1, 6, 24, 168, 720)
+
+
+@given(st.lists(st.one_of(st.none(), st.tuples(st.sampled_from(LENGTHS), st.integers(0, 2000))), max_size=40))
+def test_boots_open_no_more_periods_than_leaps_whatever_the_lengths(steps):
+    """No time passes. A step is a boot, or an answer for a period of some length while the wall clock shows anything."""
+    start = 10 * 720 + 50
+    anchor, boot = after_document(None, Reading(start, "0", 0), start), 1
+    opened = {length: [start // length] for length in LENGTHS}
+    for step in steps:
+        if step is None:
+            boot += 1
+            continue
+        length, ahead = step
+        reading = Reading(start + ahead, str(boot), 0)
+        time, leapt = present(anchor, start, reading).period_time(length)
+        if time // length > opened[length][-1]:
+            opened[length].append(time // length)
+            anchor = after_answer(anchor, start, reading, time, leapt=leapt) or anchor
+        assert all(len(periods) - 1 <= boot for periods in opened.values())
+
+
+def test_an_answer_within_a_long_period_confirms_no_time_of_its_own(tmp_path, publisher, machine):
+    """The clock is wrong by hours, within the day that is open: the hours' campaign has one leap and no more."""
+    machine.wall = NOW - NOW % DAY + 600
+    with Device.open(tmp_path, publisher.root(), policy=HOURLY, clock=machine.clock, uptime=machine.uptime) as device:
+        daily, hourly = (
+            device.enrol(Publisher(now=machine.wall - DAY).campaign(name=name, time_precision=length)).id
+            for name, length in (("days", DAY), ("hours", HOUR))
+        )
+        device.report(hourly, RECORD)
+        machine.reboot(wall=machine.wall + 22 * HOUR)
+        device.report(daily, RECORD)
+        device.report(hourly, RECORD)
+        for days in (1, 5, 9):
+            machine.wall += days * DAY
+            device.report(hourly, RECORD)
+        assert len(device.history("hours")) == 2
 
 
 @given(READINGS, st.integers(0, 10**6))
