@@ -315,7 +315,7 @@ LENGTHS = (1, 6, 24, 168, 720)
 
 @given(st.lists(st.one_of(st.none(), st.tuples(st.sampled_from(LENGTHS), st.integers(0, 2000))), max_size=40))
 def test_boots_open_no_more_periods_than_leaps_whatever_the_lengths(steps):
-    """No time passes. A step is a boot, or an answer for a period of some length while the wall clock shows anything."""
+    """No time passes. A step is a boot, or an answer for a period of some length while the clock shows anything."""
     start = 10 * 720 + 50
     anchor, boot = after_document(None, Reading(start, "0", 0), start), 1
     opened = {length: [start // length] for length in LENGTHS}
