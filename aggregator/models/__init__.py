@@ -1,1 +1,5 @@
-"""Naive Bayes from statistics: post-processing by name, the fit, and scoring of whole frames."""
+"""Naive Bayes models from statistics: post-processing, fit, and scoring of whole frames.
+
+In: statistics (:mod:`aggregator.estimates`), and pandas frames of records. Out: model parameters, predictions,
+accuracies, and projections fitted on a pilot.
+"""

@@ -1,4 +1,4 @@
-"""What private accuracy is compared with: Naive Bayes on the bare records, and the largest class."""
+"""Baselines for the accuracy of private models: Naive Bayes on the plain records, and the most frequent class."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 
 def fit_plain(frame: pd.DataFrame, schema: Schema) -> Model:
-    """Naive Bayes without privacy: add-one smoothed counts of the very codes that reports would carry.
+    """Naive Bayes without privacy, from add-one smoothed counts of the same codes that devices would report.
 
         P(C_j) = (N_j + 1) / (N + k),   P(F = a | C_j) = (N_{a,j} + 1) / (N_j + A)
 
-    where N_j counts class j of k among N rows, and N_{a,j} value a of A with class j.
+    where k is the number of classes, A the number of values, N the number of rows, N_j the number of rows of class j,
+    and N_{a,j} the number of rows of class j with value a.
 
     Raises:
         InputError: ``label_missing``, ``columns_missing``, ``value_refused``.
@@ -42,23 +43,23 @@ def fit_plain(frame: pd.DataFrame, schema: Schema) -> Model:
 
 
 def fit_majority(frame: pd.DataFrame, schema: Schema) -> Model:
-    """A model that always names the most frequent class: its features say nothing.
+    """A model that always predicts the most frequent class and ignores the features.
 
     Raises:
         InputError: ``label_missing``, ``value_refused``.
     """
     classes = len(schema.label.classes)
     prior = np.bincount(label_codes(frame, schema.label, substitute=True), minlength=classes) + 1.0
-    silent = [np.zeros((feature.size, classes)) for feature in schema.observed]
-    return Model(schema, np.log(prior / prior.sum()), silent)
+    uninformative = [np.zeros((feature.size, classes)) for feature in schema.observed]
+    return Model(schema, np.log(prior / prior.sum()), uninformative)
 
 
 def fit_plain_gaussian(frame: pd.DataFrame, schema: Schema, floor: float) -> Model:
     """Naive Bayes without privacy, with a normal distribution per number and class.
 
     Args:
-        frame: records with their label.
-        schema: theirs.
+        frame: records with labels.
+        schema: schema of the records.
         floor: smallest variance of x = u/S.
 
     Raises:
@@ -66,13 +67,13 @@ def fit_plain_gaussian(frame: pd.DataFrame, schema: Schema, floor: float) -> Mod
     """
     classes = len(schema.label.classes)
     labels = label_codes(frame, schema.label, substitute=True)
-    sight = observe(frame, schema)
+    encoded = observe(frame, schema)
     tables = fit_plain(frame, schema).terms
     terms: list[Any] = list(tables)
     for index in schema.numeric:
-        x = sight.numbers[:, index] / SCALE
-        there = sight.numbers[:, index] != NO_NUMBER
-        groups = [x[there & (labels == c)] for c in range(classes)]
+        x = encoded.numbers[:, index] / SCALE
+        present = encoded.numbers[:, index] != NO_NUMBER
+        groups = [x[present & (labels == c)] for c in range(classes)]
         mean = np.array([group.mean() if len(group) else 0.0 for group in groups])
         variance = np.array([group.var() if len(group) else 1.0 for group in groups])
         terms[index] = (mean, np.maximum(variance, floor))

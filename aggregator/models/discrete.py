@@ -1,4 +1,4 @@
-"""The fit: parameters of a discrete Naive Bayes model from the statistics of a campaign.
+"""The discrete fit: parameters of a discrete Naive Bayes model from the statistics of a campaign.
 
 Source: docs/math.md, section 4.
 """
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class Parameters(NamedTuple):
-    """Logarithms that scoring adds up.
+    """Logarithms of probabilities. A record's score is the sum of one logarithm per feature and the prior's.
 
     Attributes:
-        log_prior: shape (k,), log P(class).
-        log_likelihood: per feature, shape (values, k): log P(value | class).
+        log_prior: shape (k,) float64, log P(class).
+        log_likelihood: per observed feature, shape (values, k) float64, log P(value | class).
     """
 
     log_prior: Floats
@@ -35,12 +35,12 @@ def fit(statistics: Statistics, postprocess: str = "simplex") -> Parameters:
     """Naive Bayes from statistics. Run by the aggregator; a pure function.
 
     Args:
-        statistics: of a discrete campaign.
-        postprocess: how estimates become probabilities: a name in
-            :data:`aggregator.models.postprocess.POSTPROCESSES`.
+        statistics: statistics of a discrete campaign.
+        postprocess: name of the post-processing, a key of :data:`aggregator.models.postprocess.POSTPROCESSES`.
 
     Raises:
-        InputError: ``postprocess_unknown``; ``not_fittable``, the campaign does not ask for all it needs.
+        InputError: ``postprocess_unknown``; ``not_fittable``, the campaign lacks the class question or the question
+            of a feature.
     """
     check_postprocess(postprocess)
     named = POSTPROCESSES[postprocess]
@@ -50,5 +50,5 @@ def fit(statistics: Statistics, postprocess: str = "simplex") -> Parameters:
 
 
 def parameters_of(tables: Tables) -> Parameters:
-    """The logarithms of positive probabilities."""
+    """Logarithms of all probabilities in ``tables``."""
     return Parameters(np.log(tables.prior), tuple(np.log(table) for table in tables.likelihood))

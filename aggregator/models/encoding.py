@@ -1,7 +1,7 @@
-"""A whole frame's codes at once, equal to what a device computes record by record.
+"""Codes of a whole frame at once, equal to the codes that a device computes record by record.
 
-The rules live in ``protocol.features``; here each distinct cell is coded by them once, and floats that are far
-from a rounding tie are scaled together.
+``protocol.features`` defines the rules. This module applies a rule once to each distinct cell. Floats far from a
+rounding tie are scaled in one vectorised step.
 """
 
 from __future__ import annotations
@@ -26,29 +26,30 @@ if TYPE_CHECKING:
     Codes = NDArray[np.int64]
 
 MISSING = -1
-"""Stands for a missing value, which scoring leaves out."""
+"""Code of a missing value. Scoring leaves missing values out."""
 
 NO_NUMBER = -(1 << 40)
-"""Stands for u where there is none."""
+"""Replaces the scaled number u of a cell without a number."""
 
 HALF = 0.5
 
 _EXACT_INTEGERS = 1 << 53
+"""A double represents every integer up to this size exactly."""
 
 
 def known_codes(frame: pd.DataFrame, schema: Schema) -> Codes:
-    """Shape (rows, features): ``known_code`` of every cell, :data:`MISSING` where it is None.
+    """Shape (rows, features) int64: ``known_code`` of every cell, :data:`MISSING` if ``known_code`` is None.
 
-    A feature whose column is absent is missing in every row.
+    A feature without a column is missing in every row.
 
     Raises:
-        InputError: ``columns_missing``: the frame has none of the features; ``duplicate_column``.
+        InputError: ``columns_missing``: the frame has no column of any feature; ``duplicate_column``.
     """
-    return _sight(frame, schema).codes
+    return _encode_known(frame, schema).codes
 
 
-def _sight(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
-    """Code and u of every cell and feature, before the projection, missing where nothing is known."""
+def _encode_known(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
+    """Code and u of every cell of the schema's features, before the projection. Unknown cells are missing."""
     if not any(feature.name in frame.columns for feature in schema.features):
         raise InputError("columns_missing", "the frame has none of the model's features as a column")
     check_columns(frame, schema)
@@ -66,7 +67,7 @@ def _sight(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
 
 def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
-    """Refuse a frame of which it is not clear what a record says.
+    """Refuse a frame with ambiguous columns.
 
     Raises:
         InputError: ``duplicate_column``: two columns have the name of the label or of one feature.
@@ -77,7 +78,7 @@ def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
 
 
 def report_codes(frame: pd.DataFrame, schema: Schema) -> Codes:
-    """Shape (rows, features): the code that a report uses, so a missing value has one too.
+    """Shape (rows, features) int64: the codes of a report. A missing value has the feature's code for missing.
 
     Raises:
         InputError: ``columns_missing``; ``value_refused``, where a feature's ``unlisted`` is ``refuse``.
@@ -86,11 +87,11 @@ def report_codes(frame: pd.DataFrame, schema: Schema) -> Codes:
 
 
 class EncodedFrame(NamedTuple):
-    """What the observed features of a whole frame look like.
+    """A whole frame as codes and scaled numbers.
 
     Attributes:
-        codes: shape (rows, observed): value codes, :data:`MISSING` where missing (scoring only).
-        numbers: shape (rows, observed): u of numbers, :data:`NO_NUMBER` of categories and missing numbers.
+        codes: shape (rows, features) int64: value codes, or :data:`MISSING` (scoring only).
+        numbers: shape (rows, features) int64: scaled numbers u; :data:`NO_NUMBER` for categories and missing numbers.
     """
 
     codes: Codes
@@ -98,16 +99,16 @@ class EncodedFrame(NamedTuple):
 
 
 def recognise(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
-    """What scoring uses: :meth:`protocol.schema.Schema.recognise` of every row.
+    """Observed features of every row for scoring: :meth:`protocol.schema.Schema.recognise`, vectorised.
 
     Raises:
         InputError: ``columns_missing``.
     """
-    return _project(schema, _sight(frame, schema), MISSING)
+    return _project(schema, _encode_known(frame, schema), MISSING)
 
 
 def observe(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
-    """What reports use: :meth:`protocol.schema.Schema.observe` of every row.
+    """Observed features of every row for reports: :meth:`protocol.schema.Schema.observe`, vectorised.
 
     Raises:
         InputError: ``columns_missing``; ``value_refused``.
@@ -116,8 +117,8 @@ def observe(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
 
 def _reported(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
-    """Code and u as a report uses them, before the projection: what is missing takes its code and substitute."""
-    codes, numbers = _sight(frame, schema)
+    """Code and u of a report, before the projection. Missing cells have the feature's missing code and substitute."""
+    codes, numbers = _encode_known(frame, schema)
     for index, feature in enumerate(schema.features):
         missing = codes[:, index] == MISSING
         if feature.unlisted == "refuse" and feature.name in frame.columns:
@@ -128,51 +129,56 @@ def _reported(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
     return EncodedFrame(codes, numbers)
 
 
-def _project(schema: Schema, seen: EncodedFrame, missing: int | None) -> EncodedFrame:
-    """The observed features: what is not projected, then the components in 64-bit integers.
+def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> EncodedFrame:
+    """The observed features: first the features outside the projection, then its components, all int64.
 
     Args:
-        missing: the code of a missing component; None takes the component's own.
+        schema: the frame's schema; without a projection the result is ``encoded``.
+        encoded: the schema's features, before the projection.
+        missing: code of a missing component; None means the component's own missing code.
     """
     projection = schema.projection
     if projection is None:
-        return seen
-    codes, numbers = seen
+        return encoded
+    codes, numbers = encoded
     inputs = numbers[:, projection.inputs]
-    there = (inputs != NO_NUMBER).all(axis=1)
-    sums = np.where(there[:, None], inputs, 0) @ np.array(projection.matrix, np.int64).T
+    complete = (inputs != NO_NUMBER).all(axis=1)
+    sums = np.where(complete[:, None], inputs, 0) @ np.array(projection.matrix, np.int64).T
     outputs = (sums + np.array(projection.offsets, np.int64)) >> projection.shift
     part_codes = np.empty_like(outputs)
     for index, part in enumerate(projection.components):
         outputs[:, index] = np.clip(outputs[:, index], part.low, part.high)
         part_codes[:, index] = np.searchsorted(np.array(part.edges), outputs[:, index], side="right")
-        part_codes[~there, index] = part.size - 1 if missing is None else missing
-    outputs[~there] = NO_NUMBER
+        part_codes[~complete, index] = part.size - 1 if missing is None else missing
+    outputs[~complete] = NO_NUMBER
     kept = list(schema.kept)
     return EncodedFrame(np.hstack([codes[:, kept], part_codes]), np.hstack([numbers[:, kept], outputs]))
 
 
 def feature_numbers(column: pd.Series, feature: Numeric) -> Codes:
-    """Shape (rows,): ``scaled`` of every cell of one column, :data:`NO_NUMBER` where it is None."""
+    """Shape (rows,) int64: ``scaled`` of every cell of one column, :data:`NO_NUMBER` if ``scaled`` is None."""
     if _are_floats(column):
         return _scaled(column.to_numpy().astype(np.float64), feature)
     return _by_value(column, feature.scaled, NO_NUMBER)
 
 
 def _is_plain(column: pd.Series, kinds: str) -> bool:
-    """Whether a column is an array of numpy's numbers of these kinds, of at most 64 bits."""
+    """Whether a column has a numpy dtype of one of these kinds, with at most 64 bits."""
     return isinstance(column.dtype, np.dtype) and column.dtype.kind in kinds and column.dtype.itemsize <= 8
 
 
 def _are_floats(column: pd.Series) -> bool:
-    """Whether every cell is a float, or an integer that is a float too, so that nothing is rounded on the way."""
+    """Whether every cell converts to a double without rounding."""
     if _is_plain(column, "iu") and not column.empty:
         return max(abs(int(column.min())), abs(int(column.max()))) <= _EXACT_INTEGERS
     return _is_plain(column, "f")
 
 
 def _scaled(numbers: NDArray[np.float64], feature: Numeric) -> Codes:
-    """``scaled`` of floats: they place most cells, and those near a rounding tie are scaled exactly, as on a device."""
+    """``scaled`` of floats: shape (rows,) float64 → (rows,) int64.
+
+    Double precision decides most cells. Cells near a rounding tie are scaled exactly, by the device's rule.
+    """
     found = np.full(len(numbers), NO_NUMBER, dtype=np.int64)
     with np.errstate(invalid="ignore", over="ignore"):
         near = (numbers - feature.float_low) * feature.float_scale
@@ -188,7 +194,9 @@ def _scaled(numbers: NDArray[np.float64], feature: Numeric) -> Codes:
 
 
 def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) -> Codes:
-    """Shape (rows,): the class of every record, :data:`MISSING` or, as in a report, the substitute if unknown.
+    """Shape (rows,) int64: the class code of every record.
+
+    An unknown label has the code :data:`MISSING`, or with ``substitute`` the label's substitute, as in a report.
 
     Raises:
         InputError: ``label_missing``; ``value_refused``.
@@ -205,41 +213,46 @@ def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) 
 
 
 def feature_codes(column: pd.Series, feature: Feature) -> Codes:
-    """Shape (rows,): ``known_code`` of every cell of one column."""
+    """Shape (rows,) int64: ``known_code`` of every cell of one column, :data:`MISSING` if ``known_code`` is None."""
     if isinstance(feature, Numeric):
         return _bins(feature_numbers(column, feature), feature)
     return _by_value(column, feature.known_code, MISSING)
 
 
 def _bins(numbers: Codes, feature: Numeric) -> Codes:
-    """The number of edges that are not above each number, :data:`MISSING` where there is no number."""
+    """Bin codes: the number of edges ≤ each number; :data:`MISSING` for no number. (rows,) int64 → (rows,) int64."""
     found = np.searchsorted(np.array(feature.edges, np.int64), numbers, side="right")
     return np.where(numbers == NO_NUMBER, MISSING, found).astype(np.int64)
 
 
 def _check_listed(column: pd.Series, missing: NDArray[np.bool_], what: str) -> None:
+    """Refuse a cell with a value outside the list: ``missing``, shape (rows,) bool, marks cells without a code."""
     cells = column.astype(object).to_numpy()
     if not all(is_missing(cells[index]) for index in np.flatnonzero(missing)):
         raise InputError("value_refused", f"{what} has a value that is not listed")
 
 
 def _by_value(column: pd.Series, rule: Callable[[object], int | None], nothing: int) -> Codes:
-    """What the protocol's own rule says of every cell, each distinct one asked once; ``nothing`` where it is None."""
+    """The protocol's rule applied to every cell, once per distinct cell; ``nothing`` if the rule returns None.
+
+    Returns:
+        Shape (rows,) int64.
+    """
     if _is_plain(column, "fiub") or (column.dtype == object and pd.api.types.infer_dtype(column) == "string"):
-        places, distinct = pd.factorize(column.to_numpy())  # None and NaN are −1, the last entry
-        said = [nothing if (one := rule(cell)) is None else one for cell in distinct.tolist()]
-        return np.asarray(np.array([*said, nothing], dtype=np.int64)[places], np.int64)
+        places, distinct = pd.factorize(column.to_numpy())  # the place of None and NaN is −1, the last entry
+        results = [nothing if (one := rule(cell)) is None else one for cell in distinct.tolist()]
+        return np.asarray(np.array([*results, nothing], dtype=np.int64)[places], np.int64)
     cells = column.astype(object).to_numpy()
     found = np.full(len(cells), nothing, dtype=np.int64)
     memory: dict[tuple[type, Any], int] = {}
     for index, cell in enumerate(cells):
-        key = (type(cell), cell)  # 1 and True are equal and yet coded differently
+        key = (type(cell), cell)  # 1 and True are equal but have different codes
         try:
             code = memory.get(key)
-        except Exception:  # noqa: BLE001 - a list or the like: no listed value, and no key either
+        except Exception:  # noqa: BLE001 - an unhashable cell, such as a list, is never a listed value
             key, code = (type(cell), None), None
         if code is None:
-            said_of = rule(cell)
-            code = memory[key] = nothing if said_of is None else said_of
+            result = rule(cell)
+            code = memory[key] = nothing if result is None else result
         found[index] = code
     return found

@@ -2,8 +2,9 @@
 
     m1 = E[x·[y = c]],  m2 = E[x²·[y = c]],  mean = m1/P(c),  variance = m2/P(c) − mean²
 
-x = u/S in [−1, 1]. Where a number may be missing, P(number is there, c) replaces P(c). Moments are
-clipped to what a number in [−1, 1] can have, the variance to the campaign's floor.
+where x = u/S is the number in [−1, 1], y the class of the record and c one class. If the number can be missing,
+P(number present, c) replaces P(c). Moments are clipped to their possible range for numbers in [−1, 1]. The variance is
+at least the campaign's floor.
 Source: Yilmaz, Al-Rubaie, Chang 2019, section 3.2; docs/math.md, section 4.
 """
 
@@ -26,22 +27,23 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _UNIFORM_VARIANCE = 1 / 3
-"""Of a number that nothing is known of: uniform on [−1, 1]."""
+"""Variance of the uniform distribution on [−1, 1], for a number without answers."""
 
 
 class NormalParameters(NamedTuple):
-    """Shape (k,) each: mean and variance of x in every class."""
+    """Mean and variance of x in every class: shape (k,) float64 each."""
 
     mean: Floats
     variance: Floats
 
 
 class GaussianParameters(NamedTuple):
-    """What scoring uses.
+    """Parameters of a Gaussian Naive Bayes model.
 
     Attributes:
-        log_prior: shape (k,).
-        terms: per observed feature, a :class:`NormalParameters`, or shape (values, k): log P(value | class).
+        log_prior: shape (k,) float64, log P(class).
+        terms: per observed feature, a :class:`NormalParameters` for a number, or log P(value | class) of shape
+            (values, k) float64 for categories.
     """
 
     log_prior: Floats
@@ -52,8 +54,8 @@ def fit(statistics: Statistics, postprocess: str) -> GaussianParameters:
     """Gaussian Naive Bayes from statistics. Run by the aggregator; a pure function.
 
     Args:
-        statistics: of a Gaussian campaign.
-        postprocess: how class and category estimates become probabilities.
+        statistics: statistics of a Gaussian campaign.
+        postprocess: name of the post-processing for the classes and categories.
 
     Raises:
         InputError: ``postprocess_unknown``; ``not_fittable``.
@@ -76,7 +78,7 @@ def fit(statistics: Statistics, postprocess: str) -> GaussianParameters:
 
 
 def _share(statistics: Statistics, feature: int, prior: Floats) -> Floats:
-    """Shape (k,): P(the number is there, class); P(class) where it always is."""
+    """Shape (k,) float64: P(number present, class); P(class) if the number is never missing."""
     for found in statistics.questions:
         if found.subject.kind == PRESENT and found.subject.feature == feature and found.n:
             there = found.estimate[len(prior) :] / found.n
@@ -85,7 +87,10 @@ def _share(statistics: Statistics, feature: int, prior: Floats) -> Floats:
 
 
 def _normal(first: Floats, second: Floats, share: Floats, floor: float) -> NormalParameters:
-    """Mean and variance from moments, brought into the range of numbers in [−1, 1]."""
+    """Mean and variance from first and second moments, clipped to their range for numbers in [−1, 1].
+
+    ``first``, ``second`` and ``share``: shape (k,) float64. NaN moments become mean 0 and the uniform variance.
+    """
     mean = np.clip(first / share, -1, 1)
     square = np.clip(second / share, 0, 1)
     mean, known = np.nan_to_num(mean), ~(np.isnan(first) | np.isnan(second))

@@ -1,6 +1,7 @@
-"""A pilot file for a schema that exists: checked more strictly than devices check records, since it can be mended.
+"""Checks of a pilot file against an existing schema. Run by the analyst.
 
-Run by the analyst. No error text contains a cell.
+The checks are stricter than the checks of records on devices, because the analyst can correct the file. No error text
+contains a cell.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class Outside(NamedTuple):
-    """How many of a pilot's numbers lie outside the bounds of a feature, and go to its end bins."""
+    """Number of a pilot's cells below and above the bounds of a feature, and number of missing cells.
+
+    Numbers outside the bounds belong to the first or the last bin.
+    """
 
     name: str
     below: int
@@ -31,16 +35,17 @@ class Outside(NamedTuple):
 
 
 def check_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSING_TOKENS) -> pd.DataFrame:
-    """A pilot table of text as typed values.
+    """Check a pilot table of text and convert it to typed values.
 
     Args:
-        table: as :func:`aggregator.tables.read_table` returns it.
-        schema: every numeric feature has a column.
-        missing: cells that stand for a missing value.
+        table: a table from :func:`aggregator.tables.read_table`, with a column for every numeric feature.
+        schema: the schema of the campaign.
+        missing: texts of a missing value.
 
     Raises:
-        InputError: ``columns_missing``, ``label_missing``; ``value_invalid``: a cell of a numeric feature is
-            no finite number to a device and does not mean missing; ``one_class``: no two classes of the schema occur.
+        InputError: ``columns_missing``, ``label_missing``; ``value_invalid``: a cell of a numeric feature is neither
+            a missing value nor a finite number by the devices' rules; ``one_class``: the table has fewer than two
+            classes of the schema.
     """
     names = [feature.name for feature in schema.features if isinstance(feature, Numeric)]
     absent = [name for name in names if name not in table.columns]
@@ -55,6 +60,7 @@ def check_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = 
 
 
 def _check_numbers(column: pd.Series, missing: Collection[str]) -> None:
+    """Refuse a column with a cell that is neither missing nor a finite number by the devices' rules."""
     for line, cell in zip(column.index, column, strict=True):
         if cell not in missing and as_number(cell) is None:
             raise InputError(
@@ -65,10 +71,10 @@ def _check_numbers(column: pd.Series, missing: Collection[str]) -> None:
 
 
 def outside(frame: pd.DataFrame, schema: Schema) -> list[Outside]:
-    """Underflow and overflow of every numeric feature of a pilot.
+    """Number of cells outside the bounds, for every numeric feature of a pilot.
 
-    Devices never say whether a number was outside: the end bins hold what lies beyond them. Only a pilot
-    can show it, before bounds are signed.
+    Reports of devices do not show this, because numbers outside the bounds fall into the first or the last bin. Only a
+    pilot shows it, before the bounds are signed.
     """
     found = []
     for feature in schema.features:

@@ -1,7 +1,7 @@
-"""From unbiased estimates to probabilities: the second, named step, which may be biased but never negative.
+"""Post-processing: the named step from unbiased estimates to probabilities, which may be biased.
 
-A post-processing has two functions: one for the classes, one for a feature's table. Estimates are in reports asked,
-may be negative, and need not sum to the number of reports.
+A post-processing has two functions: one for the classes, one for a feature's table. Estimates are in reports; they may
+be negative, and their sum may differ from the number of reports.
 
 Source: docs/math.md, section 4; ``paper`` is Yilmaz, Al-Rubaie, Chang 2019, section 3.1;
 ``simplex`` projects as Duchi, Shalev-Shwartz, Singer, Chandra (ICML 2008), figure 1.
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 HALF = 0.5
-"""What add-half smoothing adds to every cell, in reports: no probability is zero."""
+"""Number of reports that add-half smoothing adds to every cell, so that no probability is zero."""
 
 
 class Tables(NamedTuple):
     """Probabilities of a discrete Naive Bayes model, all positive.
 
     Attributes:
-        prior: shape (k,), P(class), sums to 1.
-        likelihood: per feature, shape (values, k): P(value | class), columns sum to 1.
+        prior: shape (k,) float64, P(class), sums to 1.
+        likelihood: per observed feature, shape (values, k) float64, P(value | class); columns sum to 1.
     """
 
     prior: Floats
@@ -44,11 +44,12 @@ class Tables(NamedTuple):
 
 
 class Postprocess(NamedTuple):
-    """How estimates become probabilities.
+    """The two functions of a post-processing.
 
     Attributes:
-        prior: statistics → P(class), shape (k,).
-        table: estimated joint table, shape (values, k), and the number asked → P(value | class).
+        prior: statistics → P(class), shape (k,) float64.
+        table: estimated joint table, shape (values, k) float64 in reports, and the number of answers → P(value |
+            class), of the same shape.
     """
 
     prior: Callable[[Statistics], Floats]
@@ -56,7 +57,9 @@ class Postprocess(NamedTuple):
 
 
 def paper_prior(statistics: Statistics) -> Floats:
-    """As printed, of the class question alone: P(C_j) = Ê_j / Σ_l Ê_l, estimates ≤ 0 become 1.
+    """P(C_j) = Ê_j / Σ_l Ê_l from the class question alone, as printed in the paper; estimates ≤ 0 become 1.
+
+    Ê_j is the estimated number of reports of class j. Returns shape (k,) float64.
 
     Raises:
         InputError: ``not_fittable``.
@@ -66,15 +69,19 @@ def paper_prior(statistics: Statistics) -> Floats:
 
 
 def paper_table(joint: Floats, _asked: int) -> Floats:
-    """As printed: P(F = a | C_j) = Ê_{a,j} / Σ_h Ê_{h,j}, estimates ≤ 0 become 1."""
+    """P(F = a | C_j) = Ê_{a,j} / Σ_h Ê_{h,j}, as printed in the paper; estimates Ê_{a,j} ≤ 0 become 1.
+
+    ``joint`` and result: shape (values, k) float64.
+    """
     positive = _at_least_one(joint)
     return np.asarray(positive / positive.sum(axis=0), np.float64)
 
 
 def simplex_prior(statistics: Statistics) -> Floats:
-    """The classes by all questions that tell of them (:func:`aggregator.estimates.class_shares.class_shares`).
+    """P(class) from all questions about the classes (:func:`aggregator.estimates.class_shares.class_shares`).
 
-    Made possible by the nearest point of the simplex, then every class gets half a report.
+    The shares are projected to the nearest point of the probability simplex; then every class gets half a report.
+    Returns shape (k,) float64.
     """
     reports = statistics.reports
     prior = project_to_simplex(class_shares(statistics).share * reports, reports) + HALF
@@ -82,13 +89,16 @@ def simplex_prior(statistics: Statistics) -> Floats:
 
 
 def simplex_table(joint: Floats, asked: int) -> Floats:
-    """The nearest (Euclidean) table with cells ≥ 0 that sum to the reports asked, plus half a report each."""
+    """P(value | class) from the nearest table (Euclidean) with cells ≥ 0 that sum to ``asked``.
+
+    Every cell gets half a report before the columns are normalised. ``joint`` and result: shape (values, k) float64.
+    """
     smooth = project_to_simplex(joint.ravel(), asked).reshape(joint.shape) + HALF
     return np.asarray(smooth / smooth.sum(axis=0), np.float64)
 
 
 def table_of(postprocess: Postprocess, statistics: Statistics, feature: int) -> Floats:
-    """P(value | class) of one observed feature, shape (values, k): input a·k + c of its question is row a.
+    """P(value | class) of one observed feature: shape (values, k) float64. Value a·k + c of the question is row a.
 
     Raises:
         InputError: ``not_fittable``.
@@ -117,12 +127,15 @@ def check_postprocess(name: str) -> None:
 def project_to_simplex(values: Floats, total: float) -> Floats:
     """The nearest point x to ``values`` with x ≥ 0 and Σx = total: x = max(values − τ, 0).
 
-    τ is found by sorting: with u the values in falling order, ρ the last j for which
-    u_j > (u_1 + … + u_j − total)/j, τ = (u_1 + … + u_ρ − total)/ρ.
+    Sorting gives τ. With u the values in falling order and ρ the last j with u_j > (u_1 + … + u_j − total)/j,
+    τ = (u_1 + … + u_ρ − total)/ρ.
 
     Args:
-        values: shape (n,), n ≥ 1.
-        total: ≥ 0; 0 gives zeros.
+        values: shape (n,) float64, n ≥ 1.
+        total: the sum, ≥ 0; 0 gives zeros.
+
+    Returns:
+        Shape (n,) float64.
     """
     if total <= 0:
         return np.zeros_like(values)
@@ -133,7 +146,7 @@ def project_to_simplex(values: Floats, total: float) -> Floats:
 
 
 def _estimate(statistics: Statistics, kind: str, feature: int | None) -> Floats:
-    """The estimate about one subject; if several questions ask about it, their sum.
+    """Shape (K,) float64: the estimate about one subject, summed over all questions about the subject.
 
     Raises:
         InputError: ``not_fittable``.
@@ -145,6 +158,7 @@ def _estimate(statistics: Statistics, kind: str, feature: int | None) -> Floats:
 
 
 def _asked(statistics: Statistics, kind: str, feature: int | None) -> int:
+    """Number of answers about one subject, summed over all questions about the subject."""
     return sum(item.n for item in statistics.questions if _is_about(item.subject, kind, feature))
 
 

@@ -1,7 +1,7 @@
-"""Classifying the records of a CSV file, cells read as a device would take them. Run by the analyst.
+"""Classification of the records of a CSV file, with cells read by the devices' rules. Run by the analyst.
 
-Source: docs/formats.md, section 5 (values of a record): a cell is text, and text that is a number counts as
-one for a numeric feature; a cell that stands for a missing value is left out of the sum.
+Source: docs/formats.md, section 5 (values of a record). A cell is text. A numeric feature reads the text of a number
+as a number. Scoring leaves cells with a missing value out.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ LINE, PREDICTED = "line", "predicted"
 
 
 class Predictions(NamedTuple):
-    """What a model says of a file's records.
+    """Predictions of a model for the records of a file.
 
     Attributes:
-        frame: one row per record: ``line`` of the file, ``predicted``, and ``p CLASS`` for every class, sorted, if
-            probabilities were asked for.
-        labelled: how many records have one of the model's classes as their label.
-        accuracy: share of right predictions among these; None if there is none.
-        unread: a line for every column in which cells are no value of the model's schema.
+        frame: one row per record, with the columns ``line`` (of the file), ``predicted`` and, on request,
+            ``p CLASS``, the probability of each class, sorted by class.
+        labelled: number of records with one of the model's classes as label.
+        accuracy: share of right predictions among the labelled records; None without labelled records.
+        unread: a sentence for every column with cells that are no value of the model's schema.
     """
 
     frame: pd.DataFrame
@@ -50,10 +50,10 @@ def predict_file(
     """Classify every record of a CSV file, plain or ``.gz``.
 
     Args:
-        model: of whatever family.
-        path: of the file; it needs one column at least that is a feature of the model.
-        proba: give the probability of every class too.
-        missing: cells that stand for a missing value.
+        model: a model of any family.
+        path: the CSV file, with at least one feature of the model as a column.
+        proba: also return the probability of every class.
+        missing: texts of a missing value.
 
     Raises:
         InputError: as :func:`aggregator.tables.read_table`; ``columns_missing``.

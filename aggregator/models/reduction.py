@@ -1,6 +1,6 @@
-"""PCA and DCA on a pilot, and their integer form for devices. Run by the analyst.
+"""Dimension reduction: PCA and DCA fitted on a pilot, and the integer projection for devices. Run by the analyst.
 
-The pilot's people agreed to be seen; the devices' own data are never used here.
+The people in the pilot agreed to share their records. Data of devices are never used here.
 Source: docs/math.md, section 4; DCA: S. Y. Kung, "Discriminant component analysis for privacy protection and
 visualization of big data", Multimedia Tools and Applications 76 (2017).
 """
@@ -35,13 +35,14 @@ _LEAST_PRECISION = 1 / 4096
 
 
 class Directions(NamedTuple):
-    """What a fit found.
+    """Directions of a PCA or DCA fit, for n inputs and K components.
 
     Attributes:
-        weights: shape (n, K): one direction per column.
-        mean: shape (n,): of the pilot's inputs.
-        explained: shape (K,): share of the pilot's variance along each direction.
-        discriminant: shape (K,): wᵀS_B w / wᵀS̄ w, how much of the spread is between the classes.
+        weights: shape (n, K) float64: one direction per column.
+        mean: shape (n,) float64: means of the pilot's inputs.
+        explained: shape (K,) float64: share of the pilot's variance along each direction.
+        discriminant: shape (K,) float64: wᵀS_B w / wᵀS̄ w, the share of a direction's variance between the classes;
+            S_B is the scatter of the class means, S̄ the covariance.
     """
 
     weights: Floats
@@ -51,12 +52,12 @@ class Directions(NamedTuple):
 
 
 class Reduction(NamedTuple):
-    """A projection that was fitted, and how good it is.
+    """A fitted projection and its quality.
 
     Attributes:
-        schema: the pilot's, with the projection.
-        directions: before they became integers.
-        clipped: shape (K,): share of the pilot's rows whose output is clipped.
+        schema: the pilot's schema, with the projection.
+        directions: the directions before rounding to integers.
+        clipped: shape (K,) float64: share of the pilot's rows with a clipped output.
         worst_error: largest difference between integer and real outputs on the pilot, in output ranges.
     """
 
@@ -67,7 +68,7 @@ class Reduction(NamedTuple):
 
 
 def pilot_inputs(frame: pd.DataFrame, schema: Schema) -> tuple[tuple[int, ...], Integers]:
-    """Indices of the numeric features, and their scaled integers, shape (rows, n).
+    """Indices of the n numeric features, and their scaled integers: shape (rows, n) int64.
 
     Raises:
         InputError: ``no_numbers``; ``pilot_incomplete``: a number without a substitute is missing.
@@ -86,8 +87,8 @@ def fit_directions(x: Floats, labels: Integers, method: str, components: int, ri
     """PCA: eigenvectors of the covariance S̄. DCA: W maximising tr(WᵀS_B W) with Wᵀ(S̄ + ρI)W = I.
 
     Args:
-        x: shape (rows, n), inputs in [−1, 1].
-        labels: shape (rows,), class codes; DCA only.
+        x: shape (rows, n) float64, inputs in [−1, 1].
+        labels: shape (rows,) int64, class codes; DCA only.
         method: ``pca`` or ``dca``.
         components: K. DCA finds at most k − 1 that tell the classes apart; more are allowed.
         ridge: ρ ≥ 0, in units of variance; DCA only.
@@ -123,7 +124,7 @@ def fit_directions(x: Floats, labels: Integers, method: str, components: int, ri
 
 
 def _between(x: Floats, labels: Integers, mean: Floats) -> Floats:
-    """S_B: the scatter of the class means, per row."""
+    """S_B, the scatter of the class means, divided by the number of rows: shape (n, n) float64."""
     scatter = np.zeros((x.shape[1], x.shape[1]))
     for label in np.unique(labels):
         members = x[labels == label]
@@ -133,12 +134,16 @@ def _between(x: Floats, labels: Integers, mean: Floats) -> Floats:
 
 
 def _principal(total: Floats, components: int) -> Floats:
+    """PCA: the eigenvectors with the largest eigenvalues, shape (n, K) float64."""
     _, vectors = np.linalg.eigh(total)
     return _oriented(vectors[:, ::-1][:, :components])
 
 
 def _discriminant(total: Floats, between: Floats, components: int, ridge: float) -> Floats:
-    """Whiten by S̄ + ρI, then take the directions in which the class means spread most."""
+    """DCA: whiten by S̄ + ρI, then take the directions with the largest scatter of the class means.
+
+    ``total`` and ``between``: shape (n, n) float64. Returns shape (n, K) float64.
+    """
     values, vectors = np.linalg.eigh(total + ridge * np.eye(len(total)))
     if values[0] <= 1e-12 * max(values[-1], 1e-300):
         raise InputError("scatter_singular", "some numbers follow from others, or never vary; give a larger --rho")
@@ -148,7 +153,7 @@ def _discriminant(total: Floats, between: Floats, components: int, ridge: float)
 
 
 def _oriented(weights: Floats) -> Floats:
-    """Each direction with its largest weight positive: a sign that does not depend on the machine."""
+    """Directions, shape (n, K) float64, with signs chosen so that each largest weight is positive on every machine."""
     largest = np.abs(weights).argmax(axis=0)
     signs = np.sign(weights[largest, np.arange(weights.shape[1])])
     return weights * np.where(signs == 0, 1, signs)
@@ -166,18 +171,19 @@ def fit_projection(
     quantile: float = 0.0,
     equal_frequency: bool = False,
 ) -> Reduction:
-    """Fit on a pilot and write the integer form.
+    """Fit a projection on a pilot and convert it to integers.
 
     Args:
         frame: the pilot, typed, with its label.
-        schema: its schema, without a projection; every numeric feature is projected.
+        schema: the pilot's schema, without a projection; every numeric feature is projected.
         method: ``pca`` or ``dca``.
-        components: K.
-        bins: of every component, of equal width or of equal frequency in the pilot.
+        components: K, the number of components.
+        bins: number of bins of every component.
         ridge: ρ of DCA.
-        bounds: ``inputs`` (no output of possible inputs is clipped) or ``pilot`` (its quantiles).
-        quantile: of the pilot that may be clipped on each side, with ``bounds="pilot"``.
-        equal_frequency: edges at the pilot's quantiles.
+        bounds: ``inputs`` (no possible input leads to a clipped output) or ``pilot`` (quantiles of the pilot's
+            outputs).
+        quantile: share of the pilot's outputs that may be clipped on each side, with ``bounds="pilot"``.
+        equal_frequency: bins of equal frequency in the pilot instead of equal width.
 
     Raises:
         InputError: as :func:`fit_directions`; ``bins_invalid``, ``bounds_invalid``, ``quantile_invalid``,
@@ -193,7 +199,7 @@ def fit_projection(
     outputs = (x - directions.mean) @ directions.weights
     low, high = _bounds(directions, outputs, bounds, quantile)
     matrix, offsets, shift = _integers(directions, low, high)
-    has_missing = any(_misses(schema, index) for index in inputs)
+    has_missing = any(schema.features[index].substitute is None for index in inputs)
     real = 2 * SCALE * (outputs - low) / (high - low) - SCALE
     parts = [
         Component(f"{method}{index + 1}", -SCALE, SCALE, edges, has_missing=has_missing)
@@ -206,13 +212,8 @@ def fit_projection(
     return Reduction(build_schema(schema.label, schema.features, projection), directions, clipped, worst)
 
 
-def _misses(schema: Schema, index: int) -> bool:
-    feature = schema.features[index]
-    return feature.substitute is None
-
-
 def _bounds(directions: Directions, outputs: Floats, bounds: str, quantile: float) -> tuple[Floats, Floats]:
-    """Shape (K,) each: what becomes −S and S."""
+    """The real outputs that the integer outputs −S and S represent: shape (K,) float64 each."""
     if bounds == "inputs":
         reach = np.abs(directions.weights).sum(axis=0)
         centre = directions.mean @ directions.weights
@@ -228,10 +229,10 @@ def _bounds(directions: Directions, outputs: Floats, bounds: str, quantile: floa
 
 
 def _integers(directions: Directions, low: Floats, high: Floats) -> tuple[list[list[int]], list[int], int]:
-    """Matrix, offsets and shift: as fine as 32-bit weights and 62-bit sums allow.
+    """Matrix, offsets and shift of the integer projection, as fine as 32-bit weights and 62-bit sums allow.
 
-    u_out = Σ g_i u_i + c with g = 2w/(high − low) and c = S(−2(mean·w + low)/(high − low) − 1); half of
-    2^shift in the offset turns the floor into rounding.
+    u_out = Σ g_i u_i + c with g = 2w/(high − low) and c = S(−2(mean·w + low)/(high − low) − 1). The offset includes
+    2^shift/2, so that the shift rounds to nearest.
 
     Raises:
         InputError: ``projection_overflow``: the weights are so large that the outputs would be too coarse.
@@ -252,7 +253,10 @@ def _integers(directions: Directions, low: Floats, high: Floats) -> tuple[list[l
 
 
 def _edges(real: Floats, bins: int, *, equal_frequency: bool) -> list[list[int]]:
-    """Integer edges of every component: of equal width, or at the pilot's quantiles."""
+    """Integer edges of every component's bins: of equal width, or at the quantiles of the pilot's outputs.
+
+    ``real``: shape (rows, K) float64, outputs scaled to [−S, S].
+    """
     if not equal_frequency:
         return [[round(-SCALE + 2 * SCALE * j / bins) for j in range(1, bins)]] * real.shape[1]
     found = []

@@ -1,12 +1,13 @@
-"""A model that scores whole frames: the same sums as the device's classifier, in arrays.
+"""A model that scores whole frames, with the same sums as the device's classifier.
 
     model = Model.load("mushrooms.hsm", "workspace/root.hst")
     model.predict(frame); model.predict_proba(frame); model.score(frame, labels); model.accuracy(frame)
 
-``classes_``, ``predict``, ``predict_proba`` and ``score`` follow scikit-learn's conventions: arrays, one row per
-record, columns in the order of ``classes_``, which are sorted; ``scores`` has them by code, as the schema does.
+``classes_``, ``predict``, ``predict_proba`` and ``score`` follow scikit-learn's conventions: one row per record,
+columns in the sorted order of ``classes_``. The columns of ``scores`` are in the order of the schema's class codes.
 
-Source: docs/math.md, section 4: log P(c) + Σ log P(x_i | c), missing features left out, largest wins.
+Source: docs/math.md, section 4. The predicted class has the largest log P(c) + Σ log P(x_i | c); missing features are
+left out of the sum.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ class Model:
     """A Naive Bayes model over a schema, discrete or Gaussian.
 
     Attributes:
-        schema: label and features; columns of a frame are found by their names.
-        log_prior: shape (k,).
-        terms: per observed feature, shape (values, k): log P(value | class); or mean and variance of
-            x = u/S, of shape (k,) each.
-        document: the signed document it was loaded from; None for one that was fitted in memory.
+        schema: label and features. Their names are the columns of a frame.
+        log_prior: shape (k,) float64, log P(class).
+        terms: per observed feature, log P(value | class) of shape (values, k) float64, or mean and variance of
+            x = u/S, of shape (k,) float64 each.
+        document: the signed document of a loaded model; None for a model fitted in memory.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Model:
 
     @classmethod
     def verified(cls, raw: bytes, root: bytes, *, clock: Callable[[], float] = time.time) -> Model:
-        """The model in a signed file's bytes, if a trust root's keys have signed it.
+        """The model in a signed file's bytes, after the signatures are verified with a trust root's keys.
 
         Raises:
             DocumentError: as :meth:`load`.
@@ -103,7 +104,7 @@ class Model:
 
     @classmethod
     def of(cls, document: ModelDocument) -> Model:
-        """The model that a parsed document holds."""
+        """The model in a parsed document."""
         terms = document.log_likelihood if isinstance(document, DiscreteModel) else document.terms
         parts = [
             (np.array(term.mean), np.array(term.variance)) if isinstance(term, Normal) else np.array(term, np.float64)
@@ -113,17 +114,17 @@ class Model:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The classes, by code."""
+        """Names of the classes, in the order of their codes."""
         return self.schema.label.classes
 
     @property
     def classes_(self) -> NDArray[np.object_]:
-        """Shape (k,): the classes, sorted as text, as scikit-learn's metrics take the columns to be."""
+        """Shape (k,) object: names of the classes, sorted as text, the column order of scikit-learn's metrics."""
         return np.array(sorted(self.classes), dtype=object)
 
     @property
     def feature_names_in_(self) -> NDArray[np.object_]:
-        """Shape (features,): the columns that a frame may have; one that it lacks is missing in every row."""
+        """Shape (features,) object: columns of a frame. A feature without a column is missing in every row."""
         return np.array([feature.name for feature in self.schema.features], dtype=object)
 
     def _repr_html_(self) -> str:
@@ -138,29 +139,29 @@ class Model:
         return facts("Model", about) + table(("class", "prior probability"), prior)
 
     def scores(self, frame: pd.DataFrame) -> Floats:
-        """Shape (rows, k): log P(c) + Σ log P(x_i | c) over the features that are not missing.
+        """Shape (rows, k) float64: log P(c) + Σ log P(x_i | c) over the features that are not missing.
 
-        Terms are added in the order of the features, in double precision, as a device adds them, so the
-        two agree to the last bit.
+        Terms are added in the order of the features, in double precision. Devices add in the same order, so both
+        results agree to the last bit.
 
         Raises:
             InputError: ``columns_missing``; ``duplicate_column``; ``argument_invalid``, ``frame`` is no DataFrame.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
-        sight = recognise(frame, self.schema)
+        encoded = recognise(frame, self.schema)
         total = np.tile(self.log_prior, (len(frame), 1))
         for index, term in enumerate(self.terms):
-            present = sight.codes[:, index] != MISSING
+            present = encoded.codes[:, index] != MISSING
             if isinstance(term, tuple):
                 mean, variance = term
-                x = (sight.numbers[present, index] / SCALE)[:, None] - mean
+                x = (encoded.numbers[present, index] / SCALE)[:, None] - mean
                 total[present] = total[present] + -0.5 * np.log(2 * np.pi * variance) + -0.5 / variance * x * x
             else:
-                total[present] += term[sight.codes[present, index]]
+                total[present] += term[encoded.codes[present, index]]
         return total
 
     def predict(self, frame: pd.DataFrame) -> NDArray[np.object_]:
-        """Shape (rows,): the likeliest class of every record; of equals the first.
+        """Shape (rows,) object: the class of every record with the largest score; of equal scores the first class.
 
         Raises:
             InputError: ``columns_missing``, ``argument_invalid``.
@@ -169,7 +170,7 @@ class Model:
         return np.asarray(names[self.scores(frame).argmax(axis=1)], dtype=object)
 
     def predict_proba(self, frame: pd.DataFrame) -> Floats:
-        """Shape (rows, k): P(class | record), columns in the order of ``classes_``; rows sum to 1.
+        """Shape (rows, k) float64: P(class | record), columns in the order of ``classes_``; rows sum to 1.
 
         Raises:
             InputError: ``columns_missing``, ``argument_invalid``.
@@ -180,15 +181,15 @@ class Model:
         return np.asarray(shares[:, [self.classes.index(name) for name in self.classes_]])
 
     def score(self, frame: pd.DataFrame, labels: Sequence[object] | pd.Series | None = None) -> float:
-        """Share of right predictions among the records whose label is one of the classes.
+        """Share of right predictions among the records with one of the classes as label.
 
-        Labels mean what they mean to a device, so the integer 1 is the class "1". (scikit-learn's own metrics compare
-        texts with texts, and count a label that is no class as wrong.)
+        Labels are read by the devices' rules, so the integer 1 is the class "1". scikit-learn's metrics differ: they
+        compare texts with texts, and count a label that is no class as wrong.
 
         Args:
             frame: the records.
-            labels: shape (rows,), their true classes; by default the frame's own column of the label.
-                A record without one of the model's classes is not counted.
+            labels: shape (rows,), the true classes; by default the label column of the frame. Records without one of
+                the model's classes are not counted.
 
         Raises:
             InputError: ``argument_invalid``, not one label for each record; ``label_missing``, ``no_labels``,
@@ -204,11 +205,11 @@ class Model:
         return self.accuracy(frame.assign(**{self.schema.label.name: named}))
 
     def accuracy(self, frame: pd.DataFrame) -> float:
-        """Share of right predictions among the rows whose label is one of the classes.
+        """Share of right predictions among the rows with one of the classes in the label column.
 
         Raises:
-            InputError: ``label_missing``, no such column; ``no_labels``, no row has one;
-                ``columns_missing``, ``argument_invalid``.
+            InputError: ``label_missing``, the frame has no label column; ``no_labels``, no row has one of the
+                classes; ``columns_missing``, ``argument_invalid``.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         check_columns(frame, self.schema)
@@ -221,6 +222,6 @@ class Model:
 
 
 def _check_type(value: object, kind: type | tuple[type, ...], sentence: str) -> None:
-    """Refuse an argument of another type by a sentence that names the type and not the value."""
+    """Refuse an argument of another type. The error names the type, and not the value."""
     if not isinstance(value, kind):
         raise InputError("argument_invalid", f"{sentence}, not as {type(value).__name__}")

@@ -1,4 +1,4 @@
-"""Which mechanism answers which question: as named, or chosen by the variance that theory gives."""
+"""The mechanism of each question: named by the analyst, or chosen by the theoretical variance."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ AUTO = "auto"
 
 
 def mechanism_for(name: str, epsilon_micro: int, size: int, **options: Any) -> Mechanism:
-    """The mechanism of one question. Run by the analyst, before any data is seen.
+    """The mechanism of one question. Run by the analyst, before any device answers.
 
-    ``auto`` takes ``direct`` if K < 3e^ε + 2, else ``oue``: whichever has the smaller variance for a
-    value that nobody holds, (K − 2 + e^ε)/(e^ε − 1)² against 4e^ε/(e^ε − 1)² per answer.
+    ``auto`` means ``direct`` if K < 3e^ε + 2, else ``oue``. This is the mechanism with the smaller variance per
+    answer for a value that no device holds: (K − 2 + e^ε)/(e^ε − 1)² for ``direct``, 4e^ε/(e^ε − 1)² for ``oue``.
 
     Args:
         name: a mechanism, or :data:`AUTO`.
         epsilon_micro: ε of one answer, in millionths.
         size: K, the number of values.
-        options: of the mechanism.
+        options: further parameters of the mechanism.
 
     Raises:
         InputError: ``mechanism_unknown``, ``option_unknown``, ``epsilon_invalid``, ``size_invalid``.
@@ -48,7 +48,7 @@ def mechanism_for(name: str, epsilon_micro: int, size: int, **options: Any) -> M
 
 @cache
 def forms() -> Mapping[str, str]:
-    """Numeric mechanism → how it asks for moments. ``laplace`` can also ask for all numbers at once."""
+    """Name of each numeric mechanism → default form of its questions about moments (:func:`form_of`)."""
     kinds = {name: mechanisms.kind(name) for name in mechanisms.names()}
     return MappingProxyType(
         {name: _own_form(kind) for name, kind in kinds.items() if issubclass(kind, NumericMechanism)}
@@ -56,20 +56,22 @@ def forms() -> Mapping[str, str]:
 
 
 def _own_form(kind: type[NumericMechanism]) -> str:
+    """The form of a mechanism's questions about moments, from its layout."""
     if kind.layout == mechanisms.SINGLE:
         return SINGLE_NUMBER
     return ALL_AT_ONCE if kind.asks_for_all else ONE_PER_CLASS
 
 
 def form_of(name: str, approach: int | None = None) -> str:
-    """How a mechanism asks for moments.
+    """The form of a mechanism's questions about moments.
 
     Args:
         name: a numeric mechanism.
-        approach: for ``laplace``: 1 all numbers at once, 3 one feature's number (the papers' numbering).
+        approach: only for ``laplace``: 1 asks for all numbers at once, 3 for one feature's number (the papers'
+            numbering).
 
     Raises:
-        InputError: ``mechanism_unknown``, it is none for numbers; ``approach_invalid``.
+        InputError: ``mechanism_unknown``, the mechanism is not numeric; ``approach_invalid``.
     """
     if name not in forms():
         raise InputError("mechanism_unknown", f"a Gaussian campaign takes {', '.join(forms())}")
@@ -81,13 +83,13 @@ def form_of(name: str, approach: int | None = None) -> str:
 
 
 def moment_mechanism(name: str, epsilon_micro: int, subject: Subject, numbers: int) -> Mechanism:
-    """The mechanism of one question of a Gaussian campaign: numeric for moments, ``direct`` for the rest.
+    """The mechanism of one question of a Gaussian campaign: ``name`` for moments, ``direct`` for all other subjects.
 
     Args:
         name: a numeric mechanism.
         epsilon_micro: ε of one answer, in millionths.
-        subject: what the question is about.
-        numbers: how many observed features are numbers.
+        subject: the question's subject.
+        numbers: number of numeric observed features.
     """
     if subject.kind not in (MOMENT, MOMENTS):
         return mechanism_for("direct", epsilon_micro, subject.size)

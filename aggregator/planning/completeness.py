@@ -1,7 +1,7 @@
-"""Whether the aggregator can do all that a campaign will need, looked at before the campaign is signed.
+"""Check before a campaign is signed that the aggregator supports all of its mechanisms.
 
-Devices spend their ε on answers. A mechanism whose answers nobody can estimate from must therefore be refused
-before a device sees the campaign, not when the reports are there. Source: docs/decisions/0050.
+Devices spend their ε on answers. A mechanism without an estimator must be refused before a device sees the campaign,
+and not after the reports have arrived. Source: docs/decisions/0050.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ PARTS: Mapping[str, _SingleDispatchCallable[Any]] = {
     "interval": count_interval,
     "vectorised draw": draw,
 }
-"""What the aggregator holds per family of mechanisms: name → function with one implementation per family."""
+"""Parts that a family of mechanisms needs: name → function with one registered implementation per family."""
 MAX_DESCRIPTION = 200
-"""Longest description of a mechanism, in characters: it stands in a line of ``explain``."""
+"""Longest description of a mechanism, in characters. ``explain`` prints the description in one line."""
 
 
 def check_complete(questions: Iterable[Question]) -> None:
     """Refuse questions whose mechanism lacks a description, an estimator, an interval or a draw.
 
-    Run by the analyst, before a signature is made.
+    Run by the analyst, before signing.
 
     Raises:
         InputError: ``mechanism_incomplete``.
@@ -49,9 +49,9 @@ def check_complete(questions: Iterable[Question]) -> None:
 
 
 def missing_parts(mechanism: Mechanism) -> list[str]:
-    """Names of the parts that a mechanism lacks; none for one that a campaign may use.
+    """Names of a mechanism's missing parts; empty for a complete mechanism.
 
-    A description counts if it is one line of at most :data:`MAX_DESCRIPTION` characters that all show.
+    The description is missing unless it is one line of at most :data:`MAX_DESCRIPTION` visible characters.
     """
     missing = [name for name, part in PARTS.items() if part.dispatch(type(mechanism)) is part.dispatch(object)]
     described = mechanism.describe()

@@ -1,9 +1,10 @@
-"""Answers of many devices at once, as each mechanism draws them: one function per family of mechanisms.
+"""Vectorised draws: simulated answers of many devices at once, one function per family of mechanisms.
 
-The randomness is numpy's, so nothing here is private: these draws are for simulations and for benchmarks.
-``tests/aggregator/test_mechanism_contract.py`` compares them with the exact distributions.
+The draws use numpy's random generator, which is not secure. They are for simulations and benchmarks only; devices use
+the mechanism's ``perturb``. ``tests/aggregator/test_mechanism_contract.py`` compares the draws with the exact
+distributions.
 
-A new family registers its function with :data:`draw`. A campaign whose mechanisms have no draw is not signed
+A new family registers its function with :data:`draw`. A campaign is not signed if one of its mechanisms has no draw
 (:mod:`aggregator.planning.completeness`).
 """
 
@@ -38,18 +39,19 @@ if TYPE_CHECKING:
 
 @singledispatch
 def draw(mechanism: Mechanism, inputs: Integers, rng: np.random.Generator) -> NDArray[Any]:
-    """The answers of N devices, drawn independently.
+    """Independent random answers of N devices.
 
     Args:
-        mechanism: how the answers are perturbed; A is ``mechanism.answers``.
-        inputs: int64, shape (N,) of values or single numbers, or (N, size) of vectors of numbers.
-        rng: source of the randomness.
+        mechanism: the mechanism; A is ``mechanism.answers``.
+        inputs: the devices' true inputs: shape (N,) int64 for values or single numbers, shape (N, size) int64 for
+            vectors of numbers.
+        rng: source of randomness.
 
     Returns:
-        Layout 1: int64, shape (N,). Layout 2: bool, shape (N, A). Layout 3: int64, shape (N, A).
+        Layout 1: shape (N,) int64. Layout 2: shape (N, A) bool. Layout 3: shape (N, A) int64.
 
     Raises:
-        InputError: ``mechanism_incomplete``: the mechanism's family has no draw here.
+        InputError: ``mechanism_incomplete``: the mechanism's family has no registered draw.
     """
     del inputs, rng
     raise InputError("mechanism_incomplete", f"there is no vectorised draw for the mechanism {mechanism.name}")
@@ -57,7 +59,7 @@ def draw(mechanism: Mechanism, inputs: Integers, rng: np.random.Generator) -> ND
 
 @draw.register(Direct)
 def draw_direct(mechanism: Direct, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """``direct``: the value itself, or one of the others."""
+    """``direct``: the true value, or a uniform other value. (N,) int64 → (N,) int64."""
     others = rng.integers(0, mechanism.size - 1, len(inputs))
     truthful = rng.integers(0, ONE, len(inputs)) < mechanism.keep
     return np.where(truthful, inputs, others + (others >= inputs))
@@ -65,7 +67,7 @@ def draw_direct(mechanism: Direct, inputs: Integers, rng: np.random.Generator) -
 
 @draw.register(UnaryMechanism)
 def draw_unary(mechanism: UnaryMechanism, inputs: Integers, rng: np.random.Generator) -> Bools:
-    """Unary encodings: one coin per value."""
+    """Unary encodings: one random bit per value. (N,) int64 → (N, A) bool."""
     words = rng.integers(0, ONE, (len(inputs), mechanism.size), np.uint32)
     bits = words < mechanism.one_if_other
     rows = np.arange(len(inputs))
@@ -75,7 +77,10 @@ def draw_unary(mechanism: UnaryMechanism, inputs: Integers, rng: np.random.Gener
 
 @draw.register(SummedHistogram)
 def draw_histogram(mechanism: SummedHistogram, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """``she``: the difference of two geometric numbers is discrete Laplace noise of the same rate."""
+    """``she``: one-hot vector plus discrete Laplace noise, the difference of two geometric numbers.
+
+    (N,) int64 → (N, A) int64.
+    """
     shape = (len(inputs), mechanism.size)
     leave = -np.expm1(-mechanism.s / mechanism.t)
     noise = rng.geometric(leave, shape) - rng.geometric(leave, shape)
@@ -85,24 +90,24 @@ def draw_histogram(mechanism: SummedHistogram, inputs: Integers, rng: np.random.
 
 @draw.register(Bit)
 def draw_bit(mechanism: Bit, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """``bit``: one coin per device."""
+    """``bit``: one random bit per device. (N,) int64 → (N,) int64."""
     return coins(inputs, mechanism.threshold, rng).astype(np.int64)
 
 
 @draw.register(Bits)
 def draw_bits(mechanism: Bits, inputs: Integers, rng: np.random.Generator) -> Bools:
-    """``bits``: one coin per class."""
+    """``bits``: one random bit per class. (N, A) int64 → (N, A) bool."""
     return coins(inputs, mechanism.threshold, rng)
 
 
 def coins(inputs: Integers, threshold: int, rng: np.random.Generator) -> Bools:
-    """One coin per number, of the shape of ``inputs``, bent as in ``bit``."""
+    """One random bit per number, with the probabilities of ``bit``. Int64 → bool of the same shape."""
     return rng.integers(0, ONE, inputs.shape) < HALF + inputs * (threshold - HALF) // SCALE
 
 
 @draw.register(Piecewise)
 def draw_piecewise(mechanism: Piecewise, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """``piecewise``: a cell of the window around the number, or any other cell."""
+    """``piecewise``: a cell of the window around the number, or a cell outside it. (N,) int64 → (N,) int64."""
     start, rest = np.divmod((inputs + SCALE) * (CELLS - mechanism.window), 2 * SCALE)
     start += rng.integers(0, 2 * SCALE, len(inputs)) < rest
     inside = rng.integers(0, ONE, len(inputs)) < mechanism.threshold
@@ -113,7 +118,10 @@ def draw_piecewise(mechanism: Piecewise, inputs: Integers, rng: np.random.Genera
 
 @draw.register(Hybrid)
 def draw_hybrid(mechanism: Hybrid, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """``hybrid``: an answer of ``piecewise``, or the bit of ``bit`` above all cells."""
+    """``hybrid``: an answer of ``piecewise``, or an answer of ``bit`` plus the number of cells.
+
+    (N,) int64 → (N,) int64.
+    """
     chosen = rng.integers(0, ONE, len(inputs)) < mechanism.share
     bits = CELLS + draw_bit(mechanism.bit, inputs, rng)
     return np.where(chosen, draw_piecewise(mechanism.piecewise, inputs, rng), bits)
@@ -121,7 +129,7 @@ def draw_hybrid(mechanism: Hybrid, inputs: Integers, rng: np.random.Generator) -
 
 @draw.register(Laplace)
 def draw_laplace(mechanism: Laplace, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """``laplace``: each number rounded at random to the grid, plus noise as in ``she``."""
+    """``laplace``: each number is rounded at random to the grid; the noise is that of ``she``. Shape kept, int64."""
     steps, rest = np.divmod(inputs * GRID, SCALE)
     steps += rng.integers(0, SCALE, inputs.shape) < rest
     leave = -np.expm1(-mechanism.s / mechanism.t)
@@ -131,7 +139,10 @@ def draw_laplace(mechanism: Laplace, inputs: Integers, rng: np.random.Generator)
 
 @draw.register(Duchi)
 def draw_duchi(mechanism: Duchi, inputs: Integers, rng: np.random.Generator) -> Bools:
-    """``duchi``: corners drawn until each lies on the side that its coin says."""
+    """``duchi``: corners of the cube, redrawn until each is on the side that its random bit chose.
+
+    (N, A) int64 → (N, A) bool.
+    """
     people, d = len(inputs), mechanism.dimensions
     padded = np.zeros((people, d), np.int64)
     padded[:, : mechanism.size] = inputs

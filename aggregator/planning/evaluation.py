@@ -1,6 +1,7 @@
-"""Is a published model right? Accuracy from private answers about true and predicted class.
+"""Accuracy of a published model, from private answers about the true and the predicted class.
 
-A device answers one question over k² values, true·k + predicted. Run by the aggregator.
+A device answers one question with k² values, true·k + predicted, where k is the number of classes. Run by the
+aggregator.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ class Confusion(NamedTuple):
 
     Attributes:
         true, predicted: the classes.
-        share: unbiased; may be negative.
-        low, high: of the population that the devices are drawn from.
-        devices_low, devices_high: of these devices, each weighted by its answers.
+        share: share of the records with these classes, unbiased; may be negative.
+        low, high: interval for the population of the devices.
+        devices_low, devices_high: interval for these devices, each weighted by its number of answers.
     """
 
     true: str
@@ -43,13 +44,13 @@ class Confusion(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """What an outcome campaign's reports say of a model.
+    """Accuracy and confusion matrix of a model, from the reports of an outcome campaign.
 
     Attributes:
-        reports: answers counted.
+        reports: number of answers.
         accuracy: share of right predictions.
-        confusion: k² cells, by true and then by predicted class.
-        populations: whom the two intervals are about, and what the second one assumes.
+        confusion: k² cells, ordered by true class, then by predicted class.
+        populations: the populations of the two intervals, and the assumption of the second one.
     """
 
     reports: int
@@ -65,7 +66,7 @@ class Evaluation(NamedTuple):
         return facts("Evaluation", about) + table(COLUMNS, self.rows())
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The confusion matrix for people: a row per cell with the columns :data:`COLUMNS`, shares within [0, 1]."""
+        """The confusion matrix as text: one row per cell with the columns :data:`COLUMNS`, shares clipped to [0, 1]."""
         return [
             (
                 cell.true,
@@ -82,8 +83,8 @@ def evaluate(statistics: Statistics) -> Evaluation:
     """Accuracy and confusion matrix from the statistics of an outcome campaign. Run by the aggregator.
 
     Raises:
-        InputError: ``not_an_evaluation``, the campaign does not evaluate a model;
-        PolicyError: ``batch_too_small``, there are fewer reports than promised, or none.
+        InputError: ``not_an_evaluation``: the campaign does not evaluate a model.
+        PolicyError: ``batch_too_small``: fewer reports than the campaign's minimum batch size, or none.
     """
     if statistics.fit.family != EVALUATION:
         raise InputError("not_an_evaluation", "the store's campaign makes a model; it evaluates none")
@@ -102,7 +103,7 @@ def evaluate(statistics: Statistics) -> Evaluation:
 
 
 class Accuracy(NamedTuple):
-    """Share of right predictions: unbiased estimate and ends of its 95 % intervals, as of :class:`Confusion`."""
+    """Share of right predictions: unbiased estimate and ends of the two 95 % intervals of :class:`Confusion`."""
 
     estimate: float
     low: float
@@ -114,12 +115,11 @@ class Accuracy(NamedTuple):
 def accuracy_of(found: QuestionEstimate) -> Accuracy:
     """Accuracy from the estimate of one outcome question with at least one answer.
 
-    The share of right predictions is that of one group of values, with the noise that a group's share has
-    (:func:`aggregator.estimates.debias.marginal`), and with the interval of a share
-    (:func:`aggregator.estimates.intervals.score_interval`).
+    The right predictions are one group of values. :func:`aggregator.estimates.debias.marginal` gives the group's
+    share and noise, :func:`aggregator.estimates.intervals.score_interval` the intervals.
 
     Raises:
-        InputError: ``mechanism_unknown``: the answers' mechanism tells nothing of groups of values.
+        InputError: ``mechanism_unknown``: the answers' mechanism has no estimator for groups of values.
     """
     if found.right is None:
         raise InputError("mechanism_unknown", "the answers' mechanism has no estimator of the right predictions' share")

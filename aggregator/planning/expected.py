@@ -1,12 +1,12 @@
-"""Which numeric mechanism: by the variances that theory gives, before any data is seen; and which family.
+"""Choice of the numeric mechanism by its theoretical variance, before any device answers; choice of the family.
 
-For N devices and Q questions asked alike, a question gets about N/Q answers, so what one answer leaves
-of variance v becomes v·Q/N. Candidates are compared by v·Q, the variance per device of the fleet, where v is
-the worst variance of one answer about a number x in [−1, 1] (over inputs −1, 0 and 1), in units of half its
-range. All are then about the same moments of the same numbers.
+N devices and Q questions with equal chances give about N/Q answers to each question. One answer with variance v
+therefore leads to an estimate with variance v·Q/N. Candidates are compared by v·Q, the variance for a fleet of one
+device. v is the largest variance of one answer about a number x in [−1, 1], over the inputs −1, 0 and 1, divided by
+4, the squared range of x. All candidates estimate the same moments of the same numbers.
 
-The discrete family is not compared with them: the variance of a cell and that of a moment say nothing of
-which model is right more often. ``auto`` for a family therefore means discrete.
+Candidates of the discrete family are not in the comparison: variances of cells and of moments do not show which model
+is right more often. ``auto`` as a family therefore means discrete.
 Source: docs/math.md, sections 1 to 3; docs/decisions/0014.
 """
 
@@ -34,12 +34,12 @@ APPROACHES = {"laplace": (1, 3)}
 
 
 class Candidate(NamedTuple):
-    """One way to ask, and what theory expects of it.
+    """One choice of mechanism and approach, with its theoretical variance.
 
     Attributes:
-        family, mechanism, approach: what a campaign would be told; approach is of laplace alone.
-        questions: Q.
-        variance: v·Q, of a quantity of range 1, per device of the fleet.
+        family, mechanism, approach: the campaign's parameters; ``approach`` is None except for ``laplace``.
+        questions: Q, the number of questions.
+        variance: v·Q, the variance for a fleet of one device, for a number of range 1.
     """
 
     family: str
@@ -49,15 +49,15 @@ class Candidate(NamedTuple):
     variance: float
 
     def standard_error(self, devices: int) -> float:
-        """√(v·Q/N) for N devices that answer once."""
+        """√(v·Q/N) for N devices with one answer each."""
         return sqrt(self.variance / devices)
 
 
 def candidates(schema: Schema, epsilon_micro: int) -> list[Candidate]:
-    """All ways to ask for this schema's numbers at one answer of ε, the smallest variance first.
+    """All choices for the numbers of a schema with ε per answer, sorted by rising variance.
 
     Raises:
-        InputError: ``epsilon_invalid``; ``no_numbers``: the schema has no number to ask about.
+        InputError: ``epsilon_invalid``; ``no_numbers``: the schema has no numeric feature.
     """
     found = []
     for name in forms():
@@ -68,10 +68,11 @@ def candidates(schema: Schema, epsilon_micro: int) -> list[Candidate]:
 
 
 class _TooWideError(Exception):
-    """With so many numbers and so small an ε the noise of ``laplace`` does not fit into a report."""
+    """The noise of ``laplace`` does not fit into a report: too many numbers for so small an ε."""
 
 
 def _gaussian(schema: Schema, epsilon_micro: int, name: str, approach: int | None) -> Candidate:
+    """The candidate with the named mechanism. Raises :class:`_TooWideError` if its parameters are impossible."""
     subjects = gaussian_subjects(schema, form_of(name, approach))
     try:
         mechanism = moment_mechanism(name, epsilon_micro, subjects[-1], len(schema.numeric))
@@ -85,10 +86,10 @@ def _gaussian(schema: Schema, epsilon_micro: int, name: str, approach: int | Non
 
 
 def settle_family(family: str, mechanism: str) -> str:
-    """The family that a user's words mean: ``auto`` is discrete.
+    """The family of a campaign: as named, or discrete for ``auto``.
 
     Raises:
-        InputError: ``family_unknown``: ``auto`` with a mechanism of the gaussian family.
+        InputError: ``family_unknown``: ``auto`` together with a mechanism of the gaussian family.
     """
     if family != AUTO:
         return family
@@ -100,20 +101,20 @@ def settle_family(family: str, mechanism: str) -> str:
 
 
 def choose(schema: Schema, family: str, mechanism: str, approach: int | None, epsilon_micro: int) -> Candidate | None:
-    """The candidate with the smallest variance, where the analyst leaves the numeric mechanism open.
+    """The candidate with the smallest variance, if the analyst leaves the numeric mechanism open.
 
     Args:
-        schema: of the campaign, with its projection.
+        schema: the campaign's schema, with its projection.
         family: ``discrete`` or ``gaussian``.
         mechanism: a mechanism or ``auto``.
-        approach: of laplace, or None.
+        approach: 1 or 3 of ``laplace``, or None.
         epsilon_micro: ε of one answer, in millionths.
 
     Returns:
-        None where nothing is left open, or only which of ``direct`` and ``oue`` answers a question.
+        The candidate; None unless the family is ``gaussian`` and the mechanism ``auto``.
 
     Raises:
-        InputError: ``approach_invalid``; ``no_numbers``: the schema has no number to ask about.
+        InputError: ``approach_invalid``; ``no_numbers``: the schema has no numeric feature.
     """
     if approach not in (None, 1, 3):
         raise InputError("approach_invalid", "an approach is 1 or 3, and of laplace alone")
