@@ -79,7 +79,7 @@ class Commands(click.Group):
         return None if plugin is None else _load(plugin)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write one line per command. A command is imported only if its source does not tell the line."""
+        """Write one line per command. A command is imported only if its source does not hold the line."""
         self._listed(ctx).format_commands(ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -194,7 +194,7 @@ def _report_bug(error: BaseException) -> None:
 
 
 def _swallow_output() -> None:
-    """Send the interpreter's last flush to the null device, because the reader of the output has closed the pipe."""
+    """Send the interpreter's last flush to the null device: the reader of the output has closed the pipe."""
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, sys.stdout.fileno())
 

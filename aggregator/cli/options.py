@@ -14,6 +14,7 @@ import click
 
 from aggregator.passphrases import VARIABLE
 from aggregator.periods import Moment, Span, parse_span, parse_start
+from aggregator.publishing.lifetimes import MAX_DAYS
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ _Read = TypeVar("_Read")
 PATH = click.Path(path_type=Path)
 """The type of an argument or option that names a file or folder."""
 
-MOST_DAYS = 36_500
 LEAST_BYTES = 1 << 20
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _SIZE = re.compile(r"([0-9]{1,15}) ?(|KiB|MiB|GiB|TiB)")
@@ -90,7 +90,7 @@ def life_option(default: int, of: str) -> Decorator:
     """
     return click.option(
         "--days",
-        type=click.IntRange(1, MOST_DAYS),
+        type=click.IntRange(1, MAX_DAYS),
         default=default,
         show_default=True,
         help=f"Days until the {of} expires.",

@@ -27,7 +27,7 @@ def stand_in(place: str) -> click.Command | None:
         place: ``module:attribute``, as in an entry point.
 
     Returns:
-        None if the source does not tell the text: there is no source, or the attribute is no function whose first
+        None if the source does not decide the text: there is no source, or the attribute is no function whose first
         decorator is ``click.command`` or ``click.group``, or an argument of that decorator may change the text. The
         command must then be imported.
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.models.postprocess import check_postprocess
 from aggregator.planning.choice import form_of, mechanism_for, moment_mechanism
-from aggregator.publishing.lifetimes import header_for
+from aggregator.publishing.lifetimes import MAX_DAYS, header_for
 from aggregator.publishing.privacy import epsilon_warning
 from protocol.document import DAY_SECONDS, is_printable
 from protocol.documents import campaign
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from protocol.schema import Schema
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY_SECONDS, "w": 7 * DAY_SECONDS}
-MAX_LIFETIME_DAYS = 36_500
 
 
 class CampaignParameters(NamedTuple):
@@ -106,8 +105,8 @@ def build_campaign(schema: Schema, parameters: CampaignParameters, version: int,
     """
     check_postprocess(parameters.postprocess)
     _check_seen(schema, parameters.name)
-    if not 1 <= parameters.lifetime_seconds <= MAX_LIFETIME_DAYS * DAY_SECONDS:
-        raise InputError("terms_invalid", f"a campaign lives for at most {MAX_LIFETIME_DAYS} days")
+    if not 1 <= parameters.lifetime_seconds <= MAX_DAYS * DAY_SECONDS:
+        raise InputError("terms_invalid", f"a campaign lives for at most {MAX_DAYS} days")
     if not 1 <= parameters.period_seconds <= campaign.MAX_PERIOD_SECONDS:
         raise InputError("terms_invalid", f"a period has 1 to {campaign.MAX_PERIOD_SECONDS} seconds")
     if parameters.family == GAUSSIAN and parameters.options:

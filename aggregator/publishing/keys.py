@@ -36,7 +36,7 @@ COST = STANDARD
 
 
 def no_passphrase() -> bytes:
-    """The default of :meth:`KeyFile.open`, if nobody gives a passphrase.
+    """Refuse to open an encrypted key. The default where no passphrase is given.
 
     Raises:
         InputError: ``passphrase_missing``, always.
@@ -83,6 +83,11 @@ class KeyFile(NamedTuple):
         return SigningKey.from_seed(seed)
 
     def _unsealed(self, passphrase: bytes) -> bytes:
+        """The seed of an encrypted file, checked against role and public key.
+
+        Raises:
+            InputError: ``passphrase_wrong``.
+        """
         seed: Any = None
         with suppress(DocumentError):
             body = canonical.unpack(open_secret(self.sealed, passphrase))
@@ -166,6 +171,11 @@ def parse_key(raw: bytes) -> KeyFile:
 
 
 def _bytes(body: dict[str, Any], name: str, length: int | None = None) -> bytes:
+    """A field of a key file, checked to be bytes, of a given length if one is given.
+
+    Raises:
+        InputError: ``key_invalid``.
+    """
     found = body.get(name)
     if not isinstance(found, bytes) or (length is not None and len(found) != length):
         raise InputError("key_invalid", f"the key file is damaged: '{name}' is missing or of another length")

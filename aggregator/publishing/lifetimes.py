@@ -5,6 +5,9 @@ from __future__ import annotations
 from protocol.document import DAY_SECONDS, Header
 from protocol.errors import InputError
 
+MAX_DAYS = 36_500
+"""Longest lifetime of a campaign, and of any document that a command makes."""
+
 LEAST_SECONDS = DAY_SECONDS + 1
 """Shortest lifetime: a document expires more than a day after its issue (docs/formats.md, section 5)."""
 

@@ -46,7 +46,7 @@ def document_bytes(role: str, given: str | Path, workspace: Workspace | None) ->
 
 
 def find_document(workspace: Workspace, role: str, given: str) -> Published:
-    """The document that the workspace signed under a name or id. The forms are tried in the order of the list above.
+    """The document that the workspace signed under a name or id. The forms are tried in the order of the module's list.
 
     Raises:
         InputError: ``campaign_unknown``, ``model_unknown``: no document fits, or the digits begin several ids.

@@ -115,6 +115,7 @@ def parse_projection_text(raw: bytes, schema: Schema) -> Schema:
 
 
 def _body(raw: bytes) -> dict[str, Any]:
+    """The JSON object of a projection file. InputError ``projection_invalid`` if the bytes are none."""
     body: object = None
     with suppress(ValueError, RecursionError):  # JSONDecodeError and UnicodeDecodeError are ValueErrors
         body = json.loads(raw.decode(), parse_int=_integer)
@@ -131,6 +132,7 @@ def _integer(text: str) -> int:
 
 
 def _list(body: Mapping[str, Any], key: str) -> list[Any]:
+    """A list in an object. InputError ``projection_invalid`` if the value is no list."""
     if type(body.get(key)) is not list:
         raise InputError("projection_invalid", f"'{key}' is not a list")
     found: list[Any] = body[key]
@@ -138,6 +140,7 @@ def _list(body: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _integers(body: Mapping[str, Any], key: str) -> list[int]:
+    """A list of whole numbers in an object. InputError ``projection_invalid`` for any other value."""
     found = _list(body, key)
     if not all(type(number) is int for number in found):
         raise InputError("projection_invalid", f"'{key}' holds something that is no whole number")
@@ -145,6 +148,7 @@ def _integers(body: Mapping[str, Any], key: str) -> list[int]:
 
 
 def _component(entry: object, *, has_missing: bool) -> Component:
+    """A component from its entry. InputError ``projection_invalid`` if the entry is malformed."""
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or not is_text(entry["name"]):
         raise InputError("projection_invalid", "a component has no name that prints")
     low, high = _integers({"bounds": [entry.get("low"), entry.get("high")]}, "bounds")

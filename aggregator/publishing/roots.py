@@ -259,6 +259,7 @@ def gather_copies(workspace: Workspace, role: str, copies: Sequence[bytes]) -> N
 
 
 def _gather_root(current: Workspace, envelopes: list[Envelope]) -> NextRoot:
+    """Join copies of the root in force, of the pending root, or of a next root that was made elsewhere."""
     root = root_of(envelopes[0])
     if envelopes[0].payload == read_envelope(current.root_bytes, "root").payload:
         own = standing(read_envelope(current.root_bytes, "root"), root.roles["root"])
@@ -277,6 +278,7 @@ def _gather_root(current: Workspace, envelopes: list[Envelope]) -> NextRoot:
 
 
 def _gather_document(current: Workspace, role: str, envelopes: list[Envelope]) -> tuple[Published, Standing]:
+    """Join copies of a campaign or model with the workspace's own copy, and replace that copy."""
     _, header = read_payload(envelopes[0].payload)
     for item in current.history():
         if (item.role, item.name, item.version) == (role, header.name, header.version):
@@ -320,6 +322,7 @@ def lacking(workspace: Workspace, now: int) -> list[Published]:
 
 
 def _is_covered(workspace: Workspace, item: Published, now: int) -> bool:
+    """Whether a document has expired or has enough signatures for the root in force."""
     try:
         raw = workspace.copy(item)
     except StorageError:

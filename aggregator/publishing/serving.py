@@ -146,6 +146,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
         self.log("-", "-", int(HTTPStatus.INTERNAL_SERVER_ERROR))
 
     def _end(self, before: float) -> None:
+        """Shut down the connections that began at or before a time."""
         with self._guard:
             for connection, began in self._open.items():
                 if began <= before:

@@ -56,7 +56,7 @@ class Standing(NamedTuple):
         """Whether the threshold is met."""
         return len(self.signers) >= self.needed
 
-    def said(self, *, as_json: bool) -> object:
+    def to_output(self, *, as_json: bool) -> object:
         """The standing as a map for JSON, or as one line for people."""
         return {**self._asdict(), "complete": self.complete} if as_json else str(self)
 

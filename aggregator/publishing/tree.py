@@ -142,6 +142,11 @@ def _check_last_root(folder: Path, roots: int) -> None:
 
 
 def _make_folders(folder: Path) -> None:
+    """Make the published folder and its subfolders, if they do not exist.
+
+    Raises:
+        StorageError: ``io_failed``.
+    """
     problem = ""
     try:
         folder.mkdir(exist_ok=True)

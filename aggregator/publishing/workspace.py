@@ -111,6 +111,11 @@ class Workspace(NamedTuple):
         return [each for each in found if role in (None, each.role)]
 
     def _read_key(self, path: Path) -> KeyFile:
+        """Read a key file, whose name must begin with its role.
+
+        Raises:
+            StorageError: ``workspace_damaged``, ``workspace_newer``.
+        """
         reason, problem = "workspace_damaged", ""
         try:
             found = read_key(path)

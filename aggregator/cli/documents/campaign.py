@@ -172,7 +172,7 @@ _OF_ENDINGS = {"workspace", "ending", "output", "passphrase_file", "force", "as_
 
 
 def _check_only_ending(context: click.Context) -> None:
-    """Refuse options beside ``--end`` that describe a campaign: its end copies them from the version before."""
+    """Refuse options that describe a campaign beside ``--end``: the end copies them from the version before."""
     for parameter in context.command.params:
         name = parameter.name or ""
         if name not in _OF_ENDINGS and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
@@ -207,6 +207,7 @@ def _print_why(why: Sequence[Candidate], devices: int | None) -> None:
 
 
 def _campaign_facts(made: Campaign, output: Path) -> dict[str, Any]:
+    """The facts about a signed campaign that the command prints."""
     from aggregator.publishing.privacy import periods
 
     lived = periods(made)

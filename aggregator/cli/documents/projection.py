@@ -100,10 +100,11 @@ def projection(
         write_output(plot, _drawing(facts).encode(), force=force)
     assert fitted.schema.projection is not None
     names = [component.name for component in fitted.schema.projection.components]
-    _say(output, facts, names, outside(frame, schema), as_json=as_json)
+    _print_fit(output, facts, names, outside(frame, schema), as_json=as_json)
 
 
 def _drawing(facts: dict[str, Any]) -> str:
+    """A bar chart of the components' variance and power, as SVG."""
     from aggregator.plots import Bars, bar_chart
 
     names = [str(index + 1) for index in range(len(facts["explained"]))]
@@ -111,7 +112,7 @@ def _drawing(facts: dict[str, Any]) -> str:
     return bar_chart(f"Components of {facts['method'].upper()}", names, series, x_label="component", y_label="share")
 
 
-def _say(output: Path, facts: dict[str, Any], names: list[str], beyond: list[Outside], *, as_json: bool) -> None:
+def _print_fit(output: Path, facts: dict[str, Any], names: list[str], beyond: list[Outside], *, as_json: bool) -> None:
     if as_json:
         print_json({"projection": str(output), **facts, "components": names, "inputs": [b._asdict() for b in beyond]})
         return

@@ -94,7 +94,7 @@ def _say_signed(
     if role == "root":
         counted.append(("itself", standing(after, root_of(after).roles["root"])))
     for name, held in counted:
-        facts[name] = held.said(as_json=as_json)
+        facts[name] = held.to_output(as_json=as_json)
     say(facts, as_json=as_json)
     if not added:
         note("the key had signed it already; nothing was changed")

@@ -289,7 +289,7 @@ def gather(files: tuple[Path, ...], workspace: Path, *, as_json: bool) -> None:
     item, held = found
     facts: dict[str, Any] = {"kind": item.role, "name": item.name, "version": item.version}
     facts["document"] = str(opened.copy_path(item))
-    facts["signatures"] = held.said(as_json=as_json)
+    facts["signatures"] = held.to_output(as_json=as_json)
     say(facts, as_json=as_json)
 
 
@@ -341,14 +341,14 @@ def resign(workspace: Path, passphrase_file: Path | None, *, as_json: bool) -> N
 def _signed_again(opened: Workspace, item: Published, held: Standing) -> dict[str, Any]:
     """A document that was signed again, as a JSON object."""
     facts = {"kind": item.role, "name": item.name, "version": item.version, "document": str(opened.copy_path(item))}
-    return {**facts, "signatures": held.said(as_json=True)}
+    return {**facts, "signatures": held.to_output(as_json=True)}
 
 
 def _root_facts(found: NextRoot, *, as_json: bool) -> dict[str, Any]:
     """The file of a next root, and its signatures."""
     facts: dict[str, Any] = {"file": str(found.path)}
     for name, held in (("root_before", found.before), ("itself", found.own)):
-        facts[name] = held.said(as_json=as_json)
+        facts[name] = held.to_output(as_json=as_json)
     return facts
 
 

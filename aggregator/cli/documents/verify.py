@@ -142,9 +142,10 @@ def _check_values(role: str, payload: bytes, *, privacy: bool, as_json: bool) ->
 
 
 def _print_verdict(role: str, header: Header, result: dict[str, Any], raw: bytes | None, *, as_json: bool) -> None:
+    """Print the result of a verification, with the privacy sheet if ``raw`` is given."""
     held: Standing = result["signatures"]
     if as_json:
-        print_json({**result, "signatures": held.said(as_json=True)})
+        print_json({**result, "signatures": held.to_output(as_json=True)})
         return
     click.echo(f"verified: {role} '{header.name}', version {header.version}, until {when(header.expires)}")
     click.echo(f"signed by {len(held.signers)} of {held.keys} keys, {held.needed} needed: {', '.join(held.signers)}")
@@ -153,6 +154,7 @@ def _print_verdict(role: str, header: Header, result: dict[str, Any], raw: bytes
 
 
 def _warn_about_campaign(raw: bytes) -> None:
+    """Print the warnings about a campaign, if there are any."""
     from aggregator.publishing.privacy import campaign_warning
 
     warning = campaign_warning(campaign.parse_campaign(read_envelope(raw, "campaign").payload))
@@ -171,6 +173,7 @@ def _header_facts(header: Header) -> dict[str, Any]:
 
 
 def _sheet(payload: bytes) -> PrivacySheet:
+    """The privacy sheet of a campaign's payload."""
     from aggregator.publishing.privacy import privacy_sheet
 
     body, _ = read_payload(payload)

@@ -35,7 +35,7 @@ def estimate(
     as_json: bool,
     as_csv: bool,
 ) -> None:
-    """Show unbiased counts with standard deviations and 95 % intervals, in reports asked.
+    """Show unbiased counts of reports with standard deviations and 95 % intervals.
 
     Estimates are not post-processed and may be negative. Each has two intervals: one for these devices, weighted by
     their answers, and one for the population that they are drawn from. The table cuts intervals of shares to 0 and

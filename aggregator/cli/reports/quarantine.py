@@ -68,7 +68,7 @@ def ls(store: Path, reason: str | None, *, pieces: bool, as_json: bool) -> None:
     kept = _all_kept(store)
     found = [
         (file, piece) for file in kept for piece in file.pieces if reason in (None, piece.reason)
-    ]  # a few hundred thousand at most
+    ]  # the quarantine's limits keep this below a few hundred thousand
     if as_json:
         print_json({"counted": counted, "kept": [_piece_json(file, piece) for file, piece in found]})
         return
@@ -93,6 +93,7 @@ def _name(file: Kept, piece: Rejected) -> str:
 
 
 def _piece_json(file: Kept, piece: Rejected) -> dict[str, Any]:
+    """A piece as a JSON object."""
     return {
         "piece": _name(file, piece),
         "identity": file.identity,
@@ -211,9 +212,10 @@ def _shown_json(campaign: Campaign, file: Kept, piece: Rejected) -> dict[str, An
 
 
 def _print_piece(campaign: Campaign, file: Kept, piece: Rejected) -> None:
+    """Print a piece: its file, reason and fields, then its bytes."""
     facts = {"file": file.file, "offset": piece.offset, "bytes": piece.length, "reason": piece.reason}
-    told = {name.replace("_", " "): value for name, value in _fields(campaign, piece).items()}
-    print_facts({**facts, "why": _in_words(campaign, piece), **told})
+    fields = {name.replace("_", " "): value for name, value in _fields(campaign, piece).items()}
+    print_facts({**facts, "why": _in_words(campaign, piece), **fields})
     click.echo()
     for line in _hexdump(piece.data, piece.offset):
         click.echo(line)
