@@ -87,11 +87,11 @@ def measure(case: Case, engine: str, repeats: int, seed: int) -> Result:
     if not case.is_private:
         accuracies = plain_accuracies(design, frame, case.family, repeats, seed)
         return Result(case, "none", repeats, fmean(accuracies), stdev(accuracies), time.perf_counter() - began)
-    terms = _terms(case, design)
+    parameters = _parameters(case, design)
     trials = run_simulation(
-        frame, design, terms, Division(), postprocess="paper", engine=engine, repeats=repeats, seed=seed
+        frame, design, parameters, Division(), postprocess="paper", engine=engine, repeats=repeats, seed=seed
     )
-    result = summarise(trials, terms, engine, repeats)
+    result = summarise(trials, parameters, engine, repeats)
     sd = result["accuracy_sd"] or 0.0
     return Result(case, engine, repeats, result["accuracy"], sd, time.perf_counter() - began)
 
@@ -105,15 +105,15 @@ def _design(case: Case) -> tuple[Design, pd.DataFrame]:
     return Design(schema, case.bins, fit_bounds=True, method=method, components=components, fit_on=case.fit_on), frame
 
 
-def _terms(case: Case, design: Design) -> CampaignParameters:
+def _parameters(case: Case, design: Design) -> CampaignParameters:
     """The reference's ``approach2 bit`` is this project's ``bits``; approaches 1 and 3 are of laplace."""
-    terms = CampaignParameters("reference", micro_epsilon(case.epsilon_total), case.mechanism, family=case.family)
+    parameters = CampaignParameters("reference", micro_epsilon(case.epsilon_total), case.mechanism, family=case.family)
     if case.family == GAUSSIAN:
         approach = int(case.form.split()[1].removeprefix("approach"))
         named = {"mechanism": "bits"} if approach == BITS_APPROACH else {"approach": approach}
-        return terms._replace(**named)
+        return parameters._replace(**named)
     questions = 1 + (design.components or len(design.schema.features))
-    return terms._replace(answers=parse_answers(case.answers, questions, terms.epsilon_micro))
+    return parameters._replace(answers=parse_answers(case.answers, questions, parameters.epsilon_micro))
 
 
 def plain_accuracies(design: Design, frame: pd.DataFrame, family: str, repeats: int, seed: int) -> list[float]:

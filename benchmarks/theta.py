@@ -55,11 +55,11 @@ def accuracy(theta: str, answers: str, repeats: int, seed: int) -> Point:
     """Simulate; the seed is the same for every θ, so they share their splits."""
     frame, schema = categorical_data(DATA)
     count = 1 if answers == "one" else len(schema.features) + 1
-    terms = CampaignParameters("theta", count * MICRO, "the", count, options={"theta": theta})
+    parameters = CampaignParameters("theta", count * MICRO, "the", count, options={"theta": theta})
     trials = run_simulation(
-        frame, Design(schema), terms, Division(), postprocess="paper", engine="vector", repeats=repeats, seed=seed
+        frame, Design(schema), parameters, Division(), postprocess="paper", engine="vector", repeats=repeats, seed=seed
     )
-    result = summarise(trials, terms, "vector", repeats)
+    result = summarise(trials, parameters, "vector", repeats)
     return Point(theta, answers, result["accuracy"], (result["accuracy_sd"] or 0.0) / sqrt(repeats))
 
 

@@ -1,6 +1,6 @@
-"""What needs both sides in one process: a fleet of real devices against a real aggregator.
+"""Simulations: a fleet of devices and an aggregator in one process, both with the production code.
 
-Depends on ``edge_sdk``, ``aggregator`` and ``protocol``; nothing depends on it.
+This package depends on ``edge_sdk``, ``aggregator`` and ``protocol``. No package depends on it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["simulate_campaign"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load ``simulate_campaign`` when it is first asked for."""
+    """Load ``simulate_campaign`` at its first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from simulation.trying import simulate_campaign

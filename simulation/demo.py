@@ -1,7 +1,7 @@
-"""``hearsay demo``: the whole loop on real data, with real devices, in under a minute.
+"""``hearsay demo``: keys, campaign, devices, reports, store and model on real data, in under a minute.
 
-The records are those of scikit-learn's breast cancer data (Wolberg, Mangasarian, Street, 1993): 569
-tumours, measured. Each simulated device holds one of the training records.
+The records are the breast cancer data of scikit-learn (Wolberg, Mangasarian, Street, 1993): measurements of 569
+tumours. Each simulated device holds one of the training records.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 BINS = 4
 TEST_SHARE = 0.25
 CUT_BYTES = 30
-"""Bytes that are missing at the end of the file cut short: most of the trailer's 44."""
+"""Bytes that are missing at the end of the truncated file: most of the trailer's 44 bytes."""
 
 BOUNDS = {
     "worst radius": ("5", "40"),
@@ -51,11 +51,11 @@ BOUNDS = {
     "worst smoothness": ("0.05", "0.25"),
     "worst symmetry": ("0.1", "0.7"),
 }
-"""Six of the thirty measurements, with round bounds that are known without the data."""
+"""Six of the thirty measurements, with round bounds that do not depend on the data."""
 
 
 class Outcome(NamedTuple):
-    """What the demo found. Accuracies are shares of the test records."""
+    """The results of the demo. Accuracies are shares of the test records."""
 
     folder: Path
     epsilon: str
@@ -89,13 +89,13 @@ def demo(output: Path, devices: int, epsilon: str, mechanism: str, *, as_json: b
       hearsay demo --devices 20000 --epsilon 0.5
     """  # noqa: D301
     frame, schema = load_records()
-    terms = CampaignParameters(
+    parameters = CampaignParameters(
         "tumours", micro_epsilon(epsilon), mechanism, purpose="learn to tell malignant from benign tumours"
     )
     staging = Path(tempfile.mkdtemp(prefix=".demo-", dir=_parent_of(output)))
     try:
         with progress("devices answering", devices) as callback:
-            outcome = run_demo(staging, frame, schema, terms, devices, progress=callback)
+            outcome = run_demo(staging, frame, schema, parameters, devices, progress=callback)
         _replace(staging, output)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -107,7 +107,7 @@ def demo(output: Path, devices: int, epsilon: str, mechanism: str, *, as_json: b
 
 
 def load_records() -> tuple[pd.DataFrame, Schema]:
-    """The records with their label, and a schema made without looking at them.
+    """The records with their label, and a schema that does not depend on the records.
 
     Raises:
         InputError: ``missing_extra``: scikit-learn, which carries the data, is not installed.
@@ -131,22 +131,22 @@ def run_demo(
     folder: Path,
     frame: pd.DataFrame,
     schema: Schema,
-    terms: CampaignParameters,
+    parameters: CampaignParameters,
     devices: int,
     *,
     seed: int | None = None,
     clock: Callable[[], float] = time.time,
     progress: Callable[[int, int], None] | None = None,
 ) -> Outcome:
-    """The loop itself, in an empty folder.
+    """Run the demo in an empty folder.
 
     Args:
-        folder: where the files go.
+        folder: for all files.
         frame: records with their label.
-        schema: theirs.
-        terms: of the campaign.
+        schema: of the records.
+        parameters: of the campaign.
         devices: size of the fleet; each device holds a training record drawn with replacement.
-        seed: fixes the split and who holds what; the devices' noise is always the operating system's.
+        seed: of the split and the draw of records. The devices' noise always comes from the operating system.
         clock: seconds since 1970.
         progress: called with (devices done, devices).
     """
@@ -158,7 +158,7 @@ def run_demo(
 
     now = int(clock())
     workspace = create_workspace(folder / "workspace", name="demo", now=now)
-    campaign_bytes = publish_campaign(workspace, schema, terms, now)
+    campaign_bytes = publish_campaign(workspace, schema, parameters, now)
     (folder / "tumours.hsc").write_bytes(campaign_bytes)
     began = time.perf_counter()
     inbox = _collect(folder / "inbox", workspace, campaign_bytes, _people(holders, schema, progress), now)
@@ -172,7 +172,7 @@ def run_demo(
     statistics = store.statistics()
     return Outcome(
         folder=folder,
-        epsilon=format_micro(terms.epsilon_micro),
+        epsilon=format_micro(parameters.epsilon_micro),
         devices=devices,
         people=len(train),
         test_records=len(test),
@@ -204,10 +204,10 @@ def _collect(
     people: Iterator[tuple[dict[str, object], object]],
     now: int,
 ) -> list[Path]:
-    """What arrives: every batch; the first and the last again, in one file; and the last again, cut short.
+    """Write the report files: every batch; the first and the last batch again, in one file; the last one truncated.
 
-    The cut is in the middle of the batch's trailer, so that what is left of it is too short for a report
-    and is counted as ``truncated``, whatever the mechanism and the size of the fleet.
+    The truncated file ends in the middle of its trailer. The rest of the trailer is too short for a report, so it
+    counts as ``truncated`` for every mechanism and size of the fleet.
     """
     inbox.mkdir()
     campaign = parse_campaign(read_envelope(campaign_bytes, "campaign").payload)
@@ -223,7 +223,7 @@ def _collect(
 def _classify(
     state: Path, workspace: Workspace, model_bytes: bytes, test: pd.DataFrame, now: int
 ) -> tuple[float, dict[str, Any]]:
-    """Accuracy of a device that has verified the model, and its answer to the first test record."""
+    """Accuracy of a device that has verified the model, and its prediction for the first test record."""
     with Device.open(state, trust=workspace.root_bytes, clock=lambda: now) as device:
         classifier = device.install(model_bytes)
         records = test.drop(columns="diagnosis").to_dict("records")
@@ -241,7 +241,11 @@ def _parent_of(output: Path) -> Path:
 
 
 def _replace(staging: Path, output: Path) -> None:
-    """Put the new output in the place of an earlier demo's, and of nothing else."""
+    """Move the new output to its place. Only the output of an earlier demo is replaced.
+
+    Raises:
+        StorageError: ``file_exists``: the place holds anything else.
+    """
     if output.exists():
         if not (output / "tumours.hsc").is_file() or not (output / "workspace").is_dir():
             raise StorageError("file_exists", f"'{output}' is not the output of an earlier demo; choose another folder")
@@ -251,7 +255,7 @@ def _replace(staging: Path, output: Path) -> None:
 
 
 def hearsay_command() -> str:
-    """What to type for ``hearsay``: its path if it is not on the shell's, as in a virtual environment."""
+    """The command for ``hearsay``: its name, or its full path if the shell's search path does not contain it."""
     if shutil.which("hearsay") is not None:
         return "hearsay"
     for place in (sys.argv[0], sys.executable):
@@ -266,7 +270,7 @@ def _quoted(path: Path) -> str:
 
 
 def _print(outcome: Outcome) -> None:
-    """The story in the order in which it happened."""
+    """Print the results and the next commands."""
     total = sum(outcome.rejected.values())
     print_facts(
         {

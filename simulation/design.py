@@ -1,4 +1,4 @@
-"""From records to a schema with bounds and a projection, fitted on a pilot or, as the papers did, on everybody."""
+"""The schema of a simulation: bounds and projection are fitted on a pilot or, as in the papers, on all people."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ PILOT_SHARE = 0.1
 
 
 class Design(NamedTuple):
-    """How a schema is made for the people of one split.
+    """How to make the schema for the people of one split.
 
     Attributes:
         schema: drafted or given.
-        bins: of numeric features and components.
-        fit_bounds: numeric bounds come from the pilot instead of the schema.
-        method: ``none``, ``pca`` or ``dca``.
-        components: K.
+        bins: number of bins of a numeric feature or component.
+        fit_bounds: whether the bounds of numeric features come from the pilot instead of the schema.
+        method: of the projection: ``none``, ``pca`` or ``dca``.
+        components: K, number of components of the projection.
         ridge: ρ of DCA.
-        fit_on: ``pilot``: 10 % of the people, who then give no reports; ``train``: all of them, which is
-            outside the guarantee.
+        fit_on: the people on whose records bounds and projection are fitted. ``pilot``: 10 % of the people, whose
+            devices then do not report. ``train``: all people; the privacy guarantee does not cover this.
     """
 
     schema: Schema
@@ -44,12 +44,12 @@ class Design(NamedTuple):
 
     @property
     def needs_pilot(self) -> bool:
-        """Whether the schema depends on who takes part."""
+        """Whether the schema depends on the people of a split."""
         numbers = any(isinstance(feature, Numeric) for feature in self.schema.features)
         return self.method != "none" or (self.fit_bounds and numbers)
 
     def stand_in(self) -> Schema:
-        """A schema that asks as many questions of the same sizes, known before any data is seen."""
+        """A schema with as many questions of the same sizes, which does not depend on records."""
         if self.method == "none":
             return self.schema
         kept = [feature for feature in self.schema.features if not isinstance(feature, Numeric)]
@@ -79,7 +79,7 @@ class Design(NamedTuple):
 
 
 def parse_reduction(text: str) -> tuple[str, int]:
-    """``none``, ``pca:6`` or ``dca:1`` as method and number of components.
+    """Read ``none``, ``pca:6`` or ``dca:1`` as method and number of components.
 
     Raises:
         InputError: ``reduce_invalid``.
@@ -93,7 +93,7 @@ def parse_reduction(text: str) -> tuple[str, int]:
 
 
 def _with_bounds(schema: Schema, pilot: pd.DataFrame, bins: int) -> Schema:
-    """Every numeric feature with the pilot's smallest and largest number as bounds, and bins of equal width."""
+    """The schema with new bounds and bins of equal width: the smallest and largest number of the pilot's records."""
     features: list[Feature] = []
     for feature in schema.features:
         if not isinstance(feature, Numeric):

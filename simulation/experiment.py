@@ -1,7 +1,7 @@
-"""One trial: a fleet answers, the reports are ingested, a model is signed, a device verifies and uses it.
+"""One trial: a fleet answers, the reports are ingested, a model is signed, a device verifies it and classifies.
 
-Everything between the records and the accuracy is the real thing: real bytes in real files, the real
-store, a real signature. Only the ``vector`` engine stands in for the devices.
+All steps use the production code: report files, store and signatures. Only the ``vector`` engine replaces the code
+of the devices.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ ENGINES = ("device", "vector")
 
 
 class Signed(NamedTuple):
-    """A model as a device verified it, and the root of the simulation's keys, which are gone."""
+    """A signed model and the root that verifies it. The keys of the simulation are deleted."""
 
     model: bytes
     root: bytes
 
 
 class Trial(NamedTuple):
-    """What one split came to. Accuracies are shares of the test records with a known label.
+    """The results of one split. Accuracies are shares of the test records with a known label.
 
-    ``accuracy_private`` is what an evaluation campaign of the test people's devices would say.
+    ``accuracy_private`` is the estimate of an evaluation campaign on the devices of the test people.
     """
 
     accuracy: float
@@ -71,21 +71,21 @@ class Trial(NamedTuple):
 
 
 class SimulationConfig(NamedTuple):
-    """What all trials of one simulation share.
+    """The settings that all trials of one simulation share.
 
     Attributes:
         workspace: signs campaigns and models.
-        terms: of the campaigns.
-        engine: ``device`` runs every person through the real device code; ``vector`` draws the same bytes.
-        postprocess: how estimates become probabilities.
-        now: the one time of the simulation.
-        rng: splits, resampling and the vector engine's noise.
-        entropy: the devices' noise and secrets.
-        evaluation_micro: ε of a private evaluation on the test part; None makes none.
+        parameters: of the campaigns.
+        engine: ``device`` runs the device code for every person; ``vector`` draws all reports by numpy.
+        postprocess: name of the method that turns estimates into probabilities.
+        now: the time of all steps, in seconds since 1970.
+        rng: randomness of the vector engine.
+        entropy: randomness of devices and workspace.
+        evaluation_micro: ε of a private evaluation on the test part, in millionths; None for no evaluation.
     """
 
     workspace: Workspace
-    terms: CampaignParameters
+    parameters: CampaignParameters
     engine: str
     postprocess: str
     now: int
@@ -101,67 +101,69 @@ class Task(NamedTuple):
     campaign: Campaign
 
 
-def make_task(lab: SimulationConfig, schema: Schema) -> Task:
+def make_task(config: SimulationConfig, schema: Schema) -> Task:
     """Sign the next version of the simulation's campaign."""
-    raw = publish_campaign(lab.workspace, schema, lab.terms, lab.now)
+    raw = publish_campaign(config.workspace, schema, config.parameters, config.now)
     return Task(raw, parse_campaign(read_envelope(raw, "campaign").payload))
 
 
-def run_trial(lab: SimulationConfig, task: Task, split: Split, fleet: pd.DataFrame) -> Trial:
-    """Let a fleet answer once and try the model on the test part.
+def run_trial(config: SimulationConfig, task: Task, split: Split, fleet: pd.DataFrame) -> Trial:
+    """Let a fleet answer once, make the model and test it.
 
     Args:
-        lab: keys, engine, randomness.
+        config: keys, engine, randomness.
         task: the campaign.
-        split: who could take part and who is kept for the test, as typed frames.
-        fleet: the records on devices: the split's people, or drawn from them.
+        split: people to learn from and people to test on, as typed frames.
+        fleet: the records on devices: the split's people, or a sample of them.
     """
     schema = task.campaign.schema
-    statistics = gather(lab, task, fleet)
-    model_bytes = publish_model(lab.workspace, statistics, task.campaign_bytes, lab.now, postprocess=lab.postprocess)
+    statistics = gather(config, task, fleet)
+    model_bytes = publish_model(
+        config.workspace, statistics, task.campaign_bytes, config.now, postprocess=config.postprocess
+    )
     plain = fit_plain(split.people, schema)
     if task.campaign.fit.family == GAUSSIAN:
         plain = fit_plain_gaussian(split.people, schema, task.campaign.fit.variance_floor_micro / MICRO)
     return Trial(
-        accuracy=_accuracy(lab, model_bytes, split.test),
+        accuracy=_accuracy(config, model_bytes, split.test),
         accuracy_nonprivate=plain.accuracy(split.test),
         accuracy_majority=fit_majority(split.people, schema).accuracy(split.test),
         devices=len(fleet),
         reports=statistics.reports,
         rejected=dict(statistics.rejected),
-        accuracy_private=None if lab.evaluation_micro is None else _evaluate(lab, model_bytes, split.test),
-        signed=Signed(model_bytes, lab.workspace.root_bytes),
+        accuracy_private=None if config.evaluation_micro is None else _evaluate(config, model_bytes, split.test),
+        signed=Signed(model_bytes, config.workspace.root_bytes),
     )
 
 
-def _evaluate(lab: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) -> Accuracy:
+def _evaluate(config: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) -> Accuracy:
     """Let the labelled test people's devices say, privately, how often the model is right."""
-    terms = EvaluationParameters(lab.evaluation_micro or 0)
-    raw = publish_evaluation(lab.workspace, model_bytes, terms, lab.now)
+    parameters = EvaluationParameters(config.evaluation_micro or 0)
+    raw = publish_evaluation(config.workspace, model_bytes, parameters, config.now)
     task = Task(raw, parse_campaign(read_envelope(raw, "campaign").payload))
     labelled = test[label_codes(test, task.campaign.schema.label) != MISSING]
-    return evaluate(gather(lab, task, labelled, model_bytes)).accuracy
+    return evaluate(gather(config, task, labelled, model_bytes)).accuracy
 
 
-def gather(lab: SimulationConfig, task: Task, fleet: pd.DataFrame, model_bytes: bytes | None = None) -> Statistics:
-    """Everybody's reports through real files and a real store to statistics.
+def gather(config: SimulationConfig, task: Task, fleet: pd.DataFrame, model_bytes: bytes | None = None) -> Statistics:
+    """Let the fleet report, ingest the report files into a new store, and return the store's statistics.
 
     Args:
-        lab: engine and randomness.
+        config: engine and randomness.
         task: the campaign.
         fleet: the records on devices.
-        model_bytes: the model that the devices have installed, in an evaluation.
+        model_bytes: in an evaluation, the model that the devices have installed.
     """
     with tempfile.TemporaryDirectory(prefix="hearsay-") as name:
         folder = Path(name)
-        inbox = _device_inbox if lab.engine == "device" else _vector_inbox
+        inbox = _device_inbox if config.engine == "device" else _vector_inbox
         store = create_store(folder / "store", task.campaign_bytes)
-        store.ingest(inbox(lab, task, fleet, folder, model_bytes), now=lab.now)
+        store.ingest(inbox(config, task, fleet, folder, model_bytes), now=config.now)
         return store.statistics()
 
 
 def records_of(frame: pd.DataFrame, label: str) -> Iterator[tuple[dict[str, object], object]]:
-    """Record and label of every row, with the values that a device would hold."""
+    """Record and label of every row, with the values as Python objects."""
     names = [str(name) for name in frame.columns if name != label]
     columns = [frame[name].tolist() for name in names]
     for label_value, *values in zip(frame[label].tolist(), *columns, strict=True):
@@ -169,25 +171,27 @@ def records_of(frame: pd.DataFrame, label: str) -> Iterator[tuple[dict[str, obje
 
 
 def _device_inbox(
-    lab: SimulationConfig, task: Task, fleet: pd.DataFrame, folder: Path, model_bytes: bytes | None
+    config: SimulationConfig, task: Task, fleet: pd.DataFrame, folder: Path, model_bytes: bytes | None
 ) -> list[Path]:
     people = records_of(fleet, task.campaign.schema.label.name)
-    root = lab.workspace.root_bytes
-    reports = device_reports(root, task.campaign_bytes, people, now=lab.now, entropy=lab.entropy, model=model_bytes)
+    root = config.workspace.root_bytes
+    reports = device_reports(
+        root, task.campaign_bytes, people, now=config.now, entropy=config.entropy, model=model_bytes
+    )
     return write_batches(folder, task.campaign, reports)
 
 
 def _vector_inbox(
-    lab: SimulationConfig, task: Task, fleet: pd.DataFrame, folder: Path, model_bytes: bytes | None
+    config: SimulationConfig, task: Task, fleet: pd.DataFrame, folder: Path, model_bytes: bytes | None
 ) -> list[Path]:
     campaign = task.campaign
-    sight = observe(fleet, campaign.schema)
+    encoded = observe(fleet, campaign.schema)
     labels = label_codes(fleet, campaign.schema.label, substitute=True)
     predicted = None
     if model_bytes is not None:
         model = Model.of(parse_model(read_envelope(model_bytes, "model").payload))
         predicted = model.scores(fleet).argmax(axis=1)
-    rows = vector_reports(campaign, sight, labels, campaign.period_at(lab.now), lab.rng, predicted)
+    rows = vector_reports(campaign, encoded, labels, campaign.period_at(config.now), config.rng, predicted)
     header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length).to_bytes()
     digest = hashlib.sha256(header)
     digest.update(rows.data)
@@ -198,12 +202,15 @@ def _vector_inbox(
     return [path]
 
 
-def _accuracy(lab: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) -> float:
-    """A new device verifies the model. With the device engine it also classifies every test record."""
-    root = lab.workspace.root_bytes
-    with Device.open(None, trust=root, clock=lambda: lab.now, entropy=lab.entropy) as device:
+def _accuracy(config: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) -> float:
+    """Share of the labelled test records that the model classifies rightly.
+
+    A new device verifies the model. With the device engine it also classifies every test record.
+    """
+    root = config.workspace.root_bytes
+    with Device.open(None, trust=root, clock=lambda: config.now, entropy=config.entropy) as device:
         classifier = device.install(model_bytes)
-        if lab.engine == "vector":
+        if config.engine == "vector":
             return Model.of(classifier.model).accuracy(test)
         label = classifier.model.schema.label
         labelled = [person for person in records_of(test, label.name) if label.known_code(person[1]) is not None]
@@ -214,7 +221,7 @@ def _accuracy(lab: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) -> 
 
 
 def seeded_entropy(seed: bytes) -> Callable[[int], bytes]:
-    """Repeatable bytes for simulated devices: SHA-256 of a seed and a counter. Never for a real one."""
+    """Repeatable randomness for simulated devices: SHA-256(seed ‖ counter). Never use it on real devices."""
     counter = 0
 
     def entropy(count: int) -> bytes:

@@ -1,4 +1,4 @@
-"""A fleet of real devices in memory: each enrols, answers once, and its reports go into batch files."""
+"""A fleet of devices in memory. Each device enrols and answers once; batch files collect the reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
 
 PERMISSIVE = Policy.of(epsilon_per_period="100000", epsilon_lifetime="100000")
-"""The policy of simulated owners: they allow whatever is being simulated."""
+"""The policy of simulated owners: it allows every simulated campaign."""
 
 
 def device_reports(
@@ -28,15 +28,18 @@ def device_reports(
     entropy: Callable[[int], bytes] = system_entropy,
     model: bytes | None = None,
 ) -> Iterator[bytes]:
-    """The reports of one device per person, each device new: provisioned, enrolled, asked once.
+    """Yield the reports of one new device per person.
 
     Args:
         root: the trust root that the devices pin.
         campaign: the signed campaign.
-        people: record and label of each.
-        now: the devices' clock.
-        entropy: the devices' randomness; the operating system's unless a simulation must be repeatable.
+        people: record and label of each person.
+        now: the time on the devices' clocks, in seconds since 1970.
+        entropy: the devices' randomness; by default from the operating system.
         model: a signed model that every device installs first, for campaigns that evaluate it.
+
+    Yields:
+        all answers of one device, one after another.
     """
     for record, label in people:
         with Device.open(None, trust=root, policy=PERMISSIVE, clock=lambda: now, entropy=entropy) as device:
@@ -46,16 +49,16 @@ def device_reports(
 
 
 def write_batches(folder: Path, campaign: Campaign, reports: Iterable[bytes], per_file: int = 1000) -> list[Path]:
-    """Gather devices' reports into batch files, as a gateway does.
+    """Write the reports of devices into batch files, as a gateway does.
 
     Args:
-        folder: where ``0000.hsr``, ``0001.hsr``, … are written.
-        campaign: whose reports they are.
-        reports: per device its answers, one after another.
+        folder: for the files ``0000.hsr``, ``0001.hsr``, ….
+        campaign: of the reports.
+        reports: per device all answers, one after another.
         per_file: devices per file.
 
     Returns:
-        the files.
+        the paths of the files.
     """
     length = campaign.layout.record_length
     header = Header(campaign.id, campaign.layout.kind, length)

@@ -1,4 +1,4 @@
-"""The interval of a mean of few repetitions: Student's t, exactly."""
+"""The confidence interval of a mean of few repetitions, by Student's t distribution."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ CONFIDENCE = 0.95
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """A 95 % interval of the mean that independent values of one law have: x̄ ∓ t·s/√n; None for fewer than two.
+    """A 95 % confidence interval of the mean of n independent, identically distributed values: x̄ ∓ t·s/√n.
 
-    Exact for normal values; t is the quantile of Student's law with n − 1 degrees of freedom.
+    x̄ is the sample mean, s the sample standard deviation, t the quantile of Student's distribution with n − 1
+    degrees of freedom. The interval is exact for normal values. None for n < 2.
     """
     if len(values) < 2:
         return None
@@ -24,7 +25,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def within(t: float, freedom: int) -> float:
-    """P(|T| ≤ t) for Student's T with so many degrees of freedom.
+    """P(|T| ≤ t) for Student's T with ν = ``freedom`` degrees of freedom.
 
     With θ = atan(t/√ν): 2/π·(θ + sin θ·Σ) for odd ν and sin θ·Σ for even ν, where Σ runs over
     cos θ, cos³θ·2/3, cos⁵θ·2·4/(3·5) … (odd) or 1, cos²θ·1/2, cos⁴θ·1·3/(2·4) … (even), up to the power ν − 2.

@@ -1,6 +1,6 @@
-"""All repetitions of a simulation, and what they come to: means, an interval, and the warnings they deserve.
+"""All repetitions of a simulation, and their summary: mean accuracies and a confidence interval.
 
-Run by an analyst, on records that she has; nothing of it is private.
+An analyst runs this on her own records. The results are not private.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from simulation.experiment import Trial
 
 SIMULATED_NOW = 1_900_000_000
-"""The time of seeded simulations: everything that is signed says it, so it must not move."""
+"""The time of seeded simulations. Signed documents state it, so it must be constant."""
 
 
 def run_simulation(
     frame: pd.DataFrame,
     design: Design,
-    terms: CampaignParameters,
+    parameters: CampaignParameters,
     division: Division,
     *,
     postprocess: str,
@@ -48,52 +48,53 @@ def run_simulation(
     evaluation_micro: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Trial]:
-    """All trials: one per repetition and split.
+    """Run all trials: one per repetition and split.
 
     Args:
         frame: typed records with their label.
-        design: how their schema is made.
-        terms: of the campaign.
-        division: how people are kept for the test.
-        postprocess: how estimates become probabilities.
-        devices: size of a fleet drawn with replacement; None is everybody once.
+        design: how to make the schema.
+        parameters: of the campaign.
+        division: how to choose the test people.
+        postprocess: name of the method that turns estimates into probabilities.
+        devices: size of a fleet drawn with replacement; None for every person once.
         engine: one of :data:`simulation.experiment.ENGINES`.
-        repeats: how often, with new splits and new noise.
-        evaluation_micro: ε of a private evaluation on every test part; None makes none.
-        seed: fixes everything; None takes the operating system's entropy.
-        split_seed: fixes splits and resampling alone, so that several simulations differ in nothing else.
+        repeats: number of repetitions, each with new splits and new noise.
+        evaluation_micro: ε of a private evaluation on every test part, in millionths; None for no evaluation.
+        seed: of all randomness; None for entropy of the operating system.
+        split_seed: of splits and resampling if ``seed`` is None. Simulations with equal ``split_seed`` have equal
+            splits and fleets.
         progress: called with (repetitions done, repetitions).
 
     Returns:
-        the trials, those of one repetition together. Only the first keeps its model.
+        the trials in order of repetitions. Only the first trial has its model.
     """
     now = int(time.time()) if seed is None else SIMULATED_NOW
-    splitting, rng = np.random.default_rng(seed).spawn(2)  # splits must not depend on the noise
+    splitting, rng = np.random.default_rng(seed).spawn(2)  # equal splits for every mechanism
     if seed is None and split_seed is not None:
         splitting = np.random.default_rng(split_seed)
     entropy = system_entropy if seed is None else seeded_entropy(b"hearsay simulate %d" % seed)
     trials: list[Trial] = []
     with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
         workspace = create_workspace(Path(folder) / "workspace", name="simulation", now=now, entropy=entropy)
-        lab = SimulationConfig(workspace, terms, engine, postprocess, now, rng, entropy, evaluation_micro)
-        task = None if design.needs_pilot else make_task(lab, design.schema)
+        config = SimulationConfig(workspace, parameters, engine, postprocess, now, rng, entropy, evaluation_micro)
+        task = None if design.needs_pilot else make_task(config, design.schema)
         for repeat in range(repeats):
             for split in division.splits(frame, splitting):
                 schema, people = design.for_people(split.people, splitting)
-                current = task or make_task(lab, schema)
-                trial = run_trial(lab, current, split, resample(people, devices, splitting))
+                current = task or make_task(config, schema)
+                trial = run_trial(config, current, split, resample(people, devices, splitting))
                 trials.append(trial._replace(signed=None) if trials else trial)
             if progress is not None:
                 progress(repeat + 1, repeats)
     return trials
 
 
-def summarise(trials: list[Trial], terms: CampaignParameters, engine: str, repeats: int) -> dict[str, Any]:
-    """Means over all trials, and what one device paid for them.
+def summarise(trials: list[Trial], parameters: CampaignParameters, engine: str, repeats: int) -> dict[str, Any]:
+    """Means over all trials, and the ε that one device spent.
 
-    ``accuracy_low`` and ``accuracy_high`` are a 95 % interval of the mean over endless repetitions on these very
-    records, from the repetitions' own means (the folds of one are not independent); None for one repetition.
-    It says nothing of other records.
+    ``accuracy_low`` and ``accuracy_high`` are a 95 % confidence interval of the expected accuracy on these records;
+    None for one repetition. The interval is computed from the means of the repetitions, because the folds of one
+    repetition are not independent. It says nothing about other records.
     """
     accuracies = [trial.accuracy for trial in trials]
     rejected: dict[str, int] = {}
@@ -111,12 +112,12 @@ def summarise(trials: list[Trial], terms: CampaignParameters, engine: str, repea
         "accuracy_nonprivate": fmean(trial.accuracy_nonprivate for trial in trials),
         "accuracy_majority": majority,
         "below_majority": fmean(accuracies) < majority,
-        "epsilon_total": terms.epsilon_micro / MICRO,
-        "epsilon_per_answer": (terms.epsilon_micro // terms.answers) / MICRO,
+        "epsilon_total": parameters.epsilon_micro / MICRO,
+        "epsilon_per_answer": (parameters.epsilon_micro // parameters.answers) / MICRO,
         "devices": trials[0].devices,
-        "answers_per_device": terms.answers,
-        "family": terms.family,
-        "mechanism": terms.mechanism,
+        "answers_per_device": parameters.answers,
+        "family": parameters.family,
+        "mechanism": parameters.mechanism,
         "engine": engine,
         "repeats": repeats,
         "trials": len(trials),
@@ -126,18 +127,18 @@ def summarise(trials: list[Trial], terms: CampaignParameters, engine: str, repea
 
 
 def _by_repetition(accuracies: Sequence[float], repeats: int) -> list[float]:
-    """The mean of each repetition's trials, which are as many in each and stand together."""
+    """The mean of each repetition. All repetitions have equally many trials, which follow one another."""
     size = len(accuracies) // repeats
     return [fmean(accuracies[start : start + size]) for start in range(0, len(accuracies), size)]
 
 
 def _private(trials: Sequence[Trial]) -> dict[str, float]:
-    """What the test people's devices told, where they were asked."""
-    told = [trial.accuracy_private for trial in trials if trial.accuracy_private is not None]
-    if not told:
+    """Means of the private evaluations and of their interval ends; empty without evaluations."""
+    evaluations = [trial.accuracy_private for trial in trials if trial.accuracy_private is not None]
+    if not evaluations:
         return {}
     return {
-        "accuracy_private": fmean(found.estimate for found in told),
-        "accuracy_private_low": fmean(found.low for found in told),
-        "accuracy_private_high": fmean(found.high for found in told),
+        "accuracy_private": fmean(found.estimate for found in evaluations),
+        "accuracy_private_low": fmean(found.low for found in evaluations),
+        "accuracy_private_high": fmean(found.high for found in evaluations),
     }

@@ -1,4 +1,4 @@
-"""What a simulation is told, and what follows from it before anybody answers: schema, terms, division, warnings."""
+"""The settings of a simulation, and the preparation before the first answer: schema, parameters, division, warnings."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ DEFAULT_TEST_SHARE = 0.2
 
 
 class Settings(NamedTuple):
-    """All that a simulation is told, besides its records. What is None takes its default.
+    """All settings of a simulation except its records. None means the default.
 
     Attributes:
-        epsilon: total per device, as text or number.
+        epsilon: total ε per device, as text or number.
         mechanism, answers, family, approach, theta: of the campaign.
-        bins, max_values, drop: of a drafted schema; bins of components too.
+        bins, max_values, drop: of a drafted schema; ``bins`` also of components.
         reduce, reduce_fit, ridge: ``none``, ``pca:K`` or ``dca:K``; ``pilot`` or ``train``; ρ of DCA.
-        postprocess: how estimates become probabilities.
-        test_share, folds: how people are kept for the test, where no test file is given.
-        devices: a fleet drawn with replacement; None is everybody once.
+        postprocess: name of the method that turns estimates into probabilities.
+        test_share, folds: how to choose the test people if there is no test file.
+        devices: size of a fleet drawn with replacement; None for every person once.
         engine: ``device`` or ``vector``.
-        repeats, seed: how often; what fixes splits and noise.
-        evaluate: also let the test people's devices evaluate the model privately.
+        repeats, seed: number of repetitions; seed of all randomness.
+        evaluate: whether the devices of the test people also evaluate the model privately.
     """
 
     epsilon: str | float
@@ -66,19 +66,19 @@ class Settings(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A simulation that can be run.
+    """A simulation that is ready to run.
 
     Attributes:
-        settings: what it was told.
+        settings: its settings.
         frame: typed records.
-        design, terms, division: see :func:`simulation.running.run_simulation`.
-        notes, warnings: what the analyst should know before she reads results.
+        design, parameters, division: see :func:`simulation.running.run_simulation`.
+        notes, warnings: texts for the analyst, to be read before the results.
     """
 
     settings: Settings
     frame: pd.DataFrame
     design: Design
-    terms: CampaignParameters
+    parameters: CampaignParameters
     division: Division
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -86,23 +86,23 @@ class Prepared(NamedTuple):
     def run(
         self, *, split_seed: int | None = None, progress: Callable[[int, int], None] | None = None
     ) -> tuple[dict[str, Any], list[Trial]]:
-        """Run it: the summary, and the trials that it is made of."""
-        told = self.settings
+        """Run the simulation. Return the summary and the trials."""
+        settings = self.settings
         trials = run_simulation(
             self.frame,
             self.design,
-            self.terms,
+            self.parameters,
             self.division,
-            postprocess=told.postprocess,
-            devices=told.devices,
-            engine=told.engine,
-            repeats=told.repeats,
-            seed=told.seed,
+            postprocess=settings.postprocess,
+            devices=settings.devices,
+            engine=settings.engine,
+            repeats=settings.repeats,
+            seed=settings.seed,
             split_seed=split_seed,
-            evaluation_micro=min(self.terms.epsilon_micro, MAX_ANSWER_MICRO) if told.evaluate else None,
+            evaluation_micro=min(self.parameters.epsilon_micro, MAX_ANSWER_MICRO) if settings.evaluate else None,
             progress=progress,
         )
-        return summarise(trials, self.terms, told.engine, told.repeats), trials
+        return summarise(trials, self.parameters, settings.engine, settings.repeats), trials
 
 
 def prepare(
@@ -113,17 +113,17 @@ def prepare(
     schema: Schema | None = None,
     test: pd.DataFrame | None = None,
 ) -> Prepared:
-    """Everything that can be decided, and refused, before the first device answers.
+    """Check settings and records, and prepare the simulation. No device answers yet.
 
     Args:
         settings: see :class:`Settings`.
         table: records as text, as :func:`aggregator.tables.read_table` returns them.
         label: the column to predict.
-        schema: as a schema file states it; None drafts one from the records.
-        test: a table of test records; None keeps a part of the records.
+        schema: of the records; None drafts a schema from them.
+        test: a table of test records; None takes a part of the records.
 
     Raises:
-        InputError: a setting, or how settings and records fit together; see ``docs/reasons.md``.
+        InputError: a wrong setting, or settings that do not fit the records; see ``docs/reasons.md``.
     """
     method, components = parse_reduction(settings.reduce)
     drafted = schema is None
@@ -135,23 +135,25 @@ def prepare(
     if schema.label.name != label:
         raise InputError("label_missing", f"the schema predicts '{schema.label.name}', not '{label}'")
     design = Design(schema, settings.bins, drafted, method, components, settings.ridge, settings.reduce_fit)
-    terms, notes = _terms(settings, design.stand_in())
-    build_campaign(design.stand_in(), terms._replace(postprocess=settings.postprocess), 1, SIMULATED_NOW)  # or refused
+    parameters, notes = _parameters(settings, design.stand_in())
+    build_campaign(
+        design.stand_in(), parameters._replace(postprocess=settings.postprocess), 1, SIMULATED_NOW
+    )  # or refused
     frame = typed(table, schema)
     share = DEFAULT_TEST_SHARE if settings.test_share is None else settings.test_share
     division = Division(None if test is None else typed(test, schema), settings.folds, share)
     warnings = doubts(table, label, MISSING_TOKENS, settings.drop) if drafted else without_meaning(frame, schema)
     if design.needs_pilot and settings.reduce_fit == "train":
         warnings.append("bounds and projection are fitted on the very people who take part: outside the guarantee")
-    if terms.warning:
-        warnings.append(terms.warning)
-    return Prepared(settings, frame, design, terms, division, tuple(notes), tuple(warnings))
+    if parameters.warning:
+        warnings.append(parameters.warning)
+    return Prepared(settings, frame, design, parameters, division, tuple(notes), tuple(warnings))
 
 
-def _terms(settings: Settings, schema: Schema) -> tuple[CampaignParameters, list[str]]:
-    """The campaign's terms; what ``auto`` chose is noted."""
+def _parameters(settings: Settings, schema: Schema) -> tuple[CampaignParameters, list[str]]:
+    """The campaign's parameters, and notes about the choices of ``auto``."""
     notes = []
-    terms = CampaignParameters(
+    parameters = CampaignParameters(
         "simulation",
         micro_epsilon(settings.epsilon),
         settings.mechanism,
@@ -159,13 +161,13 @@ def _terms(settings: Settings, schema: Schema) -> tuple[CampaignParameters, list
         family=settle_family(settings.family, settings.mechanism),
         approach=settings.approach,
     )
-    if terms.family != settings.family:
+    if parameters.family != settings.family:
         notes.append(AUTO_FAMILY)
-    chosen = choose(schema, terms.family, settings.mechanism, settings.approach, terms.epsilon_micro)
+    chosen = choose(schema, parameters.family, settings.mechanism, settings.approach, parameters.epsilon_micro)
     if chosen is not None:
-        terms = terms._replace(family=chosen.family, mechanism=chosen.mechanism, approach=chosen.approach)
+        parameters = parameters._replace(family=chosen.family, mechanism=chosen.mechanism, approach=chosen.approach)
         notes.append(
             f"{chosen.family} by {chosen.mechanism}: the smallest variance that theory gives for this schema and ε"
         )
-    questions = len(campaign_subjects(schema, terms.family, terms.mechanism, terms.approach))
-    return terms._replace(answers=parse_answers(settings.answers, questions, terms.epsilon_micro)), notes
+    questions = len(campaign_subjects(schema, parameters.family, parameters.mechanism, parameters.approach))
+    return parameters._replace(answers=parse_answers(settings.answers, questions, parameters.epsilon_micro)), notes

@@ -1,4 +1,4 @@
-"""``hearsay simulate``: what accuracy a schema, a mechanism and an ε would give, on records one has."""
+"""``hearsay simulate``: the accuracy that a schema, a mechanism and an ε give on the analyst's own records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from simulation.sweep import Point
 
 _PARAMETERS = {"rho": "ridge", "reduce": "reduction"}
-"""Options whose parameter has another name."""
+"""Option → name of its Python parameter, where the two differ."""
 
 
 @click.command()
@@ -93,7 +93,7 @@ def simulate(
     *,
     force: bool,
     as_json: bool,
-    **told: Any,
+    **others: Any,
 ) -> None:
     """Try a campaign on records you have: people, devices, reports, counts, a signed model, its accuracy.
 
@@ -106,10 +106,10 @@ def simulate(
       hearsay simulate mushroom.csv --label class --repeats 5 \\
           --sweep epsilon=0.5,1,2 --sweep mechanism=direct,oue --plot sweep.svg
     """  # noqa: D301
-    _check_usage(context, sweeps, plot_file, out, {**told, "test": test_file})
+    _check_usage(context, sweeps, plot_file, out, {**others, "test": test_file})
     for place in _outputs(plot_file, out):
         check_output(place, force=force)
-    settings = Settings(**{**told, "epsilon": told["epsilon"] or ""}, reduce=reduction)
+    settings = Settings(**{**others, "epsilon": others["epsilon"] or ""}, reduce=reduction)
     chosen = points(settings, sweeps)
     if plot_file is not None:
         check_plot([setting for setting, _ in chosen])
@@ -120,7 +120,7 @@ def simulate(
     if test is not None:
         check_label(test, label)
     prepared = [(setting, prepare(each, table, label, schema=schema, test=test)) for setting, each in chosen]
-    _say_before([simulation for _, simulation in prepared])
+    _print_notes([simulation for _, simulation in prepared])
     if sweeps:
         with progress("simulations", len(prepared)) as callback:
             found = run_sweep(prepared, progress=callback)
@@ -136,16 +136,21 @@ def simulate(
 
 
 def _check_usage(
-    context: click.Context, sweeps: Sequence[str], plot_file: Path | None, out: Path | None, told: Mapping[str, Any]
+    context: click.Context, sweeps: Sequence[str], plot_file: Path | None, out: Path | None, others: Mapping[str, Any]
 ) -> None:
+    """Refuse options that contradict one another.
+
+    Raises:
+        click.UsageError: with the options' names.
+    """
     swept = {text.partition("=")[0] for text in sweeps}
     for name in sorted(swept & set(SWEPT)):
         parameter = _PARAMETERS.get(name, name.replace("-", "_"))
         if context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} is given and swept; give one of them", context)
-    if told["epsilon"] is None and "epsilon" not in swept:
+    if others["epsilon"] is None and "epsilon" not in swept:
         raise click.UsageError("give --epsilon, or --sweep epsilon=V1,V2…", context)
-    if sum(told[name] is not None for name in ("folds", "test", "test_share")) > 1:
+    if sum(others[name] is not None for name in ("folds", "test", "test_share")) > 1:
         raise click.UsageError("give one of --folds, --test and --test-share", context)
     if plot_file is not None and not sweeps:
         raise click.UsageError("--plot draws a --sweep", context)
@@ -154,7 +159,7 @@ def _check_usage(
 
 
 def _root_of(out: Path) -> Path:
-    """Where the root goes that verifies a kept model."""
+    """The file for the root that verifies the model file ``out``."""
     return out.with_suffix(".hst")
 
 
@@ -167,8 +172,8 @@ def _outputs(plot_file: Path | None, out: Path | None) -> list[Path]:
     return places
 
 
-def _say_before(prepared: Sequence[Prepared]) -> None:
-    """Notes and warnings of all points, each once."""
+def _print_notes(prepared: Sequence[Prepared]) -> None:
+    """Print the notes and warnings of all simulations, each text once."""
     for text in dict.fromkeys(text for simulation in prepared for text in simulation.notes):
         note(text)
     for text in dict.fromkeys(text for simulation in prepared for text in simulation.warnings):
@@ -176,7 +181,7 @@ def _say_before(prepared: Sequence[Prepared]) -> None:
 
 
 def _keep(out: Path, trials: Sequence[Trial], *, force: bool) -> None:
-    """The first trial's model and the root beside it, which nobody should pin."""
+    """Write the first trial's model, and the root that verifies it. No device should pin this root."""
     signed = trials[0].signed
     if signed is not None:
         write_output(_root_of(out), signed.root, force=force)

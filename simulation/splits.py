@@ -1,4 +1,4 @@
-"""Who takes part and who is kept for the test: random parts, folds, or a file of its own."""
+"""Division of people into a part to learn from and a part to test on: at random, by folds, or by a test file."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 
 class Split(NamedTuple):
-    """Disjoint people: those whose devices answer, and those on whom the model is tried."""
+    """Two disjoint groups: ``people``, whose devices answer, and ``test``, on whose records the model is tested."""
 
     people: pd.DataFrame
     test: pd.DataFrame
 
 
 class Division(NamedTuple):
-    """How to divide the records; the first that is given counts.
+    """How to divide the records. The first attribute that is not None applies.
 
     Attributes:
-        test: a frame of its own; everybody else takes part.
-        folds: K disjoint test parts in turn, all people tested once.
-        test_share: a random part of the records.
+        test: a frame of test records; all other records are learned from.
+        folds: K. K disjoint test parts take turns, so that every person is in one test part.
+        test_share: share of a random test part.
     """
 
     test: pd.DataFrame | None = None
@@ -34,7 +34,7 @@ class Division(NamedTuple):
     test_share: float = 0.2
 
     def splits(self, frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[Split]:
-        """The splits of one repetition: one, or K.
+        """Yield the splits of one repetition: one split, or K with folds.
 
         Raises:
             InputError: ``split_invalid``: a part would be empty.
@@ -61,5 +61,5 @@ class Division(NamedTuple):
 
 
 def resample(people: pd.DataFrame, devices: int | None, rng: np.random.Generator) -> pd.DataFrame:
-    """The fleet: everybody once, or ``devices`` people drawn with replacement."""
+    """The fleet: every person once, or ``devices`` people drawn with replacement."""
     return people if devices is None else people.iloc[rng.integers(0, len(people), devices)]

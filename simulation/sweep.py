@@ -1,6 +1,6 @@
-"""Several simulations that differ in a few settings: one table, one plot, one object.
+"""Sweeps: several simulations with different values of some settings, for one table or plot.
 
-All points see the same divisions and the same people, so what differs is the setting and the noise.
+All simulations of a sweep have the same splits and the same people. They differ in the settings and in the noise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 200
 MOST_LINES = 6
-"""Of a plot, besides those of the largest class and of what is not private: colours that can be told apart."""
+"""Most lines of a plot besides the largest class and the non-private model: colours that can be told apart."""
 
 SWEPT: Mapping[str, Callable[[str], Any]] = {
     "epsilon": str,
@@ -36,7 +36,7 @@ SWEPT: Mapping[str, Callable[[str], Any]] = {
     "postprocess": str,
     "devices": int,
 }
-"""Settings that may be swept, by the names of their options."""
+"""Option → type of its value, for the options that may be swept."""
 
 _FIELDS = {"rho": "ridge"}
 _REDUCE_FITS = ("pilot", "train")
@@ -46,8 +46,8 @@ class Point(NamedTuple):
     """One simulation of a sweep.
 
     Attributes:
-        setting: option → the text it was given.
-        result: what :func:`simulation.running.summarise` says.
+        setting: option → its value as text.
+        result: the summary by :func:`simulation.running.summarise`.
     """
 
     setting: dict[str, str]
@@ -55,7 +55,7 @@ class Point(NamedTuple):
 
 
 def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
-    """``epsilon=0.5,1,2`` as an option and its values.
+    """Read ``epsilon=0.5,1,2`` as an option and its values.
 
     Raises:
         InputError: ``sweep_invalid``.
@@ -70,10 +70,10 @@ def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def points(settings: Settings, sweeps: Sequence[str]) -> list[tuple[dict[str, str], Settings]]:
-    """All combinations of the swept values, the first option slowest.
+    """All combinations of the swept values; the first option changes slowest.
 
     Raises:
-        InputError: ``sweep_invalid``: an option twice, a value that it can not have, too many combinations.
+        InputError: ``sweep_invalid``: an option twice, an impossible value, too many combinations.
     """
     parsed = [parse_sweep(text) for text in sweeps]
     names = [name for name, _ in parsed]
@@ -107,7 +107,7 @@ def _with(settings: Settings, setting: Mapping[str, str]) -> Settings:
 def run_sweep(
     prepared: Sequence[tuple[dict[str, str], Prepared]], *, progress: Callable[[int, int], None] | None = None
 ) -> list[Point]:
-    """Run every point, all with the same divisions. ``progress`` is called with (points done, points)."""
+    """Run every point, all with the same splits. ``progress`` is called with (points done, points)."""
     split_seed = secrets.randbits(64)
     found = []
     for setting, simulation in prepared:
@@ -119,7 +119,7 @@ def run_sweep(
 
 
 def check_plot(settings: Sequence[Mapping[str, str]]) -> None:
-    """Refuse, before anything runs, a plot that nobody could read.
+    """Refuse a plot with too many lines, before any simulation runs.
 
     Raises:
         InputError: ``plot_invalid``.
@@ -131,7 +131,7 @@ def check_plot(settings: Sequence[Mapping[str, str]]) -> None:
 
 
 def plot(found: Sequence[Point], label: str) -> str:
-    """Accuracy as SVG: lines over the first swept option that is a number, or bars over the combinations."""
+    """Plot the accuracies as SVG: lines over the first numeric option, or bars per combination if there is none."""
     axis = _axis([point.setting for point in found])
     title = f"accuracy of '{label}' on unseen records"
     if axis is None:
@@ -154,7 +154,7 @@ _SHOWN = (("accuracy", "accuracy"), ("not private", "accuracy_nonprivate"), ("la
 
 
 def _axis(settings: Sequence[Mapping[str, str]]) -> str | None:
-    """The first option whose values are two different numbers or more."""
+    """The first option whose values are numbers, at least two different ones; None if there is none."""
     for name in settings[0] if settings else ():
         numbers = [_number(setting[name]) for setting in settings]
         if None not in numbers and len(set(numbers)) > 1:

@@ -1,4 +1,4 @@
-"""A simulation in Python: what ``hearsay simulate`` does between reading its options and printing.
+"""``hearsay simulate`` as a Python function.
 
 tried = simulation.simulate_campaign("mushroom.csv", "class", epsilon=1, mechanism="oue", repeats=5, seed=1)
 tried.result["accuracy"]
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class Simulated(NamedTuple):
-    """What a simulation came to.
+    """The results of a simulation.
 
     Attributes:
-        result: the object that ``hearsay simulate --json`` prints.
-        trials: what it is made of; the first has the signed model.
-        notes, warnings: what the command says before and above it.
+        result: the summary; the object that ``hearsay simulate --json`` prints.
+        trials: all trials; the first one has the signed model.
+        notes, warnings: the texts that the command prints besides the summary.
     """
 
     result: dict[str, Any]
@@ -38,8 +38,8 @@ class Simulated(NamedTuple):
     warnings: tuple[str, ...]
 
     def _repr_html_(self) -> str:
-        said = {f"warning {number}": text for number, text in enumerate(self.warnings, 1)}
-        return facts("Simulation", {**self.result, **said})
+        warnings = {f"warning {number}": text for number, text in enumerate(self.warnings, 1)}
+        return facts("Simulation", {**self.result, **warnings})
 
 
 def simulate_campaign(
@@ -51,18 +51,18 @@ def simulate_campaign(
     progress: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Simulated:
-    """Try a campaign on records one has; arguments as ``hearsay simulate --help`` and :class:`Settings` say.
+    """Simulate a campaign on the analyst's own records, as ``hearsay simulate`` does.
 
     Args:
         data: a CSV file, or a frame of text as :func:`aggregator.tables.read_table` returns it.
         label: the column to predict.
-        schema: of the records; None drafts one from them.
-        test: records to test on; None keeps a part of the data.
+        schema: of the records; None drafts a schema from them.
+        test: records to test on; None takes a part of the data.
         progress: called with (repetitions done, repetitions).
-        settings: the fields of :class:`Settings`; ``epsilon`` is needed.
+        settings: the fields of :class:`Settings`; ``epsilon`` is required.
 
     Raises:
-        InputError: a setting, or how settings and records fit together; see ``docs/reasons.md``.
+        InputError: a wrong setting, or settings that do not fit the records; see ``docs/reasons.md``.
     """
     if isinstance(schema, str | Path):
         schema = load_schema(schema)

@@ -1,7 +1,7 @@
-"""A vectorised stand-in for the device: the same report bytes, for fleets too large to run one by one.
+"""Reports of a whole fleet, drawn with numpy: for fleets too large to run the device code for every person.
 
-Nothing here is private: the randomness is numpy's, from a seed, and ids are random numbers instead of
-HMACs of secrets. A test holds its distribution against the device's; benchmarks say how fast it is.
+The reports have the same format and distribution as the device's; a test compares the distributions. They are not
+private: the randomness comes from numpy and a seed, and ids are random numbers instead of HMACs of secrets.
 """
 
 from __future__ import annotations
@@ -28,27 +28,28 @@ if TYPE_CHECKING:
 
 def vector_reports(
     campaign: Campaign,
-    sight: EncodedFrame,
+    encoded: EncodedFrame,
     labels: NDArray[np.int64],
     period: int,
     rng: np.random.Generator,
     predicted: NDArray[np.int64] | None = None,
 ) -> NDArray[np.uint8]:
-    """All reports of a fleet in one period.
+    """Draw all reports of a fleet of N people in one period.
 
     Args:
-        campaign: what is asked.
-        sight: codes and numbers of every person and observed feature, as reports use them.
-        labels: shape (N,), class code of every person.
-        period: the period that all of them answer in.
+        campaign: with r answers per person and records of L bytes.
+        encoded: codes and numbers, (N, observed features) int64, as :func:`aggregator.models.encoding.observe`
+            returns them.
+        labels: (N,) int64, class code of every person.
+        period: the period of all answers.
         rng: the simulation's randomness.
-        predicted: shape (N,), class codes that the evaluated model predicts, in an ``outcome`` campaign.
+        predicted: (N,) int64, class codes that the evaluated model predicts; ``outcome`` campaigns only.
 
     Returns:
-        shape (N·r, L): one report per row; person i's answers are rows i·r … i·r + r − 1.
+        (N·r, L) uint8, one report per row; the answers of person i are rows i·r … i·r + r − 1.
     """
     people = len(labels)
-    fleet = _Fleet(sight, labels, labels if predicted is None else predicted)
+    fleet = _Fleet(encoded, labels, labels if predicted is None else predicted)
     records = np.empty((people, campaign.answers, campaign.layout.record_length), np.uint8)
     for stratum in range(campaign.answers):
         records[:, stratum] = _stratum(campaign, stratum, fleet, period, rng)
@@ -56,22 +57,23 @@ def vector_reports(
 
 
 class _Fleet(NamedTuple):
-    """What the questions see of everybody."""
+    """Codes and numbers (N, observed features), labels (N,) and predicted classes (N,) of a fleet, all int64."""
 
-    sight: EncodedFrame
+    encoded: EncodedFrame
     labels: NDArray[np.int64]
     predicted: NDArray[np.int64]
 
     def take(self, rows: NDArray[np.int64]) -> _Fleet:
+        """The people with these indices, (M,) int64."""
         return _Fleet(
-            EncodedFrame(self.sight.codes[rows], self.sight.numbers[rows]), self.labels[rows], self.predicted[rows]
+            EncodedFrame(self.encoded.codes[rows], self.encoded.numbers[rows]), self.labels[rows], self.predicted[rows]
         )
 
 
 def _stratum(
     campaign: Campaign, stratum: int, fleet: _Fleet, period: int, rng: np.random.Generator
 ) -> NDArray[np.uint8]:
-    """Everybody's answer to one stratum."""
+    """Draw one report per person for one stratum: (N, L) uint8."""
     layout, people = campaign.layout, len(fleet.labels)
     prefix = len(layout.prefix)
     rows = np.zeros((people, layout.record_length), np.uint8)
@@ -95,7 +97,11 @@ def _stratum(
 
 
 def _inputs(campaign: Campaign, question: Question, fleet: _Fleet) -> NDArray[np.int64]:
-    """What :meth:`protocol.questions.Question.input_of` says, for everybody asked."""
+    """The mechanism's inputs for a fleet, equal to :meth:`protocol.questions.Question.input_of` person by person.
+
+    Returns:
+        (N,) int64 for one value or number per person, (N, size) int64 for vectors of moments.
+    """
     kind, feature, size, power, of_class = question.subject
     classes = len(campaign.schema.label.classes)
     labels = fleet.labels
@@ -106,11 +112,11 @@ def _inputs(campaign: Campaign, question: Question, fleet: _Fleet) -> NDArray[np
     if kind == MOMENTS:
         vectors = np.zeros((len(labels), size), np.int64)
         for place, index in enumerate(campaign.schema.numeric):
-            vectors[np.arange(len(labels)), place * classes + labels] = _moment(fleet.sight.numbers[:, index], power)
+            vectors[np.arange(len(labels)), place * classes + labels] = _moment(fleet.encoded.numbers[:, index], power)
         return vectors
     if kind == CELL:
-        return np.asarray(fleet.sight.codes[:, feature] * classes + labels, np.int64)
-    numbers = fleet.sight.numbers[:, feature]
+        return np.asarray(fleet.encoded.codes[:, feature] * classes + labels, np.int64)
+    numbers = fleet.encoded.numbers[:, feature]
     if kind == PRESENT:
         return np.asarray((numbers != NO_NUMBER) * classes + labels, np.int64)
     values = _moment(numbers, power)
@@ -123,7 +129,7 @@ def _inputs(campaign: Campaign, question: Question, fleet: _Fleet) -> NDArray[np
 
 
 def _moment(numbers: NDArray[np.int64], power: int | None) -> NDArray[np.int64]:
-    """u, or ⌊u²/S⌋; 0 where there is no number."""
+    """The moments of numbers u, (N,) int64: u for power 1, ⌊u²/S⌋ for power 2, 0 for a missing number."""
     numbers = np.where(numbers == NO_NUMBER, 0, numbers)
     return np.asarray(numbers if power != SQUARE else numbers * numbers // SCALE, np.int64)
 
@@ -131,7 +137,7 @@ def _moment(numbers: NDArray[np.int64], power: int | None) -> NDArray[np.int64]:
 def _answer_bytes(
     mechanism: Mechanism, inputs: NDArray[np.int64], layout: Layout, rng: np.random.Generator
 ) -> NDArray[np.uint8]:
-    """The answer fields of one question, as wide as the mechanism needs."""
+    """Draw and encode the answers of N people to one question: (N, bytes of the mechanism's answer) uint8."""
     answers = draw(mechanism, inputs, rng)
     if mechanism.layout == BITS:
         return np.packbits(answers, axis=1)
@@ -140,5 +146,5 @@ def _answer_bytes(
 
 
 def _single(layout: Layout) -> str:
-    """How a single value is written in a layout."""
+    """The numpy dtype of a single value in a layout: u2, or u4 in the layout of integers."""
     return ">u2" if layout.kind in (SINGLE, BITS) else ">u4"

@@ -66,14 +66,14 @@ def truth(campaign, rows, codes, labels):
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_counts_are_as_likely_as_a_fleet_of_devices_would_make_them(mechanism, answers):
     campaign = parse_campaign(Publisher().campaign_payload(mechanism=mechanism, answers=answers))
-    sight, labels = fleet()
-    rows = vector_reports(campaign, sight, labels, campaign.period_at(NOW), np.random.default_rng(6))
+    encoded, labels = fleet()
+    rows = vector_reports(campaign, encoded, labels, campaign.period_at(NOW), np.random.default_rng(6))
     assert rows.shape == (PEOPLE * answers, campaign.layout.record_length)
     tally = counted(campaign, rows)
     assert sum(tally.n) == len(rows)
     cells = sum(question.size for question in campaign.questions)
     for question, counts, held in zip(
-        campaign.questions, tally.counts, truth(campaign, rows, sight.codes, labels), strict=True
+        campaign.questions, tally.counts, truth(campaign, rows, encoded.codes, labels), strict=True
     ):
         check_question(question, counts, held, ALPHA / (2 * cells))
 
@@ -97,8 +97,8 @@ def check_question(question, counts, held, alpha):
 
 def test_every_question_is_asked_as_often_as_its_interval_is_wide():
     campaign = parse_campaign(Publisher().campaign_payload())
-    sight, labels = fleet()
-    rows = vector_reports(campaign, sight, labels, campaign.period_at(NOW), np.random.default_rng(7))
+    encoded, labels = fleet()
+    rows = vector_reports(campaign, encoded, labels, campaign.period_at(NOW), np.random.default_rng(7))
     for n in counted(campaign, rows).n:
         low, high = window(PEOPLE, Fraction(1, 3), ALPHA)
         assert low <= n <= high
