@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from aggregator.estimates.statistics import Sample, Statistics, Vote
+    from aggregator.estimates.question_estimate import Sample, Vote
+    from aggregator.estimates.statistics import Statistics
 
     Floats = NDArray[np.float64]
 

@@ -18,7 +18,8 @@ import numpy as np
 from aggregator.estimates.debias import Law
 from aggregator.estimates.homogeneity import Homogeneity, homogeneity
 from aggregator.estimates.intervals import Interval, normal_interval, score_interval
-from aggregator.estimates.statistics import QuestionEstimate, Right, Statistics, Vote, relative_spread
+from aggregator.estimates.question_estimate import QuestionEstimate, Right, Vote, relative_spread
+from aggregator.estimates.statistics import Statistics
 from protocol.errors import InputError
 
 if TYPE_CHECKING:

@@ -15,19 +15,19 @@ import numpy as np
 from aggregator.estimates.class_shares import combined
 from aggregator.estimates.debias import Law, debias, marginal, noise_law, sign_size
 from aggregator.estimates.intervals import Interval, count_interval, normal_interval
-from aggregator.estimates.recurrence import Recurrence, once
-from aggregator.estimates.source import Source
-from aggregator.estimates.spread import Estimated, spreads
-from aggregator.estimates.statistics import (
+from aggregator.estimates.question_estimate import (
     QuestionEstimate,
     Right,
     Sample,
-    Statistics,
     Vote,
     is_share,
     is_stretched,
     relative_spread,
 )
+from aggregator.estimates.recurrence import Recurrence, once
+from aggregator.estimates.source import Source
+from aggregator.estimates.spread import Estimated, spreads
+from aggregator.estimates.statistics import Statistics
 from protocol import SCALE
 from protocol.epsilon import format_micro
 from protocol.errors import InputError

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 from aggregator.estimates.cells import cell_names, question_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aggregator.estimates.intervals import Interval
-    from aggregator.estimates.statistics import QuestionEstimate, Statistics
+    from aggregator.estimates.question_estimate import QuestionEstimate
+    from protocol.schema import Schema
 
 COLUMNS = ("question", "cell", "n", "estimate", "these devices", "population")
 
 
-def rows(statistics: Statistics) -> list[tuple[object, ...]]:
+def rows(questions: Iterable[QuestionEstimate], schema: Schema) -> list[tuple[object, ...]]:
     """One row per question and cell, with the columns :data:`COLUMNS`; intervals are clipped to possible values."""
-    return [row for found in statistics.questions for row in _rows(statistics, found)]
+    return [row for found in questions for row in _rows(found, schema)]
 
 
 def as_share(share: float) -> str:
@@ -28,8 +31,8 @@ def as_range(low: float, high: float) -> str:
     return f"{as_share(low)} to {as_share(high)}"
 
 
-def _rows(statistics: Statistics, found: QuestionEstimate) -> list[tuple[object, ...]]:
-    schema, n = statistics.schema, found.n
+def _rows(found: QuestionEstimate, schema: Schema) -> list[tuple[object, ...]]:
+    n = found.n
     least = 0 if found.is_share else -n
     intervals = [interval.between(least, n) for interval in (found.devices_interval, found.interval)]
     ends = [_ranges(interval) if n else [""] * len(found.estimate) for interval in intervals]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from aggregator.estimates.statistics import QuestionEstimate
+    from aggregator.estimates.question_estimate import QuestionEstimate
     from protocol.questions import Subject
     from protocol.schema import Schema
 

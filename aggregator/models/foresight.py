@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from aggregator.estimates.statistics import QuestionEstimate, Statistics
+    from aggregator.estimates.question_estimate import QuestionEstimate
+    from aggregator.estimates.statistics import Statistics
 
     Floats = NDArray[np.float64]
     Term = Floats | NormalParameters

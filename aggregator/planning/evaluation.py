@@ -19,7 +19,8 @@ from protocol.errors import InputError, PolicyError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aggregator.estimates.statistics import QuestionEstimate, Statistics
+    from aggregator.estimates.question_estimate import QuestionEstimate
+    from aggregator.estimates.statistics import Statistics
 
 COLUMNS = ("true", "predicted", "share", "these devices", "population")
 

@@ -33,7 +33,7 @@ from protocol.document import DAY_SECONDS
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
-    from aggregator.estimates.statistics import QuestionEstimate
+    from aggregator.estimates.question_estimate import QuestionEstimate
     from aggregator.storage.manifest import Manifest
     from aggregator.store.store import Store
     from aggregator.tally.turnout import ByPeriod

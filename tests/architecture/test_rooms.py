@@ -30,6 +30,11 @@ def test_rooms_import_one_another_in_no_circle(imports, package):
     assert rooms.floors(rooms.needs(imports, package))
 
 
+def test_no_two_modules_import_one_another_even_for_types(imports):
+    needs = {module: imports.find_modules_directly_imported_by(module) for module in imports.modules}
+    assert rooms.floors({module: set(found) for module, found in needs.items()})
+
+
 def test_a_circle_is_found(imports):
     below = rooms.needs(imports, "protocol")
     below["protocol.errors"] = {"protocol.documents"}

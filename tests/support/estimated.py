@@ -10,10 +10,11 @@ import numpy as np
 
 from aggregator.estimates.debias import Law
 from aggregator.estimates.intervals import normal_interval
+from aggregator.estimates.question_estimate import QuestionEstimate, Sample, Vote, is_share
 from aggregator.estimates.recurrence import ONCE, Recurrence
 from aggregator.estimates.reports import estimate
 from aggregator.estimates.source import Source
-from aggregator.estimates.statistics import QuestionEstimate, Sample, Statistics, Vote, is_share
+from aggregator.estimates.statistics import Statistics
 from aggregator.tally.tally import Tally
 from protocol.features import Categorical
 from protocol.questions import CELL, CLASS, OUTCOME, PRESENT, Subject

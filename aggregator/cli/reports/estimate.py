@@ -63,5 +63,5 @@ def estimate(
         click.echo(csv_text(statistics.frame()), nl=False)
         return
     print_facts({"reports": statistics.reports} | statistics.source.facts())
-    print_table(COLUMNS, rows(statistics), COLUMNS[2:])
+    print_table(COLUMNS, rows(statistics.questions, statistics.schema), COLUMNS[2:])
     print_populations(statistics.populations)

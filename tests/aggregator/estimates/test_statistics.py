@@ -14,8 +14,8 @@ from support.reports import Row, made
 
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.debias import Z95, debias, marginal
+from aggregator.estimates.question_estimate import Sample, Vote
 from aggregator.estimates.reports import estimate
-from aggregator.estimates.statistics import Sample, Vote
 from aggregator.tally.tally import Tally
 from protocol import mechanisms
 from protocol.errors import InputError, PolicyError

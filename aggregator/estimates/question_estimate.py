@@ -1,0 +1,192 @@
+"""What is known about one question: unbiased estimates with variances and intervals, whatever the source.
+
+Source: docs/math.md, section 1; docs/decisions/0052.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from protocol.questions import MOMENT, MOMENTS, SQUARE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aggregator.estimates.debias import Law
+    from aggregator.estimates.intervals import Interval
+    from protocol.questions import Subject
+
+    Floats = NDArray[np.float64]
+
+
+class Sample(NamedTuple):
+    """All answers to one stratum. The answers to one question are a part of them, drawn without replacement.
+
+    Attributes:
+        people: number of the set of devices: samples with equal numbers are from the same devices, samples with
+            different numbers share no device.
+        stratum: stratum of the campaign. If every record answers every question, each question has its own stratum.
+        answers: N, the number of answers to all questions of the stratum.
+        concentration: c = ΣT²/(ΣT)², T the number of answers of each device; 1/N if N devices answered once.
+    """
+
+    people: int
+    stratum: int
+    answers: int
+    concentration: float
+
+
+class Vote(NamedTuple):
+    """Estimated shares of the classes from one question.
+
+    Attributes:
+        sample: the stratum's answers, which the question's answers are a part of.
+        n: number of answers, at least 1.
+        share: shape (k,) float64, unbiased shares of the classes; may be negative.
+        law: noise variance of one answer as a function of a class's share.
+    """
+
+    sample: Sample
+    n: int
+    share: Floats
+    law: Law
+
+    @property
+    def planned_variance(self) -> float:
+        """Variance of a class's share if all classes have equal shares. It does not depend on any answer."""
+        equal = 1 / len(self.share)
+        noise = self.n * float(self.law.at(np.array(equal)))
+        return noise / self.n**2 + equal * (1 - equal) / self.n
+
+
+class Right(NamedTuple):
+    """Estimated share of a model's right predictions, from an outcome question.
+
+    Attributes:
+        share: share of right predictions, unbiased; may be negative.
+        law: noise variance of one answer as a function of that share.
+    """
+
+    share: float
+    law: Law
+
+
+@dataclass(frozen=True, eq=False)
+class QuestionEstimate:
+    """Estimates of one question, in reports (or records): n times a share or mean.
+
+    Each estimate has two variances and two intervals. The first (``devices_…``) is about the devices that answered,
+    each weighted by its number of answers. The second is about the population of the devices; it also holds the
+    chance of which devices take part.
+
+    Attributes:
+        subject: subject of the question.
+        n: number of answers, or of asked records.
+        estimate: shape (K,) float64, unbiased; may be negative or exceed ``n``. Zeros if n = 0.
+        noise_variance: shape (K,) float64, variance of the noise, given the asked devices. Infinite if n = 0.
+        spread: shape (K,) float64, s², the variance of the true value between devices: f(1 − f) for a share f, with
+            the estimated share clipped to [0, 1].
+        devices_scatter: sampling variance for these devices, in multiples of n·s².
+        scatter: sampling variance for the population, in multiples of n·s²; 1 if n different devices were asked.
+        interval: 95 % intervals for n times the population's shares or means; without finite ends if n = 0.
+        devices_interval: the same intervals for these devices.
+        planned_variance: variance of a share or mean, assuming equal shares or uniform numbers. It does not depend
+            on any answer.
+        law: noise variance of one answer as a linear function of (x − least)/(1 − least), x a share or mean; None if
+            the variance is not linear.
+        is_binomial: whether the counts are binomial.
+        adds_up: whether the estimates always sum to ``n``.
+        classes: estimated shares of the classes, one vote per source; empty if the question is not about classes.
+        right: for an outcome question, the share of right predictions; None if n = 0.
+    """
+
+    subject: Subject
+    n: int
+    estimate: Floats
+    noise_variance: Floats
+    spread: Floats
+    devices_scatter: float
+    scatter: float
+    interval: Interval
+    devices_interval: Interval
+    planned_variance: float
+    law: Law | None = None
+    is_binomial: bool = False
+    adds_up: bool = False
+    classes: tuple[Vote, ...] = ()
+    right: Right | None = None
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the estimates are about shares, and not about means."""
+        return is_share(self.subject)
+
+    @property
+    def least(self) -> int:
+        """Smallest possible true value: 0 for shares and for squares of single numbers, −1 for other numbers."""
+        return 0 if self.is_share or is_stretched(self.subject) else -1
+
+    @property
+    def sampling_variance(self) -> Floats:
+        """Shape (K,) float64: variance from the random choice of the asked devices from the population."""
+        return np.asarray(self.n * self.spread * self.scatter)
+
+    @property
+    def variance(self) -> Floats:
+        """Shape (K,) float64: noise and sampling variance together, for the population."""
+        return self.noise_variance + self.sampling_variance
+
+    @property
+    def devices_variance(self) -> Floats:
+        """Shape (K,) float64, for these devices: noise, and the random choice of the answers to this question."""
+        return np.asarray(self.noise_variance + self.n * self.spread * self.devices_scatter)
+
+    @property
+    def sd(self) -> Floats:
+        """Shape (K,) float64: standard deviation for the population."""
+        return np.sqrt(self.variance)
+
+    @property
+    def devices_sd(self) -> Floats:
+        """Shape (K,) float64: standard deviation for these devices."""
+        return np.sqrt(self.devices_variance)
+
+    @property
+    def low(self) -> Floats:
+        """Shape (K,) float64: lower ends of :attr:`interval`."""
+        return self.interval.low
+
+    @property
+    def high(self) -> Floats:
+        """Shape (K,) float64: upper ends of :attr:`interval`."""
+        return self.interval.high
+
+
+def is_share(subject: Subject) -> bool:
+    """Whether a question's estimates are about shares, and not about means."""
+    return subject.kind not in (MOMENT, MOMENTS)
+
+
+def is_stretched(subject: Subject) -> bool:
+    """Whether devices answer about 2v − S instead of v: true for the square v of a single number."""
+    return subject.of_class is not None and subject.power == SQUARE
+
+
+def relative_spread(n: int, estimate: Floats, spread: Floats, *, least: int) -> Floats:
+    """Spread of numbers in [``least``, 1], divided by the largest spread that is possible at the numbers' mean.
+
+    Args:
+        n: number of answers, at least 1.
+        estimate: shape (K,) float64, n times the means.
+        spread: shape (K,) float64, s².
+        least: smallest possible number.
+
+    Returns:
+        Shape (K,) float64, in [0, 1].
+    """
+    mean = estimate / n
+    room = np.maximum((mean - least) * (1 - mean), np.finfo(float).tiny)
+    return np.clip(spread / room, 0, 1)
