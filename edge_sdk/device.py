@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from edge_sdk.classifier import Classifier
-    from edge_sdk.policy import Policy
+    from edge_sdk.policy import Policy, PolicyFile, PolicyGiven
     from edge_sdk.reporting import Said
     from edge_sdk.status import Status
     from edge_sdk.storage.database import State
@@ -43,7 +43,7 @@ class Device:
     def __init__(
         self,
         state: State,
-        allowed: Callable[[], Policy],
+        allowed: PolicyFile | PolicyGiven,
         *,
         clock: Callable[[], int],
         uptime: Callable[[], tuple[str, int]] | None,
@@ -91,7 +91,8 @@ class Device:
             trust: the root file (``.hst``) that the owner trusts. It is needed the first time only. Later, a root
                 that is older than the stored one is ignored, and a newer one must continue the stored one's chain.
             policy: the owner's limits. By default they are read from ``policy.toml`` in the folder, again whenever
-                the file changes; without the file, the defaults of :class:`Policy` hold.
+                the file changes; without the file, the defaults of :class:`Policy` hold. If the file can not be read,
+                or is gone, only what needs no policy is done: ``status``, ``history``, ``disable``, ``rotate``.
             enrolment: a provisioning file of a closed fleet, whose secret makes this device's ids. It is accepted the
                 first time only.
             clock: seconds since 1970; may be wrong. The default is the system's clock. An application that gives a
@@ -410,7 +411,7 @@ class Device:
                 self._documents,
                 reporting.ledger,
                 reporting.spool,
-                reporting.policy,
+                reporting.allowed,
                 reporting.meanings,
                 self._time,
                 disabled=self._state.meta("secret") is None,

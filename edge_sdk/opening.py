@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.arguments import check_bytes, path_of
-from edge_sdk.policy import POLICY_FILE, Policy, load_policy
+from edge_sdk.policy import Policy, PolicyFile, PolicyGiven
 from edge_sdk.storage.atomic_files import flush_folder, make_folder, remove
 from edge_sdk.storage.database import State
 from edge_sdk.storage.documents import Documents
@@ -24,53 +24,12 @@ from edge_sdk.storage.secret import check_secret, fresh_secret, note_fleet, secr
 from edge_sdk.storage.spool import Spool
 from edge_sdk.storage.state_file import STATE_FILE
 from protocol.documents import trust
-from protocol.errors import StorageError
+from protocol.errors import InputError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _JOURNAL = "-journal"
-
-
-class PolicyFile:
-    """The owner's policy file in a state folder. It is read again when it has changed, so changes hold at once.
-
-    A larger lifetime ε is written into the install marker before anything is answered under it.
-    """
-
-    def __init__(self, folder: str) -> None:
-        """Read the file.
-
-        Raises:
-            InputError: ``policy_invalid``.
-        """
-        self._folder = folder
-        self._path = os.path.join(folder, POLICY_FILE)
-        self._seen = _identity_of(self._path)
-        self._policy = load_policy(self._path)
-
-    def __call__(self) -> Policy:
-        """The policy that holds now.
-
-        Raises:
-            InputError: ``policy_invalid``; StorageError: the marker can not be written.
-        """
-        seen = _identity_of(self._path)
-        if seen != self._seen:
-            policy = load_policy(self._path)
-            marker = read_marker(os.path.join(self._folder, MARKER_FILE))
-            if marker is not None and policy.lifetime_micro > marker.lifetime_micro:
-                note_in_marker(self._folder, marker, policy.lifetime_micro, None)
-            self._policy, self._seen = policy, seen
-        return self._policy
-
-
-def _identity_of(path: str) -> tuple[int, ...]:
-    """Device, inode, size and times of the file at a path. They differ if the file was changed or replaced."""
-    with suppress(OSError):
-        found = os.stat(path)
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-    return (0,) if os.path.lexists(path) else ()
 
 
 def open_state(
@@ -82,24 +41,28 @@ def open_state(
     now: int,
     entropy: Callable[[int], bytes],
     machine: Callable[[], bytes | None],
-) -> tuple[State, Callable[[], Policy]]:
+) -> tuple[State, PolicyFile | PolicyGiven]:
     """Open or make the state in a folder; see :meth:`edge_sdk.Device.open`.
 
+    A policy file that can not be read does not keep an owner from a state that is there: she may look at it, and opt
+    out. Whatever needs the policy is refused. No device begins under such a file.
+
     Returns:
-        The provisioned state, and a function that returns the policy that holds now.
+        The provisioned state, and what tells the policy that holds now.
     """
     if root is not None:
         check_bytes(root, "trust")
     if state_dir is None:
         state = State(None)
         _provision(state, root, enrolment, now, entropy, None)
-        held = policy or Policy()
-        return state, lambda: held
+        return state, PolicyGiven(policy)
     folder = path_of(state_dir, "state_dir")
     place = os.path.join(folder, STATE_FILE)
     marker = read_marker(os.path.join(folder, MARKER_FILE))
+    begins = not os.path.lexists(place)
     _prepare_folder(folder, marker, root, enrolment, now)
-    allowed: Callable[[], Policy] = PolicyFile(folder) if policy is None else lambda: policy
+    allowed = PolicyFile(folder) if policy is None else PolicyGiven(policy)
+    lifetime_micro = _lifetime_allowed(allowed, begins=begins)
     lost = False
     try:
         state = State(place)
@@ -112,7 +75,8 @@ def open_state(
                 used = _provision(state, root, enrolment, now, entropy, machine())
                 if marker is None or not marker.whole:  # the state knows a part of what the marker should say
                     used = state.meta("secret") if state.meta("enrolled") is not None else used
-                note_in_marker(folder, marker, allowed().lifetime_micro, used)  # before anything is answered
+                note_in_marker(folder, marker, lifetime_micro, used, policy=allowed.in_file)  # before any answer
+                allowed.marks = True
         except BaseException:
             state.close()
             raise
@@ -123,6 +87,16 @@ def open_state(
     if lost:
         raise state_lost()
     return state, allowed
+
+
+def _lifetime_allowed(allowed: Callable[[], Policy], *, begins: bool) -> int:
+    """The lifetime ε, in millionths, of the policy; 0 if a device that is there can not read its policy."""
+    try:
+        return allowed().lifetime_micro
+    except InputError:
+        if begins:
+            raise
+    return 0
 
 
 def _check_read_only(state: State, machine: bytes | None) -> None:
@@ -239,15 +213,16 @@ def reset_state(
     check_bytes(root, "trust")
     folder = path_of(state_dir, "state_dir")
     place = os.path.join(folder, STATE_FILE)
-    allowed = load_policy(os.path.join(folder, POLICY_FILE)) if policy is None else policy
+    allowed = PolicyFile(folder) if policy is None else PolicyGiven(policy)
+    lifetime_micro = allowed().lifetime_micro
     trust.pin(root, now)  # a root that can not be trusted is refused before anything is changed
     known = read_marker(os.path.join(folder, MARKER_FILE))
     old = _read_old(place)
     enrolled = bool(known and known.enrolments) if old.enrolled is None else old.enrolled
     secret = fresh_secret(known, enrolment, entropy, enrolled=enrolled, leave_fleet=leave_fleet)
     _make_folder(folder)
-    micro = max(allowed.lifetime_micro, 0 if known is None else known.lifetime_micro, old.total_micro)
-    note_in_marker(folder, known, micro, None if enrolment is None else secret)
+    micro = max(lifetime_micro, 0 if known is None else known.lifetime_micro, old.total_micro)
+    note_in_marker(folder, known, micro, None if enrolment is None else secret, policy=allowed.in_file)
     fresh = f"{place}.new"
     try:
         _discard(fresh)

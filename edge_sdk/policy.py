@@ -17,7 +17,7 @@ The policy is a local file, ``policy.toml`` in the state folder. Every line is o
     spool_days = 365
     allow_refuse = true            # development only: accept campaigns with ``unlisted = "refuse"``
 
-Without the file the defaults of :class:`Policy` hold.
+Without the file the defaults of :class:`Policy` hold, unless the install marker says that there was one.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edge_sdk.storage.marker import MARKER_FILE, note_in_marker, read_marker
 from edge_sdk.storage.spool import Limits
 from protocol.allowance import DAY_MICRO, LIFETIME_MICRO, PERIOD_MICRO, Limit
 from protocol.epsilon import MICRO, format_micro, micro_epsilon
@@ -315,3 +316,77 @@ def load_policy(path: str) -> Policy:
         place = re.search(r"\(at [a-z0-9, ]*\)$", str(error))  # the rest of the text quotes the file
         problem = f" can not be read: {type(error).__name__}{f' {place[0]}' if place else ''}"
     raise InputError("policy_invalid", POLICY_FILE + problem)
+
+
+class PolicyGiven:
+    """The policy that an application gives, or the defaults. Called as :class:`PolicyFile`."""
+
+    in_file = False
+    marks = False
+
+    def __init__(self, policy: Policy | None) -> None:
+        self._policy = policy or Policy()
+        self.origin = "defaults" if policy is None else "application"
+
+    def __call__(self) -> Policy:
+        """The policy."""
+        return self._policy
+
+
+class PolicyFile:
+    """The owner's policy file in a state folder. It is read again when it has changed, so changes hold at once.
+
+    The install marker remembers that there was such a file, and the largest lifetime ε, before anything is answered
+    under it. So a file that is gone is not taken for an owner who says nothing.
+
+    Attributes:
+        marks: whether changes are written into the marker; false until the state is open for writing.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.marks = False
+        self._marker = os.path.join(folder, MARKER_FILE)
+        self._folder = folder
+        self._path = os.path.join(folder, POLICY_FILE)
+        self._seen: tuple[int, ...] = ()
+        self._policy: Policy | None = None
+
+    @property
+    def in_file(self) -> bool:
+        """Whether there is a file."""
+        return os.path.lexists(self._path)
+
+    @property
+    def origin(self) -> str:
+        """Where the policy that holds now is from."""
+        return POLICY_FILE if self.in_file else "defaults"
+
+    def __call__(self) -> Policy:
+        """The policy that holds now.
+
+        Raises:
+            InputError: ``policy_invalid``, ``policy_missing``; StorageError: the marker can not be written.
+        """
+        seen = _identity_of(self._path)
+        if self._policy is None or seen != self._seen:
+            self._policy = None
+            policy = load_policy(self._path)
+            marker = read_marker(self._marker)
+            if marker is not None and marker.policy and not seen:
+                raise InputError(
+                    "policy_missing",
+                    f"{POLICY_FILE} was here and is gone; restore it, or put an empty file there if the defaults "
+                    "are to hold",
+                )
+            if marker is not None and self.marks:
+                note_in_marker(self._folder, marker, policy.lifetime_micro, None, policy=bool(seen))
+            self._policy, self._seen = policy, seen
+        return self._policy
+
+
+def _identity_of(path: str) -> tuple[int, ...]:
+    """Device, inode, size and times of the file at a path. They differ if the file was changed or replaced."""
+    with suppress(OSError):
+        found = os.stat(path)
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return (0,) if os.path.lexists(path) else ()

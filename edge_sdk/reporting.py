@@ -14,7 +14,7 @@ from edge_sdk.answering import answer
 from edge_sdk.arguments import check_bytes, is_called, path_of
 from edge_sdk.log import INFO, note
 from edge_sdk.meanings import Meanings
-from edge_sdk.policy import DAY_SECONDS, Policy, Spent
+from edge_sdk.policy import DAY_SECONDS, Policy, PolicyFile, PolicyGiven, Spent
 from edge_sdk.storage.ledger import Ledger
 from edge_sdk.storage.spool import Spool
 from protocol.digest import sha256
@@ -66,7 +66,7 @@ class Reporting:
         state: State,
         documents: Documents,
         time: Timekeeper,
-        allowed: Callable[[], Policy],
+        allowed: PolicyFile | PolicyGiven,
         entropy: Callable[[int], bytes],
     ) -> None:
         self._state = state
@@ -75,7 +75,7 @@ class Reporting:
         self.ledger = Ledger(state)
         self.spool = Spool(state)
         self.meanings = Meanings()
-        self._allowed = allowed
+        self.allowed = allowed
         self.entropy = entropy
 
     @property
@@ -83,9 +83,9 @@ class Reporting:
         """What the owner allows now.
 
         Raises:
-            InputError: ``policy_invalid``: the policy file has changed and can not be read any more.
+            InputError: ``policy_invalid``, ``policy_missing``: the policy file can not be read, or is gone.
         """
-        return self._allowed()
+        return self.allowed()
 
     def secret(self) -> bytes:
         """The device's secret.

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edge_sdk.policy import DAY_SECONDS, Spent
+from edge_sdk.policy import DAY_SECONDS, Policy, Spent
 from edge_sdk.storage.disk import disk_may_forget
 from protocol.documents import campaign as campaigns
 from protocol.documents.model import parse_model
 from protocol.epsilon import format_micro
+from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from edge_sdk.meanings import Meanings, Unread
-    from edge_sdk.policy import Policy
+    from edge_sdk.policy import PolicyFile, PolicyGiven
     from edge_sdk.storage.documents import Documents
     from edge_sdk.storage.ledger import Ledger
     from edge_sdk.storage.spool import Held, Spool
@@ -78,6 +79,8 @@ class Status(NamedTuple):
         contradictions: the number of pairs of contradictory signed documents that are kept as evidence.
         disk_may_forget: the type of the state folder's file system, if it may be in memory or a layer in memory above
             a read-only disk. After the next start the device would answer, and spend, anew.
+        policy: where the owner's policy is from: ``policy.toml``, ``defaults`` or ``application``; or the refusal, if
+            the file can not be read. Then ``left_micro`` is 0, since nothing is answered.
     """
 
     spent_micro: int
@@ -94,6 +97,7 @@ class Status(NamedTuple):
     contradictions: int
     unread: tuple[Unread, ...] = ()
     disk_may_forget: str | None = None
+    policy: str = "defaults"
 
     @property
     def spooled(self) -> int:
@@ -121,6 +125,7 @@ class Status(NamedTuple):
             "disabled": self.disabled,
             "contradictions": self.contradictions,
             "disk_may_forget": self.disk_may_forget,
+            "policy": self.policy,
             "unread": [each._asdict() for each in self.unread],
         }
 
@@ -129,7 +134,7 @@ def gather(
     documents: Documents,
     ledger: Ledger,
     spool: Spool,
-    policy: Policy,
+    allowed: PolicyFile | PolicyGiven,
     meanings: Meanings,
     time: Timekeeper,
     *,
@@ -144,6 +149,11 @@ def gather(
     reading = time.read()
     present = time.present(reading)
     now = present.now
+    policy, origin = Policy(lifetime_micro=0), allowed.origin  # nothing is answered under a file that can not be read
+    try:
+        policy = allowed()
+    except InputError as error:
+        origin = str(error)
     spent = Spent(
         ledger.spent_around(now, DAY_SECONDS),
         ledger.spent_around(now, policy.window_seconds),
@@ -167,6 +177,7 @@ def gather(
         disabled=disabled,
         contradictions=len(documents.evidence()),
         unread=meanings.of(campaign.name for campaign in shown),
+        policy=origin,
         disk_may_forget=None if folder is None else disk_may_forget(folder),
     )
 

@@ -53,11 +53,13 @@ class Marker(NamedTuple):
         enrolments: digests of the secrets of all provisioning files that were used here. None of them is used again,
             since it would answer old periods a second time.
         whole: whether ``enrolments`` is complete. It is not known to be, once a marker was damaged.
+        policy: whether the owner ever had a policy file here.
     """
 
     lifetime_micro: int = 0
     enrolments: tuple[str, ...] = ()
     whole: bool = True
+    policy: bool = False
 
 
 def used_mark(secret: bytes) -> str:
@@ -93,7 +95,12 @@ def _read_line(line: bytes) -> Marker:
     if digest != _digest(text):
         raise ValueError
     body = json.loads(text)
-    return Marker(int(body["epsilon_lifetime_micro"]), tuple(map(str, body["enrolments"])), bool(body["whole"]))
+    return Marker(
+        int(body["epsilon_lifetime_micro"]),
+        tuple(map(str, body["enrolments"])),
+        bool(body["whole"]),
+        bool(body.get("policy")),
+    )
 
 
 def _digest(text: bytes) -> bytes:
@@ -113,6 +120,7 @@ def write_marker(path: str, marker: Marker) -> None:
             "epsilon_lifetime_micro": marker.lifetime_micro,
             "enrolments": list(marker.enrolments),
             "whole": marker.whole,
+            "policy": marker.policy,
         }
     ).encode()
     try:
@@ -124,11 +132,17 @@ def write_marker(path: str, marker: Marker) -> None:
         raise StorageError(reason, f"the install marker can not be written: {os.strerror(problem.errno or 5)}")
 
 
-def note_in_marker(folder: str, known: Marker | None, lifetime_micro: int, secret: bytes | None) -> None:
-    """Write the install marker if it would change: the largest lifetime ε, and the secret if one is given."""
+def note_in_marker(
+    folder: str, known: Marker | None, lifetime_micro: int, secret: bytes | None, *, policy: bool = False
+) -> None:
+    """Write the install marker if it would change: the largest lifetime ε, a secret if one is given, a policy file."""
     old = known or Marker()
     enrolments = old.enrolments if secret is None else (*old.enrolments, used_mark(secret))
-    new = Marker(max(old.lifetime_micro, lifetime_micro), tuple(dict.fromkeys(enrolments)), old.whole)
+    new = old._replace(
+        lifetime_micro=max(old.lifetime_micro, lifetime_micro),
+        enrolments=tuple(dict.fromkeys(enrolments)),
+        policy=old.policy or policy,
+    )
     if new != known:
         write_marker(os.path.join(folder, MARKER_FILE), new)
 

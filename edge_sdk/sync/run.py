@@ -170,8 +170,8 @@ class _Run:
         if not before.disabled:
             present = device.status()
             enrolled = {campaign.name: campaign.version for campaign in present.campaigns}
-            allowed = [name for name in device.policy.campaigns or () if is_text(name) and not _WILD.intersection(name)]
-            self._renew_all("campaign", enrolled, [*enrolled, *present.unsigned, *allowed], named["campaign"])
+            usual = [*enrolled, *present.unsigned, *self._names_allowed()]
+            self._renew_all("campaign", enrolled, usual, named["campaign"])
             self._renew_models(())
         if not before.disabled:
             with self._step("outbox"):
@@ -189,6 +189,13 @@ class _Run:
             disabled=before.disabled,
             refusals=tuple(self._refusals),
         )
+
+    def _names_allowed(self) -> list[str]:
+        """The campaigns that the owner's policy names; none, and a refusal, if the policy can not be read."""
+        with self._step("policy"):
+            names = self._device.policy.campaigns or ()
+            return [name for name in names if is_text(name) and not _WILD.intersection(name)]
+        return []
 
     @contextlib.contextmanager
     def _step(self, step: str) -> Iterator[None]:

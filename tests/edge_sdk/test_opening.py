@@ -202,7 +202,13 @@ def test_a_marker_says_no_more_than_it_must(tmp_path):
     assert read_marker(place) == Marker(5, ("ab",))
     first, gap, second, end = (tmp_path / "installed").read_bytes().split(b"\n")
     assert (first, gap, end) == (second, b"", b"")
-    assert json.loads(first[65:]) == {"format": 2, "epsilon_lifetime_micro": 5, "enrolments": ["ab"], "whole": True}
+    assert json.loads(first[65:]) == {
+        "format": 2,
+        "epsilon_lifetime_micro": 5,
+        "enrolments": ["ab"],
+        "whole": True,
+        "policy": False,
+    }
     assert (tmp_path / "installed").stat().st_mode & 0o777 == 0o600
 
 

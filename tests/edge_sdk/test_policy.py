@@ -11,8 +11,10 @@ from support.failures import failure, reason
 from support.publisher import Publisher
 
 from edge_sdk import Device, Policy
+from edge_sdk.carriers import open_transport
 from edge_sdk.policy import _matches, load_policy
 from edge_sdk.storage.marker import read_marker
+from edge_sdk.sync import sync
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema, refusing
 
@@ -49,7 +51,7 @@ def test_a_campaign_whose_reports_tell_by_being_there_needs_the_owners_leave(tmp
         campaign = device.enrol(raw)
         assert "Warning" in device.explain(raw)
         assert reason(device.report, campaign.id, dict.fromkeys(("odor", "width"), "z"), "z") == "value_refused"
-    (tmp_path / "policy.toml").unlink()
+    (tmp_path / "policy.toml").write_text("")
     with Device.open(tmp_path, clock=clock) as device:  # the permission was withdrawn: no record gives a report
         for record, label in (({"odor": "z", "width": "z"}, "z"), ({"odor": "a", "width": 1}, "e")):
             assert reason(device.report, campaign.id, record, label) == "policy_refused"
@@ -163,10 +165,70 @@ def test_a_running_device_obeys_a_policy_that_was_tightened(tmp_path, publisher,
         ):
             path.write_text(text)
             assert reason(device.report, campaign.id, {}) == expected
-            assert reason(Device.open, tmp_path, clock=clock) == (None if expected != "policy_invalid" else expected)
+            with Device.open(tmp_path, clock=clock) as another:
+                assert reason(another.report, campaign.id, {}) == expected
         path.write_text('epsilon_lifetime = "300"')
         assert device.status().left_micro == 300_000_000
         assert read_marker(str(tmp_path / "installed")).lifetime_micro == 300_000_000
         path.unlink()
+        assert reason(device.report, campaign.id, {}) == "policy_missing"
+        path.write_text("")
         assert device.report(campaign.id, {})
         assert device.policy == Policy()
+
+
+def test_a_policy_that_is_gone_is_not_an_owner_who_says_nothing(tmp_path, publisher, clock):
+    """The defaults would allow more than the owner did."""
+    path, raw = tmp_path / "policy.toml", publisher.campaign()
+    path.write_text('epsilon_lifetime = "2"\ncampaigns = ["nothing"]\n')
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        assert device.status().policy == "policy.toml"
+        assert reason(device.enrol, raw) == "policy_refused"
+    path.rename(tmp_path / "policy.tom")
+    with Device.open(tmp_path, clock=clock) as device:
+        for call in (device.enrol, device.explain):
+            assert reason(call, raw) == "policy_missing"
+        status = device.status()
+        assert (status.policy.partition(":")[0], status.left_micro) == ("policy_missing", 0)
+    assert reason(Device.reset, tmp_path, publisher.root(), clock=clock) == "policy_missing"
+    path.write_text("")
+    with Device.open(tmp_path, clock=clock) as device:
+        assert device.enrol(raw)
+
+
+def test_the_status_names_the_policy_that_holds(tmp_path, publisher, clock):
+    for folder, policy, origin in (
+        (tmp_path, None, "defaults"),
+        (tmp_path, Policy(), "application"),
+        (None, None, "defaults"),
+        (None, Policy(), "application"),
+    ):
+        with Device.open(folder, trust=publisher.root(), policy=policy, clock=clock) as device:
+            assert device.status().to_json()["policy"] == device.status().policy == origin
+
+
+def test_a_typing_error_in_the_policy_keeps_no_owner_from_opting_out(tmp_path, publisher, clock):
+    """And revocations arrive, and what was answered is sent; nothing new is accepted or answered."""
+    state, path = tmp_path / "s", tmp_path / "s" / "policy.toml"
+    (tmp_path / "tree" / "roots").mkdir(parents=True)
+    (tmp_path / "tree" / "roots" / "2.hst").write_bytes(publisher.root(2))
+    (tmp_path / "tree" / "campaigns").mkdir()
+    (tmp_path / "tree" / "campaigns" / "other.hsc").write_bytes(publisher.campaign(name="other"))
+    with Device.open(state, trust=publisher.root(), clock=clock) as device:
+        campaign = device.enrol(publisher.campaign())
+        device.report(campaign.id, {})
+        clock.now += 86_400
+    path.write_text("epsilon_lifetime = much\n")
+    with Device.open(state, clock=clock) as device:
+        done = sync(device, open_transport(str(tmp_path / "tree")), campaigns=["other"])
+        assert (done.root_version, done.sent, done.released, done.campaigns) == (2, 1, 1, ())
+        assert [(each.step, each.reason) for each in done.refusals] == [
+            ("policy", "policy_invalid"),
+            ("campaigns/other.hsc", "policy_invalid"),
+        ]
+        assert reason(device.report, campaign.id, {}) == "policy_invalid"
+        assert len(device.history()) == 1
+        assert (device.status().policy.partition(":")[0], device.status().left_micro) == ("policy_invalid", 0)
+        device.disable()
+        assert device.status().disabled
+    assert reason(Device.reset, state, publisher.root(2), clock=clock) == "policy_invalid"
