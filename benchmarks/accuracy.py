@@ -3,11 +3,11 @@
     python benchmarks/accuracy.py [--repeats 60] [--big-repeats 6] [--data car …] [--engine both] [--json]
     python benchmarks/accuracy.py --form numeric [--repeats 40]
 
-A row agrees if the mean over repeats is within 2 points plus three standard errors of the reference,
-where the standard error is that of both means; rows of ``she`` may be better. Connect-4 runs on the vector
-engine only, with fewer repeats; the other data sets also once per row through the real device code, which is
-one repetition and so is held against 2 points plus three standard deviations of one run. ``--form numeric``
-are the rows on numbers, discretised or Gaussian, as they are or reduced, and those without privacy; vector engine only.
+A row agrees if its mean over repeats differs from the reference by at most 2 points plus three standard errors of the
+difference; rows of ``she`` may be better. Connect-4 runs on the vector engine only, with fewer repeats. The other
+data sets also run once per row with the device engine; the limit is then 2 points plus three standard deviations of
+one run. ``--form numeric`` selects the rows on numeric features (discretised or Gaussian, with or without
+dimension reduction) and the rows without privacy, on the vector engine only.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ VARIANCE_FLOOR = 0.01
 
 
 class Result(NamedTuple):
-    """One case, as measured here."""
+    """The measured accuracy of one case."""
 
     case: Case
     engine: str
@@ -58,7 +58,7 @@ class Result(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """Ours minus the reference."""
+        """Measured mean accuracy minus the reference's."""
         return self.accuracy - self.case.accuracy
 
     @property
@@ -70,10 +70,10 @@ class Result(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether the two means are as near as they should be; a mean above the reference's is right for ``she``.
+        """Whether the difference is within the limit. For ``she`` only a lower accuracy is a disagreement.
 
-        The reference adds up whole components of ``she``. Here they are clamped and debiased (decision 37), which
-        halves the variance, so a row may be better than the reference and must not be worse.
+        The reference adds the components of ``she`` without clipping. The aggregator clips them and removes the bias
+        (docs/decisions/0037), which halves the variance.
         """
         if self.case.mechanism == "she":
             return self.difference >= -self.allowed
@@ -106,7 +106,7 @@ def _design(case: Case) -> tuple[Design, pd.DataFrame]:
 
 
 def _parameters(case: Case, design: Design) -> CampaignParameters:
-    """The reference's ``approach2 bit`` is this project's ``bits``; approaches 1 and 3 are of laplace."""
+    """The campaign's parameters of a case. The reference's ``approach2 bit`` is ``bits`` here; 1 and 3 are laplace."""
     parameters = CampaignParameters("reference", micro_epsilon(case.epsilon_total), case.mechanism, family=case.family)
     if case.family == GAUSSIAN:
         approach = int(case.form.split()[1].removeprefix("approach"))
@@ -117,7 +117,7 @@ def _parameters(case: Case, design: Design) -> CampaignParameters:
 
 
 def plain_accuracies(design: Design, frame: pd.DataFrame, family: str, repeats: int, seed: int) -> list[float]:
-    """Without privacy, on the rows that would have reported: one accuracy per repetition."""
+    """Accuracies of models without privacy, one per repetition, learned from the people whose devices would report."""
     rng = np.random.default_rng(seed)
     accuracies = []
     for _ in range(repeats):

@@ -1,10 +1,10 @@
-"""How often the best guess from everything a device ever says is right, by its lifetime ε: exact, no sampling.
+"""The probability that the best guess from all answers of one device is right, by its lifetime ε; exact.
 
     python benchmarks/averaging.py [--values 8] [--out docs/plots/averaging.svg] [--json]
 
-A device is asked the same question, one of k values, by ``direct`` at ε per period until its lifetime ε is gone; the
-attacker knows everything but the noise. success = (1/k) Σ_y max_x P(y | x), summed over the counts of the answers;
-the bound is e^E/(e^E + k − 1) (docs/decisions/0022).
+A device answers the same question about one of k values by ``direct`` with ε per period, until its lifetime ε E is
+spent. The attacker knows everything except the value and the noise. success = (1/k) Σ_y max_x P(y | x), summed over
+the counts y of the answers; the bound is e^E/(e^E + k − 1) (docs/decisions/0022).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LIFETIMES = range(0, 8 * MICRO + 1, 250_000)
 
 
 def partitions(total: int, parts: int, most: int | None = None) -> Iterator[tuple[int, ...]]:
-    """The ways to write a number as at most ``parts`` numbers, the largest first."""
+    """Yield the ways to write ``total`` as a sum of at most ``parts`` positive integers, the largest first."""
     most = total if most is None else most
     if total == 0:
         yield ()
@@ -39,7 +39,7 @@ def partitions(total: int, parts: int, most: int | None = None) -> Iterator[tupl
 
 
 def success(micro: int, periods: int, values: int) -> float:
-    """Success of the best guess after ``periods`` answers by ``direct``; answers of equal counts say the same."""
+    """Success of the best guess after ``periods`` answers by ``direct``. Only the counts of the answers matter."""
     mechanism = mechanisms.from_micro("direct", micro, values)
     keep, lie = float(mechanism.p), float(mechanism.q)
     total = 0.0
@@ -61,7 +61,7 @@ def bound(micro: int, values: int) -> float:
 
 
 def curves(values: int) -> list[Line]:
-    """The bound, and one curve for each ε per period, at the lifetimes that are whole numbers of periods."""
+    """The curves of the plot: the bound, and one curve per ε per period, at lifetimes of whole numbers of periods."""
     lines = [Line("bound", [m / MICRO for m in LIFETIMES], [bound(m, values) for m in LIFETIMES])]
     for micro in PER_PERIOD:
         lifetimes = range(0, LIFETIMES[-1] + 1, micro)

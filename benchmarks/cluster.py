@@ -1,12 +1,11 @@
-"""From files to a tally on a cluster of this machine: two workers beside one, and beside the threads of one process.
+"""Time from files to a tally: a cluster of two workers, a cluster of one worker, and the threads of one process.
 
     python benchmarks/cluster.py [--reports 20000000] [--runs 5] [--folder DIR] [--json] [--write]
 
-Clusters are started before anything is measured. One worker, two workers and the threads take turns, each
-with a new store, so that whatever else the machine does slows all of them; the load at the beginning and the
-end is stated. Wall time includes other programs' share of the processors; processor time, of the client and the
-busiest worker, is what it would be on an idle machine at best. ``--write`` puts the figures into
-benchmarks/results/cluster.txt.
+The clusters start before the first measurement. The three variants take turns, each with a new store, so that other
+programs slow all of them; the load at the beginning and the end is stated. Wall time includes the share of other
+programs. Processor time, of the client and the busiest worker, is a lower bound of the wall time on an idle machine.
+``--write`` writes the figures to benchmarks/results/cluster.txt.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ LEAST_RUNS = 5
 
 
 def write_inbox(folder: Path, reports: int) -> list[Path]:
-    """Files of half a million reports each."""
+    """Write files of half a million reports each."""
     campaign = opened(RAW)
     files = []
     for number in range(-(-reports // FILE_REPORTS)):
@@ -62,18 +61,18 @@ class Taken(NamedTuple):
 
     @property
     def both(self) -> float:
-        """From files to a tally."""
+        """Wall time of ingest and tally together."""
         return self.ingest + self.tally
 
 
 def processor_times(cluster: Cluster | None) -> dict[str, float]:
-    """So far, of this process and of each worker."""
+    """Processor time in seconds of this process and of each worker, since their start."""
     workers = {} if cluster is None else cluster._client.run(time.process_time)  # noqa: SLF001
     return {"client": time.process_time(), **workers}
 
 
 def measure(home: Path, files: list[Path], cluster: Cluster | None) -> tuple[Taken, bytes]:
-    """What ingest and tally take with a new store, and the tally's bytes."""
+    """Time of ingest and tally with a new store, and the tally's bytes."""
     store = create_store(home / "store", RAW)
     store.cluster = cluster
     before = processor_times(cluster)
@@ -106,7 +105,7 @@ def rows(reports: int, runs: int, folder: Path | None) -> list[Row]:
             for name, cluster in ways.items():
                 seconds, tally = measure(Path(home), files, cluster)
                 tallies.add(tally)
-                if run:  # the first one warms up
+                if run:  # the first run is a warm-up
                     taken[name].append(seconds)
         assert len(tallies) == 1, "every way has the same bytes"
     found = []

@@ -1,7 +1,7 @@
-"""Decoding alone: the bytes of one batch in memory → counts by question and value, every rule checked.
+"""Time of decoding: the bytes of one batch in memory → counts by question and value, with all checks.
 
-The baseline of layout 1 checks nothing: SHA-256 of the same bytes, an array over them, and a histogram of
-codes that are there already. Times are of one processor core, so that other programs do not count.
+The baseline of layout 1 has no checks: SHA-256 of the same bytes, an array over them, and a histogram of decoded
+codes. Times are processor time of one core, so other programs do not count.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _bits(size: int, reports: int, runs: int) -> list[Row]:
 
 
 def _counting(data: bytes, campaign: Campaign, reports: int) -> list:
-    """Counting without the digest, and with it; both are tried once."""
+    """Two functions that count, without and with the digest. Each is called once for a check."""
 
     def count(*, verify: bool) -> None:
         found = count_batches(data, campaign, now=NOW, verify=verify)

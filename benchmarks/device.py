@@ -1,9 +1,9 @@
-"""What the device side costs: start, memory, answers, durable reports; and a file of reports to counts.
+"""Costs of the device: start, memory, answers, durable reports; also the time from a file of reports to counts.
 
     python benchmarks/device.py [--beside] [--json]
 
-Every figure is a median; ratios are to plain ``import``, ``hashlib`` or ``numpy`` in the same run. ``--beside``
-measures three well-known clients too, installed from the package index for this run (benchmarks/footprint.py).
+Every figure is a median. The baselines are plain ``import``, ``hashlib`` or ``numpy`` in the same run. ``--beside``
+also measures three well-known clients, installed from the package index for this run (benchmarks/footprint.py).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ BARE = "import msgpack, sqlite3, nacl.bindings"
 
 
 def start(repeats: int = 21) -> list[Row]:
-    """Import time over a bare interpreter, in fresh processes, beside that of its dependencies alone."""
+    """Import time beyond a bare interpreter, in new processes; baseline: the import of the dependencies alone."""
 
     def run(code: str) -> Callable[[], object]:
         return lambda: subprocess.run([sys.executable, "-I", "-c", code], check=True)
@@ -60,7 +60,7 @@ def start(repeats: int = 21) -> list[Row]:
 
 
 def installed(*, beside: bool) -> list[Row]:
-    """The device's own wheel in an environment of its own."""
+    """Figures of the device's wheel, installed into a new environment."""
     publisher = Publisher()
     documents = {
         "root.hst": publisher.root(),
@@ -71,7 +71,7 @@ def installed(*, beside: bool) -> list[Row]:
 
 
 def answers(repeats: int = 9) -> list[Row]:
-    """From a value and fresh entropy to report bytes, input checked, without the disk."""
+    """Time from a value and fresh entropy to the bytes of a report, with the check of the input, without the disk."""
     secret, campaign_id = bytes(32), bytes(32)
     floor = median_seconds(lambda: hashlib.sha256(os.urandom(SEED_BYTES)).digest(), number=20_000, repeats=repeats)
     rows = []
@@ -90,7 +90,7 @@ def answers(repeats: int = 9) -> list[Row]:
 
 
 def durable_reports(count: int = 200) -> list[Row]:
-    """One report in a durable transaction on disk, and the flushed write of as many bytes beside it."""
+    """Time of one report in a durable transaction on disk; baseline: a flushed write of as many bytes."""
     publisher = Publisher()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -116,14 +116,14 @@ def durable_reports(count: int = 200) -> list[Row]:
 
 
 def reports_in_memory(waiting: int = 6000, versions: int = 300, repeats: int = 300) -> list[Row]:
-    """A report without the disk: at first; and beside it with many unsent, after many versions, after a leap."""
+    """Time of a report without the disk; then with many unsent reports, many versions, a jump of the clock."""
     fresh = InMemory()
     plain = sqlite3.connect(":memory:", isolation_level=None)
     for name in "abc":
         plain.execute(f"CREATE TABLE {name} (number INTEGER PRIMARY KEY, value)")
 
     def insert() -> None:
-        """What SQLite itself takes for one line, one campaign and one spooled report."""
+        """SQLite's own work for one report: one ledger line, one campaign, one spooled report."""
         plain.execute("BEGIN IMMEDIATE")
         for name in "abc":
             plain.execute(f"INSERT INTO {name} VALUES (NULL, ?)", (bytes(60),))  # names of ours
@@ -164,19 +164,19 @@ class InMemory:
         self.campaign = self.enrol("steady", 1)
 
     def enrol(self, name: str, version: int) -> Campaign:
-        """A campaign of an hour's period."""
+        """Enrol in a campaign with a period of one hour."""
         raw = self._publisher.campaign(name=name, version=version, lifetime=20 * YEAR, time_precision=HOUR)
         return self._device.enrol(raw)
 
     def report(self, times: int = 1) -> None:
-        """Answers of the next hours."""
+        """Answer in each of the next hours."""
         for _ in range(times):
             self.now += HOUR
             self._device.report(self.campaign.id, {"odor": "n", "width": 3}, label="e")
 
 
 def simulated_devices(count: int = 1500) -> list[Row]:
-    """Whole devices in memory per second: provisioned, enrolled, asked once."""
+    """Devices in memory per second; each is opened, enrolled and answers once."""
     publisher = Publisher()
     root, campaign = publisher.root(), publisher.campaign()
     people = [({"odor": "n", "width": 3.2}, "e")] * count
@@ -185,7 +185,7 @@ def simulated_devices(count: int = 1500) -> list[Row]:
 
 
 def file_to_counts(reports: int = 200_000, repeats: int = 5) -> list[Row]:
-    """From a file of layout 1 to counts through decode, store and tally; beside bincount of bare codes."""
+    """Time from a file of layout 1 to counts through decoding, store and tally; baseline: bincount of the codes."""
     publisher = Publisher()
     raw = publisher.campaign()
     campaign = parse_campaign(read_envelope(raw, "campaign").payload)

@@ -1,8 +1,8 @@
-"""The device side as it is installed: size, start, memory, a thousand reports; and three well-known clients beside it.
+"""The installed device compared with three well-known clients: size, start, memory, a thousand reports.
 
-Each is installed from the package index into an environment of its own, made and removed here, and measured in the
-same run by processes that are new for every figure (benchmarks/probes/). What a client's queue promises differs, and
-is said beside its figures: only the device's reports are on the disk when the call returns.
+Each client is installed from the package index into a new environment, which is removed afterwards. All clients are
+measured in one run, by a new process for every figure (benchmarks/probes/). The queues of the clients give different
+guarantees, stated beside the figures: only the device's reports are on the disk when the call returns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HOURS_IN_TEN_YEARS = 24 * 3652
 
 
 class Client(NamedTuple):
-    """What is installed, how it is imported, which probe uses it, and what its queue is."""
+    """One client: its package, its import statement, its probe, and a description of its queue."""
 
     name: str
     package: str
@@ -50,7 +50,7 @@ OTHERS = (
 
 
 class Installed(NamedTuple):
-    """An environment that holds one client and what it needs, and nothing else."""
+    """An environment with one client and its dependencies only."""
 
     client: Client
     python: Path
@@ -58,7 +58,7 @@ class Installed(NamedTuple):
 
 
 def install(client: Client, folder: Path) -> Installed | None:
-    """Make an environment without pip and install one client into it; None if the index does not give it."""
+    """Make an environment without pip and install one client into it; None if the index does not have it."""
     home = folder / client.name
     venv.create(home, with_pip=False)
     python = home / "bin" / "python"
@@ -77,7 +77,7 @@ def install(client: Client, folder: Path) -> Installed | None:
 
 
 def _own_wheel(folder: Path) -> Path:
-    """The device's own wheel, built from this tree."""
+    """Build the device's wheel from this source tree."""
     command = [sys.executable, str(ROOT / "distribution" / "edge.py"), str(folder / "wheel")]
     subprocess.run(command, check=True, capture_output=True)
     (wheel,) = (folder / "wheel").glob("*.whl")
@@ -104,7 +104,7 @@ def import_seconds(clients: list[Installed], repeats: int = 15) -> list[float]:
 
 
 def probed(each: Installed, documents: dict[str, bytes], now: int) -> dict[str, float]:
-    """Medians of what a probe says of itself, in new processes with a new state on the disk each."""
+    """Medians of a probe's figures. Each run is a new process with a new state on the disk."""
     runs = []
     for _ in range(REPEATS):
         with tempfile.TemporaryDirectory() as name:
@@ -147,7 +147,7 @@ def _rows(
     own_start: float,
     own_found: dict[str, float],
 ) -> list[Row]:
-    """One client's figures, as multiples of the device's."""
+    """One client's figures, with the device's figures as baseline."""
     name = each.client.name
 
     def row(what: str, value: float, unit: str, base: float) -> Row:
@@ -168,7 +168,7 @@ def _rows(
 
 
 def _card(found: dict[str, float]) -> list[Row]:
-    """What reports cost the card that the state is on."""
+    """Bytes that reports write to the storage card of the state."""
     per_report = max(found["written"], found["disk"]) / 1000
     return [
         Row("written to disk per report", per_report / 1e3, "kB"),

@@ -1,9 +1,9 @@
-"""What forgetting costs, by the number of periods: the same reports, over few periods and over many.
+"""Time of forgetting by the number of periods: equally many reports in few and in many periods.
 
     python benchmarks/forgetting.py [--reports 1000000] [--periods 4 400 4000] [--runs 5] [--json]
 
-Each run forgets all periods but the last of a store of its own. A ratio is to the fewest periods, whose runs take
-turns with the others.
+Each run forgets all periods but the last, in a new store. The baseline is the smallest number of periods; its runs
+take turns with the other runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HOUR = 3_600
 
 
 def _write(inbox: Path, campaign: Campaign, reports: int, periods: int) -> list[Path]:
-    """Files of reports, each of whose records is of one of so many periods, drawn at random."""
+    """Write files of reports whose periods are drawn at random from ``periods`` periods."""
     first = campaign.period_at(NOW) - periods + 1
     place = len(campaign.layout.prefix) + 8
     found = []
@@ -52,7 +52,7 @@ def _write(inbox: Path, campaign: Campaign, reports: int, periods: int) -> list[
 
 def forgetting(reports: int, periods: list[int], runs: int, mechanism: str) -> list[Row]:
     """One row for each number of periods."""
-    publisher = Publisher(now=NOW - 2 * max(periods) * _HOUR)  # the campaign was there before its reports
+    publisher = Publisher(now=NOW - 2 * max(periods) * _HOUR)  # the campaign is older than its reports
     options = {"mechanism": mechanism, "time_precision": _HOUR, "lifetime": 4 * (max(periods) + 1) * _HOUR}
     raw = publisher.campaign(**options)
     campaign = opened(raw)

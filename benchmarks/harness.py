@@ -1,4 +1,4 @@
-"""What every benchmark shares: medians, the machine's name, a table or JSON."""
+"""Common parts of the benchmarks: medians, a description of the machine, output as a table or JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """One figure, and the baseline of the same run that it is compared with."""
+    """One figure, and its baseline from the same run."""
 
     name: str
     value: float
@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 def machine() -> str:
-    """Processor, cores, system and Python: what a figure means nothing without."""
+    """Processor, cores, operating system and Python version, to be printed with every figure."""
     model = platform.processor() or "unknown processor"
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -39,7 +39,7 @@ def machine() -> str:
 
 
 def median_seconds(action: Callable[[], object], *, number: int, repeats: int = 7) -> float:
-    """Median over repeats of the mean time of one call."""
+    """Median, over ``repeats`` repetitions of ``number`` calls, of the mean time of one call."""
     action()
     times = []
     for _ in range(repeats):
@@ -53,7 +53,7 @@ def median_seconds(action: Callable[[], object], *, number: int, repeats: int = 
 def interleaved_seconds(
     actions: Sequence[Callable[[], object]], repeats: int, clock: Callable[[], float] = time.perf_counter
 ) -> list[float]:
-    """Median time of each of several actions, run in turn so that a drifting machine is fair to all."""
+    """Median time of each action. The actions take turns, so a change of the machine's speed affects all of them."""
     times: list[list[float]] = [[] for _ in actions]
     for _ in range(repeats):
         for action, taken in zip(actions, times, strict=True):

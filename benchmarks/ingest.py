@@ -1,10 +1,10 @@
-"""How fast reports become counts: decoding alone, and against other libraries.
+"""Time from reports to counts: decoding, and comparison with other libraries.
 
     python benchmarks/ingest.py [--reports 10000000] [--runs 7] [--peers install] [--json] [--write]
 
-Every figure is the median of at least five runs, all of them in this process and on this machine; a ratio is
-to the baseline that is named beside it, taken in turn with it. One-core figures are by processor time, which
-other programs do not lengthen. ``--write`` puts the figures into benchmarks/results/ingest.txt.
+Every figure is the median of at least five runs in one process on one machine. Each ratio names its baseline, whose
+runs take turns with those of the figure. One-core figures are processor time, so other programs do not count.
+``--write`` writes the figures to benchmarks/results/ingest.txt.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEAST_RUNS = 5
 
 
 def parser() -> argparse.ArgumentParser:
-    """Sizes as arguments."""
+    """The parser of the command line."""
     made = arguments(TITLE)
     made.add_argument("--reports", type=int, default=10_000_000, help="reports of layout 1 to decode")
     made.add_argument("--runs", type=int, default=7, help="runs of which each figure is the median; at least 5")

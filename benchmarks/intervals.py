@@ -1,11 +1,11 @@
-"""How often 95 % intervals hold the truth where devices answer again, and how fast cells are estimated.
+"""Coverage of 95 % intervals if devices answer repeatedly, and time of estimating cells.
 
     python benchmarks/intervals.py [--repeats 4000] [--json]
 
-Fleets of 500 devices with fixed records and 31 periods: everybody daily, a fifth daily and the rest once,
-everybody at a rate of its own, everybody once. A repetition draws records, who answered, whom a question got
-(a third of the answers) and the noise of ``direct`` over two classes. Then 601 questions by ``piecewise`` and
-``hybrid``: processor seconds with integers over one denominator, and with fractions as they are defined.
+Coverage: fleets of 500 devices and 31 periods; all devices answer daily, or a fifth daily and the others once, or each
+at its own rate, or all once. A repetition draws the records, the answering devices, the devices of one question (a
+third of the answers) and the noise of ``direct`` over two classes. Time: processor seconds for 601 questions by
+``piecewise`` and ``hybrid``, with integers over a common denominator, and with fractions as in the definition.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ if TYPE_CHECKING:
 DEVICES, PERIODS = 500, 31
 QUESTIONS = 601
 _BY_FRACTIONS = 12
-"""So many questions are estimated by fractions; the time is scaled up."""
+"""Number of questions that are estimated by fractions; their time is scaled up to all questions."""
 
 
 def always(_: np.random.Generator) -> Answered:
-    """Everybody, every day."""
+    """All devices answer every day."""
     return np.ones((DEVICES, PERIODS), np.bool_)
 
 
 def a_fifth(generator: np.random.Generator) -> Answered:
-    """A fifth every day, the rest once."""
+    """A fifth of the devices answers every day, the others once."""
     answered = once(generator)
     answered[: DEVICES // 5] = True
     return answered
 
 
 def rates(generator: np.random.Generator) -> Answered:
-    """Everybody at a rate of its own."""
+    """Each device answers at its own rate."""
     return generator.random((DEVICES, PERIODS)) < generator.random((DEVICES, 1))
 
 
 def once(generator: np.random.Generator) -> Answered:
-    """Everybody once."""
+    """All devices answer once."""
     answered = np.zeros((DEVICES, PERIODS), np.bool_)
     answered[np.arange(DEVICES), generator.integers(0, PERIODS, DEVICES)] = True
     return answered
@@ -65,7 +65,7 @@ def once(generator: np.random.Generator) -> Answered:
 def coverage(
     answering: Callable[[np.random.Generator], Answered], epsilon: float, share: float, repeats: int
 ) -> dict[str, float]:
-    """The part of the intervals that hold the truth: of these devices, and of the population by what is known."""
+    """Shares of intervals that contain the true value: of these devices, and of the population."""
     mechanism = mechanisms.from_epsilon("direct", epsilon, 2)
     assert isinstance(mechanism, FrequencyMechanism)
     p, q = float(mechanism.p), float(mechanism.q)
@@ -90,7 +90,7 @@ def coverage(
 
 
 def speed(name: str) -> tuple[float, float]:
-    """Processor seconds for all questions: by integers, by fractions."""
+    """Processor seconds for all questions, by integers and by fractions."""
     mechanism = mechanisms.from_epsilon(name, 1, 1)
     assert isinstance(mechanism, NumericMechanism)
     generator = np.random.default_rng(7)

@@ -1,6 +1,6 @@
-"""Batches of any size in a moment: ids, periods, questions and answers drawn at random, all of them acceptable.
+"""Large batches of random acceptable reports, drawn with numpy: ids, periods, questions and answers.
 
-What the answers say is of no interest here; devices would draw them for minutes.
+The distribution of the answers does not matter for the benchmarks. Devices would take minutes for as many reports.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def records(campaign: Campaign, count: int, seed: int = 0) -> NDArray[np.uint8]:
-    """Shape (N, L): reports of the present period, each id in the interval of its question."""
+    """Draw N reports of the current period, each id in the interval of its question: (N, L) uint8, L bytes each."""
     generator = np.random.default_rng(seed)
     layout = campaign.layout
     head = len(layout.prefix)
@@ -47,14 +47,14 @@ def records(campaign: Campaign, count: int, seed: int = 0) -> NDArray[np.uint8]:
 
 
 def batch(campaign: Campaign, rows: NDArray[np.uint8]) -> bytes:
-    """A whole batch of these records."""
+    """Encode a complete batch of records, (N, L) uint8."""
     layout = campaign.layout
     body = Header(campaign.id, layout.kind, layout.record_length).to_bytes() + rows.tobytes()
     return body + trailer(len(rows), sha256(body).digest())
 
 
 def write(path: Path, campaign: Campaign, count: int, at_once: int) -> None:
-    """A file of one batch, of more records than fit into memory."""
+    """Write a file of one batch with ``count`` records, ``at_once`` records in memory at a time."""
     layout = campaign.layout
     head = Header(campaign.id, layout.kind, layout.record_length).to_bytes()
     digest = sha256(head)
@@ -68,7 +68,13 @@ def write(path: Path, campaign: Campaign, count: int, at_once: int) -> None:
 
 
 def _questions(campaign: Campaign, first: NDArray[np.uint8], generator: np.random.Generator) -> NDArray[np.int64]:
-    """The question of each id in a stratum drawn at random."""
+    """The question of each id in a stratum drawn at random: (N,) int64.
+
+    Args:
+        campaign: with its strata and intervals.
+        first: (N, 4) uint8, the first four bytes of the ids.
+        generator: draws the strata.
+    """
     u = np.ascontiguousarray(first).view(">u4")[:, 0].astype(np.uint64)
     strata = np.array([question.stratum for question in campaign.questions])
     stratum = generator.integers(0, strata.max() + 1, len(u))
@@ -82,7 +88,7 @@ def _questions(campaign: Campaign, first: NDArray[np.uint8], generator: np.rando
 
 
 def _answers(mechanism: Mechanism, kind: int, count: int, generator: np.random.Generator) -> NDArray[np.uint8]:
-    """Shape (N, bytes): answers in the bytes that the mechanism's own answer takes."""
+    """Draw N possible answers of a mechanism: (N, bytes of the mechanism's answer) uint8."""
     if mechanism.layout == SINGLE:
         width = 4 if kind == INTEGERS else 2
         values = generator.integers(0, mechanism.answers, count)

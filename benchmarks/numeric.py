@@ -1,9 +1,9 @@
-"""What numbers cost a device: a large projection, and predictions of Gaussian and discrete models.
+"""Time that a device takes for a large projection and for predictions of Gaussian and discrete models.
 
     python benchmarks/numeric.py [--json]
 
-Plain Python, as on a device; ratios are to numpy on the same integers in the same run. The numpy figures
-are of one record at a time, which is what a device would do, and so are mostly numpy's cost per call.
+The device uses plain Python. The baseline is numpy on the same integers in the same run, with one record per call as
+on a device, so the baseline is mostly numpy's overhead per call.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 INPUTS, COMPONENTS = 784, 10
 FEATURES, CLASSES = 30, 3
 ROUNDS = 200
-"""Calls per repetition: enough for a clock that ticks in microseconds."""
+"""Calls per repetition: enough for a clock with a resolution of microseconds."""
 
 
 def times(actions: list[Callable[[], object]], repeats: int = 15) -> list[float]:
-    """Seconds of one call of each, in turn."""
+    """Median seconds of one call of each action; the actions take turns."""
 
     def many(action: Callable[[], object]) -> Callable[[], object]:
         return lambda: [action() for _ in range(ROUNDS)]
@@ -42,14 +42,14 @@ def times(actions: list[Callable[[], object]], repeats: int = 15) -> list[float]
 
 
 def numeric_schema(features: int, projection: Projection | None = None) -> Schema:
-    """Numbers from −8 to 8 in four bins."""
+    """A schema of numeric features from −8 to 8 with four bins each."""
     label = Label("label", [str(number) for number in range(CLASSES)])
     edges = [-SCALE // 2, 0, SCALE // 2]
     return build_schema(label, [Numeric(f"x{i}", "-8", "8", edges) for i in range(features)], projection)
 
 
 def projections(draw: Random) -> list[Row]:
-    """The integer dot products alone, and a whole record: scaled, projected, binned."""
+    """Figures of the projection alone, and of a whole record: scaling, projection, bins."""
     matrix = [[draw.randint(-(1 << 30), 1 << 30) for _ in range(INPUTS)] for _ in range(COMPONENTS)]
     offsets = [draw.randint(-(1 << 40), 1 << 40) for _ in range(COMPONENTS)]
     parts = [Component(f"c{i}", -SCALE, SCALE, [0]) for i in range(COMPONENTS)]
@@ -73,7 +73,7 @@ def projections(draw: Random) -> list[Row]:
 
 
 def predictions(draw: Random) -> list[Row]:
-    """A Gaussian and a discrete model of 30 numbers and 3 classes."""
+    """Figures of predictions by a Gaussian and a discrete model of 30 numeric features and 3 classes."""
     schema = numeric_schema(FEATURES)
     header = Header("bench", 1, 0, 0, 1)
     shared = (header, bytes(32), schema, (-1.1, -1.1, -1.1))
@@ -105,7 +105,7 @@ def predictions(draw: Random) -> list[Row]:
 
 
 def _numpy_scores(model: Model, readings: list[tuple[int, int | None]]) -> Callable[[], np.ndarray]:
-    """Scores of a record that was already coded: array sums and nothing else."""
+    """A function that scores one coded record by array sums: (classes,) float64."""
     if isinstance(model.terms[0], tuple):
         mean, variance = (np.stack([term[part] for term in model.terms]) for part in (0, 1))
         constant, slope = -0.5 * np.log(2 * np.pi * variance), -0.5 / variance

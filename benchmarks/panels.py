@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def panels(charts: Sequence[str], columns: int) -> str:
-    """One SVG document out of several, each a panel of the size that charts have."""
+    """Join SVG charts to one SVG document, ``columns`` charts in a row."""
     rows = -(-len(charts) // columns)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {columns * WIDTH} {rows * HEIGHT}">']
     for place, chart in enumerate(charts):

@@ -1,8 +1,8 @@
-"""Against other libraries for local differential privacy: multi-freq-ldpy, pure-ldp and ldp-toolbox.
+"""Comparison with other libraries for local differential privacy: multi-freq-ldpy, pure-ldp and ldp-toolbox.
 
-Their aggregators are given live Python objects, which someone must have read and checked before; ours reads
-a file, checks every rule and counts. Both are timed on one core. They are installed from the package index into an
-environment of their own.
+The aggregators of these libraries take Python objects in memory, without reading or checking. Hearsay's aggregator
+reads a file, checks every rule and counts. All are timed on one core. The libraries are installed from the package
+index into a new environment.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WORKER = Path(__file__).with_name("peers_worker.py")
 
 @contextmanager
 def environment(python: str) -> Iterator[str]:
-    """A Python that has the peers: the one that is named, or for ``install`` a new one for this run."""
+    """Yield the path of a Python that has the libraries: ``python`` itself, or a new environment for ``install``."""
     if python != "install":
         yield python
         return
@@ -53,7 +53,7 @@ def environment(python: str) -> Iterator[str]:
 
 
 def peers(python: str, direct_reports: int, oue_reports: int, runs: int) -> list[Row]:
-    """``direct`` of 8 values and ``oue`` of 32, theirs and ours."""
+    """Figures of ``direct`` with 8 values and ``oue`` with 32 values, by the other libraries and by Hearsay."""
     with environment(python) as interpreter:
         return [
             *_compared(interpreter, "direct", 8, direct_reports, runs),
@@ -71,7 +71,7 @@ def _compared(interpreter: str, mechanism: str, size: int, reports: int, runs: i
         np.save(values, field[:, 1] if mechanism == "direct" else np.unpackbits(field, axis=1, count=size))
         command = [interpreter, str(WORKER), mechanism, str(values), str(size), str(runs)]
         theirs = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-        plain, verified = interleaved_seconds(_ours(file, campaign, reports), runs, time.process_time)
+        plain, verified = interleaved_seconds(_hearsay(file, campaign, reports), runs, time.process_time)
     name = f"{mechanism} of {size} values, {reports:,} reports"
     found = [Row(f"{name}: {peer}", reports / taken / 1e6, "million a second") for peer, taken in theirs.items()]
     fastest = min(theirs, key=lambda peer: float(theirs[peer]))
@@ -81,8 +81,8 @@ def _compared(interpreter: str, mechanism: str, size: int, reports: int, runs: i
     return found
 
 
-def _ours(file: Path, campaign: Campaign, reports: int) -> list:
-    """From the file to counts, without the digest and with it."""
+def _hearsay(file: Path, campaign: Campaign, reports: int) -> list:
+    """Two functions from the file to counts, without and with the digest."""
 
     def count(*, verify: bool) -> None:
         found = count_batches(read_regular(file), campaign, now=NOW, verify=verify)

@@ -1,4 +1,4 @@
-"""Run by ``peers.py`` in the peers' own environment: how long their aggregators take over live Python objects.
+"""Time of the other libraries' aggregators on Python objects. ``peers.py`` runs this in the libraries' environment.
 
     python peers_worker.py direct|oue VALUES.npy SIZE RUNS
 
@@ -20,7 +20,7 @@ EPSILON = 1.0
 
 
 def aggregators(mechanism: str, size: int) -> dict:
-    """Per library a function from a list of reports to frequencies."""
+    """Library → function from a list of reports to frequencies."""
     from ldp_toolbox.protocols.frequency.grr import GeneralizedRandomizedResponse
     from ldp_toolbox.protocols.frequency.ue import UnaryEncoding
     from multi_freq_ldpy.pure_frequency_oracles.GRR import GRR_Aggregator_MI

@@ -1,8 +1,7 @@
-"""From the bytes of a file straight to counts by question and answer, as fast as memory gives them.
+"""Counts by question and answer directly from the bytes of a file, without a store.
 
-Every rule of docs/formats.md, sections 2 to 4, is checked as in ``decode``; nothing is stored, so repeats
-are not found: a report that stands in the file twice counts twice. For files that are known to hold each
-report once, for estimates ahead of an ingest, and to see what decoding alone costs.
+Every rule of docs/formats.md, sections 2 to 4, is checked as by the aggregator's decoding. Repeats are not found: a
+report that is in the file twice counts twice. The benchmarks use this to measure decoding without storage.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ class Counted(NamedTuple):
     """The counts of one file, repeats included.
 
     Attributes:
-        n: good reports per question.
-        counts: per question its sums, as in a tally.
-        proven: good reports in batches whose digest and number are right.
-        unproven: other good reports; all of them where digests were not verified.
-        rejected: records and stretches set aside, by reason.
+        n: number of good reports per question.
+        counts: the sums of each question, as in a tally.
+        proven: number of good reports in batches with the right digest and number of records.
+        unproven: number of other good reports; all good reports if digests were not verified.
+        rejected: number of rejected records and damaged stretches, by reason.
     """
 
     n: tuple[int, ...]
@@ -47,13 +46,13 @@ class Counted(NamedTuple):
 
 
 def count_batches(data: Source, campaign: Campaign, *, now: int, verify: bool = True) -> Counted:
-    """Counts of all good reports in a file of concatenated batches. Run by the aggregator.
+    """Count all good reports in a file of concatenated batches.
 
     Args:
         data: the whole file, or a map of it.
-        campaign: whose reports are wanted.
-        now: the aggregator's present in seconds since 1970; later periods are too early.
-        verify: take the digests of batches; without, none is proven.
+        campaign: of the reports.
+        now: the aggregator's time in seconds since 1970; reports of later periods are rejected.
+        verify: whether to compute the digests of batches; without digests no report is proven.
     """
     whole = _one_batch(data, campaign, verify=verify)
     found = None if whole is None else _Count(data, campaign, now).run([whole], known_prefix=False)
@@ -66,7 +65,7 @@ def count_batches(data: Source, campaign: Campaign, *, now: int, verify: bool = 
 
 
 def _one_batch(data: Source, campaign: Campaign, *, verify: bool) -> Batch | None:
-    """The file as one whole batch, if it is one, but for the first bytes of its records."""
+    """The file as one complete batch, or None. The first bytes of the records are not checked."""
     header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length)
     head = header.to_bytes()
     end = len(data) - TRAILER_BYTES
@@ -85,7 +84,7 @@ def _one_batch(data: Source, campaign: Campaign, *, verify: bool) -> Batch | Non
 
 
 class _Count:
-    """The counting of one file."""
+    """Running counts of one file."""
 
     def __init__(self, data: Source, campaign: Campaign, now: int) -> None:
         self._data = data
@@ -98,7 +97,7 @@ class _Count:
         self._rejected: Counter[str] = Counter()
 
     def run(self, found: Iterable[Batch | Damage], *, known_prefix: bool) -> Counted | None:
-        """Counts of everything found; None if a record lacks its first bytes where that is not known yet."""
+        """Count all items; None if ``known_prefix`` is False and a record has wrong first bytes."""
         reports = [0, 0]
         for item in found:
             if isinstance(item, Damage):
@@ -117,7 +116,7 @@ class _Count:
         return Counted(self._sums.n, self._sums.counts, reports[True], reports[False], rejected)
 
     def _add(self, rows: Matrix, *, known_prefix: bool) -> int | None:
-        """Count the good ones of some records; returns how many they are."""
+        """Count the good records among ``rows``, (N, L) uint8. Return their number, or None as :meth:`run`."""
         fields = Fields.of(rows)
         answers = None if self._layout.kind == SINGLE else rows.answers()
         values = fields.values() if self._has_singles else None

@@ -1,7 +1,7 @@
-"""The sources' data sets and the accuracies measured on them by an independent simulation.
+"""Data sets of the papers, and accuracies that an independent simulation measured on them.
 
-They lie beside the repository, in the folder that HEARSAY_REFERENCE names, by default ``../shared``;
-the project stands alone without them.
+They are in the folder that HEARSAY_REFERENCE names, by default ``../shared``, outside the repository. The project
+does not need them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REDUCTIONS = {"none": ("none", 0), "pca1": ("pca", 1), "pca6": ("pca", 6), "dca"
 
 
 class Case(NamedTuple):
-    """One row of the reference: a setting, and the accuracy that was measured for it."""
+    """One row of the reference: a setting and its measured accuracy."""
 
     data: str
     mechanism: str
@@ -41,7 +41,7 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For tables and test ids."""
+        """A name for tables and test ids."""
         parts = [self.data, self.mechanism, self.answers, self.epsilon_per_answer]
         if self.form != "discrete":
             parts.append(self.form.replace(" ", "-").replace("=", "-"))
@@ -49,7 +49,7 @@ class Case(NamedTuple):
 
     @property
     def is_private(self) -> bool:
-        """Whether noise was added: not so in the rows ``none``."""
+        """Whether noise was added; False for rows of mechanism ``none``."""
         return self.mechanism != "none"
 
     @property
@@ -64,17 +64,17 @@ class Case(NamedTuple):
 
     @property
     def fit_on(self) -> str:
-        """Whose rows bounds and projection come from: ``pilot`` or ``train``."""
+        """The records on which bounds and projection are fitted: ``pilot`` or ``train``."""
         return self.form.partition("fit=")[2]
 
     @property
     def bins(self) -> int:
-        """Of every number: the note says it, else it is as in the data set's other rows."""
+        """Number of bins of a numeric feature: from the row's note, else that of the data set's other rows."""
         return int(self.note.removeprefix("bins ")) if self.note.startswith("bins ") else BINS[self.data]
 
 
 def available() -> bool:
-    """Whether data sets and accuracies are there."""
+    """Whether the folder with data sets and accuracies exists."""
     return (FOLDER / "datasets" / "schema.json").is_file() and (FOLDER / "reference" / "accuracy.csv").is_file()
 
 
@@ -84,7 +84,7 @@ def discrete_cases() -> list[Case]:
 
 
 def numeric_cases() -> list[Case]:
-    """The rows of setting ``local`` on numbers, the rows without privacy among them."""
+    """The rows of setting ``local`` on numeric features, including rows without privacy."""
     return [case for case in _cases() if "fit=" in case.form]
 
 
@@ -109,10 +109,10 @@ def _cases() -> list[Case]:
 
 
 def numeric_data(name: str) -> tuple[pd.DataFrame, Schema]:
-    """A data set with every column taken for a number, as the reference did.
+    """A data set with all columns as numeric features, as in the reference.
 
-    The bounds here only hold the data: :class:`simulation.design.Design` replaces them by those of the
-    rows that they may be fitted on.
+    The bounds contain all data. :class:`simulation.design.Design` replaces them by bounds fitted on the allowed
+    records.
     """
     entry = json.loads((FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"][name]
     frame = read_table(FOLDER / "datasets" / f"{name}.csv.gz")
@@ -124,7 +124,7 @@ def numeric_data(name: str) -> tuple[pd.DataFrame, Schema]:
 
 
 def categorical_data(name: str) -> tuple[pd.DataFrame, Schema]:
-    """A data set of categories, every listed value one code and ``?`` a value of its own."""
+    """A data set with all columns as categorical features. Each value has a code, ``?`` too."""
     entry = json.loads((FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"][name]
     features: list[Feature] = []
     classes: list[str] = []

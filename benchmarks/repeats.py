@@ -1,9 +1,9 @@
-"""What counting costs where every report came twice, by the memory that it may take.
+"""Time of counting by allowed memory, if every report arrived twice.
 
     python benchmarks/repeats.py [--reports 20000000] [--memory 64] [--runs 5] [--buckets 16] [--folder DIR] [--json]
 
-So many reports, and each of them again in files of other cuts: half of the records are repeats. A ratio is to counting
-with as much memory as it likes, which takes turns with the others. The folder's disk counts, and that of ``TMPDIR``.
+Each report arrives in two files with different batches, so half of the records are repeats. The baseline is counting
+without a memory limit; its runs take turns with the other runs. The speed of the folder's and TMPDIR's disks matters.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MIB = 1 << 20
 
 
 def make(folder: Path, reports: int, buckets: int) -> Path:
-    """A store of these reports, each of them twice: in a file of a million, and in one of two halves of it."""
+    """A store in which each report arrived twice: in a file of a million reports and in a file of half a million."""
     campaign = opened(RAW)
     store = create_store(folder / "store", RAW, buckets=buckets)
     for number in range(-(-reports // FILE_REPORTS)):
@@ -48,7 +48,7 @@ def make(folder: Path, reports: int, buckets: int) -> Path:
 
 
 def tally(path: Path, memory: int, reports: int) -> None:
-    """Count, and check that every report counts once."""
+    """Count the reports and check that every report counts once."""
     store = open_store(path)
     store.memory_bytes = memory
     found = store.tally_report()
@@ -56,11 +56,11 @@ def tally(path: Path, memory: int, reports: int) -> None:
 
 
 def counting(reports: int, memories: list[int], runs: int, buckets: int, folder: Path | None) -> list[Row]:
-    """One row for each amount of memory, the unlimited first."""
+    """One row per memory limit, counting without limit first."""
     with tempfile.TemporaryDirectory(dir=folder) as home:
         path = make(Path(home), reports, buckets)
         limits = [_UNLIMITED, *(memory * _MIB for memory in memories)]
-        tally(path, _UNLIMITED, reports)  # the parts are in the page cache
+        tally(path, _UNLIMITED, reports)  # brings the parts into the page cache
         seconds = interleaved_seconds([partial(tally, path, limit, reports) for limit in limits], runs)
     names = ["no limit", *(f"--memory {memory}MiB" for memory in memories)]
     return [

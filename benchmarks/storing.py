@@ -1,11 +1,11 @@
-"""From files to a tally through the store: ingest, exact de-duplication, counts; and many files of one report.
+"""Time and memory from files to a tally through the store: ingest, exact de-duplication, counts.
 
-Files hold a million reports each, or all of them in one batch.
+Files hold a million reports each, or all reports in one batch, or one report each.
 
-Each run is a process of its own with a new store, so its peak memory is its own. Input files are written
-before and are in the page cache, as files are that have just arrived; parts are flushed to the disk within the
-time that is measured, so the folder's disk counts. Wall time includes other programs' share of the machine;
-processor time, over the number of processors used, is what it would be on an idle one at best.
+Each run is a new process with a new store, so peak memory is measured per run. Input files are in the page cache,
+as after their arrival. The measured time includes flushing parts to the disk, so the speed of the folder's disk
+matters. Wall time includes the share of other programs; processor time divided by the number of processors is a lower
+bound of the wall time on an idle machine.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def storing(
     memory: int,
     folder: Path | None,
 ) -> list[Row]:
-    """All rows: each size from files to a tally, some from one file, then files of one report each."""
+    """All figures: each size from many files, some sizes from one file, then files of one report each."""
     rows: list[Row] = []
     least = None
     with tempfile.TemporaryDirectory(dir=folder) as home:
@@ -66,7 +66,7 @@ def _medians(measured: list[dict[str, float]]) -> dict[str, float]:
 
 
 def _runs(home: Path, reports: int, per_file: int, runs: int, workers: int, memory: int) -> list[dict[str, float]]:
-    """So many reports in files of so many, ``runs`` times through a new store."""
+    """Measure ``reports`` reports in files of ``per_file`` reports, ``runs`` times, each with a new store."""
     inbox, store = home / "inbox", home / "store"
     inbox.mkdir()
     campaign = opened(RAW)
@@ -110,13 +110,13 @@ def _small(files: int, middle: dict[str, float], workers: int) -> list[Row]:
 
 
 def _most_resident() -> int:
-    """Bytes of memory that this process ever had; ``getrusage`` would count its parent's before it was begun."""
+    """Peak memory of this process in bytes. ``getrusage`` would include memory of the parent process before exec."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) << 10
 
 
 def _measure(inbox: Path, store: Path, workers: int, memory: int) -> dict[str, Any]:
-    """One run: what the worker process does."""
+    """One run; the body of the worker process."""
     import pandas  # noqa: F401, ICN001 - pyarrow does so when it first meets an array: start-up, not a store's work
 
     from aggregator.store.store import create_store

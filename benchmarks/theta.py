@@ -1,9 +1,9 @@
-"""Accuracy and variance of ``the`` against its threshold θ: docs/plots/theta.svg.
+"""Plot of accuracy and variance of ``the`` by its threshold θ: docs/plots/theta.svg.
 
     python benchmarks/theta.py [--repeats 40] [--out FILE] [--json]
 
-Car, ε = 1 per answer, one answer and all of them, vector engine, post-processing ``paper``; and the
-variance of a count that nobody holds, q(1 − q)/(p − q)² per answer, from the mechanism's integers.
+Accuracy: data set car, ε = 1 per answer, one or all answers per device, vector engine, post-processing ``paper``.
+Variance: q(1 − q)/(p − q)² per answer, of the count of a value that nobody has, from the mechanism's integers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Point(NamedTuple):
 
 
 def variance(theta: str, epsilon: str) -> float:
-    """q(1 − q)/(p − q)², per answer."""
+    """Variance of the count of a value that nobody has, per answer: q(1 − q)/(p − q)²."""
     mechanism = mechanisms.from_epsilon("the", epsilon, 4, theta=theta)
     assert isinstance(mechanism, FrequencyMechanism)
     p, q = mechanism.p, mechanism.q
@@ -52,7 +52,7 @@ def variance(theta: str, epsilon: str) -> float:
 
 
 def accuracy(theta: str, answers: str, repeats: int, seed: int) -> Point:
-    """Simulate; the seed is the same for every θ, so they share their splits."""
+    """Simulate one threshold. The seed is the same for every θ, so all thresholds have the same splits."""
     frame, schema = categorical_data(DATA)
     count = 1 if answers == "one" else len(schema.features) + 1
     parameters = CampaignParameters("theta", count * MICRO, "the", count, options={"theta": theta})

@@ -1,9 +1,9 @@
-"""Worst-case variance of the numeric mechanisms against ε, from their exact integers: docs/plots/variance.svg.
+"""Plot of the worst-case variance of the numeric mechanisms by ε, from their integers: docs/plots/variance.svg.
 
     python benchmarks/variance.py [--out FILE] [--points 41] [--json]
 
-Per person and coordinate of d numbers in [−1, 1]. ``duchi`` asks for all d at once; the others for r of
-them at ε/r each, with the r that suits them best, scaled by d/r:
+The variance is per person and coordinate of d numbers in [−1, 1]. ``duchi`` answers about all d numbers at once. The
+other mechanisms answer about r of them with ε/r each, scaled by d/r; r is the best one:
 
     V(d, r) = max over x of  (d/r)·(Var_{ε/r}(x) + x²) − x²
 
@@ -35,11 +35,11 @@ NAMES = ("laplace", "bit", "duchi", "piecewise", "hybrid")
 DIMENSIONS = (1, 5, 10, 20)
 LEAST_EPSILON, MOST_EPSILON = 0.25, 16.0
 EQUAL = 1e-6
-"""Two mechanisms whose variances differ by less, relatively, are the same one: no crossing."""
+"""Variances with a smaller relative difference count as equal: the mechanisms do not cross."""
 
 
 class Crossing(NamedTuple):
-    """Above ``epsilon`` the first mechanism has the smaller worst variance, below it the second."""
+    """A crossing: above ``epsilon`` the first mechanism has the smaller worst variance, below it the second."""
 
     dimensions: int
     better_above: str
@@ -49,14 +49,14 @@ class Crossing(NamedTuple):
 
 @lru_cache(maxsize=100_000)
 def moments(name: str, epsilon_micro: int) -> tuple[float, float]:
-    """Variance of one number's estimate at x = 0 and at x = 1, where the extremes lie."""
+    """Variances of one number's estimate at x = 0 and x = 1; one of them is the largest variance."""
     mechanism = mechanisms.from_micro(name, epsilon_micro, 1)
     assert isinstance(mechanism, NumericMechanism)
     return float(mechanism.variance(0) / SCALE**2), float(mechanism.variance(SCALE) / SCALE**2)
 
 
 def worst_variance(name: str, epsilon: float, dimensions: int) -> float:
-    """V of one mechanism, with the best r where it samples."""
+    """V(d, r) of one mechanism with its best r, d = ``dimensions``."""
     micro = round(epsilon * MICRO)
     if name == "duchi":
         mechanism = mechanisms.from_micro(name, micro, dimensions)
@@ -72,7 +72,7 @@ def worst_variance(name: str, epsilon: float, dimensions: int) -> float:
 
 
 def crossings(grid: list[float], dimensions: int) -> list[Crossing]:
-    """Where two of the mechanisms change places, by bisection between the points of a grid."""
+    """The crossings of all pairs of mechanisms, by bisection between points of a grid of ε."""
     found = []
     for place, first in enumerate(NAMES):
         for second in NAMES[place + 1 :]:
@@ -102,7 +102,7 @@ def _bisect(first: str, second: str, low: float, high: float, before: int, dimen
 
 
 def chart(grid: list[float], dimensions: int, found: list[Crossing]) -> str:
-    """One panel; the crossings with piecewise are marked."""
+    """One panel of the plot, with marks at the crossings with ``piecewise``."""
     lines = [Line(name, grid, [worst_variance(name, epsilon, dimensions) for epsilon in grid]) for name in NAMES]
     marks = [
         (c.epsilon, worst_variance(c.better_above, c.epsilon, dimensions), f"{c.better_above} from {c.epsilon:.2f}")

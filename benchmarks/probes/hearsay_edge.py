@@ -1,4 +1,4 @@
-"""A device that opens, enrols, reports, installs and predicts; then a thousand durable reports, one an hour.
+"""Probe of the device: open, enrol, report, install, predict; then a thousand durable reports, one per hour.
 
 python hearsay_edge.py FOLDER        with root.hst, campaign.hsc and model.hsm in it
 """
@@ -19,7 +19,7 @@ RECORD = {"odor": "n", "width": 3}
 
 
 def read(name: str) -> bytes:
-    """One of the files beside."""
+    """Read one of the document files in FOLDER."""
     with open(f"{folder}/{name}", "rb") as file:  # noqa: PTH123
         return file.read()
 

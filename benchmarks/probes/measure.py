@@ -1,4 +1,4 @@
-"""What a probe measures of its own process. Loads nothing that a bare interpreter has not loaded."""
+"""Figures that a probe measures in its own process. This module loads only modules of a bare interpreter."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import time
 
 COUNT = 1000
-"""Reports, or messages, that a probe hands over."""
+"""Number of reports or messages that a probe sends."""
 
 
 def resident() -> int:
@@ -16,14 +16,14 @@ def resident() -> int:
 
 
 def written() -> tuple[int, int]:
-    """Bytes handed to ``write`` so far, and bytes that the page cache owes the disk for them."""
+    """Bytes passed to ``write`` so far, and bytes that the page cache must write to the disk for them."""
     with open("/proc/self/io") as file:  # noqa: PTH123
         fields = dict(line.split(": ") for line in file)
     return int(fields["wchar"]), int(fields["write_bytes"])
 
 
 class Thousand:
-    """Measures a block that hands over :data:`COUNT` messages."""
+    """Context manager that measures a block in which :data:`COUNT` messages are sent."""
 
     def __enter__(self) -> Thousand:  # noqa: PYI034 - importing typing would show in the figures
         self._before = written()
@@ -37,12 +37,12 @@ class Thousand:
 
 
 def tell(bare: int, imported: int, used: int, block: Thousand, waiting: int) -> None:
-    """Print the figures as JSON, by hand: importing json would show in them.
+    """Print the figures as JSON, without the module json: its import would change the figures.
 
     Args:
         bare, imported, used: resident bytes before the import, after it, after one use of each part.
-        block: the thousand.
-        waiting: how many of the thousand are still there to be sent.
+        block: the measured block.
+        waiting: number of messages of the block that wait to be sent.
     """
     figures = {
         "bare": bare,

@@ -1,4 +1,4 @@
-"""OpenTelemetry's batch processor in front of an exporter that is not called yet: spans in a queue in memory."""
+"""Probe of OpenTelemetry's batch processor: spans in a queue in memory, before the exporter is called."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ imported = measure.resident()
 
 
 class Unreachable(SpanExporter):
-    """Counts what it is given and keeps nothing."""
+    """An exporter that counts spans and keeps none."""
 
     seen = 0
 
     def export(self, spans):  # noqa: ANN001, ANN201
-        """Refuse."""
+        """Count the spans and report a failure."""
         Unreachable.seen += len(spans)
         return SpanExportResult.FAILURE
 

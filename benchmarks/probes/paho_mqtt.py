@@ -1,4 +1,4 @@
-"""An MQTT client without a connection: QoS 1 messages of a report's size go into its queue in memory."""
+"""Probe of an MQTT client without a connection: QoS 1 messages of a report's size go to its queue in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentry's client with its default transport, which can reach nobody: events go to a worker's queue in memory."""
+"""Probe of Sentry's client: its default transport can not reach a server, so events stay in a queue in memory."""
 
 from __future__ import annotations
 
@@ -21,4 +21,4 @@ transport = sentry_sdk.get_client().transport
 waiting = transport._worker._queue.qsize() if transport is not None else 0  # noqa: SLF001
 measure.tell(bare, imported, used, block, waiting)
 sys.stdout.flush()
-os._exit(0)  # without waiting for a server that is not there
+os._exit(0)  # without waiting for the unreachable server
