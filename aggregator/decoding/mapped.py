@@ -9,14 +9,16 @@ import mmap
 from hashlib import sha256
 from typing import TypeAlias
 
-Source: TypeAlias = bytes | mmap.mmap
-"""The content of a whole file: bytes in memory, or a memory map."""
+from aggregator.decoding.large_file import LargeFile
 
-_STEP = 8 << 20
+Source: TypeAlias = bytes | mmap.mmap | LargeFile
+"""The content of a whole file: bytes in memory, a map of a temporary file, or a large file read in pieces."""
+
+_STEP = 1 << 20
 
 
 def give_back(data: Source, start: int, stop: int) -> None:
-    """Release the pages of a mapped file between two positions. Do nothing if the data are bytes.
+    """Release the pages of a mapped file between two positions. Do nothing for other data.
 
     Args:
         data: the whole file.
@@ -34,6 +36,9 @@ def piecewise_digest(data: Source, start: int, stop: int) -> bytes:
     taken = sha256()
     for place in range(start, stop, _STEP):
         end = min(place + _STEP, stop)
+        if isinstance(data, LargeFile):
+            taken.update(data[place:end])
+            continue
         with memoryview(data) as view, view[place:end] as piece:
             taken.update(piece)
         give_back(data, place, end)

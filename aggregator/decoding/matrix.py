@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from aggregator.decoding.large_file import LargeFile
 from aggregator.decoding.mapped import give_back
 from protocol.batches.report import FIXED_BYTES, ID_BYTES
 from protocol.mechanisms import INTEGERS, SINGLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from mmap import mmap
 
     from numpy.typing import NDArray
 
@@ -26,6 +28,7 @@ BLOCK_RECORDS = 1 << 16
 SHORT = 256
 """Runs of fewer records are joined, so that one array operation covers many of them."""
 _FEW, _MANY = 8, 1 << 16
+_MANY_BYTES = 1 << 23
 
 
 class Matrix(NamedTuple):
@@ -60,7 +63,9 @@ class Matrix(NamedTuple):
         """
         if not self.rows:
             return np.empty(0, kind)
-        return np.ndarray((self.rows,), kind, self.data, self.start + offset, (self.layout.record_length,))
+        length = self.layout.record_length
+        data, start = _in_memory(self.data, self.start, self.rows * length)
+        return np.ndarray((self.rows,), kind, data, start + offset, (length,))
 
     def first(self) -> NDArray[np.uint64]:
         """(N,) uint64: the first eight bytes of each record, which are the fixed bytes and the start of the id."""
@@ -88,10 +93,10 @@ class Matrix(NamedTuple):
     def answers(self) -> NDArray[np.uint8]:
         """(N, A) uint8: the answer fields, a view of the file."""
         width, length = self.layout.answer_bytes, self.layout.record_length
-        place = self.start + length - width
         if not self.rows:
             return np.empty((0, width), np.uint8)
-        return np.ndarray((self.rows, width), np.uint8, self.data, place, (length, 1))
+        data, start = _in_memory(self.data, self.start, self.rows * length)
+        return np.ndarray((self.rows, width), np.uint8, data, start + length - width, (length, 1))
 
     def positions(self) -> NDArray[np.int64]:
         """(N,) int64: the position of each record in ``data``."""
@@ -102,7 +107,8 @@ class Matrix(NamedTuple):
 def matrices(data: Source, runs: Iterable[tuple[int, int]], layout: Layout) -> Iterator[tuple[Matrix, list[Matrix]]]:
     """Cut the records of a file into matrices of at most about :data:`BLOCK_RECORDS` rows.
 
-    Long runs are cut in place, without a copy. Short runs are copied into one matrix.
+    Long runs are cut in place, without a copy, unless the file is read in pieces. Short runs are copied into one
+    matrix.
 
     Args:
         data: the file.
@@ -125,7 +131,7 @@ def matrices(data: Source, runs: Iterable[tuple[int, int]], layout: Layout) -> I
         if count >= SHORT:
             for first in range(0, count, BLOCK_RECORDS):
                 part = rows.part(first, first + BLOCK_RECORDS)
-                yield part, [part]
+                yield (_joined([part]) if isinstance(data, LargeFile) else part), [part]
     if waiting:
         yield _joined(waiting), waiting
 
@@ -159,18 +165,23 @@ def count_adjacent(data: Source, position: int, length: int, prefix: bytes) -> i
         if data[place : place + len(prefix)] != prefix:
             return count
         count += 1
-    step = _FEW
+    step, many = _FEW, max(_FEW, min(_MANY, _MANY_BYTES // length))
     while count < most:
         rows = min(step, most - count)
         wrong = _differ(data, position + count * length, rows, length, prefix)
         place = int(wrong.argmax())
         if wrong[place]:
             return count + place
-        if rows == _MANY:
+        if rows == many:
             give_back(data, position + count * length, position + (count + rows) * length)
         count += rows
-        step = min(4 * step, _MANY)
+        step = min(4 * step, many)
     return count
+
+
+def _in_memory(data: Source, start: int, size: int) -> tuple[bytes | mmap, int]:
+    """Bytes as a buffer, and their position in it. Only those of a large file are copied."""
+    return (data[start : start + size], 0) if isinstance(data, LargeFile) else (data, start)
 
 
 def other_prefix(rows: Matrix) -> NDArray[np.bool_]:
@@ -181,6 +192,7 @@ def other_prefix(rows: Matrix) -> NDArray[np.bool_]:
 def _differ(data: Source, position: int, rows: int, length: int, prefix: bytes) -> NDArray[np.bool_]:
     """(N,) bool: which rows of ``length`` bytes from ``position`` on do not begin with ``prefix``."""
     wrong = np.zeros(rows, np.bool_)
+    data, position = _in_memory(data, position, rows * length)
     for place in range(0, len(prefix), 2):
         piece = prefix[place : place + 2]
         kind = f"u{len(piece)}"

@@ -27,9 +27,12 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from aggregator.decoding.large_file import FileShortenedError
+from aggregator.decoding.mapped import piecewise_digest
+from aggregator.decoding.matrix import count_adjacent
 from aggregator.files import PRIVATE, check_output, open_output
 from aggregator.gateway.external_sort import Sorter, split_standing
-from aggregator.intake.sources import Unreadable, read_source
+from aggregator.intake.sources import SHORTENED, Unreadable, read_source
 from aggregator.storage.locking import storage_errors
 from protocol.batches.batch import Batch, Header, prefixes, read_batches, trailer
 from protocol.errors import InputError
@@ -40,12 +43,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from aggregator.decoding.mapped import Source
     from protocol.documents.campaign import Campaign
 
 MEMORY_BYTES = 1 << 28
 MAX_BATCH_RECORDS = (1 << 32) - 1
 _MAPPED_BYTES = 1 << 24
-"""Files of at least this size are mapped instead of read."""
+"""Larger files are read in pieces."""
 _CHUNK_BYTES = 1 << 24
 _PROVEN, _NO_CLAIM = 0, 1
 """Tags of records. Each larger tag stands for the digest that the trailer of a damaged batch states."""
@@ -147,7 +151,7 @@ class _Merge:
     def read(self, path: str | os.PathLike[str]) -> None:
         """Add the records of one file."""
         with _content(path) as data:
-            for found in read_batches(data, self._layouts):
+            for found in read_batches(data, self._layouts, adjacent=count_adjacent, digest=piecewise_digest):
                 if not isinstance(found, Batch):
                     self._rejected[found.reason] += 1
                 elif (reason := self._header_fault(found.header)) is not None:
@@ -160,7 +164,7 @@ class _Merge:
             return None
         return "invalid_message" if header.campaign == self._wanted.campaign else "unrecognized_campaign"
 
-    def _take(self, data: bytes | mmap.mmap, batch: Batch) -> None:
+    def _take(self, data: Source, batch: Batch) -> None:
         if batch.proven:
             self._whole.add(batch.digest[:_CLAIM_BYTES])
             tag = _PROVEN
@@ -179,7 +183,7 @@ class _Merge:
             sorter.add(np.frombuffer(joined, np.uint8).reshape(-1, length), tag)
             self._bound_memory()
 
-    def _joined(self, data: bytes | mmap.mmap, spans: Sequence[tuple[int, int]], length: int) -> Iterator[bytes]:
+    def _joined(self, data: Source, spans: Sequence[tuple[int, int]], length: int) -> Iterator[bytes]:
         """Yield the bytes of some runs of records in steps: short runs are joined, long runs are divided."""
         step, held = self._step(length) * length, 0
         waiting: list[bytes] = []
@@ -238,8 +242,8 @@ class _Merge:
 
 
 @contextmanager
-def _content(path: str | os.PathLike[str]) -> Iterator[bytes | mmap.mmap]:
-    """The content of a file as an ingest reads it: decompressed, and mapped if it is large.
+def _content(path: str | os.PathLike[str]) -> Iterator[Source]:
+    """The content of a file as an ingest reads it: decompressed, and in pieces if it is large.
 
     Raises:
         InputError: the reason of an :class:`aggregator.intake.sources.Unreadable`.
@@ -251,6 +255,8 @@ def _content(path: str | os.PathLike[str]) -> Iterator[bytes | mmap.mmap]:
         found = b""
     try:
         yield found
+    except FileShortenedError:
+        raise InputError(SHORTENED, f"'{path}' became shorter while it was read; nothing was written") from None
     finally:
         if isinstance(found, mmap.mmap):
             found.close()

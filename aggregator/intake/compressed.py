@@ -10,11 +10,14 @@ import errno
 import mmap
 import os
 import tempfile
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
 from aggregator.reading import too_large
+
+if TYPE_CHECKING:
+    from aggregator.decoding.mapped import Source
 
 _MAGIC = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
 MOST_GROWTH = 64
@@ -29,12 +32,12 @@ that place on, so less is lost. Each round takes about as long as the first.
 """
 
 
-def codec_of(data: bytes | mmap.mmap) -> str | None:
+def codec_of(data: Source) -> str | None:
     """Find a file's compression by its first bytes, whatever its name; None if it has none. No batch begins so."""
     return next((codec for codec, magic in _MAGIC.items() if data[: len(magic)] == magic), None)
 
 
-def decompress(data: bytes | mmap.mmap, codec: str, in_memory: int) -> bytes | mmap.mmap:
+def decompress(data: Source, codec: str, in_memory: int) -> bytes | mmap.mmap:
     """Decompress a file. Of a cut or damaged file, return the content before the damage.
 
     gzip gives every byte before a cut, zstd complete blocks of up to 128 KiB. Consecutive members or frames form one
@@ -59,7 +62,7 @@ def decompress(data: bytes | mmap.mmap, codec: str, in_memory: int) -> bytes | m
         return mmap.mmap(content.fileno(), size, prot=mmap.PROT_READ)
 
 
-def _copy(data: bytes | mmap.mmap, codec: str, content: IO[bytes], most: int) -> int:
+def _copy(data: Source, codec: str, content: IO[bytes], most: int) -> int:
     """Write the content of ``data`` into a file, and return its length; at most ``most`` bytes."""
     size, sound = 0, len(data)
     for given, asked in _STEP_BYTES:
@@ -98,7 +101,7 @@ class _Steps:
 
     closed = False
 
-    def __init__(self, data: bytes | mmap.mmap, sound: int, given: int) -> None:
+    def __init__(self, data: Source, sound: int, given: int) -> None:
         self._data = data
         self._sound = sound
         self._given = given

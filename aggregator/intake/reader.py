@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aggregator.decoding.decode import Decoder
+from aggregator.decoding.large_file import FileShortenedError
 from aggregator.decoding.spans import MAX_PIECES, Rejected
 from aggregator.intake.enrolment import REASON as NOT_ENROLLED
 from aggregator.intake.results import BlockResult, Kept, Read
+from aggregator.intake.sources import SHORTENED, Unreadable
 from aggregator.storage.input_index import TAIL_BYTES, Ingested, Inputs, identity, pack_places, tail, unpack_places
 from aggregator.storage.parts import Stored
 from protocol.batches.batch import TRAILER_BYTES, Header
+from protocol.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -134,7 +137,11 @@ class Reader:
         for source in sources:
             name = known = None
             if may_repeat or self._inputs.may_know(tail(source.data)):
-                name = identity(source.data)
+                try:
+                    name = identity(source.data)
+                except FileShortenedError:
+                    found.append(Read(source.number, None, unreadable=Unreadable(source.file, SHORTENED)))
+                    continue
                 if self._inputs.has_all(name, self._present, self._enrolment):
                     found.append(Read(source.number, None))
                     continue
@@ -155,20 +162,30 @@ class Reader:
         return self._alone(source, name, None)._replace(known=known)
 
     def _alone(self, source: Source, name: bytes | None, known: Ingested | None) -> Read:
-        """Read one file by itself. It may be too large for memory, unless some of it is in the parts already."""
+        """Read one file by itself. It may be unreadable, unless some of it is in the parts already.
+
+        Raises:
+            StorageError: ``input_shortened``: the file became shorter after some of it was written.
+        """
         file = _File(source, name, known)
         try:
             return self._one(file)
         except MemoryError:
             if file.kept:
                 raise
-            return Read(source.number, None, too_large=source.file)
+            reason = "too_large"
+        except FileShortenedError:
+            if file.kept:
+                problem = f"'{source.file}' became shorter while it was read; nothing was added; try again"
+                raise StorageError("input_shortened", problem) from None
+            reason = SHORTENED
+        return Read(source.number, None, unreadable=Unreadable(source.file, reason))
 
     def _many(self, sources: list[Source]) -> list[Read]:
         """Read small files: intact ones all at once, since most of the work of a small file is per call."""
         if len(sources) < 2:
             return [self._alone(source, None, None) for source in sources]
-        found = self._decoder.whole_files([bytes(source.data) for source in sources], now=self._now)
+        found = self._decoder.whole_files([source.data[:] for source in sources], now=self._now)
         records, file, rest = found.records, found.file, set(found.left_over)
         if self._enrolled is not None:  # files with a foreign record are read one by one, for the quarantine
             foreign = np.unique(file[~self._enrolled.accepts(records)])

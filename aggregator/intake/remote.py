@@ -161,7 +161,8 @@ class _RemoteReading:
         for number, reason in found.unreadable:
             self._transaction.note_unreadable(number, Unreadable(self._given[number], reason))
         for read in found.reads:
-            self._transaction.note(read._replace(too_large=self._given[read.number]) if read.too_large else read)
+            bad = read.unreadable and read.unreadable._replace(file=self._given[read.number])
+            self._transaction.note(read._replace(unreadable=bad))
         self._report(len(found.unreadable) + len(found.reads))
 
     def _read_similar(self, numbers: Sequence[int], listed: Sequence[Mark | None]) -> None:

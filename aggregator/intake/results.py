@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from aggregator.decoding.columns import Columns
     from aggregator.decoding.decode import Block
     from aggregator.decoding.spans import Rejected
+    from aggregator.intake.sources import Unreadable
     from aggregator.storage.input_index import Ingested
 
 
@@ -24,7 +25,7 @@ class Read(NamedTuple):
         proven, unproven: good records added to the store, from complete and from damaged batches.
         claims: first eight bytes, as numbers, of the digests that damaged batches claim to have.
         pieces: rejected records and byte ranges, for the quarantine.
-        too_large: name of the file if it does not fit into memory, else empty.
+        unreadable: why nothing of the file is stored, if it does not fit into memory or became shorter; else None.
     """
 
     number: int
@@ -34,7 +35,7 @@ class Read(NamedTuple):
     unproven: int = 0
     claims: frozenset[int] = frozenset()
     pieces: tuple[Rejected, ...] = ()
-    too_large: str = ""
+    unreadable: Unreadable | None = None
 
 
 class Kept(NamedTuple):

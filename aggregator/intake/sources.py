@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
+from aggregator.decoding.large_file import FileShortenedError, LargeFile
 from aggregator.intake.compressed import codec_of, decompress
 from aggregator.intake.urls import ahead, is_url, read_url
 from aggregator.reading import read_regular
@@ -16,9 +16,12 @@ from aggregator.storage.input_index import tail
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from aggregator.decoding.mapped import Source as Content
+
 MAX_FILE_BYTES = 1 << 40
 MAPPED_BYTES = 1 << 27
-"""Files above this size are mapped instead of read, to bound memory."""
+"""Larger content is mapped from a temporary file, larger files are read in pieces. This bounds memory."""
+SHORTENED = "file_shortened"
 _SHARE_BYTES, _SHARE_FILES = 4 << 20, 2048
 
 
@@ -28,7 +31,8 @@ class Unreadable(NamedTuple):
     Attributes:
         file: its name, as given.
         reason: ``file_not_found``, ``is_folder``, ``empty_file``, ``permission_denied``; ``not_reached``: no server
-            answered; ``too_large``: it has more than 1 TiB, or does not fit into memory; ``expands_too_far`` and
+            answered; ``file_shortened``: it became shorter while it was read; ``too_large``: it has more than 1 TiB,
+            or does not fit into memory; ``expands_too_far`` and
             ``compression_damaged``, of compressed files; ``unreadable``: a pipe, a device, an impossible name, a
             failing disk.
     """
@@ -48,7 +52,7 @@ class Source(NamedTuple):
 
     number: int
     file: str
-    data: bytes | mmap.mmap
+    data: Content
 
 
 class Share(NamedTuple):
@@ -86,12 +90,13 @@ def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
     yield share
 
 
-def read_source(file: str | os.PathLike[str], in_memory: int | None = None) -> bytes | mmap.mmap | Unreadable:
+def read_source(file: str | os.PathLike[str], in_memory: int | None = None) -> Content | Unreadable:
     """Load a file's content, decompressed, or return the reason why it can not be read.
 
     Args:
         file: path or URL.
-        in_memory: files with more bytes are mapped, unless they are named by a URL; None for :data:`MAPPED_BYTES`.
+        in_memory: files with more bytes are read in pieces, unless they are named by a URL; None for
+            :data:`MAPPED_BYTES`.
     """
     in_memory = MAPPED_BYTES if in_memory is None else in_memory
     reason = "unreadable"
@@ -105,6 +110,8 @@ def read_source(file: str | os.PathLike[str], in_memory: int | None = None) -> b
         reason = "permission_denied"
     except ValueError:
         pass  # a name with a zero byte
+    except FileShortenedError:
+        reason = SHORTENED
     except MemoryError:
         reason = "too_large"
     except OSError as error:
@@ -115,9 +122,7 @@ def read_source(file: str | os.PathLike[str], in_memory: int | None = None) -> b
     return Unreadable(os.fspath(file), reason)
 
 
-def decompressed(
-    file: str | os.PathLike[str], data: bytes | mmap.mmap, in_memory: int = MAPPED_BYTES
-) -> bytes | mmap.mmap | Unreadable:
+def decompressed(file: str | os.PathLike[str], data: Content, in_memory: int = MAPPED_BYTES) -> Content | Unreadable:
     """The content of a file that may be compressed, or why there is none.
 
     Args:
@@ -135,7 +140,7 @@ def decompressed(
         return Unreadable(os.fspath(file), reasons.get(error.errno or 0, "unreadable"))
 
 
-def _content(file: str | os.PathLike[str], in_memory: int) -> bytes | mmap.mmap:
+def _content(file: str | os.PathLike[str], in_memory: int) -> Content:
     if is_url(file):
         return read_url(os.fspath(file), MAX_FILE_BYTES)
     path = os.fspath(file)
@@ -149,6 +154,6 @@ def _content(file: str | os.PathLike[str], in_memory: int) -> bytes | mmap.mmap:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
             return read_regular(path, MAX_FILE_BYTES)  # raises the error for this kind of file
-        return mmap.mmap(descriptor, found.st_size, prot=mmap.PROT_READ)
+        return LargeFile(os.dup(descriptor), found.st_size)
     finally:
         os.close(descriptor)

@@ -14,6 +14,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from aggregator.decoding.large_file import FileShortenedError
 from aggregator.intake.compressed import codec_of
 from aggregator.intake.reader import Reader
 from aggregator.intake.sources import Share, Source, Unreadable, read_source, shares
@@ -27,6 +28,7 @@ from protocol.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from aggregator.decoding.mapped import Source as Content
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.results import Read
     from aggregator.storage.manifest import Manifest, Part
@@ -123,7 +125,14 @@ def _mark(file: str | os.PathLike[str]) -> Mark | None:
 def identities(files: Sequence[str]) -> list[bytes | None]:
     """32 bytes for each file that name its content; None for a file that can not be read."""
     check_urls(files)
-    return [None if isinstance(data, Unreadable) else identity(data) for data in ahead(read_source, files)]
+    return [None if isinstance(data, Unreadable) else _identity(data) for data in ahead(read_source, files)]
+
+
+def _identity(data: Content) -> bytes | None:
+    try:
+        return identity(data)
+    except FileShortenedError:
+        return None
 
 
 def read_files(

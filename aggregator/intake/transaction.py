@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aggregator.intake.reader import Reader
-from aggregator.intake.sources import Unreadable
 from aggregator.storage.compaction import compact
 from aggregator.storage.input_index import Inputs, numbers
 from aggregator.storage.part_writer import PartWriter
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.results import Read
+    from aggregator.intake.sources import Unreadable
     from aggregator.intake.work_sharing import WorkSharingPool
     from aggregator.storage.input_index import Ingested
     from aggregator.storage.manifest import Manifest, Part
@@ -88,8 +88,8 @@ class IngestTransaction:
     def note(self, read: Read) -> None:
         """Record what was found in one file: its entry in the index, its counts, its pieces for the quarantine."""
         entry, known = read.entry, read.known
-        if read.too_large:
-            self.note_unreadable(read.number, Unreadable(read.too_large, "too_large"))
+        if read.unreadable is not None:
+            self.note_unreadable(read.number, read.unreadable)
             return
         if entry is None:
             self.repeated += 1

@@ -25,10 +25,11 @@ from protocol.batches.batch import TRAILER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from mmap import mmap
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from aggregator.decoding.mapped import Source
 
 MAX_FILES = 16
 """Limit of the number of files of the index. Beyond it the next ingest writes one file in place of all."""
@@ -97,7 +98,7 @@ def unpack_places(packed: bytes) -> NDArray[np.int64]:
     return np.cumsum(steps.astype(np.int64))
 
 
-def identity(data: bytes | mmap, body: bytes | None = None) -> bytes:
+def identity(data: Source, body: bytes | None = None) -> bytes:
     """SHA-256(SHA-256(all but the last 44 bytes) ‖ the last 44 bytes): 32 bytes that name a file's content.
 
     In a file of one batch the inner digest is the digest of the batch, which is computed anyway.
@@ -111,7 +112,7 @@ def identity(data: bytes | mmap, body: bytes | None = None) -> bytes:
     return sha256(inner + data[cut:]).digest()
 
 
-def tail(data: bytes | mmap) -> bytes:
+def tail(data: Source) -> bytes:
     """The last eight bytes of a file. A shorter file is padded with zeros in front."""
     return data[-TAIL_BYTES:].rjust(TAIL_BYTES, b"\0")
 

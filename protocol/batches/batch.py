@@ -28,8 +28,8 @@ from protocol.batches.scan import Scan, count_adjacent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from mmap import mmap
 
+    from protocol.batches.framing import Source
     from protocol.batches.scan import Adjacent, Digest
 
 __all__ = (
@@ -88,7 +88,7 @@ class Damage(NamedTuple):
 
 
 def read_batches(
-    data: bytes | mmap,
+    data: Source,
     layouts: Mapping[bytes, Layout] = _UNKNOWN,
     *,
     adjacent: Adjacent = count_adjacent,

@@ -5,14 +5,13 @@ Source: docs/formats.md, section 4. The device writes them; the aggregator's rea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from protocol.digest import sha256
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from mmap import mmap
 
 MARK = b"\x96\xa4hsyb"
 END = b"\x93\xa3end"
@@ -22,6 +21,17 @@ MAX_RECORD_LENGTH = (1 << 16) + 4
 TRAILER_BYTES = 44
 COUNT_HEAD = b"\xce"
 DIGEST_HEAD = b"\xc4\x20"
+
+
+class Source(Protocol):
+    """The content of a whole file: ``bytes``, a memory map, or an object that reads pieces of a file."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, place: slice, /) -> bytes: ...
+
+    def find(self, what: bytes, start: int = ..., stop: int = ..., /) -> int:
+        """As ``bytes.find``."""
 
 
 class Header(NamedTuple):
@@ -56,7 +66,7 @@ def _pack_length(length: int) -> bytes:
     return b"\xce" + length.to_bytes(4, "big")
 
 
-def read_header(data: bytes | mmap, position: int) -> tuple[Header, int] | None:
+def read_header(data: Source, position: int) -> tuple[Header, int] | None:
     """The readable header at ``position`` and its end; None if there is none."""
     start = position + len(MARK)
     if data[position:start] != MARK or data[start : start + 1] != bytes((FILE_VERSION,)):

@@ -26,11 +26,12 @@ from protocol.digest import bulk_sha256 as sha256
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from mmap import mmap
-    from typing import TypeAlias
+    from typing import Any, TypeAlias
 
-    Source: TypeAlias = bytes | mmap
-    Adjacent: TypeAlias = Callable[[Source, int, int, bytes], int]
-    Digest: TypeAlias = Callable[[Source, int, int], bytes]
+    from protocol.batches.framing import Source
+
+    Adjacent: TypeAlias = Callable[[Any, int, int, bytes], int]  # first the data that the caller gave
+    Digest: TypeAlias = Callable[[Any, int, int], bytes]
 
 MAX_WASTED = 4
 """Limit on hashing for wrong digests, as a multiple of the bytes that were read so far."""
@@ -76,7 +77,7 @@ class Scan:
         verify: bool = True,
         digest: Digest | None = None,
     ) -> None:
-        self._digest = digest or digest_of
+        self._digest: Digest = digest or digest_of
         self.data = data
         self.verify = verify
         self.size = len(data)
@@ -193,7 +194,7 @@ class Scan:
         return self.size if place < 0 else place
 
 
-def digest_of(data: Source, start: int, end: int) -> bytes:
+def digest_of(data: bytes | mmap, start: int, end: int) -> bytes:
     """SHA-256 of data[start:end]."""
     with memoryview(data) as view, view[start:end] as batch:
         return sha256(batch).digest()

@@ -19,9 +19,9 @@ from protocol.words import to_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from mmap import mmap
     from pathlib import Path
 
+    from aggregator.decoding.mapped import Source
     from protocol.document import Header
     from protocol.documents.envelope import Envelope
     from protocol.schema import Schema
@@ -86,7 +86,7 @@ def document(envelope: Envelope, role: str) -> Shown:
     return Shown(role, facts, columns, rows, content, warning)
 
 
-def uncompressed(file: Path, raw: bytes) -> bytes | mmap:
+def uncompressed(file: Path, raw: bytes) -> Source:
     """The content of a report file, decompressed if need be. The limits are those of an ingest.
 
     Args:
@@ -105,7 +105,7 @@ def uncompressed(file: Path, raw: bytes) -> bytes | mmap:
     return found
 
 
-def batches(raw: bytes | mmap) -> Shown | None:
+def batches(raw: Source) -> Shown | None:
     """The batches and damaged byte ranges of a report file; None if it holds no batch."""
     rows: list[list[object]] = []
     entries: list[dict[str, Any]] = []

@@ -27,6 +27,7 @@ WHY_NOT = {
     "too_large": "it has more than 1 TiB, or more than fits into memory; batches can be sent in several files",
     "expands_too_far": "it is compressed and holds more than 64 times its length: no reports do",
     "compression_damaged": "it is compressed, and nothing can be had from it",
+    "file_shortened": "it became shorter while it was read; give it again when it is complete",
     "not_reached": "no server answers where its URL leads; look at the endpoint, the network and its settings",
     "unreadable": "it is no file, or the disk failed",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import pickle
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -15,8 +16,9 @@ from support.examples import examples
 from support.publisher import NOW
 from support.reports import Row, batch, digest, header, made, mixed, report, summand
 
-from aggregator.decoding import matrix
+from aggregator.decoding import large_file, matrix
 from aggregator.decoding.decode import Decoder
+from aggregator.decoding.large_file import LargeFile
 from aggregator.tally.sums import Sums
 from benchmarks.raw_counts import count_batches
 from protocol import mechanisms
@@ -227,16 +229,42 @@ def test_whole_files_are_those_of_one_proven_batch_of_good_records(name, data):
     assert found.records.proven.all()
 
 
-def test_a_map_of_a_file_is_read_like_its_bytes(tmp_path):
+@pytest.mark.parametrize("block", [0, 64, 100, 1 << 18])
+def test_a_map_and_pieces_of_a_file_are_read_like_its_bytes(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(large_file, "_BLOCK_BYTES", block)
     campaign = CAMPAIGNS["direct"]
     data = batch(campaign, [report(campaign, device) for device in range(50)])
     data += b"\0" + data[:300] + b"\1" + data[300:]
     (tmp_path / "x.hsr").write_bytes(data)
     with (tmp_path / "x.hsr").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        found, expected = (Decoder(campaign).decode(each, now=NOW) for each in (mapped, data))
-        assert rows(found.records) == rows(expected.records)
-        assert (found.rejected, found.pieces) == (expected.rejected, expected.pieces)
+        in_pieces = LargeFile(os.dup(file.fileno()), len(data))
+        for each in (mapped, in_pieces) if block else (mapped,):
+            found, expected = (Decoder(campaign).decode(one, now=NOW) for one in (each, data))
+            assert rows(found.records) == rows(expected.records)
+            assert (found.rejected, found.pieces) == (expected.rejected, expected.pieces)
         assert count_batches(mapped, campaign, now=NOW) == count_batches(data, campaign, now=NOW)
+
+
+@examples(150)
+@given(
+    data=st.binary(max_size=200).map(lambda some: (some + b"\1\2\1\1\2") * 3),
+    block=st.integers(16, 300),
+    places=st.lists(st.tuples(st.integers(-250, 700), st.integers(-250, 700)), max_size=20),
+    what=st.sampled_from([b"\1", b"\1\2", b"\1\1\2", b"\2\1\2"]),
+)
+def test_a_file_in_pieces_gives_the_slices_and_places_of_its_bytes(tmp_path_factory, data, block, places, what):
+    path = tmp_path_factory.mktemp("pieces") / "a"
+    path.write_bytes(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(large_file, "_BLOCK_BYTES", block)
+        pieces = LargeFile(os.open(path, os.O_RDONLY), len(data))
+        for start, stop in places:
+            assert pieces[start:stop] == data[start:stop]
+            assert pieces[start:stop:3] == data[start:stop:3]
+            first = max(0, start)
+            assert pieces.find(what, first) == data.find(what, first)
+            assert pieces.find(what, first, max(0, stop)) == data.find(what, first, max(0, stop))
+        assert len(pieces) == len(data)
 
 
 def test_a_record_that_begins_otherwise_is_seen_though_the_batch_looks_whole():

@@ -305,7 +305,7 @@ def test_memory_follows_the_limit_and_not_the_files(tmp_path, monkeypatch):
     assert peaks[1] < rows.nbytes / 2
 
 
-def test_large_files_are_mapped(tmp_path, monkeypatch):
+def test_large_files_are_read_in_pieces(tmp_path, monkeypatch):
     monkeypatch.setattr(merge, "_MAPPED_BYTES", 100)
     monkeypatch.setattr(merge, "_CHUNK_BYTES", 50)
     paths = files_of(tmp_path, batch(CAMPAIGN, reports(range(30))), batch(CAMPAIGN, reports(range(20, 60)))[:-5])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import mmap
 import os
+import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,9 @@ from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
 from aggregator.cli.reports.ingest import WHY_NOT
+from aggregator.decoding import large_file
 from aggregator.decoding.decode import Decoder
+from aggregator.decoding.large_file import FileShortenedError, LargeFile
 from aggregator.intake import sources
 from aggregator.reading import read_regular
 from aggregator.storage import part_writer as writing
@@ -78,11 +82,11 @@ def test_one_large_file_is_written_in_parts_of_bounded_size(tmp_path, monkeypatc
     assert made.tally_report().reports == 250
 
 
-def test_a_mapped_file_counts_like_one_that_was_read(tmp_path, monkeypatch):
+def test_a_file_in_pieces_counts_like_one_that_was_read(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "MAPPED_BYTES", 1)
     made = store.create_store(tmp_path / "s", RAW)
     paths = [write(tmp_path / "a.hsr", range(100)), write(tmp_path / "b.hsr", range(50, 150))]
-    assert isinstance(sources.read_source(paths[0]), mmap.mmap)
+    assert isinstance(sources.read_source(paths[0]), LargeFile)
     damaged = tmp_path / "c.hsr"
     damaged.write_bytes(paths[0].read_bytes()[:-1])
     (tmp_path / "pipe").mkdir()
@@ -91,6 +95,74 @@ def test_a_mapped_file_counts_like_one_that_was_read(tmp_path, monkeypatch):
     assert found[3:5] == (200, 100)
     report_of = made.tally_report()
     assert (report_of.reports, report_of.superseded, report_of.rejected["report_replayed"]) == (150, 100, 50)
+
+
+SHORTENING = """
+import os, sys
+from aggregator.decoding import decode, large_file
+from aggregator.decoding.decode import Decoder
+from aggregator.intake import reader, sources
+from aggregator.store.store import open_store
+
+store, large, small, where, now = sys.argv[1:]
+sources.MAPPED_BYTES = reader._BLOCK = reader._SMALL_BYTES = large_file._BLOCK_BYTES = 1000
+module, name = {
+    "finding": (decode, "count_adjacent"),
+    "digesting": (decode, "piecewise_digest"), "judging": (Decoder, "judge"),
+}[where]
+original, calls = getattr(module, name), []
+
+def shortening(*arguments, **named):
+    calls.append(1)
+    if len(calls) == (2 if where == "judging" else 1):
+        os.truncate(large, 200)
+    return original(*arguments, **named)
+
+setattr(module, name, shortening)
+found = open_store(store)
+found.workers = 1
+print(found.ingest([large, small], now=int(now)))
+"""
+
+
+@pytest.mark.parametrize("where", ["finding", "digesting", "judging"])
+def test_a_file_that_becomes_shorter_while_it_is_read_ends_no_process(tmp_path, where):
+    """A map would: the process then ends by SIGBUS, and nothing of the other files is stored."""
+    large, small = write(tmp_path / "large.hsr", range(1100)), write(tmp_path / "small.hsr", range(2000, 2005))
+    made = store.create_store(tmp_path / "s", RAW)
+    command = [sys.executable, "-c", SHORTENING, made.path, large, small, where, str(NOW)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if where == "judging":  # after some of it was written
+        assert "input_shortened: " in run.stderr.splitlines()[-1]
+        assert made.tally_report().reports == 0
+    else:
+        assert run.returncode == 0, run.stderr
+        assert "reason='file_shortened'" in run.stdout
+        assert made.tally_report().reports == 5
+    write(large, range(1100))
+    made.ingest([large, small], now=NOW)
+    assert made.tally_report().reports == 1105
+    assert made.tally_report().rejected == {}
+
+
+def test_a_file_that_is_shorter_than_it_was_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "MAPPED_BYTES", 1)
+    monkeypatch.setattr(large_file, "_BLOCK_BYTES", 1000)
+    path = write(tmp_path / "large.hsr", range(300))
+    data = sources.read_source(path)
+    os.truncate(path, 2000)
+    assert data[:2] == path.read_bytes()[:2]
+    with pytest.raises(FileShortenedError):
+        data.find(b"no such bytes")
+    size = os.fstat
+
+    def longer(descriptor):
+        found = list(size(descriptor))
+        found[stat.ST_SIZE] += 1
+        return os.stat_result(found)
+
+    monkeypatch.setattr(os, "fstat", longer)
+    assert sources.read_source(path) == (str(path), "file_shortened")
 
 
 def test_a_file_is_read_as_long_as_it_was_when_it_was_opened(tmp_path, monkeypatch):

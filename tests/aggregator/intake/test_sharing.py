@@ -22,7 +22,6 @@ from support.reports import opened
 from aggregator.decoding import decode, rules
 from aggregator.decoding.mapped import give_back, piecewise_digest
 from aggregator.intake import reader
-from aggregator.intake.sources import read_source
 from aggregator.intake.work_sharing import WorkSharingPool
 from aggregator.storage import part_writer as writing
 from aggregator.storage.input_index import Inputs
@@ -246,8 +245,8 @@ def test_a_mapped_file_is_the_same_after_its_memory_was_given_back(tmp_path, mon
     raw = os.urandom(1 << 20)
     path = tmp_path / "a"
     path.write_bytes(raw)
-    data = read_source(path, in_memory=1)
-    assert isinstance(data, mmap.mmap)
+    with path.open("rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     give_back(data, 4097, 777_777)
     assert data[:] == raw
     assert piecewise_digest(data, 3, 999_999) == digest_of(raw, 3, 999_999) == digest_of(data, 3, 999_999)

@@ -1,0 +1,84 @@
+"""A large file of another user, read in pieces. A mapping would end the process if the file became shorter.
+
+The object has the parts of ``bytes`` that readers of batches use: length, slices, ``find``.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+_BLOCK_BYTES = 1 << 18
+"""Slices below a quarter of this size are taken from a block, which each thread keeps."""
+_END_BYTES = 64
+
+
+class FileShortenedError(Exception):
+    """A file became shorter while it was read."""
+
+
+class LargeFile:
+    """The first ``size`` bytes of an open file. Threads may share it.
+
+    Args:
+        descriptor: of the file; closed with the object.
+        size: its length.
+
+    Raises:
+        FileShortenedError: the file is shorter. Slices and ``find`` raise it, too.
+        OSError: the disk failed.
+    """
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self._descriptor = descriptor
+        self._size = size
+        self._kept = threading.local()
+        self._end_start = max(0, size - _END_BYTES)
+        self._end = self._read(self._end_start, size)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, place: slice) -> bytes:
+        start, stop, step = place.indices(self._size)
+        if step != 1:
+            return self._read(start, stop)[::step]
+        if start >= self._end_start:
+            return self._end[start - self._end_start : max(start, stop) - self._end_start]
+        if stop - start > _BLOCK_BYTES // 4:
+            return self._read(start, stop)
+        first, block = self._block(start, stop)
+        return block[start - first : max(start, stop) - first]
+
+    def find(self, what: bytes, start: int = 0, stop: int | None = None, /) -> int:
+        """As ``bytes.find``, for a ``what`` that is short and not empty."""
+        stop = self._size if stop is None else min(stop, self._size)
+        while stop - start >= len(what):
+            first, block = self._block(start, start + len(what))
+            place = block.find(what, start - first, stop - first)
+            if place >= 0:
+                return first + place
+            start = first + len(block) - len(what) + 1
+        return -1
+
+    def _block(self, start: int, stop: int) -> tuple[int, bytes]:
+        """This thread's block, with its position. Another block is read unless this one holds the bytes."""
+        first, block = getattr(self._kept, "block", (0, b""))
+        if start < first or stop > first + len(block):
+            first = start - start % (_BLOCK_BYTES // 4)
+            block = self._read(first, min(first + _BLOCK_BYTES, self._size))
+            self._kept.block = first, block
+        return first, block
+
+    def _read(self, start: int, stop: int) -> bytes:
+        pieces = []
+        while start < stop:  # one call reads at most 2 GiB
+            piece = os.pread(self._descriptor, stop - start, start)
+            if not piece:
+                raise FileShortenedError
+            pieces.append(piece)
+            start += len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
