@@ -45,8 +45,8 @@ def workers_of(cluster: str | None) -> Iterator[Executor | None]:
 
     if cluster.startswith("tcp://"):
         warn(
-            f"whoever reaches {cluster} can run any program as the user of its workers, and read and change the "
-            "store; tls:// lets in the holders of certificates alone"
+            f"anybody who reaches {cluster} can run any program as the user of its workers, and read and change the "
+            "store; tls:// admits only holders of certificates"
         )
     with open_cluster(cluster) as workers:
         yield workers

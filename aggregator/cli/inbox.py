@@ -30,8 +30,7 @@ def report_files(names: Sequence[str], *, recursive: bool) -> list[str]:
     listed = read_names(sys.stdin.buffer) if "-" in names else []
     found = gather((name for name in names if name != "-"), recursive=recursive)
     if found.left:
-        verb = "is" if found.left == 1 else "are"
-        note(f"{counted(found.left, 'file')} in the folders {verb} no .hsr, or hidden, and left")
+        note(f"left out {counted(found.left, 'file')} in the folders: hidden, or no .hsr")
     if found.folders:
-        note(f"{counted(found.folders, 'folder')} in the folders left; --recursive reads what is in them")
+        note(f"left out {counted(found.folders, 'folder')} in the folders; --recursive reads what is in them")
     return [*found.files, *listed]

@@ -179,6 +179,4 @@ def _in_words(value: object) -> object:
 def warn_of_draft(standing: Standing, output: Path) -> None:
     """Warn that devices refuse a document, if it lacks signatures."""
     if not standing.complete:
-        warn(
-            f"devices refuse it so far, with {standing}; see hearsay sign {output} --key KEY, and hearsay trust gather"
-        )
+        warn(f"devices refuse it: it has {standing}; see hearsay sign {output} --key KEY, and hearsay trust gather")

@@ -162,7 +162,7 @@ def campaign_subjects(schema: Schema, family: str, mechanism: str, approach: int
     if family == GAUSSIAN:
         return gaussian_subjects(schema, form_of(mechanism, approach))
     if approach is not None:
-        raise InputError("approach_invalid", "an approach is of laplace in a Gaussian campaign alone")
+        raise InputError("approach_invalid", "only laplace in a Gaussian campaign has an approach")
     if family != DISCRETE:
         raise InputError("family_unknown", "a family is discrete or gaussian")
     return discrete_subjects(schema)
@@ -243,7 +243,7 @@ def parse_answers(text: str, questions: int, epsilon_micro: int) -> int:
         return max(1, min(questions, epsilon_micro * 2 // (5 * MICRO)))
     if not (text.isascii() and text.isdecimal() and len(text) <= 5 and 1 <= int(text) <= questions):
         raise InputError(
-            "answers_invalid", f"answers is one, all, auto, or a number from 1 to {questions}, the questions there are"
+            "answers_invalid", f"answers is one, all, auto, or a number from 1 to {questions}, the number of questions"
         )
     return int(text)
 

@@ -39,8 +39,8 @@ def reduction_facts(reduction: Reduction, method: str, rows: int) -> dict[str, A
     """Facts about a fit, for the file and for people.
 
     Args:
-        reduction: result of the fit. Its arrays ``explained``, ``discriminant`` and ``clipped`` have shape
-            (components,).
+        reduction: result of the fit. Its arrays ``explained``, ``discriminant`` and ``clipped`` are (K,) float64 for K
+            components.
         method: ``pca`` or ``dca``.
         rows: number of records in the pilot.
     """

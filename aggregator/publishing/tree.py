@@ -129,7 +129,7 @@ def _check_not_newer(path: Path, role: str, raw: bytes) -> None:
         raise StorageError(
             "tree_newer",
             f"'{path}' is version {present_header.version} and not this workspace's version {header.version}; "
-            "is the workspace an old copy, or the tree another's?",
+            "is the workspace an old copy, or is the tree that of another workspace?",
         )
 
 

@@ -152,7 +152,7 @@ def campaign(
         postprocess=postprocess,
     )
     if devices is not None and not planned.why:
-        raise InputError("devices_unused", "--devices is for the table of auto, and nothing is left to auto here")
+        raise InputError("devices_unused", "--devices is for the table that auto prints; this campaign has no auto")
     made = sign_campaign(open_workspace(workspace, existing_passphrase(passphrase_file)), planned, now=int(time.time()))
     made.save(output, force=force)
     facts = _campaign_facts(made.campaign, output)

@@ -124,4 +124,4 @@ def _print_fit(output: Path, facts: dict[str, Any], names: list[str], beyond: li
     print_table(columns, table, numeric=columns[1:])
     print_table(("input", "below", "above", "missing"), beyond, numeric=("below", "above", "missing"))
     if any(one.below or one.above for one in beyond):
-        note("numbers outside the bounds of their feature count as the bound; reports will not tell how many there are")
+        note("numbers outside the bounds of their feature count as the bound; reports do not tell how many there are")

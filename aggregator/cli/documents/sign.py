@@ -99,4 +99,4 @@ def _say_signed(
     if not added:
         note("the key had signed it already; nothing was changed")
     if counted and not any(hint in held.signers for _, held in counted):
-        warn("no trust root that was looked at names this key: its signature counts for nothing there")
+        warn("no trust root that was read names this key: its signature does not count there")

@@ -92,7 +92,7 @@ def _refuse_unsigned(file: Path, raw: bytes) -> NoReturn:
     if any(isinstance(piece, batch.Batch) for piece in batch.read_batches(uncompressed(file, raw))):
         raise InputError(
             "not_signed",
-            f"'{file}' is a report file; devices do not sign those, so that nobody knows whose they are. "
+            f"'{file}' is a report file; devices do not sign reports, because a signature would tell whose they are. "
             "hearsay show says what is in it",
         )
     raise InputError("unknown_file", f"'{file}' is no trust root, campaign or model")

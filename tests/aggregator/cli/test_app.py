@@ -150,6 +150,17 @@ def test_the_list_of_commands_imports_none_of_them(words):
     assert "demo" in done.stdout or "CompletionItem" in done.stdout
 
 
+def test_a_plugin_that_fails_when_imported_is_listed_and_refused(tmp_path, monkeypatch):
+    source = 'import click\nraise RuntimeError("SECRET")\n@click.command()\ndef late():\n    """Fail."""\n'
+    (tmp_path / "failing_plugin.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    group = Commands("hearsay", plugins=lambda: [EntryPoint("late", "failing_plugin:late", PLUGINS)])
+    assert "late  Fail." in CliRunner().invoke(group, ["--help"]).stdout
+    result = CliRunner().invoke(group, ["late"])
+    assert (result.exit_code, result.stderr.split(": ")[0]) == (1, "plugin_broken")
+    assert "SECRET" not in result.output
+
+
 def listed(group):
     """The list of commands in a group's help, as lines."""
     formatter = click.HelpFormatter(width=100)

@@ -83,7 +83,7 @@ def test_folders_and_patterns_name_the_files_in_them(inbox, arguments, files, le
     said, notes = ingest(*arguments)
     assert said["files"] == files
     assert said["accepted"] == 20 * min(files, 3)
-    assert (f"{left} files in the folders are no .hsr, or hidden, and left" in notes) == (left > 0)
+    assert (f"left out {left} files in the folders: hidden, or no .hsr" in notes) == (left > 0)
 
 
 @pytest.mark.parametrize("end", ["\n", "\0"])
@@ -110,7 +110,7 @@ def test_links_to_folders_are_not_followed(inbox):
 
 
 def test_folders_in_a_folder_that_were_not_looked_into_are_named(inbox):
-    assert "1 folder in the folders left; --recursive reads what is in them" in ingest("in")[1]
+    assert "left out 1 folder in the folders; --recursive reads what is in them" in ingest("in")[1]
     assert "--recursive reads" in ingest("in/*")[1]
     assert "--recursive" not in ingest("in", "--recursive")[1]
 

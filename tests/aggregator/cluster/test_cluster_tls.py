@@ -167,5 +167,5 @@ def test_an_open_cluster_is_said_to_be_open(tmp_path):
         CliRunner().invoke(hearsay, ["ingest", str(tmp_path / "c.hsc"), str(tmp_path / "a.hsr"), *command[1:3]])
         done = CliRunner().invoke(hearsay, command)
     first, second = done.stderr.splitlines()
-    assert first.startswith("warning: whoever reaches tcp://127.0.0.1:")
+    assert first.startswith("warning: anybody who reaches tcp://127.0.0.1:")
     assert (done.exit_code, second.partition(":")[0]) == (1, "cluster_unreachable")
