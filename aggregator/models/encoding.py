@@ -37,17 +37,6 @@ _EXACT_INTEGERS = 1 << 53
 """A double represents every integer up to this size exactly."""
 
 
-def known_codes(frame: pd.DataFrame, schema: Schema) -> Codes:
-    """Shape (rows, features) int64: ``known_code`` of every cell, :data:`MISSING` if ``known_code`` is None.
-
-    A feature without a column is missing in every row.
-
-    Raises:
-        InputError: ``columns_missing``: the frame has no column of any feature; ``duplicate_column``.
-    """
-    return _encode_known(frame, schema).codes
-
-
 def _encode_known(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
     """Code and u of every cell of the schema's features, before the projection. Unknown cells are missing."""
     if not any(feature.name in frame.columns for feature in schema.features):
@@ -77,15 +66,6 @@ def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
             raise InputError("duplicate_column", f"the frame has more than one column '{part.name}'; rename one")
 
 
-def report_codes(frame: pd.DataFrame, schema: Schema) -> Codes:
-    """Shape (rows, features) int64: the codes of a report. A missing value has the feature's code for missing.
-
-    Raises:
-        InputError: ``columns_missing``; ``value_refused``, where a feature's ``unlisted`` is ``refuse``.
-    """
-    return _reported(frame, schema).codes
-
-
 class EncodedFrame(NamedTuple):
     """A whole frame as codes and scaled numbers.
 
@@ -101,8 +81,10 @@ class EncodedFrame(NamedTuple):
 def recognise(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
     """Observed features of every row for scoring: :meth:`protocol.schema.Schema.recognise`, vectorised.
 
+    A feature without a column is missing in every row.
+
     Raises:
-        InputError: ``columns_missing``.
+        InputError: ``columns_missing``: the frame has no column of any feature; ``duplicate_column``.
     """
     return _project(schema, _encode_known(frame, schema), MISSING)
 
@@ -111,7 +93,8 @@ def observe(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
     """Observed features of every row for reports: :meth:`protocol.schema.Schema.observe`, vectorised.
 
     Raises:
-        InputError: ``columns_missing``; ``value_refused``.
+        InputError: ``columns_missing``; ``duplicate_column``; ``value_refused``: a value is not listed, and the
+            feature's ``unlisted`` is ``refuse``.
     """
     return _project(schema, _reported(frame, schema), None)
 

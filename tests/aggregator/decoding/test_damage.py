@@ -1,4 +1,4 @@
-"""Damage of every kind at every place of a batch, and the whole batch: together they are the whole batch."""
+"""Damage of every kind at every place of a batch; after the undamaged batch arrives too, the tally is complete."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOREIGN = b"\x00\xff\xd8not of here"
 
 
 def flipped():
-    """One bit of every byte changed, in turn each of its eight; the reader's own tests change them all."""
+    """Copies of the batch with one changed bit each: one bit of every byte. The reader's tests change all bits."""
     for place in range(len(WHOLE)):
         changed = bytearray(WHOLE)
         changed[place] ^= 1 << place % 8
@@ -39,7 +39,7 @@ KINDS = {
 
 
 def tallied(folder, *runs, raw=RAW):
-    """The tally bytes and the report after ingests of these contents."""
+    """The tally bytes and the ingest report after these contents are ingested."""
     folder.mkdir()
     made = create_store(folder / "store", raw)
     for number, contents in enumerate(runs):
@@ -79,7 +79,7 @@ LAYOUTS = {
 
 
 def every_changed_bit(whole):
-    """Each of them with its byte."""
+    """Copies with one changed bit, for every bit, together with the place of the byte."""
     for bit in range(8 * len(whole)):
         changed = bytearray(whole)
         changed[bit // 8] ^= 1 << bit % 8
@@ -87,7 +87,7 @@ def every_changed_bit(whole):
 
 
 def check_accounts(counted, rejected, in_trailer, records):
-    """Nothing is lost without a word, and nothing is there twice: no record, and no reason."""
+    """Every record is counted once or has one reason; no record is lost or doubled."""
     if in_trailer:
         assert counted == records
         assert rejected in ({}, {"invalid_message": 1})
@@ -98,7 +98,7 @@ def check_accounts(counted, rejected, in_trailer, records):
 
 @pytest.mark.parametrize("layout", [SINGLE, INTEGERS, pytest.param(BITS, marks=pytest.mark.slow)])
 def test_every_changed_bit_costs_at_most_the_record_that_it_is_in(layout):
-    """Decoded and settled, in every layout: each record is counted, or set aside for one reason, and none twice."""
+    """In every layout each record is counted, or set aside for one reason, and never twice."""
     campaign = opened(LAYOUTS[layout])
     assert campaign.layout.kind == layout
     records = [report(campaign, device, device) for device in range(3)]
@@ -122,14 +122,14 @@ def test_every_changed_bit_costs_at_most_the_record_that_it_is_in(layout):
 
 
 def columns_of(campaign, record):
-    """The record as the scalar reader sees it, spelled as ``row_bytes`` spells it."""
+    """The record read by the scalar reader, in the bytes of ``row_bytes``."""
     identifier, period, question, field = decode_report(campaign.layout, record)
     return identifier, period.to_bytes(4, "big"), question.to_bytes(2, "big"), field
 
 
 @pytest.mark.parametrize("layout", [SINGLE, BITS, pytest.param(INTEGERS, marks=pytest.mark.slow)])
 def test_a_changed_bit_is_accounted_for_by_the_store_and_mended_by_the_whole_batch(tmp_path, layout):
-    """Alone, without the whole batch, all that is counted is called unproven; in every layout."""
+    """In every layout, without the undamaged batch, all counted records are unproven."""
     raw = LAYOUTS[layout]
     records = [report(opened(raw), device, device) for device in range(4)]
     whole = batch(opened(raw), records)

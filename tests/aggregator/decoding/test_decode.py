@@ -1,4 +1,4 @@
-"""Every record is judged as FORMATS says, and damage never costs more than what it touches."""
+"""Every record is judged by docs/formats.md, and damage costs no more than the damaged records."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_more_records_than_one_block():
 
 
 def alone(record: bytes, campaign=DIRECT, now=NOW) -> str | None:
-    """The reason for which a record between two good ones is set aside."""
+    """The reason for setting aside a record between two good records."""
     neighbours = [report(campaign, 1), report(campaign, 2)]
     found = decode(batch(campaign, [neighbours[0], record, neighbours[1]]), campaign, now)
     assert found.records.size == 3 - len(found.pieces)

@@ -1,4 +1,4 @@
-"""Decoding by arrays says what a reader says that looks at one record at a time, in every layout."""
+"""Array decoding agrees with a reader of one record at a time, in every layout."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def answer_of(campaign, number, field):
 
 
 def fault(campaign, record, now=NOW):
-    """The reason of one record, rule by rule; None if it is good."""
+    """The reason for refusing one record, by the rules in order; None for a good record."""
     identifier, period, number, field = decode_report(campaign.layout, record)
     if number >= len(campaign.questions):
         return "question_unknown"
@@ -79,7 +79,7 @@ def fault(campaign, record, now=NOW):
 
 
 def slowly(campaign, data):
-    """Good records as (position, standing, claim) in file order, and how often each reason applies."""
+    """Good records as (position, standing, claimed digest) in file order, and the number of refusals by reason."""
     good, reasons = [], Counter()
     for item in read_batches(data, {campaign.id: campaign.layout}):
         if not isinstance(item, Batch):
@@ -107,7 +107,7 @@ def rows(found: Columns):
 
 
 def summed(campaign, records):
-    """Per question the number of answers and their sums, by plain loops."""
+    """For each question, the number of answers and their sums, computed by plain loops."""
     sums = [[0] * question.mechanism.answers for question in campaign.questions]
     n = [0] * len(sums)
     for record in records:
@@ -124,7 +124,7 @@ def summed(campaign, records):
 
 @st.composite
 def records_of(draw, campaign):
-    """A report, perhaps with some bytes of it changed."""
+    """A report, with some bytes changed or none."""
     if campaign.questions[0].stratum == campaign.questions[-1].stratum:
         index = 0
     else:
@@ -146,7 +146,7 @@ def records_of(draw, campaign):
 
 @st.composite
 def files_of(draw, campaign):
-    """Some batches, whole, damaged, or another campaign's, and bytes between them."""
+    """Batches, complete, damaged or of another campaign, with bytes between them."""
     other = CAMPAIGNS["direct"] if campaign is not CAMPAIGNS["direct"] else CAMPAIGNS["oue"]
     pieces = []
     for _ in range(draw(st.integers(1, 4))):
@@ -268,7 +268,7 @@ def test_a_file_in_pieces_gives_the_slices_and_places_of_its_bytes(tmp_path_fact
 
 
 def test_a_record_that_begins_otherwise_is_seen_though_the_batch_looks_whole():
-    """The digest is right: who wrote the batch put something else into it."""
+    """The batch's digest is right, but its writer put another kind of record into it."""
     campaign = CAMPAIGNS["direct"]
     records = [report(campaign, device) for device in range(8)]
     records[5] = b"\xd8\x02" + records[5][2:]

@@ -1,4 +1,4 @@
-"""One dishonest report in a campaign of integers: beyond the bounds it is refused, within them it moves little."""
+"""One dishonest report in a campaign with integer answers: refused beyond the bounds, of small effect within them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS = {
 
 
 def lie(campaign, device, number):
-    """A report of a device that answers its question with one integer, again and again."""
+    """A report that repeats one integer in every coordinate of its answer."""
     period = campaign.period_at(NOW)
     index = campaign.questions[-1].stratum
     identifier = report_id(digest("liar", device), campaign.id, period, index)
@@ -77,7 +77,7 @@ def test_one_integer_beyond_the_bounds_is_enough():
 
 @pytest.mark.parametrize("number", [LARGEST, SMALLEST, 1 << 17])
 def test_a_liar_does_not_overturn_a_campaign(tmp_path, number):
-    """It added 2,097,152 reports to a cell, nothing was rejected and nothing said so."""
+    """Without bounds, one report can add 2,097,152 reports to a cell unnoticed."""
     records = [report(CAMPAIGN, device, device % 5) for device in range(300)]
     stores = []
     for name, lies in (("honest", []), ("one lie", [lie(CAMPAIGN, 0, number)])):
@@ -97,7 +97,7 @@ def test_a_liar_does_not_overturn_a_campaign(tmp_path, number):
 
 
 def test_records_that_older_software_took_are_counted_within_the_bounds():
-    """What a store holds by now is not refused, since everything else in it would be with it."""
+    """Records already in a store are not refused, because a refusal would block the whole store."""
     for kind, campaign in KINDS.items():
         record = lie(campaign, 0, 0)
         question = question_of(campaign, record)

@@ -1,4 +1,4 @@
-"""A file with a stray byte between any two of its records costs memory by the piece, and is told of by number."""
+"""A file with a stray byte between all records needs memory for one block, and is reported by numbers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def peak(work):
 
 
 def test_the_memory_of_reading_does_not_grow_with_the_strays(monkeypatch):
-    """Blocks of 1,024 records: what is held is a block, and what the quarantine keeps."""
+    """With blocks of 1,024 records, memory holds one block and the quarantine's entries."""
     monkeypatch.setattr(batches, "MAX_PIECES", 1 << 10)
     decoder = Decoder(CAMPAIGN)
     datas = [strayed(number << 10, end=bytes(batch(CAMPAIGN, [])[-44:])) for number in (4, 16)]

@@ -1,4 +1,4 @@
-"""Few answers about numbers, or answers all alike: the mechanism's law is known, their own scatter tells little."""
+"""Intervals of few or equal answers about numbers, whose variance comes mostly from the mechanism's own law."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POPULATIONS = {
 
 
 def law_of(mechanism, population):
-    """P(answer), the mean, and the variance of one answer's estimate, of a device drawn at random; units of S."""
+    """P(answer), mean and variance of the estimate from one answer of a random device, in units of S."""
     table = np.zeros(mechanism.answers)
     for x, part in population.items():
         found = mechanism.distribution(round(x * SCALE))
@@ -39,7 +39,7 @@ def law_of(mechanism, population):
 
 
 def interval(mechanism, counts, n):
-    """As a question of the population has it, and its variance."""
+    """Low and high end of the population's interval, and the variance."""
     found = debias(mechanism, n, counts)
     ends = count_interval(mechanism, n, found.estimate)
     ends = ends or normal_interval(found.estimate, np.sqrt(found.noise_variance))
@@ -55,7 +55,7 @@ def unit_counts(mechanism, *answers):
     "epsilon", ["1", *(pytest.param(epsilon, marks=pytest.mark.slow) for epsilon in ("0.5", "4", "16"))]
 )
 def test_one_answer_is_covered_by_the_exact_law(name, epsilon):
-    """Before, every interval of one answer had the width 0."""
+    """The interval of one answer has a positive width. A former version had width 0."""
     mechanism = mechanisms.from_epsilon(name, epsilon, 1)
     chosen = range(0, mechanism.answers, 4) if name == "piecewise" else [*range(0, 4096, 4), 4096, 4097]
     ends = np.array([interval(mechanism, unit_counts(mechanism, answer), 1) for answer in chosen])
@@ -69,9 +69,9 @@ def test_one_answer_is_covered_by_the_exact_law(name, epsilon):
 @pytest.mark.parametrize("name", SINGLES)
 @pytest.mark.parametrize("n", [3, 10])
 def test_few_answers_are_covered(name, n):
-    """Drawn from the exact law 400 times. Coverage of 0.92 fails a case with probability 2e-6, all 12 with 2e-5.
+    """400 draws from the exact law per case. Coverage 0.92 fails a case with probability 2e-6, any of 12 with 2e-5.
 
-    Over ε = 1, 4, 16, n = 3 … 300 and all populations, 1,500 draws held 0.89 at least. Before, n = 3 had 49 to 80 %.
+    In 1,500 draws at ε = 1, 4, 16 and n = 3 … 300, coverage was at least 0.89 for every population.
     """
     mechanism = mechanisms.from_epsilon(name, "1", 1)
     generator = np.random.default_rng([n, len(name)])
@@ -83,7 +83,7 @@ def test_few_answers_are_covered(name, n):
 
 
 def _sampled(mechanism, table, n, times, generator):
-    """Low, high, variance of each of ``times`` questions."""
+    """Low end, high end and variance for each of ``times`` simulated questions."""
     drawn = generator.choice(len(table), size=(times, n), p=table / table.sum())
     return np.array([interval(mechanism, unit_counts(mechanism, *row), n) for row in drawn.tolist()])
 
@@ -91,7 +91,7 @@ def _sampled(mechanism, table, n, times, generator):
 @pytest.mark.parametrize("name", [*SINGLES, *SIGNS])
 @pytest.mark.parametrize("n", [1, 3, 50])
 def test_answers_that_are_all_alike_have_the_variance_of_the_law(name, n):
-    """Before it was 0. At ε = 1 no population has less than the least noise, nor more than the largest mean square."""
+    """The variance lies between the mechanism's least noise and its largest mean square."""
     mechanism = mechanisms.from_epsilon(name, "1", 1)
     counts = (n,) if name in ("bits", "duchi") else unit_counts(mechanism, *[mechanism.answers - 1] * n)
     noise = [float(mechanism.variance(x)) / SCALE**2 for x in (0, SCALE)]

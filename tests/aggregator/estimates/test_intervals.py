@@ -1,4 +1,4 @@
-"""95 % intervals hold the truth as often as they say: by exact sums over all counts, not by sampling."""
+"""The coverage of 95 % intervals is as stated, computed by exact sums over all counts, without sampling."""
 
 from math import exp, inf, lgamma, log
 
@@ -27,7 +27,7 @@ SETTINGS = [
 
 
 def supports(mechanism, share):
-    """λ: how likely an answer supports a value that this share of the fleet holds."""
+    """λ, the probability that an answer supports a value held by this share of the fleet."""
     p, q = float(mechanism.p), float(mechanism.q)
     return q + share * (p - q)
 
@@ -46,7 +46,7 @@ def coverage(mechanism, n, share, interval):
 
 
 def normal(mechanism, n, found):
-    """The interval that was: 1.96 standard deviations of noise and estimated sampling, either side."""
+    """A worse interval for comparison: estimate ± 1.96 standard deviations of noise and estimated sampling."""
     p, q = float(mechanism.p), float(mechanism.q)
     share = np.clip(found / n, 0, 1)
     noise = n * (q * (1 - q) + share * (p * (1 - p) - q * (1 - q))) / (p - q) ** 2
@@ -54,7 +54,7 @@ def normal(mechanism, n, found):
 
 
 def promised(mechanism, n, share):
-    """The least and largest coverage that the docstring of the intervals states for a setting."""
+    """Smallest and largest coverage in the docstring of ``pure_interval`` for this setting."""
     chance = supports(mechanism, share)
     expected = n * min(chance, 1 - chance)
     if n >= 50 and expected >= 10:

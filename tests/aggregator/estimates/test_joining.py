@@ -1,4 +1,4 @@
-"""Joined statistics: counts under equal p and q add up, weights are planned, homogeneity alarms at its stated rate."""
+"""Joined statistics: counts add up under equal p and q, no weight depends on answers, the alarm rate is as stated."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ TABLE = np.array([[3.0, 1], [2, 4], [1, 0], [1, 2]]) / 14
 
 
 def truth_of(question, table=TABLE):
-    """The shares that a question of :func:`made` is about."""
+    """True shares of the values of one question of :func:`made`."""
     if question.feature is None:
         return table.sum(axis=0)
     return (table if question.feature == 0 else np.outer([0.5, 0.5], table.sum(axis=0))).ravel()
 
 
 def drawn(campaign, n, generator, table=TABLE):
-    """A tally of n people per question, drawn from the population of this table."""
+    """A tally of n answers per question from random people; ``table`` is the joint distribution of the population."""
     counts = []
     for question in campaign.questions:
         held = generator.multinomial(n, truth_of(question, table))
@@ -58,7 +58,7 @@ def drawn(campaign, n, generator, table=TABLE):
 
 
 def added(campaign, *tallies):
-    """The tally of all reports, as if they were of one campaign."""
+    """The sum of all tallies, as one tally of one campaign."""
     total = Tally.zero(campaign)
     for tally in tallies:
         total = total.merge(Tally(campaign.id, tally.n, tally.counts))
@@ -110,7 +110,7 @@ def test_moments_of_several_campaigns_are_joined_too():
 
 
 def test_different_mechanisms_are_weighed_by_what_was_planned_whatever_is_answered():
-    """Two answers to the same question: the joined share is one linear function of them."""
+    """The joined share is one fixed linear function of the two sources' estimates, whatever the answers."""
     campaigns = [made(epsilon_micro=1_000_000), made(mechanism="oue", epsilon_micro=3_000_000, version=2)]
     generator = np.random.default_rng(3)
     tallies = [[drawn(c, 200, generator) for c in campaigns] for _ in range(2)]
@@ -127,8 +127,10 @@ def test_different_mechanisms_are_weighed_by_what_was_planned_whatever_is_answer
 
 
 def test_the_join_is_unbiased_and_its_variance_is_right():
-    """400 pairs of fleets. The mean of the error has a relative deviation of 1/20: false alarm below 1e-6 at five of
-    them for each of 14 numbers; variances are 7 % uncertain each, 2 % in the mean of the fourteen."""
+    """400 pairs of fleets, 14 numbers. False alarm below 1e-6 per number: the limit is five standard deviations.
+
+    Each variance is 7 % uncertain, the mean of the fourteen 2 %.
+    """
     campaigns = [made(epsilon_micro=1_000_000), made(mechanism="oue", epsilon_micro=3_000_000, version=2)]
     generator = np.random.default_rng(4)
     errors, claimed = [], []
@@ -176,7 +178,7 @@ def test_sums_of_a_node_join_with_reports():
 
 
 def test_evaluations_of_one_model_are_joined():
-    """Accuracy and its intervals, as of all answers together."""
+    """Accuracy and intervals equal those of all answers in one source."""
     base = made()
     mechanism = mechanisms.from_epsilon("direct", "1", 4)
     question = base.questions[0]._replace(mechanism=mechanism, subject=Subject(OUTCOME, None, 4))
@@ -197,7 +199,7 @@ def test_evaluations_of_one_model_are_joined():
     assert aggregator.join is join
 
 
-# --- what is refused ---
+# --- refusals ---
 
 
 def test_a_join_needs_a_declaration_one_schema_and_every_campaign_once():
@@ -226,7 +228,7 @@ def test_a_join_needs_a_declaration_one_schema_and_every_campaign_once():
 
 
 def test_the_tail_of_the_chi_square_law():
-    """Against tables: the 5 % points of 1 to 6 degrees, and two closed forms."""
+    """Comparison with tabled 5 % points of 1 to 6 degrees of freedom, and with two closed forms."""
     for freedom, point in enumerate((3.841459, 5.991465, 7.814728, 9.487729, 11.070498, 12.591587), 1):
         assert chi_square_tail(point, freedom) == pytest.approx(0.05, abs=1e-6)
     assert chi_square_tail(9.0, 1) == pytest.approx(erfc(sqrt(4.5)))
@@ -241,7 +243,7 @@ MOST = window(REPEATS, Fraction(5, 100), ALPHA)[1]
 
 
 def admitting(part, statistics):
-    """The same estimates with a part of their noise."""
+    """The same estimates with understated noise: ``part`` is the stated part of the noise."""
     if part == 1:
         return statistics
     laws = [Law(*(part * end for end in one.law)) for one in statistics.questions]
@@ -250,9 +252,9 @@ def admitting(part, statistics):
 
 
 def alarms(sizes, epsilon, others=TABLE, mechanisms=("direct", "oue"), seed=7, told=1.0):
-    """How many of REPEATS pairs of fleets are said to differ; the second is drawn from ``others``.
+    """Number of REPEATS pairs of fleets that the test finds different. The second fleet is drawn from ``others``.
 
-    ``told`` is the part of the noise that the estimates admit.
+    ``told`` is the part of the noise that the estimates state.
     """
     campaigns = [
         made(mechanism=name, epsilon_micro=round(epsilon * 1e6), version=version)
@@ -277,19 +279,19 @@ def alarms(sizes, epsilon, others=TABLE, mechanisms=("direct", "oue"), seed=7, t
     ],
 )
 def test_one_population_is_doubted_no_more_often_than_stated(sizes, epsilon, mechanisms):
-    """At LEVEL; small samples of rare values (one expected holder in 50) among them."""
+    """The alarm rate is at most LEVEL, also for small samples of rare values (one expected holder in 50 people)."""
     assert LEVEL == 0.05
     found = alarms(sizes, epsilon, mechanisms=mechanisms)
     assert found <= MOST, f"{found} of {REPEATS}; false alarm ≤ {float(ALPHA):.0e}"
 
 
 def test_estimates_that_admit_half_of_their_noise_are_doubted():
-    """So the test above can fail."""
+    """The test above fails for estimates with understated noise."""
     assert alarms((300, 300), 1, told=0.5) > MOST
 
 
 def test_another_population_is_found_and_named():
-    """A quarter of a class moved from one odor to another."""
+    """The second population differs: a quarter of one class has another odor."""
     others = TABLE + np.array([[-0.1, 0], [0.1, 0], [0, 0], [0, 0]])
     assert alarms((1000, 1000), 3, others) > 0.9 * REPEATS
     campaigns = [made(epsilon_micro=3_000_000, version=version) for version in (1, 2)]

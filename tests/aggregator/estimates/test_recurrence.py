@@ -1,4 +1,4 @@
-"""Devices that answer again: intervals of both populations hold the truth as often as they say."""
+"""Devices with repeated answers: the intervals of both populations have their stated coverage."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ CAMPAIGN = made()
 
 
 def acceptable(covered: int) -> bool:
-    """Whether so many of REPEATS intervals may hold the truth."""
+    """Whether this number of covering intervals, of REPEATS, agrees with the stated coverage."""
     least, most = window(REPEATS, Fraction(93, 100), ALPHA)[0], window(REPEATS, Fraction(97, 100), ALPHA)[1]
     return least <= covered <= most
 
 
 def always(_generator) -> np.ndarray:
-    """The default campaign: everybody answers every day."""
+    """Every device answers every day, as in the default campaign."""
     return np.ones((DEVICES, PERIODS), bool)
 
 
 def a_fifth(generator) -> np.ndarray:
-    """A fifth of the devices answers every day, the rest once."""
+    """A fifth of the devices answer every day, all others once."""
     answered = np.zeros((DEVICES, PERIODS), bool)
     answered[: DEVICES // 5] = True
     rest = np.arange(DEVICES // 5, DEVICES)
@@ -47,14 +47,14 @@ def a_fifth(generator) -> np.ndarray:
 
 
 def apart(generator) -> np.ndarray:
-    """Every device answers once, in a period of its own choice."""
+    """Every device answers once, in a random period."""
     answered = np.zeros((DEVICES, PERIODS), bool)
     answered[np.arange(DEVICES), generator.integers(0, PERIODS, DEVICES)] = True
     return answered
 
 
 def tally_of(n: int, counts, answers: int) -> Tally:
-    """Of the class question, while the other answers went to the other questions."""
+    """A tally with these counts of the class question; all other answers belong to the other questions."""
     rest = answers - n
     others = [(rest // 2, 8), (rest - rest // 2, 4)]
     empty = tuple((number, *(0,) * (size - 1)) for number, size in others)
@@ -62,9 +62,9 @@ def tally_of(n: int, counts, answers: int) -> Tally:
 
 
 def coverage(answering, epsilon: str, share: float, seed: int = 5) -> dict[str, int]:
-    """How many of REPEATS intervals of the first class's share hold the truth, by population and knowledge.
+    """Number of REPEATS intervals that cover the first class's true share, by population and basis of the recurrence.
 
-    Per repetition: the devices' fixed records, who answered, whom the class question got, and the noise.
+    Each repetition draws the devices' records, the answering devices, the devices of the class question, and the noise.
     """
     mechanism = mechanisms.from_epsilon("direct", epsilon, 2)
     question = CAMPAIGN.questions[0]._replace(mechanism=mechanism)
@@ -113,17 +113,17 @@ def test_both_intervals_hold_the_truth_as_often_as_they_say(answering, epsilon):
 
 
 def test_a_rare_class_that_few_devices_hold_is_covered_too():
-    """One device in a hundred, at next to no noise: its 31 answers are one person."""
+    """One device in a hundred holds the class, and the noise is small: 31 answers of one device count as one person."""
     covered = coverage(always, "8", 0.01)
     assert acceptable(covered[KNOWN]), covered
     assert covered[ONCE] < 0.8 * REPEATS
 
 
-# --- the numbers behind ---
+# --- the recurrence ---
 
 
 def test_the_bound_is_the_most_that_any_devices_could_give():
-    """Against every way in which three devices can have answered in three periods."""
+    """Comparison with every possible pattern of answers of three devices in three periods."""
     largest: dict[tuple[int, ...], int] = {}
     for answered in product([0, 1], repeat=9):
         matrix = np.array(answered).reshape(3, 3)

@@ -1,4 +1,4 @@
-"""Statistics that no report was needed for go the whole way: tables, programs, fits, expectations, a signed model."""
+"""Statistics without reports pass through every later step: tables, JSON, fits, expected accuracy, a signed model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_node_s_sums_are_fitted_and_shown_without_any_report():
     assert 0.5 < foresee(statistics, "simplex").accuracy <= 1
     shares = class_shares(statistics)
     assert shares.share == pytest.approx([0.6, 0.4], abs=0.02)
-    # One set of records in all three questions: next to no noise, so the variance is that of one sample of N.
+    # All three questions are about the same N records, almost without noise: the variance is that of one sample of N.
     np.testing.assert_allclose(class_shares(summed(made(), SUMS, N)).variance, 0.24 / N, rtol=0.05)
     assert statistics.frame()["estimate"].sum() == pytest.approx(3 * N)
     said = json.loads(json.dumps(statistics.to_json(), allow_nan=False))

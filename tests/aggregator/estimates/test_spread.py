@@ -1,4 +1,4 @@
-"""Variances of moments: what is estimated of the numbers' own scatter, and intervals of rare squares."""
+"""Variances of moments: the estimated spread of the true numbers, and intervals of rare squares."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def campaign_of(mechanism, epsilon, approach=None):
 
 
 def people(shape):
-    """Fixed classes (one of them rare) and numbers: normal in one feature, of the given shape in the other."""
+    """Fixed classes, one of them rare, and numbers: normal in one feature, with the given shape in the other."""
     generator = np.random.default_rng(8)
     label = generator.choice(3, PEOPLE, p=[0.6, 0.37, 0.03])
     normal = np.clip(generator.normal(np.array([0.3, -0.4, 0.0])[label], 0.3), -1, 1)
@@ -52,7 +52,7 @@ def people(shape):
 
 
 def inputs(question, label, numbers):
-    """Shape (people, K): the true numbers that a question is about, in units of S."""
+    """Shape (people, K) float64: the true numbers of one question, in units of S."""
     kind, feature, size, power, of_class = question.subject
     values = numbers if power != SQUARE else numbers * numbers // SCALE
     if kind == MOMENTS:
@@ -66,7 +66,7 @@ def inputs(question, label, numbers):
 
 
 def expected_tally(campaign, label, numbers):
-    """Counts that N answers to every question are expected to give: so the estimates are the truth."""
+    """Expected counts of N answers to every question, for which the estimates equal the truth."""
     counts = []
     for question in campaign.questions:
         mechanism = question.mechanism
@@ -103,7 +103,7 @@ def _table(mechanism, value):
 
 
 def true_variance(question, true):
-    """Per answer: E of the noise's exact variance over the people, and the scatter of the true numbers."""
+    """Variance per answer: the noise's exact variance, averaged over the people, plus that of the true numbers."""
     mechanism = question.mechanism
     single_square = question.subject.of_class is not None and question.subject.power == SQUARE
     found = []
@@ -119,11 +119,11 @@ def true_variance(question, true):
 @pytest.mark.parametrize(("mechanism", "approach"), FORMS)
 @pytest.mark.parametrize("epsilon", [4, *(pytest.param(epsilon, marks=pytest.mark.slow) for epsilon in (0.5, 1))])
 def test_variances_are_those_of_theory_for_every_mechanism_question_and_position(mechanism, approach, epsilon):
-    """Within 5 %, at the estimates of many answers. Before, ``laplace`` had 1.85 to 2.9 times as much at ε = 4."""
+    """Stated variances of many answers are within 5 % of theory."""
     slow = mechanism in ("piecewise", "hybrid")
     for shape in ("uniform",) if slow else ("uniform", "ends", "narrow"):
         label, numbers = people(shape)
-        if slow:  # of which every value has a table of thousands of cells
+        if slow:  # every value of this mechanism has a table of thousands of cells
             numbers = np.rint(numbers * 8).astype(np.int64) // 8 // 8192 * 8192
         campaign = campaign_of(mechanism, epsilon, approach)
         estimates = estimate(campaign, expected_tally(campaign, label, numbers)).questions
@@ -176,7 +176,7 @@ def test_nobody_asked_is_the_widest_scatter():
 
 
 def coverage(mechanism, n, mean, interval):
-    """P(low ≤ n·mean ≤ high), summed over every count of ones."""
+    """P(low ≤ n·mean ≤ high), summed over every possible number of ones."""
     ones = np.arange(n + 1)
     chance = (1 + mean / sign_size(mechanism)) / 2
     low, high = interval(mechanism, n, sign_size(mechanism) * (2 * ones - n))
@@ -192,7 +192,7 @@ def normal(mechanism, n, found):
 @pytest.mark.parametrize("name", ["bit", "bits", "duchi"])
 @pytest.mark.parametrize("epsilon", ["4", "8", "16"])
 def test_intervals_of_rare_squares_cover_by_the_law_of_their_counts(name, epsilon):
-    """A square of a rare class is stretched to nearly −1, where few answers are 1: exact sums, no sampling."""
+    """The square of a rare class is converted to a number near −1, with few answers 1. Exact sums, no sampling."""
     mechanism = mechanisms.from_epsilon(name, epsilon, 1)
     for n in (100, 400):
         for square in (0.0, 0.01, 0.03):

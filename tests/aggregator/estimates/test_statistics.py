@@ -1,4 +1,4 @@
-"""Estimates are unbiased exactly, their variances right, their intervals honest."""
+"""Estimates are exactly unbiased, variances are right, and intervals have their stated coverage."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ MECHANISMS = [
 
 
 def supports(mechanism, answer) -> list[int]:
-    """Which values an answer supports, as zeros and ones."""
+    """For each value, 1 if the answer supports it, else 0."""
     return list(answer) if isinstance(answer, tuple) else [int(answer == value) for value in range(mechanism.size)]
 
 
 def support_table(mechanism) -> list[list[Fraction]]:
-    """Row v, column i: exact probability that an answer to v supports i, from the whole distribution."""
+    """Row v, column i: exact probability that an answer of a device with value v supports i."""
     table = []
     for value in range(mechanism.size):
         row = [Fraction(0)] * mechanism.size
@@ -46,8 +46,9 @@ def support_table(mechanism) -> list[list[Fraction]]:
 
 
 def population(mechanism) -> tuple[list[int], list[int]]:
-    """How many devices hold each value, and the expected counts: integers, because each value is held
-    by a multiple of the denominator of every probability.
+    """Number of devices with each value, and the expected counts.
+
+    The counts are integers, because the number of devices is a multiple of every probability's denominator.
     """
     table = support_table(mechanism)
     unit = (1 << 32) * (mechanism.size - 1)
@@ -62,7 +63,7 @@ def population(mechanism) -> tuple[list[int], list[int]]:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
 def test_expected_counts_give_back_the_true_counts_exactly(mechanism):
-    """The estimator is affine in the counts, so this is its unbiasedness, without a tolerance."""
+    """The estimator is affine in the counts, so equality for expected counts proves that it is unbiased."""
     held, expected = population(mechanism)
     assert debias(mechanism, sum(held), expected).estimate.tolist() == held
 
@@ -229,7 +230,7 @@ def test_the_tally_of_another_campaign_is_refused():
 
 
 def expected_tally(campaign, per_question: int, table: np.ndarray) -> tuple[Tally, list[float]]:
-    """The counts that fleets of this joint distribution of odor and class are expected to give."""
+    """Expected counts of fleets with this joint distribution of odor and class."""
     n, counts = [], []
     shares = (table.sum(axis=0) / table.sum()).tolist()
     for question in campaign.questions:
@@ -272,7 +273,7 @@ def test_class_shares_weigh_by_what_was_planned_so_they_are_linear_in_the_counts
 
 
 def test_class_shares_do_not_count_the_same_people_twice():
-    """With every question asked of everyone and next to no noise, there is one sample, not three."""
+    """If every device answers every question almost without noise, there is one sample of people, not three."""
     campaign = made(answers=3, epsilon_micro=48_000_000)
     tally, shares = expected_tally(campaign, 10_000, TABLE)
     share = shares[0]
@@ -283,9 +284,9 @@ def test_class_shares_do_not_count_the_same_people_twice():
 @pytest.mark.parametrize("mechanism", ["direct", "oue"])
 @pytest.mark.parametrize("share", [0.5, 0.1])
 def test_the_variance_of_class_shares_is_not_too_small_where_a_few_dozen_answers_are_alike(mechanism, share):
-    """At ε = 16 and 12 answers to three questions the variance at the estimate itself was half of the true one.
+    """With ε = 16 and 12 answers to three questions, the variance at the estimate itself would be half of the true one.
 
-    Over 400 fleets the sample variance has a relative deviation of 7 %; at the least stated it is six below 1.
+    Over 400 fleets the sample variance has a relative deviation of 7 %; the accepted limit is six deviations below 1.
     """
     generator = np.random.default_rng(11)
     campaign = made(mechanism=mechanism, epsilon_micro=16_000_000)
@@ -323,13 +324,13 @@ def binomial_tail(n: int, p: float, least: int) -> float:
 
 
 def acceptable(covered: int) -> bool:
-    """Whether so many of REPEATS intervals may hold the truth."""
+    """Whether this number of covering intervals, of REPEATS, agrees with the stated coverage."""
     misses = REPEATS - covered
     return binomial_tail(REPEATS, 0.96, covered) > ALPHA / 2 and binomial_tail(REPEATS, 0.06, misses) > ALPHA / 2
 
 
 def simulate(mechanism, shares, n: int, generator) -> np.ndarray:
-    """Counts of one fleet: who is asked is drawn too, so intervals must speak for the whole fleet."""
+    """Counts of one fleet. The asked devices are random too, so intervals must cover the numbers of the whole fleet."""
     held = generator.multinomial(n, shares)
     p, q = float(mechanism.p), float(mechanism.q)
     if mechanism.name == "direct":
@@ -340,7 +341,7 @@ def simulate(mechanism, shares, n: int, generator) -> np.ndarray:
 
 @cache
 def drawn(name: str, epsilon: str) -> tuple[np.ndarray, list[Any]]:
-    """The fleet's numbers, and REPEATS estimates of them."""
+    """True numbers of the fleet, and REPEATS estimates of them."""
     mechanism = mechanisms.from_epsilon(name, epsilon, 4)
     campaign = made()
     question = campaign.questions[0]
@@ -356,7 +357,7 @@ def drawn(name: str, epsilon: str) -> tuple[np.ndarray, list[Any]]:
 
 
 def coverage(name: str, epsilon: str, width: float = 1.0, *, sampling: bool = True) -> list[int]:
-    """How many of REPEATS intervals hold the fleet's number, per value."""
+    """Per value, the number of REPEATS intervals that cover the fleet's true number."""
     truth, estimates = drawn(name, epsilon)
     covered = np.zeros(len(truth), int)
     for found in estimates:

@@ -1,7 +1,7 @@
-"""Estimates from histograms (``she``): unbiased exactly, with the variance of the exact noise, honest intervals.
+"""Estimates from histograms (``she``): exactly unbiased, with the exact variance of the noise and covering intervals.
 
-Components are brought into [0, M] before they are added up, so that one lie moves a count by little. What that
-does to mean and variance is enumerated here over all integers from 0 to M, to 60 digits.
+The aggregator clips components to [0, M] before it adds them, so that one dishonest report moves a count little. The
+tests enumerate the effect on mean and variance over all integers from 0 to M, to 60 digits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MECHANISMS = [mechanisms.from_epsilon("she", epsilon, size) for epsilon in EPSIL
 
 
 class Component(NamedTuple):
-    """Exact mean and variance of one component brought into [0, M]."""
+    """Exact mean and variance of one component clipped to [0, M]."""
 
     mean: Decimal
     variance: Decimal
@@ -37,7 +37,7 @@ class Component(NamedTuple):
 
 @cache
 def component(s: int, t: int, held: int) -> Component:
-    """Summed over all integers from 0 to M; the tails beyond are gathered at the two ends."""
+    """Sums over all integers from 0 to M; 0 and M also have the probability of the clipped tails."""
     with localcontext(prec=60):
         q = (-Decimal(s) / Decimal(t)).exp()
         centre = GRID * held
@@ -49,13 +49,13 @@ def component(s: int, t: int, held: int) -> Component:
 
 
 def exact_variance(mechanism) -> float:
-    """Of one component, in units of the value."""
+    """Exact variance of one component, in units of the value."""
     absent, held = (component(mechanism.s, mechanism.t, value) for value in (0, 1))
     return float(absent.variance / (held.mean - absent.mean) ** 2)
 
 
 def expected_sums(mechanism, held):
-    """The sums that ``held[i]`` devices with value i give on average, rounded to integers."""
+    """Expected sums of a fleet with ``held[i]`` devices of value i, rounded to integers."""
     n = sum(held)
     absent, present = (component(mechanism.s, mechanism.t, value).mean for value in (0, 1))
     return [round(count * present + (n - count) * absent) for count in held]
@@ -66,7 +66,7 @@ def expected_sums(mechanism, held):
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
 def test_expected_sums_give_back_the_true_counts(mechanism):
-    """The estimator is linear in the sums, so this is its unbiasedness: to what rounding a sum can change."""
+    """The estimator is linear in the sums, so equality for expected sums, up to rounding, shows no bias."""
     held = [value * value % 5 * 10**9 for value in range(mechanism.size)]
     found = debias(mechanism, sum(held), expected_sums(mechanism, held))
     absent, present = (component(mechanism.s, mechanism.t, value).mean for value in (0, 1))
@@ -84,7 +84,7 @@ def test_the_means_of_both_kinds_of_component_are_those_that_the_estimator_takes
 
 
 def test_sums_stay_integers_until_the_last_step():
-    """A sum beyond what a float holds exactly is divided as it is."""
+    """Sums too large for an exact float are divided as integers."""
     mechanism = mechanisms.from_epsilon("she", 1, 2)
     odd, n = (1 << 60) + 1, 1 << 50
     mean = lower_mean(mechanism.s, mechanism.t)
@@ -92,12 +92,12 @@ def test_sums_stay_integers_until_the_last_step():
     assert debias(mechanism, n, [odd, 7]).estimate.tolist() == pytest.approx(exact, rel=1e-15)
 
 
-# --- one lie ---
+# --- one dishonest report ---
 
 
 @pytest.mark.parametrize(("epsilon", "most"), [("0.1", 41), ("1", 4.7), ("4", 1.8), ("16", 1.15)])
 def test_one_report_moves_a_count_by_hardly_more_than_one_of_oue_could(epsilon, most):
-    """From the least sum that an answer can have to the largest, whatever stands in its 32 bits."""
+    """The change from the smallest to the largest possible answer, for all contents of its 32 bits."""
     campaign = made(mechanism="she")
     question = campaign.questions[0]
     mechanism = mechanisms.from_epsilon("she", epsilon, question.size)
@@ -126,7 +126,7 @@ def test_the_noise_variance_is_that_of_the_exact_distribution(epsilon):
     assert noise_variance(mechanism) == pytest.approx(exact, rel=1e-12)
     for counts in ([0, 0, 0, 0], [GRID, 5, 70 * GRID, 3]):
         assert debias(mechanism, 70, counts).noise_variance.tolist() == pytest.approx([70 * exact] * 4, rel=1e-12)
-    assert exact < 0.64 * 8 / float(epsilon) ** 2  # that of the sum of whole noises
+    assert exact < 0.64 * 8 / float(epsilon) ** 2  # the variance of a sum of noises that are not clipped
 
 
 @pytest.mark.parametrize("epsilon", ["0.001", *EPSILONS])
@@ -155,7 +155,7 @@ def test_marginals_are_unbiased_and_add_the_variances_of_independent_components(
 
 
 def test_many_answers_of_the_device_average_to_the_truth_within_the_stated_variance():
-    """N real answers; a right pair of mechanism and estimator fails with probability below 2·10⁻⁹ per value."""
+    """N answers of the device. A right mechanism and estimator fail with probability below 2·10⁻⁹ per value."""
     mechanism = mechanisms.from_epsilon("she", 2, 3)
     n, sums = 6000, [0, 0, 0]
     for number in range(n):
@@ -164,7 +164,7 @@ def test_many_answers_of_the_device_average_to_the_truth_within_the_stated_varia
     found = debias(mechanism, n, sums)
     six = 6 * np.sqrt(found.noise_variance)
     assert (np.abs(found.estimate - [n / 2, n / 2, 0]) < six).all()
-    assert (six < n / 8).all()  # so a value taken for another would be seen
+    assert (six < n / 8).all()  # so two exchanged values would be found
 
 
 # --- intervals and class shares ---
@@ -176,7 +176,7 @@ REPEATS = 4000
 
 @cache
 def drawn(epsilon: str) -> tuple[np.ndarray, list[Any]]:
-    """The fleet's numbers, and REPEATS estimates of them. Whom is asked is drawn, too."""
+    """True numbers of the fleet, and REPEATS estimates of them. The asked devices are random, too."""
     mechanism = mechanisms.from_epsilon("she", epsilon, 4)
     campaign = made()
     question = campaign.questions[0]
@@ -197,7 +197,7 @@ def drawn(epsilon: str) -> tuple[np.ndarray, list[Any]]:
 
 
 def coverage(epsilon: str, width: float = 1.0, *, sampling: bool = True) -> list[int]:
-    """How many of REPEATS intervals hold the fleet's number, per value."""
+    """Per value, the number of REPEATS intervals that cover the fleet's true number."""
     truth, estimates = drawn(epsilon)
     covered = np.zeros(len(truth), int)
     for found in estimates:
@@ -210,7 +210,7 @@ def coverage(epsilon: str, width: float = 1.0, *, sampling: bool = True) -> list
 
 
 def acceptable(covered: int) -> bool:
-    """Whether so many of REPEATS intervals may hold the truth."""
+    """Whether this number of covering intervals, of REPEATS, agrees with the stated coverage."""
     return window(REPEATS, Fraction(94, 100), ALPHA)[0] <= covered <= window(REPEATS, Fraction(96, 100), ALPHA)[1]
 
 

@@ -1,4 +1,4 @@
-"""Enrolled ids are those of the protocol, on paper and in memory, and nobody else's report gets in."""
+"""Enrolled ids equal the protocol's, in files and in memory; reports of other devices are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PERIOD = CAMPAIGN.period_at(LATER)
 
 
 def roster(devices) -> Roster:
-    """The fleet whose reports ``support.reports.report`` makes."""
+    """The fleet of the reports from ``support.reports.report``."""
     devices = list(devices)
     return Roster("f", tuple(map(str, devices)), b"".join(digest("secret", device) for device in devices))
 
@@ -79,14 +79,14 @@ def test_a_file_of_ids_reads_back_by_period_and_says_what_it_is_for(tmp_path):
 
 
 def test_a_file_of_ids_holds_no_id_that_could_be_sent(tmp_path):
-    """Whoever reads the file must not be able to vote for the fleet's devices."""
+    """A reader of the file must not be able to send reports in the name of the fleet's devices."""
     periods = range(PERIOD, PERIOD + 3)
     path = saved(tmp_path / "ids.hsi", roster(range(50)), periods)
     raw = path.read_bytes()
     found = list(fleet_ids([roster(range(50))], CAMPAIGN, periods))
     held = [ids.astype(">u8").tobytes() for _, by_index in found for ids in by_index]
     assert not any(ids[at : at + 8] in raw for ids in held for at in range(0, len(ids), 8))
-    # What stands there instead is refused when it is sent as an id.
+    # The file holds digests. A digest sent as an id is refused.
     enrolled = enrolled_from_file(CAMPAIGN, IdReader(path))
     head = len(CAMPAIGN.layout.prefix)
     honest = report(CAMPAIGN, 3, period=PERIOD)
@@ -152,7 +152,7 @@ def test_an_enrolled_devices_report_is_accepted_and_a_strangers_is_not(tmp_path,
         if from_file
         else enrolled_from_rosters(CAMPAIGN, [fleet])
     )
-    source = pickle.loads(pickle.dumps(source))  # as a worker gets it
+    source = pickle.loads(pickle.dumps(source))  # as a remote worker receives the list
     whose = [(device, index, period) for device in range(40) for index in range(3) for period in (PERIOD - 1, PERIOD)]
     records = [report(CAMPAIGN, device, device, index=index, period=period) for device, index, period in whose]
     assert source.accepts(columns(records)).tolist() == [device < 20 for device, _, _ in whose]
@@ -160,7 +160,7 @@ def test_an_enrolled_devices_report_is_accepted_and_a_strangers_is_not(tmp_path,
 
 
 def test_an_enrolled_id_for_a_question_of_another_stratum_is_refused(tmp_path):
-    """The device asks its id of index 0 a question of stratum 1: the interval fits, the index does not."""
+    """A device uses its id of index 0 for a question of stratum 1: the period fits, the index does not."""
     enrolled = enrolled_from_rosters(CAMPAIGN, [roster(range(5))])
     honest = report(CAMPAIGN, 3, period=PERIOD)
     head = len(CAMPAIGN.layout.prefix)

@@ -1,4 +1,4 @@
-"""A closed fleet's secrets: one file per device, one sealed list, all or nothing, private."""
+"""A closed fleet's secrets: one file per device and one sealed list, written all or none, unreadable for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway joins is counted as what it was joined from, and says nothing of where it came from."""
+"""A gateway's merged file gives the counts of its inputs, and does not show the origin of a report."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_copy_whose_trailer_changed_too_is_counted_as_the_store_counts_it_by_i
     whole = batch(CAMPAIGN, reports(range(20)))
     damaged = bytearray(whole)
     damaged[44 + 18 * 5 + 9] ^= 1
-    damaged[place] ^= 1  # in the digest: a store compares the first eight of its 32 bytes
+    damaged[place] ^= 1  # in the digest: a store compares the first eight of the digest's 32 bytes
     paths = files_of(tmp_path, bytes(damaged), whole)
     merge_files(paths, tmp_path / "out")
     assert tally_of(tmp_path / "merged", [tmp_path / "out"]) == tally_of(tmp_path / "direct", paths)
@@ -179,7 +179,7 @@ def damaged(data: bytes, changes) -> bytes:
 def test_the_tally_of_the_merged_is_that_of_the_inputs_byte_for_byte(
     tmp_path_factory, raw, campaign, files, memory, again, data
 ):
-    """Devices, repeats, lies (device 7 answers differently in every file) and damage of every kind."""
+    """Inputs with repeats, damage of every kind, and conflicts: device 7 answers differently in every file."""
     folder = tmp_path_factory.mktemp("merge")
     paths = files_of(
         folder,
@@ -194,7 +194,7 @@ def test_the_tally_of_the_merged_is_that_of_the_inputs_byte_for_byte(
         assert error.reason == "no_reports"  # noqa: PT017 - it need not be raised
         (folder / "out").write_bytes(b"\0")
     merged = [folder / "out"]
-    if again:  # a second gateway, and the originals beside it
+    if again:  # a second gateway's file, together with the original files
         merged = [*data.draw(st.permutations(merged + merged)), *paths]
     assert tally_of(folder / "a", merged, raw) == tally_of(folder / "b", paths, raw)
 
@@ -206,7 +206,7 @@ def test_the_tally_of_the_merged_is_that_of_the_inputs_byte_for_byte(
     spill=st.lists(st.integers(1, 5), max_size=6),
 )
 def test_sorting_on_the_disk_is_sorting(tmp_path_factory, rows, narrow, memory, spill):
-    """Also where ids share their first bytes, and a part must be divided again and again."""
+    """Ids may share their first bytes, so that a part is divided many times."""
     folder = tmp_path_factory.mktemp("sort") / "sorter"
     sorter = sorting.Sorter(folder, 12, 2)
     made = [(b"ab" + (bytes(7) + identifier[:1] if narrow else identifier) + b"xy", tag) for identifier, tag in rows]
@@ -222,7 +222,7 @@ def test_sorting_on_the_disk_is_sorting(tmp_path_factory, rows, narrow, memory, 
 
 
 def test_unproven_records_that_spell_a_header_where_they_meet_take_no_other_along(tmp_path):
-    """Two hostile records of a damaged batch, neighbours once sorted, spell a readable header together."""
+    """Two hostile records of a damaged batch are neighbours after sorting, and together contain a readable header."""
     length = 80
     prefix = b"\xc7\x4d\x02"
     fill = length - 3 - 14
@@ -235,10 +235,10 @@ def test_unproven_records_that_spell_a_header_where_they_meet_take_no_other_alon
     tail = foreign[:9]
     first = record(low, bytes(fill - 9) + tail)
     second = bytearray(record(high, b""))
-    second[32:35] = foreign[41:44]  # where layout, length and the empty map of that header come to stand
+    second[32:35] = foreign[41:44]  # the place of that header's layout, length and empty map
     others = [record(bytes([n]) * 8, b"honest") for n in range(3, 9)]
     head = Header(bytes([9]) * 32, 2, length)
-    # In the input they are apart, so every record is read; beside each other they would be cut.
+    # In the input the two records are apart, so every record is read. Next to each other they would be cut.
     data = head.to_bytes() + b"".join([first, *others, bytes(second)])
     assert [item.spans for item in read_batches(data)] == [((44, 8),)]
     joined = head.to_bytes() + b"".join([first, bytes(second), *others])

@@ -1,4 +1,4 @@
-"""Gaussian models: exact moments give the exact fit, and device and aggregator score alike from one file."""
+"""Gaussian models: exact moments give the exact fit; device and aggregator compute equal scores from one file."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ def schema_of(substitute=0):
 
 
 def people(*, missing=0.0, seed=1):
-    """Numbers, a category and a label; a share of the numbers is missing, more often in one class."""
+    """Records with numbers, a category and a label. Some numbers are missing, more often in one class."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 3, ROWS)
     x = rng.normal(0, [0.5, 1, 1.5], (ROWS, 3)) + np.array([[0, 1, -1], [1, 0, 2], [-2, 0.5, 0]])[labels]
@@ -54,7 +54,7 @@ def campaign_of(schema, mechanism="bits", approach=None, **changes):
 
 
 def exact_statistics(campaign, frame):
-    """What would be estimated without any noise: sums over all people of every question's true input."""
+    """Statistics without noise: for every question, the sum of the true inputs of all people."""
     classes = len(campaign.schema.label.classes)
     sums = [np.zeros(question.size) for question in campaign.questions]
     for record in frame.to_dict("records"):
@@ -80,7 +80,7 @@ def test_exact_moments_give_the_plain_fit_in_every_form(mechanism, approach, mis
     for index in schema.numeric:
         mean, variance = plain.terms[index]
         assert found.terms[index].mean == pytest.approx(mean, abs=1e-9)
-        assert found.terms[index].variance == pytest.approx(variance, abs=1e-4)  # squares are floors
+        assert found.terms[index].variance == pytest.approx(variance, abs=1e-4)  # squares are rounded down
     assert np.exp(found.log_prior) == pytest.approx(np.bincount(frame["y"].map(LABEL.known_code)) / ROWS)
     assert np.exp(found.terms[1]).sum(axis=0) == pytest.approx(np.ones(3))
 
@@ -146,7 +146,7 @@ def document_of(schema, frame):
 
 
 def variants():
-    """Schemas without and with a projection, with and without substitutes."""
+    """Schemas with and without a projection, with and without substitutes."""
     for substitute in (0, None):
         yield schema_of(substitute)
         for method in ("pca", "dca"):

@@ -1,4 +1,4 @@
-"""Post-processing: always probabilities, whatever the noise; the projection is the nearest point there is."""
+"""Post-processing returns probabilities for every estimate; the projection is the nearest point of the simplex."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ CAMPAIGNS = {mechanism: made(mechanism=mechanism, epsilon_micro=500_000) for mec
 
 @st.composite
 def statistics(draw):
-    """Any counts that reports can have: estimates far below zero and above n among them."""
+    """Statistics from any counts that reports can have, including estimates far below 0 and above n."""
     campaign = CAMPAIGNS[draw(st.sampled_from(sorted(CAMPAIGNS)))]
     asked, counts = [], []
     for question in campaign.questions:
@@ -39,12 +39,12 @@ def statistics(draw):
 
 
 def prior(name, found):
-    """P(class), as the post-processing of this name has it."""
+    """P(class) from the named post-processing."""
     return POSTPROCESSES[name].prior(found)
 
 
 def likelihood(name, found):
-    """P(value | class) of every feature, as the post-processing of this name has it."""
+    """P(value | class) of every feature from the named post-processing."""
     return [table_of(POSTPROCESSES[name], found, index) for index in range(len(found.schema.observed))]
 
 
@@ -87,7 +87,7 @@ def test_simplex_keeps_a_possible_table_and_adds_half_a_report_to_each_cell():
 
 
 def test_simplex_takes_the_classes_from_all_questions():
-    """The class question alone says 50 to 50; those of the cells, asked as often, say otherwise."""
+    """The class question alone gives shares of one half; the cell questions, equally many answers, give others."""
     counts = [(50, 50), (80, 0, 10, 0, 10, 0, 0, 0), (95, 0, 5, 0)]
     campaign = CAMPAIGNS["direct"]
     found = estimate(campaign, Tally(campaign.id, (100,) * 3, tuple(counts)))
@@ -103,7 +103,7 @@ def test_nothing_asked_is_nothing_known():
 
 
 def test_questions_about_one_feature_are_added_up():
-    """A campaign may ask the same thing twice: with strata, or by a maker with other ideas."""
+    """A campaign may contain two questions about one subject."""
     body = unpack(Publisher().campaign_payload())
     cell = {**body["questions"][2], "bound": 1 << 32}
     body["questions"] = [*body["questions"][:2], {**cell, "bound": 3 << 30}, cell]
@@ -153,7 +153,7 @@ def test_the_projection_is_the_best_of_a_grid(values, total):
     best = float(((grid - point) ** 2).sum(axis=1).min())
     found = float(((project_to_simplex(point, total) - point) ** 2).sum())
     assert found <= best + 1e-9
-    # The grid is nowhere coarser than a step, so it can not be much worse than the optimum either.
+    # The optimum is at most one step from a grid point, so the best grid point is not much worse.
     assert best <= (np.sqrt(found) + np.sqrt(2) * step) ** 2 + 1e-9
 
 

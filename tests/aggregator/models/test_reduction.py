@@ -1,4 +1,4 @@
-"""PCA and DCA agree with independent computations, and integers with floats, wherever they are computed."""
+"""PCA and DCA agree with independent computations; integer projections agree with floats, on devices and in frames."""
 
 import gzip
 import json
@@ -26,7 +26,7 @@ LABEL = Label("label", ["0", "1", "2"])
 
 
 def clouds(seed, rows=200, n=5, classes=3):
-    """Correlated inputs in [−1, 1] whose class means differ, and their classes."""
+    """Correlated inputs in [−1, 1] with different class means, and the classes."""
     rng = np.random.default_rng(seed)
     labels = np.arange(rows) % classes
     x = rng.normal(0, 0.2, (rows, n)) @ rng.normal(0, 1, (n, n)) + rng.normal(0, 0.5, (classes, n))[labels]
@@ -43,7 +43,7 @@ def frame_of(x, labels):
 
 
 def angle(a, b):
-    """|cos| between directions, column by column."""
+    """|cos| of the angle between two directions, column by column."""
     return np.abs((a * b).sum(axis=0)) / np.linalg.norm(a, axis=0) / np.linalg.norm(b, axis=0)
 
 
@@ -77,11 +77,11 @@ def test_dca_solves_the_general_eigenproblem(ridge):
     gram = found.weights.T @ total @ found.weights
     assert gram == pytest.approx(np.eye(4), abs=1e-8)
     assert np.diag(found.weights.T @ between @ found.weights) == pytest.approx(values[:4], abs=1e-9)
-    assert (found.discriminant[2:] < 1e-9).all()  # three classes: two components tell them apart
+    assert (found.discriminant[2:] < 1e-9).all()  # two components separate three classes
 
 
 def exact_error(reduction, frame):
-    """Largest difference from the float outputs that follow from the fit alone, in output ranges."""
+    """Largest difference between integer outputs and the fit's float outputs, in output ranges."""
     projection = reduction.schema.projection
     scaled = np.column_stack(
         [[feature.scaled(value) for value in frame[feature.name]] for feature in reduction.schema.features]
@@ -90,7 +90,7 @@ def exact_error(reduction, frame):
     directions = reduction.directions.weights
     exact = np.array([projection.apply(row) for row in scaled.tolist()])
     outputs = (scaled / SCALE - reduction.directions.mean) @ directions
-    slope = gains.T / directions  # one factor per component: u per unit of output
+    slope = gains.T / directions  # one factor per component: steps of u per unit of output
     factor = np.array([np.median(slope[np.abs(directions[:, k]) > 1e-3, k]) for k in range(directions.shape[1])])
     low = outputs.min(axis=0)
     real = np.clip(factor * SCALE * (outputs - low) - SCALE, -SCALE, SCALE)
@@ -109,7 +109,7 @@ def test_integers_differ_little_from_floats_and_not_at_all_between_array_and_dev
 
 
 def check_same_everywhere(schema, frame):
-    """Codes and numbers of whole frames in 64-bit integers equal those of a device, record by record."""
+    """Codes and numbers of a whole frame, in 64-bit integers, equal the device's, record by record."""
     reported, recognised = observe(frame, schema), recognise(frame, schema)
     names = [feature.name for feature in schema.features]
     for row, record in enumerate(frame[names].to_dict("records")):

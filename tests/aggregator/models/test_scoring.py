@@ -1,4 +1,4 @@
-"""Scoring whole frames agrees, to the last bit, with coding and adding up record by record."""
+"""Scores of whole frames equal, to the last bit, the scores from encoding and adding record by record."""
 
 import csv
 import datetime as dt
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.publisher import DAY, NOW, Publisher
 
 from aggregator.models.baselines import fit_majority, fit_plain
-from aggregator.models.encoding import MISSING, feature_codes, known_codes, label_codes, report_codes
+from aggregator.models.encoding import MISSING, feature_codes, label_codes, observe, recognise
 from aggregator.models.scoring import Model
 from protocol import SCALE
 from protocol.errors import DocumentError, InputError
@@ -53,7 +53,7 @@ def model_of(schema, seed=0):
 
 
 def score(model, record):
-    """The plain loop that a device runs."""
+    """Scores of one record, by the device's loop."""
     total = model.log_prior.tolist()
     for feature, table in zip(model.schema.features, model.terms, strict=True):
         code = feature.known_code(record[feature.name])
@@ -78,7 +78,7 @@ bounds = st.decimals(-1000, 1000, places=3, allow_nan=False)
 
 
 def turns(feature):
-    """Per edge the float where rounding turns to it, or one of its neighbours."""
+    """For each edge, the float at which rounding switches to it, or a neighbouring float."""
     low, high = Fraction(feature.low), Fraction(feature.high)
     return [float(low + Fraction(2 * (edge + SCALE) - 1, 4 * SCALE) * (high - low)) for edge in feature.edges]
 
@@ -111,7 +111,7 @@ def test_every_kind_of_column_is_coded_as_its_cells(dtype):
 
 
 def test_an_empty_cell_changes_no_other_row():
-    """pandas makes floats of a column of integers in which one cell is empty."""
+    """An empty cell makes pandas read a column of integers as floats."""
     schema = build_schema(
         Label("label", ["0", "1"]), [Categorical("status", ["-1", "0", "1"]), Numeric("age", "0", "100", [0])]
     )
@@ -124,11 +124,11 @@ def test_an_empty_cell_changes_no_other_row():
     assert label_codes(holed, schema.label).tolist() == [0, 1, 1, MISSING]
     rows = list(csv.DictReader(StringIO(text)))
     assert model.scores(pd.DataFrame(rows)).tolist() == model.scores(whole).tolist()
-    assert [list(schema.observe(row).codes) for row in rows] == report_codes(whole, schema).tolist()
+    assert [list(schema.observe(row).codes) for row in rows] == observe(whole, schema).codes.tolist()
 
 
 def test_integers_that_no_float_holds_are_coded_exactly():
-    feature = Numeric("x", "0", str(2**60), [32767])  # the edge is reached at an integer that is no float
+    feature = Numeric("x", "0", str(2**60), [32767])  # the edge is an integer that no float represents
     start = next(x for x in range(2**60 * 3 // 4 - 2**44, 2**60, 2**40) if feature.known_code(x) == 1)
     low, high = start - 2**40, start
     while high - low > 1:
@@ -203,21 +203,21 @@ def test_report_codes_are_those_of_the_schema(rows):
     names = [feature.name for feature in SCHEMA.features]
     frame = pd.DataFrame({name: pd.Series([row[i] for row in rows], dtype=object) for i, name in enumerate(names)})
     expected = [list(SCHEMA.observe(dict(zip(names, row, strict=True))).codes) for row in rows]
-    assert report_codes(frame, SCHEMA).tolist() == expected
+    assert observe(frame, SCHEMA).codes.tolist() == expected
 
 
 def test_refused_values_are_refused_without_being_named():
     strict = build_schema(Label("label", ["e", "p"], unlisted="refuse"), [Categorical("odor", ["a"], "refuse")])
     frame = pd.DataFrame({"odor": ["a", None], "label": ["e", None]})
-    assert report_codes(frame, strict).tolist() == [[0], [1]]
+    assert observe(frame, strict).codes.tolist() == [[0], [1]]
     assert label_codes(frame, strict.label, substitute=True).tolist() == [0, 0]
     bad = pd.DataFrame({"odor": ["SECRET"], "label": ["SECRET"]})
-    for refusing in (lambda: report_codes(bad, strict), lambda: label_codes(bad, strict.label, substitute=True)):
+    for refusing in (lambda: observe(bad, strict), lambda: label_codes(bad, strict.label, substitute=True)):
         with pytest.raises(InputError) as refused:
             refusing()
         assert refused.value.reason == "value_refused"
         assert "SECRET" not in str(refused.value)
-    assert known_codes(bad, strict).tolist() == [[MISSING]]
+    assert recognise(bad, strict).codes.tolist() == [[MISSING]]
 
 
 def test_the_plain_fit_counts_and_adds_one():

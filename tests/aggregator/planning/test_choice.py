@@ -1,4 +1,4 @@
-"""``auto`` takes the mechanism with the smaller variance, on both sides of the border, and the whole loop runs."""
+"""``auto`` chooses the mechanism with the smaller variance on both sides of the border; a campaign with it runs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MICRO = 1_000_000
 
 
 def exp_between(epsilon_micro):
-    """Two fractions that e^ε lies between, from the series: independent of the code under test."""
+    """A lower and an upper bound of e^ε as fractions, from the power series, independent of the code under test."""
     epsilon = Fraction(epsilon_micro, MICRO)
     below = sum((epsilon**k / factorial(k) for k in range(80)), Fraction(0))
     return below, below + Fraction(1, 10**20)
 
 
 def variance_at_zero(mechanism):
-    """Variance per answer of the estimate of a value that nobody holds: q(1 − q)/(p − q)², exactly."""
+    """Exact variance per answer for a value that no device holds: q(1 − q)/(p − q)²."""
     p, q = mechanism.p, mechanism.q
     return q * (1 - q) / (p - q) ** 2
 
@@ -64,7 +64,7 @@ def test_the_border_itself(epsilon_micro, size, expected):
 
 @pytest.mark.parametrize("epsilon_micro", [100_000, MICRO, 3 * MICRO])
 def test_the_other_mechanism_would_not_have_had_a_smaller_variance(epsilon_micro):
-    """With the real integers; rounding them moves the variances by less than one part in 10⁵."""
+    """The test uses the integer parameters; rounding changes the variances by less than one part in 10⁵."""
     for size in range(2, 100):
         chosen = mechanism_for(AUTO, epsilon_micro, size)
         other = from_micro({"direct": "oue", "oue": "direct"}[chosen.name], epsilon_micro, size)
@@ -109,7 +109,7 @@ def test_a_campaign_mixes_the_mechanisms_its_questions_call_for():
 
 
 def test_more_answers_move_the_border():
-    """Of ε = 1 each of three answers has a third, where the border is 6.2; alone it would be 10."""
+    """With ε = 1 for three answers, each answer has ε = 1/3, and the border is 6.2; for one answer it is 10."""
     schema = build_schema(Label("label", ["e", "p"]), [Categorical("a", ["0", "1", "2"]), Numeric("w", "0", "1", [0])])
     for answers, expected in ((1, "direct"), (3, "oue")):
         terms = CampaignParameters(name="auto", epsilon_micro=MICRO, mechanism=AUTO, answers=answers)

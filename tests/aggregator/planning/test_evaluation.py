@@ -1,4 +1,4 @@
-"""Accuracy from private outcomes: unbiased, and its interval covers the truth as often as it says."""
+"""Accuracy from private outcomes is unbiased, and its interval has the stated coverage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from protocol.mechanisms import from_micro
 
 
 def test_shares_are_shown_within_their_bounds_and_kept_as_they_are():
-    """An unbiased share of few noisy answers lies far outside [0, 1]; who reads it sees no 216.4 %."""
+    """An unbiased share from few noisy answers may lie far outside [0, 1]. People never see 216.4 %."""
     question = outcome(from_micro("direct", 100_000, 4), 2, [40, 0, 0, 0])
     accuracy = accuracy_of(question)
     cells = tuple(
@@ -33,8 +33,9 @@ def test_shares_are_shown_within_their_bounds_and_kept_as_they_are():
 
 @pytest.mark.parametrize("classes", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_interval_covers_the_true_accuracy(classes):
-    """2,000 campaigns at ε = 1: 5,000 people drawn from a population with accuracy 0.8, then the exact
-    law of the answers to the one question; seeded. Drawn people and noise are both simulated."""
+    """2,000 campaigns at ε = 1, seeded, with 5,000 people each from a population with accuracy 0.8.
+
+    Both the choice of people and the noise are simulated, the noise by the exact law of the answers."""
     mechanism = from_micro("direct", 1_000_000, classes**2)
     joint = np.full((classes, classes), 0.2 / (classes * (classes - 1)))
     np.fill_diagonal(joint, 0.8 / classes)

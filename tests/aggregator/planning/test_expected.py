@@ -1,4 +1,4 @@
-"""What auto expects and chooses, beside the formulas and beside a simulation."""
+"""Expected variances and the choice of ``auto``, compared with the formulas and with a simulation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_mechanism_whose_noise_reports_can_not_hold_is_no_candidate():
 
 @pytest.mark.parametrize("epsilon_micro", [100_000, 1_000_000, 8_000_000])
 def test_the_chosen_mechanism_has_the_smallest_error_in_a_simulation(epsilon_micro):
-    """The mean square error of many answers about the worst input orders bit and piecewise as expected."""
+    """Mean square errors of many answers about the worst input order ``bit`` and ``piecewise`` as variances do."""
     schema = numbers(1)
     order = [c.mechanism for c in candidates(schema, epsilon_micro) if c.mechanism in ("bit", "piecewise")]
     errors = {}
@@ -71,7 +71,7 @@ def test_only_what_is_left_open_is_chosen():
 
 
 def test_auto_means_discrete_whatever_the_variances():
-    """Variances chose gaussian for wine and breast-cancer at ε = 1, where discrete was right more often."""
+    """Variances would choose gaussian for wine and breast-cancer at ε = 1, but discrete models were more accurate."""
     for mechanism in ("auto", "direct", "she"):
         assert settle_family("auto", mechanism) == "discrete"
     assert settle_family("gaussian", "auto") == "gaussian"

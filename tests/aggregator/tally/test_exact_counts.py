@@ -1,4 +1,4 @@
-"""A million reports with repeats, damage and conflicts, whose exact counts are known beforehand."""
+"""A million reports with repeats, damage and conflicts, and with exact counts known beforehand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPORTS, REPEATS, DAMAGED, CONFLICTS = 1_000_000, 50_000, 10_000, 1_000
 
 
 def tallied(records):
-    """n and counts of records, all of them counted."""
+    """n and counts if all of these records are counted."""
     sizes = [question.mechanism.answers for question in CAMPAIGN.questions]
     n = np.bincount(records["question"], minlength=len(sizes))
     counts = [
@@ -31,7 +31,7 @@ def tallied(records):
 
 
 def fleet():
-    """The records, and files that hold them: repeats in other files, conflicts, and cut batches."""
+    """Records, and files with these records, with repeats in other files, conflicts and truncated batches."""
     made = honest(CAMPAIGN, REPORTS, PERIOD, 1)
     assert len(np.unique(made["id"])) == REPORTS
     rng = np.random.default_rng(2)
@@ -70,7 +70,7 @@ def test_a_million_reports_have_the_counts_that_are_known_beforehand_in_any_spli
     assert one.tally_report(Scope(proven_only=True)).reports == REPORTS - CONFLICTS - DAMAGED
 
     other = create_store(tmp_path / "other", RAW, buckets=2)
-    other.memory_bytes = 1 << 20  # each bucket in slices
+    other.memory_bytes = 1 << 20  # each bucket in partitions
     other.workers = 1
     for start in range(0, len(paths), 13):
         other.ingest(paths[::-1][start : start + 13], now=NOW)

@@ -1,4 +1,4 @@
-"""Many repeats that do not fit into memory: counted the same, and every part read twice."""
+"""Repeats that do not fit into memory are counted equally, and every part is read twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RAW = {name: Publisher().campaign(mechanism=name) for name in ("direct", "oue", 
 
 
 def twice(folder, raw, copies=300):
-    """A store of 400 reports, most of which, or few, are there twice, in three files, one of them damaged."""
+    """A store of 400 reports, with most or few of them repeated, in three files, one of them damaged."""
     campaign = opened(raw)
     made = [report(campaign, device) for device in range(400)]
     folder.mkdir()
@@ -37,7 +37,7 @@ def twice(folder, raw, copies=300):
 
 
 def counted(store, most, divisions=1, scope=EVERYTHING):
-    """The counts of all buckets, with so many records in memory."""
+    """The counts of all buckets, with this limit of records in memory."""
     manifest = read_manifest(store.path)
     return [
         count_partition(
@@ -95,7 +95,7 @@ def test_a_full_temporary_folder_is_said(store, monkeypatch):
         counted(store, 10)
     assert caught.value.reason == "disk_full"
     assert "TMPDIR" in caught.value.detail
-    counted(store, 1 << 20)  # needs none
+    counted(store, 1 << 20)  # needs no temporary file
 
 
 def test_a_temporary_file_that_was_cut_is_noticed():

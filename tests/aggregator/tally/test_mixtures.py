@@ -1,4 +1,4 @@
-"""Mixtures of layouts: single values beside bits and beside integers, from the device's bytes to counts."""
+"""Campaigns with mixed layouts (single values, bits, integers), from the device's bytes to counts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def records_of(campaign):
 
 
 def counts_by_hand(campaign, records):
-    """The tally that the scalar reader leads to, one report after another."""
+    """The tally from the scalar reader, one report at a time."""
     n = [0] * len(campaign.questions)
     counts = [[0] * question.mechanism.answers for question in campaign.questions]
     for record in records:
@@ -66,7 +66,7 @@ def test_answers_of_all_kinds_come_back_and_are_counted(names, answers, layout):
 
 @pytest.mark.parametrize(("names", "answers", "layout"), MIXTURES)
 def test_an_answer_field_has_one_meaning(names, answers, layout):
-    """What the device encodes is decoded to the same, and padded to the campaign's width."""
+    """Decoding returns the device's answer, padded to the campaign's width."""
     campaign = campaign_of(names, answers)
     for question in campaign.questions:
         mechanism = question.mechanism
@@ -78,7 +78,7 @@ def test_an_answer_field_has_one_meaning(names, answers, layout):
 
 
 def bits_beyond(mechanism, layout):
-    """Every bit of the answer field that is not the mechanism's own."""
+    """Every bit of the answer field that the mechanism does not use."""
     if mechanism.layout == SINGLE:
         used = 32 if layout.kind == INTEGERS else 16
     else:

@@ -1,4 +1,4 @@
-"""Repeated ids are found whatever their bits, and few others are looked at."""
+"""Repeated ids are found for all bit patterns, and few other ids are compared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aggregator.tally.duplicates import IdSet, Members, repeated_rows
 
 
 def slow(ids):
-    """The rows whose id is not alone."""
+    """Rows whose id occurs more than once."""
     values, place, times = np.unique(ids, return_inverse=True, return_counts=True)
     return np.flatnonzero(times[place] > 1), values[times > 1]
 

@@ -1,4 +1,4 @@
-"""One record per id, whatever came how often in which order; and tally bytes as FORMATS says."""
+"""One record per id is counted, for every order and repetition of input; tally bytes follow docs/formats.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CAMPAIGN = made()
 UNARY = made(mechanism="oue")
 
 row = st.tuples(
-    st.integers(0, 3).map(lambda i: i * ((1 << 64) - 1) // 3),  # few ids, both ends among them
+    st.integers(0, 3).map(lambda i: i * ((1 << 64) - 1) // 3),  # few ids, including the smallest and the largest
     st.integers(0, 1),
     st.integers(0, 1),
     st.sampled_from([b"\0\0", b"\0\1", b"\1\0"]),
@@ -41,7 +41,7 @@ def columns(rows) -> Columns:
 
 
 def slow_settle(rows):
-    """The rule of FORMATS 4 with dictionaries: kept records, replays, conflicts, superseded."""
+    """The rule of docs/formats.md, section 4, with dictionaries: kept records, replays, conflicts, superseded."""
     by_id = defaultdict(list)
     for r in rows:
         by_id[r[0]].append(r)
@@ -98,7 +98,7 @@ def test_settling_case_by_case(rows, kept, counts):
 
 
 def real(campaign, devices) -> Columns:
-    """Columns of real reports."""
+    """Columns decoded from reports of devices."""
     layout = campaign.layout
     parts = [decode_report(layout, report(campaign, device, device)) for device in devices]
     return Columns(

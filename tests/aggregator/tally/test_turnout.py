@@ -1,4 +1,4 @@
-"""Answers by stratum and period: from a store, however it is divided, forgotten or limited; and a fleet's own."""
+"""Answers by stratum and period, from stores with any partition, retention or limit, and from a fleet's secrets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ANSWERED = [(device, period) for device in range(12) for period in range(8) if (
 
 
 def made_store(folder, answered=ANSWERED):
-    """Repeats, damage and a lost answer among the reports."""
+    """A store of reports with repeats, damage and a missing answer."""
     records = [report(CAMPAIGN, d, d, period=FIRST + p, index=i) for d, p in answered for i in range(3)][:-1]
     return stores.stored(folder, RAW, batch(CAMPAIGN, records), batch(CAMPAIGN, records[:9])[:-44], now=LATER)
 
