@@ -177,7 +177,7 @@ COMMANDS = (
     Command(
         "sync",
         sync.run,
-        "fetch roots, campaigns and models from a source, and send reports to it",
+        "send reports to a source, and fetch roots, campaigns and models from it",
         sync.add_arguments,
         (
             f"{_ON_DEVICE} sync https://example.org/hearsay --campaign mushrooms",

@@ -1,4 +1,7 @@
-"""One run for a device that is online at times: fetch roots, campaigns and models, send batches, acknowledge them.
+"""One run for a device that is online at times: send batches, acknowledge them, fetch roots, campaigns and models.
+
+Batches go first. A source that keeps every document waiting could else use up the time of every run, and reports would
+stay until the spool drops them.
 
 After every step the whole run can begin again. So a crash, a power cut or a lost connection costs a repetition, and no
 report is lost. A refused document does not stop the run: refusals are collected and returned.
@@ -162,9 +165,12 @@ class _Run:
         self._released = 0
 
     def all(self, named: Mapping[str, tuple[str, ...]]) -> Outcome:
-        """Run all steps: roots, then models and campaigns, then batches. Batches are sent whatever was refused."""
+        """Run all steps: batches, then roots, then models and campaigns. Each is done whatever was refused before."""
         device = self._device
         before = device.status()
+        if not before.disabled:
+            with self._step("outbox"):
+                self._send()
         self._rotate(before.root_version)
         self._renew_models(named["model"])
         if not before.disabled:
@@ -173,9 +179,6 @@ class _Run:
             usual = [*enrolled, *present.unsigned, *self._names_allowed()]
             self._renew_all("campaign", enrolled, usual, named["campaign"])
             self._renew_models(())
-        if not before.disabled:
-            with self._step("outbox"):
-                self._send()
         version = device.status().root_version
         return Outcome(
             root_version=version,

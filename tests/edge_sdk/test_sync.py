@@ -284,7 +284,7 @@ def test_while_a_file_waits_nothing_new_is_sealed(enrolled, source, clock):
 @pytest.mark.parametrize("how", ["after", "cut", "cut after"])
 def test_what_may_have_arrived_goes_again_under_its_name(enrolled, source, clock, how):
     answer(enrolled, clock)
-    source.failures = {3: how}
+    source.failures = {0: how}
     if "cut" in how:
         with pytest.raises(Cut):
             sync(enrolled, source)
@@ -312,10 +312,20 @@ def test_a_full_disk_does_not_keep_what_has_arrived(enrolled, source, clock, mon
     assert (outcome.released, outcome.refusals, outbox(enrolled)) == (1, (), [])
 
 
+def test_a_source_that_keeps_documents_waiting_does_not_keep_reports(enrolled, source, clock):
+    """A service manager ends a run that takes too long, every time: here at the first document."""
+    made = answer(enrolled, clock)
+    source.failures = dict.fromkeys(range(1, 100), "cut")
+    with pytest.raises(Cut):
+        sync(enrolled, source)
+    assert records(source.reports.values()) == made
+    assert enrolled.status().spooled == 0
+
+
 def test_a_file_that_the_card_has_lost_is_sealed_anew(enrolled, source, clock, monkeypatch):
     """An unreadable file must not stop a device for ever: its reports are still in the spool."""
     made = answer(enrolled, clock)
-    source.failures = {3: "before"}
+    source.failures = {0: "before"}
     sync(enrolled, source)
     (lost,) = outbox(enrolled)
     plain = Path.read_bytes
@@ -339,7 +349,7 @@ def test_a_file_that_the_card_has_lost_is_sealed_anew(enrolled, source, clock, m
 
 def test_what_was_not_sent_before_a_reset_is_forgotten(enrolled, source, publisher, clock):
     answer(enrolled, clock)
-    source.failures = {3: "before"}
+    source.failures = {0: "before"}
     sync(enrolled, source)
     folder = enrolled.folder
     assert len(outbox(enrolled)) == 1
@@ -366,7 +376,7 @@ def test_other_files_in_the_outbox_are_left_alone(enrolled, source, tmp_path):
 
 def test_who_has_opted_out_sends_nothing_and_nothing_of_before_either(enrolled, source, publisher, clock):
     answer(enrolled, clock)
-    source.failures = {3: "before"}
+    source.failures = {0: "before"}
     sync(enrolled, source)
     assert len(outbox(enrolled)) == 1
     enrolled.disable()
@@ -475,10 +485,10 @@ def test_in_step_costs_one_conditional_request_per_document(device, publisher, t
         assert sync(device, open_transport(url)).refusals == ()
         name = next((tree / "reports").iterdir()).name
         assert log == [
+            ("PUT", f"/reports/{name}", 201),
             ("GET", "/roots/2.hst", 404),
             ("GET", f"/{MODEL}", 304),
             ("GET", f"/{CAMPAIGN}", 304),
-            ("PUT", f"/reports/{name}", 201),
         ]
         assert records([(tree / "reports" / name).read_bytes()]) == made
         state = (tmp_path / "state" / "state.db").read_bytes()
