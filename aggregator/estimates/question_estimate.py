@@ -1,4 +1,4 @@
-"""What is known about one question: unbiased estimates with variances and intervals, whatever the source.
+"""Estimates of one question: unbiased numbers with variances and intervals, the same for every kind of source.
 
 Source: docs/math.md, section 1; docs/decisions/0052.
 """

@@ -1,4 +1,4 @@
-"""The common form of all statistics: unbiased estimates with variances, whatever the source of the counts.
+"""The common form of all statistics: unbiased estimates with variances, the same for every kind of source.
 
 :mod:`aggregator.estimates.reports` makes statistics from tallies of reports. Other kinds of counts have a module of
 their own next to it. Models, planning and publishing read only the form.

@@ -1,4 +1,4 @@
-"""What others do to the files of a store is noticed, and what they put beside them is left alone."""
+"""Damage to a store's files is found; foreign files and links in its folder are left alone."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def paths(store):
 
 
 def damage(store):
-    """What counting says of a store that is damaged; it also says so when it is opened anew."""
+    """The error of counting a damaged store. Opening the store anew leads to the same error."""
     problems = set()
     for one in (store, open_store(store.path)):
         with pytest.raises(StorageError, match=r"^store_damaged") as refused:
@@ -57,7 +57,7 @@ def test_a_part_in_the_place_of_another_is_noticed(store):
 
 
 def edited(path, **columns):
-    """Write a part anew with other columns: a sound Parquet file that says something else."""
+    """Rewrite a part with other columns, as a valid Parquet file with other contents."""
     table = pq.ParquetFile(path).read()
     for name, values in columns.items():
         place = table.schema.get_field_index(name)
@@ -67,7 +67,7 @@ def edited(path, **columns):
 
 
 def sealed_again(store, path):
-    """Let the manifest name a part's new digest, and its own: what then remains is to look at the records."""
+    """Put a part's new digest and a new own digest into the manifest: only a check of the records finds the change."""
     file = store.path / "manifest.json"
     body = json.loads(file.read_text())
     for part in body["parts"]:
@@ -125,7 +125,7 @@ def test_what_others_put_into_the_folders_of_a_store_keeps_no_ingest_out(store, 
 
 
 def test_links_in_the_folder_of_a_store_are_never_followed(store, tmp_path):
-    """Nothing outside the store is written or deleted, whichever of its names is a link."""
+    """The store writes and deletes nothing outside its folder, for a link at every name in it."""
     precious = tmp_path / "precious"
     precious.mkdir()
     kept = [precious / name for name in ("secret.conf", "data.parquet", "a.tmp")]

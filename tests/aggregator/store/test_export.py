@@ -1,4 +1,4 @@
-"""An export holds just the reports that are counted, as pandas, DuckDB and the csv module read them."""
+"""An export holds exactly the counted reports, as read by pandas, DuckDB and the csv module."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def expected(campaign, records):
 
 
 def test_an_export_is_its_owners_alone(tmp_path):
-    """It holds ids: whoever sends another report under one takes the device's vote away."""
+    """The export is private, because it holds ids: another report with a device's id cancels the device's report."""
     store = stored(tmp_path, RAWS["direct"], batch(CAMPAIGNS["direct"], reports(range(3), CAMPAIGNS["direct"])))
     for kind in (PARQUET, CSV):
         (tmp_path / "o").write_bytes(b"")
@@ -145,7 +145,7 @@ def test_reports_that_came_twice_stand_among_the_others_by_their_ids(tmp_path):
     store = stored(tmp_path, RAWS["direct"], *files)
     export(store, tmp_path / "o", PARQUET, scope=Scope())
     ids = [int(each) for each in pd.read_parquet(tmp_path / "o")["id"]]
-    assert ids == sorted(ids, key=lambda each: (each % 16, each))  # slice by slice; here a slice is a bucket
+    assert ids == sorted(ids, key=lambda each: (each % 16, each))  # by partition; here a bucket
     assert len(ids) == len(records)
 
 

@@ -1,4 +1,4 @@
-"""Reports of old periods go, their counts stay: every tally has the same bytes before and after."""
+"""Forgetting deletes reports of old periods and keeps their counts: every tally has the same bytes before and after."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write(folder, name, records, campaign=CAMPAIGN, cut=0):
 
 
 def views(store):
-    """All tallies that somebody may ask for."""
+    """All tallies of the store, by period and by standing."""
     scopes = [
         Scope(first, last, proven_only)
         for first in range(FIRST, FIRST + 4)
@@ -52,7 +52,7 @@ def views(store):
 
 
 def moved(record, period):
-    """The same id and answer in another period: only a fault or a lie makes that."""
+    """A record with the same id and answer in another period, which only a faulty or dishonest device makes."""
     return record[:10] + period.to_bytes(4, "big") + record[14:]
 
 
@@ -74,7 +74,7 @@ sent = st.tuples(st.lists(record, min_size=1, max_size=5), st.sampled_from([0, 4
     memory=st.sampled_from([1, 1 << 30]),
 )
 def test_every_tally_is_the_same_before_and_after_whatever_was_sent(tmp_path_factory, files, steps, memory):
-    """Also for ids that liars or faults gave to several periods, in whole batches and in damaged ones."""
+    """The inputs have ids in several periods, from dishonest or faulty devices, in complete and in damaged batches."""
     folder = tmp_path_factory.mktemp("forget")
     paths = [write(folder, f"{i}.hsr", records, cut=cut) for i, (records, cut) in enumerate(files)]
     store = create_store(folder / "s", RAW["direct"], buckets=2)
@@ -108,7 +108,7 @@ def test_sums_of_bits_and_of_numbers_with_signs_stay(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", ["oue", "she"])
 def test_sums_that_older_software_made_of_whole_integers_are_not_mixed_with_others(tmp_path, kind):
-    """Its manifests do not say how forgotten integers were added up. Bits were never added up in another way."""
+    """Manifests of older software do not say how forgotten integers were added. Sums of bits have only one form."""
     campaign = CAMPAIGNS[kind]
     records = [report(campaign, device, device, period=FIRST + device % 3) for device in range(90)]
     store = create_store(tmp_path / "s", RAW[kind])
@@ -206,7 +206,7 @@ def test_reports_of_forgotten_periods_are_refused_and_counted(tmp_path):
     assert found.rejected["period_forgotten"] == 14
     assert store.tally_report(Scope(0, FIRST)).tally == store.tally_report(Scope(FIRST, FIRST)).tally
     assert store.tally_report(Scope(0, FIRST)).reports == 10
-    # What was too early is taken when its time comes, and what was forgotten is not counted as refused.
+    # Reports that were too early are taken when their period begins; forgotten reports are not counted as refused.
     summary = store.ingest([path], now=LATER)
     assert (summary.accepted, summary.rejected) == (10, {})
     assert store.tally_report().reports == before.reports + 20

@@ -1,4 +1,4 @@
-"""What was set aside is judged again: each report once, with the standing it had, whatever crashes."""
+"""Retry judges reports in quarantine again: each report once, with its former standing, through any crash."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def files_of(folder, *contents):
 
 
 def early(devices, ahead=3):
-    """Reports of the present and of periods that have not begun."""
+    """Reports of the present period and of future periods."""
     return [report(CAMPAIGN, device, device, period=PRESENT + device % (ahead + 1)) for device in devices]
 
 
@@ -57,7 +57,7 @@ def kept(made):
 
 
 def rejected(made):
-    """By the manifest, and by the index of input files: they must agree."""
+    """Refused records by reason. The manifest and the index of input files must agree."""
     manifest = read_manifest(made.path)
     totals: dict[str, int] = {}
     for entry in Inputs(made.path, manifest.inputs).entries():
@@ -92,7 +92,7 @@ def test_reports_that_were_too_early_are_added_when_their_period_has_begun(tmp_p
 def test_any_mixture_of_retries_ingests_and_crashes_ends_in_the_tally_of_one_late_ingest(
     tmp_path_factory, files, steps
 ):
-    """Files are (devices, bytes cut off the end). A crash comes after the commit, before the quarantine is cleared."""
+    """Files are (devices, bytes cut off the end). Crashes are after the commit, before the quarantine is cleared."""
     folder = tmp_path_factory.mktemp("retry")
     paths = files_of(folder, *(_cut(batch(CAMPAIGN, early(devices)), cut) for devices, cut in files))
     made = create_store(folder / "s", RAW)
@@ -158,7 +158,7 @@ def test_after_a_crash_before_the_quarantine_was_cleared_nothing_is_added_twice(
 def test_reports_of_damaged_files_stay_unproven_and_a_whole_copy_replaces_them(tmp_path):
     data = batch(CAMPAIGN, early(range(8)))
     damaged = bytearray(data)
-    damaged[44 + 18 * 3 + 9] ^= 1  # an id's last byte: another report, for whoever does not know the claim
+    damaged[44 + 18 * 3 + 9] ^= 1  # an id's last byte: another report to a reader without the claimed digest
     made = create_store(tmp_path / "s", RAW)
     paths = files_of(tmp_path, bytes(damaged), data)
     made.ingest(paths[:1], now=NOW)
@@ -213,7 +213,7 @@ def test_a_mended_rule_lets_its_victims_in_once(tmp_path, monkeypatch):
 
 
 def test_a_file_of_one_report_that_a_mended_rule_lets_in_is_added_once(tmp_path, monkeypatch):
-    """The batch that a retry makes of it is the very file that the store knows and has nothing of."""
+    """The batch that retry makes equals the known input file, of which no record was added."""
     made = create_store(tmp_path / "s", RAW)
     records = early(range(0, 12, 4))
     with monkeypatch.context() as patch:
@@ -281,7 +281,7 @@ def ids_for(path, devices, periods):
 
 
 def foreign(made):
-    """By the index, and by the places it keeps: they must agree."""
+    """Number of foreign records by the index of input files; the index's kept places must agree."""
     entries = list(Inputs(made.path, read_manifest(made.path).inputs).entries())
     for entry in entries:
         assert len(unpack_places(entry.refused)) == entry.rejected.get("id_not_enrolled", 0)
@@ -289,7 +289,7 @@ def foreign(made):
 
 
 def test_ids_that_were_too_narrow_lose_nothing(tmp_path, monkeypatch):
-    """More is refused than the quarantine keeps: the file itself is read again, and just that is added."""
+    """If the quarantine could not keep all refused records, retry reads the file again and adds only these records."""
     monkeypatch.setattr(reader, "MAX_PIECES", 5)
     narrow = ids_for(tmp_path / "n", range(40), range(PRESENT, PRESENT + 1))
     wide = ids_for(tmp_path / "w", range(40), range(PRESENT, PRESENT + 4))
@@ -349,7 +349,7 @@ STEP = st.tuples(
 def test_any_mixture_of_ids_retries_and_crashes_ends_in_the_tally_of_one_ingest_with_all_ids(
     tmp_path_factory, files, steps
 ):
-    """Of a step the ids are those of one of four fleets, or of its first devices in one period, from a file."""
+    """Each step has the ids of one of four fleets, or a file with the ids of its first devices in one period."""
     folder = tmp_path_factory.mktemp("closed")
     paths = files_of(folder, *(_cut(batch(CAMPAIGN, early(devices)), cut) for devices, cut in files))
     fleets = [

@@ -1,4 +1,4 @@
-"""A store's status: by day, period and question, how far the answers reach, and what is still needed."""
+"""A store's status: reports by day, period and question, the precision reached, and the number of devices needed."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ def test_the_half_width_is_that_of_the_widest_interval(tmp_path):
 
 
 def test_as_many_more_devices_as_were_said_do_reach_the_target(tmp_path):
-    """Variance falls as 1/n, so the prediction holds to within what chance does to n and the shares."""
+    """The variance falls as 1/n, so the prediction is right up to the random variation of n and of the shares."""
     store = stored(tmp_path, batch(CAMPAIGN, reports(range(300), [0])))
     target = min(reach.half_width for reach in status(store).questions) * 0.6
     found = status(store, target=target)
     assert found.devices_needed == max(reach.devices_needed for reach in found.questions)
     for reach in found.questions:
-        share = 1 / 3  # of equally weighted questions
+        share = 1 / 3  # for questions with equal weights
         expected = (reach.n * (reach.half_width / target) ** 2 - reach.n) / share
         assert reach.devices_needed == pytest.approx(expected, abs=4)
     store.ingest([_more(tmp_path, found.devices_needed)], now=LATER)

@@ -1,4 +1,4 @@
-"""The store keeps every good report once, through repeats, damage and crashes at every step."""
+"""The store keeps every valid report once, through repeats, damage and crashes at every step."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ UNARY = opened(RAW_UNARY)
 
 @pytest.fixture(autouse=True)
 def _no_flushing(monkeypatch):
-    """The tests look at the order of steps; none of them cuts the power."""
+    """Skip flushing to the disk: the tests check the order of steps, and none cuts the power."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
@@ -68,7 +68,7 @@ def expected_counts(campaign, records):
     return tuple(n), tuple(map(tuple, counts))
 
 
-# --- what it holds ---
+# --- contents ---
 
 
 @pytest.mark.parametrize(("raw", "campaign"), [(RAW, CAMPAIGN), (RAW_UNARY, UNARY)])
@@ -107,7 +107,7 @@ def test_parts_are_plain_parquet_in_buckets_by_the_low_bits_of_the_id(tmp_path, 
 
 
 def test_many_small_ingests_leave_few_parts_and_the_same_counts(tmp_path):
-    """Below ``MOST_SMALL`` parts of a bucket nothing is joined; each time they are too many, all of them are."""
+    """Below ``MOST_SMALL`` parts of a bucket nothing is joined; at the limit all its small parts are joined."""
     made_store = create_store(tmp_path / "s", RAW, buckets=2)
     most = 0
     for i in range(40):
@@ -407,7 +407,7 @@ def test_a_manifest_that_does_not_fit_is_store_damaged(tmp_path, changes):
 
 @pytest.mark.parametrize("raw", [RAW, RAW_UNARY])
 def test_sorting_all_records_and_looking_repeated_ones_up_count_the_same(tmp_path, monkeypatch, raw):
-    """Copies, conflicts and damaged batches among them, in slices of every size."""
+    """The input has copies, conflicts and damaged batches; partitions have every size."""
     campaign = opened(raw)
     present = campaign.period_at(NOW)
     some = [report(campaign, device, device, period=present - device % 3) for device in range(400)]
@@ -432,7 +432,7 @@ def test_sorting_all_records_and_looking_repeated_ones_up_count_the_same(tmp_pat
 
 
 def test_an_edited_manifest_is_noticed_even_if_it_still_makes_sense(tmp_path):
-    """Without its digest, a store whose manifest lost a part would count fewer reports and say nothing."""
+    """Without the manifest's digest, a store would silently count fewer reports after its manifest lost a part."""
     made_store = create_store(tmp_path / "s", RAW)
     made_store.ingest([write(tmp_path, "a", batch(CAMPAIGN, reports(range(100))))], now=NOW)
     path = tmp_path / "s" / "manifest.json"
@@ -507,7 +507,7 @@ def test_a_damaged_campaign_file_is_store_damaged(tmp_path, content):
 
 
 class Counted(bytes):
-    """Bytes that count how often a piece of them is taken."""
+    """Bytes that count the number of slices taken from them."""
 
     taken = 0
 
@@ -517,7 +517,7 @@ class Counted(bytes):
 
 
 def test_finding_a_known_file_takes_no_longer_if_many_files_end_alike(tmp_path):
-    """A power cut fills files up with zeros; and whoever sends a file chooses its end."""
+    """Many files may have equal ends: a power cut fills files with zeros, and a sender chooses a file's end."""
     made_store = create_store(tmp_path / "s", RAW)
     datas = [batch(CAMPAIGN, [report(CAMPAIGN, device)]) + bytes(16) for device in range(200)]
     made_store.ingest([write(tmp_path, f"{number}.hsr", data) for number, data in enumerate(datas)], now=NOW)
@@ -570,9 +570,9 @@ STEPS = ("replace", "mkdir", "unlink")
 
 
 def failing(monkeypatch, at: int, error: OSError | type[Crash]) -> list[str]:
-    """Let the operating system's ``at``-th step fail; returns the steps as they are made.
+    """Make the operating system's ``at``-th step fail. Return the list of steps, which grows as steps are made.
 
-    After a crash nothing more is done; after another failure everything else still works.
+    After a crash no further step succeeds; after another failure all further steps do.
     """
     made_steps: list[str] = []
 
@@ -597,7 +597,7 @@ def failing(monkeypatch, at: int, error: OSError | type[Crash]) -> list[str]:
 
 
 def filled(folder: Path) -> tuple[Path, Path]:
-    """A store with one file in it, orphans beside it, and a second file to ingest."""
+    """A store with one ingested file and orphans in its folder, and a second file to ingest."""
     first = write(folder, "first.hsr", batch(CAMPAIGN, reports(range(40))))
     bad = report(CAMPAIGN, 1)[:14] + b"\xff\xff\0\0"
     second = write(folder, "second.hsr", batch(CAMPAIGN, [*reports(range(30, 60)), bad]))
@@ -610,7 +610,7 @@ def filled(folder: Path) -> tuple[Path, Path]:
 
 @contextmanager
 def full_unless_past(at: int, steps: list[str]):
-    """A step that failed for lack of space is refused with that reason, and never passed over."""
+    """A step without free space fails with the reason ``disk_full``, and is never skipped."""
     refusals = []
     try:
         yield
@@ -674,7 +674,7 @@ def test_other_trouble_of_the_disk_is_io_failed(tmp_path, monkeypatch):
 
 
 def test_everything_that_is_committed_was_flushed_before(tmp_path, monkeypatch):
-    """Each part and its folder, the index of input files, and then the manifest, by content and by name."""
+    """Order: each part and its folder, the index of input files, the manifest; each file's content and name."""
     made_store = create_store(tmp_path / "s", RAW, buckets=2)
     path = write(tmp_path, "a", batch(CAMPAIGN, reports(range(9))))
     flushed = []

@@ -1,4 +1,4 @@
-"""A store's reports as other engines see them, without our help; docs/store.md has the same queries."""
+"""A store's reports as other engines read them, without Hearsay; docs/store.md has the same queries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMES, PANDAS, POLARS, TALLY_PANDAS = re.findall(r"```python\n(.*?)```", TEXT, r
 
 
 def filled(folder, kind):
-    """A store with a whole batch, a repeat of it in part, and a damaged one."""
+    """A store with a complete batch, a repeat of a part of it, and a damaged batch."""
     campaign = CAMPAIGNS[kind]
     store = create_store(folder / "store", RAW[kind])
     for number, (devices, cut) in enumerate([(range(100), 0), (range(90, 110), 0), (range(110, 130), 44)]):
@@ -82,7 +82,7 @@ ENGINES: dict[str, Callable[[], int]] = {
 
 
 def read_until_whole(engine: str, folder: Path) -> int:
-    """What the documentation says: read again if a file is gone. Another failure is one."""
+    """The documented way of reading: read again if a file has been deleted. All other errors are raised."""
     while True:
         before = read_manifest(folder).generation
         try:
@@ -112,7 +112,7 @@ def test_the_queries_of_the_documentation_count_what_the_tally_counts(tmp_path, 
 
 
 def inbox(folder, number, size=5):
-    """Files of so many reports each, all different."""
+    """Files with the given numbers of reports, all different."""
     campaign, found = CAMPAIGNS["direct"], []
     for name in range(number):
         found.append(folder / f"{name}.hsr")
@@ -122,7 +122,7 @@ def inbox(folder, number, size=5):
 
 
 def by_pattern(folder: Path) -> int | None:
-    """What the names on the disk say; None where a file is none."""
+    """Number of records in the files found by name on the disk; None if a file cannot be read."""
     try:
         return len(pd.read_parquet([str(path) for path in folder.glob("reports/*/*.parquet")]))
     except (OSError, ValueError):
@@ -130,7 +130,7 @@ def by_pattern(folder: Path) -> int | None:
 
 
 def test_an_ingest_that_dies_at_any_step_shows_engines_only_what_was_committed(tmp_path, monkeypatch):
-    """Also one that joins small parts, whose records are on the disk twice for a while."""
+    """The ingests include one that joins small parts, whose records are on the disk twice for a while."""
     monkeypatch.setattr(compaction, "MOST_SMALL", 2)
     monkeypatch.chdir(tmp_path)
     store = create_store(tmp_path / "store", RAW["direct"], buckets=2)

@@ -1,9 +1,8 @@
-"""Random operations on a store, crashes among them, where every report has a cell of its own.
+"""Random operations and crashes on a store in which every report has its own cell.
 
-A cell that counts 2 proves that a report was counted twice, one that counts 0 that one was lost. Time goes on
-meanwhile, so that reports of periods that have not begun are set aside and added later, by another ingest or from the
-quarantine; models are published of what is there. After the manner of the simulations that Janus's collection
-jobs are tested with.
+A cell with the count 2 shows that a report was counted twice; the count 0 shows that a report was lost. Time passes
+between operations: reports of future periods are set aside, and added later by another ingest or from the quarantine.
+Models are published from the store. The method follows the simulation tests of Janus's collection jobs.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Crash(BaseException):
 
 
 def reports(numbers):
-    """Report i: cell i, period i mod 4, an id of the cell's question that nobody else has."""
+    """Report i: cell i, period i mod 4, and a unique id for the cell's question."""
     numbers = np.array(sorted(numbers), np.int64)
     low, high = CAMPAIGN.assignment.interval(QUESTION, 0)
     first_four = low + numbers * 7_919_777 % (high - low)
@@ -66,7 +65,7 @@ def reports(numbers):
 
 
 class crashing:  # noqa: N801 - used as a with
-    """The operating system's ``at``-th step is the last one. Attribute ``happened``: whether it came to it."""
+    """Crash at the operating system's ``at``-th step. The attribute ``happened`` tells whether the crash happened."""
 
     def __init__(self, at):
         self.at, self.steps, self.happened = at, 0, False
@@ -95,7 +94,7 @@ class crashing:  # noqa: N801 - used as a with
 
 
 class Operator(RuleBasedStateMachine):
-    """What an operator does to a store, and what he must find in it afterwards."""
+    """Operations of an operator on a store, and the expected contents after each operation."""
 
     @initialize(buckets=st.sampled_from([1, 4]), day=st.sampled_from([0, 0, PERIODS]))
     def begin(self, buckets, day):
@@ -113,7 +112,7 @@ class Operator(RuleBasedStateMachine):
         self.here: set[int] = set()
         self.forgotten = FIRST
         self.known: dict[Path, set[int]] = {}
-        self.early: dict[bytes, set[int]] = {}  # of each content in the store
+        self.early: dict[bytes, set[int]] = {}  # of each content in the store (reports by number)
         self.doubtful: set[Path] = set()
 
     def teardown(self):
@@ -148,7 +147,7 @@ class Operator(RuleBasedStateMachine):
         self.doubtful -= set(paths)
 
     def _judged(self):
-        """What a retry leaves: of every file in the store only what has not begun yet."""
+        """The state after a retry: of every file in the store only reports of future periods are still set aside."""
         for content, numbers in self.early.items():
             self._add(numbers)
             self.early[content] = numbers - self._begun(numbers)
@@ -176,7 +175,7 @@ class Operator(RuleBasedStateMachine):
         self.store = open_store(self.store.path)
         if read_manifest(self.store.path).generation > generation or not crash.happened:
             self._taken(paths)
-        else:  # what the quarantine held of them may be gone; retry says that they are to be ingested again
+        else:  # their records in the quarantine may be lost; retry then tells which files to ingest again
             contents = {path.read_bytes() for path in paths}
             self.doubtful |= {path for path in self.known if path.read_bytes() in contents}
 
@@ -233,7 +232,7 @@ class Operator(RuleBasedStateMachine):
 
     @rule(at=st.integers(1, 12))
     def publish_and_crash(self, at):
-        """Neither the store nor the next publication is any the worse."""
+        """A crash while publishing damages neither the store nor the next publication."""
         if self.here:
             with crashing(at):
                 publish_model(self.work, self.store.statistics(), self.store.campaign_bytes, self.now)
@@ -264,7 +263,8 @@ class Operator(RuleBasedStateMachine):
             assert {cell for cell, count in enumerate(cells) if count} == {
                 i for i in self.here if i % PERIODS == period
             }
-        if self.forgotten == FIRST:  # what is forgotten before it begins for a file may stay counted as too early
+        # A report that is forgotten before its period begins for a file may stay counted as too early.
+        if self.forgotten == FIRST:
             early = read_manifest(self.store.path).rejected.get("report_too_early", 0)
             assert early == sum(map(len, self.early.values()))
 

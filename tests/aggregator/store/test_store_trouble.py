@@ -1,4 +1,4 @@
-"""Full disks, two ingests at once, damaged copies: the store refuses or waits, and is never wrong."""
+"""Full disks, two ingests at once, damaged copies: the store refuses or waits, and its counts stay right."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_two_processes_that_ingest_into_one_store_at_once_take_turns(tmp_path):
 
 
 def test_counting_goes_on_while_another_process_replaces_parts(tmp_path, monkeypatch):
-    """A reader that has seen the old manifest finds its parts gone, and looks at the new one."""
+    """A reader with the old manifest finds its parts deleted, and reads the new manifest."""
     store = create_store(tmp_path / "s", RAW)
     path = tmp_path / "a.hsr"
     path.write_bytes(batch(CAMPAIGN, [report(CAMPAIGN, device) for device in range(20)]))
