@@ -105,7 +105,8 @@ def ingest(
     listed = [files] if isinstance(files, str | Path) else files
     given = gather((str(file) for file in listed), recursive=recursive).files
     if not (Path(store) / FILE_NAME).exists() and (not given or all_unreadable(expand(given))):
-        raise InputError("unreadable", f"none of the {len(given)} files can be read; no store was made")
+        why = f"none of the {len(given)} files can be read" if given else "there is no report file"
+        raise InputError("unreadable", f"{why}; no store was made")
     kept = create_store(store, raw, buckets=buckets)
     return kept.ingest(given, now=present(now), enrolled=enrolled, progress=progress)
 

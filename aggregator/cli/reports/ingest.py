@@ -73,12 +73,13 @@ def ingest(
 
     CAMPAIGN is a file or, with --workspace, a name, NAME@VERSION or id.
 
-    Bad reports are set aside by reason, in the store's quarantine. With --trust or --workspace the campaign's
-    signature is checked first. A model is never published from a campaign that the workspace did not sign. Files
-    that can not be read are listed, and the others are added; with --strict the status is then 1. If no file can be
-    read, no store is made, and the status is 1. Empty folders add nothing to an existing store, and the status is 0.
-    If the first ingest of a store has --enrolled or --fleet, the store belongs to a closed fleet and never takes a
-    report without them.
+    Bad reports are set aside by reason, in the store's quarantine. With --trust the campaign needs the signatures
+    of that trust root. With --workspace it is enough that the workspace published it; a note says so if the
+    workspace's trust root does not accept it, because signatures are missing or keys were replaced. A model is
+    never published from a campaign that the workspace did not sign. Files that can not be read are listed, and the
+    others are added; with --strict the status is then 1. If no file can be read, no store is made, and the status
+    is 1. Empty folders add nothing to an existing store, and the status is 0. If the first ingest of a store has
+    --enrolled or --fleet, the store belongs to a closed fleet and never takes a report without them.
 
     \b
     Example:
@@ -114,9 +115,21 @@ def ingest(
     _print_summary(summary, as_json=as_json)
     if trust is None and workspace is None:
         note("the campaign's signature was not checked; --trust or --workspace does")
+    if workspace is not None:
+        _note_signatures(workspace, raw)
     if not given:
         note("there is no report file; nothing was added")
     _say_unread(summary, strict=strict)
+
+
+def _note_signatures(workspace: Path, campaign_bytes: bytes) -> None:
+    """Print a note if the workspace published the campaign, and its trust root does not accept it."""
+    from aggregator.publishing.workspace import open_workspace
+
+    found = open_workspace(workspace).standing("campaign", campaign_bytes)
+    if not found.complete:
+        valid = f"{len(found.signers)} of {found.needed} needed signatures are valid"
+        note(f"the workspace published this campaign, but its trust root does not accept it: {valid}")
 
 
 def _say_unread(summary: IngestSummary, *, strict: bool) -> None:

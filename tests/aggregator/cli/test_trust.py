@@ -87,6 +87,11 @@ def test_two_of_three_people_sign_a_campaign_one_by_one(place):
     assert [each["here"] for each in shown["roles"]["campaign"]["keys"]].count(True) == 1
     made = place.campaign("c.hsc")
     assert "1 of 2 needed signatures" in made.stderr
+    (place.folder / "a.hsr").write_bytes(b"not a report")
+    ingest = ("ingest", "c.hsc", "a.hsr", "--store", place.folder / "st")
+    assert place.refused(*ingest, "--trust", "work/root.hst") == "bad_signature"
+    noted = "note: the workspace published this campaign, but its trust root does not accept it: 1 of 2 needed"
+    assert noted in place.run(*ingest, "--workspace", "work").stderr
     device = Device.open(None, trust=place.bytes("work/root.hst"))
     assert reason(device.enrol, place.bytes("c.hsc")) == "bad_signature"
     first = place.read("sign", "c.hsc", "--key", "bob.key", "-o", "both.hsc", "--trust", "work/root.hst")
@@ -102,6 +107,7 @@ def test_two_of_three_people_sign_a_campaign_one_by_one(place):
     assert place.refused("verify", "c.hsc", "--trust", "work/root.hst") == "bad_signature"
     assert place.read("publish", "--to", "www", "--workspace", "work")["campaigns"] == 0
     place.run("trust", "gather", "both.hsc", "--workspace", "work")
+    assert "note" not in place.run("ingest", "both.hsc", *ingest[2:], "--workspace", "work").stderr
     assert place.read("publish", "--to", "www", "--workspace", "work")["campaigns"] == 1
     assert place.bytes("www/campaigns/mushrooms.hsc") != place.bytes("c.hsc")
 
