@@ -26,6 +26,8 @@ BUCKETS = 16
 MAX_BUCKETS = 1 << 12
 MAX_GENERATION = 10**8 - 1
 """The largest number that the eight digits in the names of files can hold."""
+PERIODS = 1 << 32
+"""Number of possible periods: a report states its period in four bytes."""
 _SEAL = b',\n "sha256": "'
 
 
@@ -128,7 +130,13 @@ class Manifest(NamedTuple):
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest atomically. This commits an ingest."""
+    """Replace the manifest atomically. This commits an ingest.
+
+    Raises:
+        StorageError: ``store_damaged``: the manifest was replaced too often. Only an edited manifest says so.
+    """
+    if manifest.generation > MAX_GENERATION:
+        raise damaged(f"its manifest can not be replaced more than {MAX_GENERATION} times")
     write_durably(folder / FILE_NAME, _to_bytes(manifest))
 
 
@@ -239,8 +247,10 @@ def _parse_file(file: dict[str, Any]) -> SideFile:
 
 
 def _parse_forgotten(found: dict[str, Any]) -> Forgotten:
+    if _count(found["before"]) > PERIODS:
+        raise ValueError
     return Forgotten(
-        _count(found["before"]),
+        found["before"],
         _parse_file(found["counts"]),
         _count(found["replayed"]),
         _count(found["conflicting"]),
@@ -260,7 +270,10 @@ def _hex(numbers: Iterable[int]) -> list[str]:
 
 
 def _parse_hex(numbers: list[str]) -> frozenset[int]:
-    return frozenset(int.from_bytes(bytes.fromhex(number)) for number in numbers)
+    found = frozenset(int.from_bytes(bytes.fromhex(number)) for number in numbers)
+    if _hex(found) != sorted(numbers) or any(len(number) != 16 for number in numbers):
+        raise ValueError
+    return found
 
 
 def _flag(value: object) -> bool:
@@ -286,6 +299,7 @@ def _name(value: object) -> str:
     """Check a file name. A path, which could leave the folder, is refused."""
     if not isinstance(value, str) or not {"/", "\0"}.isdisjoint(value) or not value.endswith(".parquet"):
         raise ValueError
+    value.encode()  # a lone surrogate, which no file system takes, is a ValueError
     return value
 
 

@@ -378,6 +378,11 @@ def test_a_store_of_older_software_is_refused_and_not_touched(tmp_path):
         {"parts": [{**PART, "bucket": 16}]},
         {"parts": [{**PART, "name": "../../a.parquet"}]},
         {"parts": [{**PART, "name": "a\0.parquet"}]},
+        {"parts": [{**PART, "name": "\ud800.parquet"}]},
+        {"claims": ["ff" * 40]},
+        {"claims": ["FF" * 8]},
+        {"superseded": ["ff" * 7]},
+        {"superseded": ["ff" * 8] * 2},
         {"parts": [{**PART, "sha256": "AB" * 32}]},
         {"parts": [{**PART, "sha256": "ab" * 31}]},
         {"parts": [{**PART, "sha256": None}]},
@@ -392,6 +397,7 @@ def test_a_store_of_older_software_is_refused_and_not_touched(tmp_path):
         {"claims": ["xy"]},
         {"superseded": [1]},
         {"forgotten": {**FORGOTTEN, "before": -1}},
+        {"forgotten": {**FORGOTTEN, "before": (1 << 32) + 1}},
         {"forgotten": {**FORGOTTEN, "counts": None}},
         {"forgotten": 5},
     ],
@@ -403,6 +409,19 @@ def test_a_manifest_that_does_not_fit_is_store_damaged(tmp_path, changes):
     manifest_edited(tmp_path / "s", **changes)
     with pytest.raises(StorageError, match=r"^store_damaged"):
         open_store(tmp_path / "s")
+
+
+def test_a_manifest_that_can_not_be_counted_up_stays_readable(tmp_path):
+    made_store = create_store(tmp_path / "s", RAW)
+    path = write(tmp_path, "a", batch(CAMPAIGN, reports(range(3))))
+    manifest_edited(made_store.path, generation=MAX_GENERATION)
+    for _ in range(2):
+        with pytest.raises(StorageError, match=r"^store_damaged: its manifest can not be replaced more"):
+            made_store.ingest([path], now=NOW)
+        assert open_store(made_store.path).tally_report().reports == 0
+    manifest_edited(made_store.path, generation=MAX_GENERATION - 1)
+    made_store.ingest([path], now=NOW)
+    assert open_store(made_store.path).tally_report().reports == 3
 
 
 @pytest.mark.parametrize("raw", [RAW, RAW_UNARY])
