@@ -77,7 +77,8 @@ def verify(file: Path, trust_files: tuple[Path, ...], *, privacy: bool, as_json:
         _check_values(role, verdict.payload, privacy=privacy, as_json=as_json)
         if privacy:
             result["privacy"] = _sheet(verdict.payload).to_json()
-    result.update(_header_facts(header))
+    result |= {"name": header.name, "version": header.version, "issued_at": header.issued_at}
+    result |= {"not_before": header.not_before, "expires": header.expires}
     _print_verdict(role, header, result, raw if privacy else None, as_json=as_json)
     if role == "campaign":
         _warn_about_campaign(raw)
@@ -160,16 +161,6 @@ def _warn_about_campaign(raw: bytes) -> None:
     warning = campaign_warning(campaign.parse_campaign(read_envelope(raw, "campaign").payload))
     if warning:
         warn(warning)
-
-
-def _header_facts(header: Header) -> dict[str, Any]:
-    return {
-        "name": header.name,
-        "version": header.version,
-        "issued_at": header.issued_at,
-        "not_before": header.not_before,
-        "expires": header.expires,
-    }
 
 
 def _sheet(payload: bytes) -> PrivacySheet:

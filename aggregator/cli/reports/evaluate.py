@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator.periods import Span
-    from aggregator.planning.evaluation import Evaluation
 
 
 @click.group()
@@ -158,7 +157,9 @@ def show(
     statistics, _ = count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters)
     found = evaluate_statistics(statistics)
     if as_json:
-        print_json(as_object(found))
+        confusion = [cell._asdict() for cell in found.confusion]
+        facts = {"reports": found.reports, "accuracy": found.accuracy._asdict(), "confusion": confusion}
+        print_json({**facts, "populations": dict(found.populations)})
         return
     accuracy = found.accuracy
     print_facts({"answers": counted(found.reports, "report"), "accuracy": as_share(accuracy.estimate)})
@@ -172,13 +173,3 @@ def show(
     click.echo()
     print_table(COLUMNS, found.rows(), numeric=COLUMNS[2:])
     print_populations(found.populations)
-
-
-def as_object(found: Evaluation) -> dict[str, Any]:
-    """An evaluation as one JSON object."""
-    return {
-        "reports": found.reports,
-        "accuracy": found.accuracy._asdict(),
-        "confusion": [cell._asdict() for cell in found.confusion],
-        "populations": dict(found.populations),
-    }

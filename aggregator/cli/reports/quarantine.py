@@ -125,7 +125,10 @@ def show(name: str, store: Path, *, as_json: bool) -> None:
     campaign = open_store(store).campaign
     found = [(file, piece) for file, pieces in _chosen(_all_kept(store), name) for piece in pieces]
     if as_json:
-        shown = [_shown_json(campaign, *pair) for pair in found]
+        shown = [
+            {**_piece_json(file, piece), **_fields(campaign, piece), "why": _in_words(campaign, piece)}
+            for file, piece in found
+        ]
         print_json(shown[0] if len(shown) == 1 else {"pieces": shown})
         return
     for number, (file, piece) in enumerate(found[:_MOST_SHOWN]):
@@ -204,11 +207,6 @@ def _chosen(kept: list[Kept], name: str) -> list[tuple[Kept, tuple[Rejected, ...
         several = "several files begin so; give more digits" if chosen else "nothing that is kept has that name"
         raise InputError("piece_unknown", f"{several}; 'hearsay quarantine ls --pieces' lists them")
     return chosen
-
-
-def _shown_json(campaign: Campaign, file: Kept, piece: Rejected) -> dict[str, Any]:
-    """A piece, its fields and its reason in words, as a JSON object."""
-    return {**_piece_json(file, piece), **_fields(campaign, piece), "why": _in_words(campaign, piece)}
 
 
 def _print_piece(campaign: Campaign, file: Kept, piece: Rejected) -> None:
