@@ -11,9 +11,9 @@ answer again, D times as much scatter is that of m = n/D answers with the law φ
 
     G² = 2 Σ_j m_j [λ̂_j ln(λ̂_j/λ_j(f̄)) + (1 − λ̂_j) ln((1 − λ̂_j)/(1 − λ_j(f̄)))]
 
-has a χ² law of J − 1 degrees of freedom if the shares of all J populations are equal. A number whose noise is no line
-(``piecewise``, ``hybrid``, ``laplace``) has Σ_j (x̂_j − x̄)²/V_j in its place, if at least 30 devices answered in every
-source. The smallest of M chances times M (Bonferroni) is the chance of them all: numbers of one question depend on
+has a χ² law of J − 1 degrees of freedom if the shares of all J populations are equal. G² is convex in f̄, so f̄ is found
+by halving; it may lie outside [0, 1], as estimates may. A number whose noise is no line (``piecewise``, ``hybrid``,
+``laplace``) has Σ_j (x̂_j − x̄)²/V_j in its place. A source with m_j below 30 is left out of the comparison. The smallest of M chances times M (Bonferroni) is the chance of them all: numbers of one question depend on
 each other, and for this bound they may. If the same devices answered in several sources, the sources differ by less
 than assumed, and the test rejects less often than it says.
 
@@ -42,8 +42,11 @@ if TYPE_CHECKING:
 
 LEVEL = 0.05
 """Sources of one population are said to differ at most so often."""
-ROUNDS = 20
-_LEAST_DEVICES = 30
+HALVINGS = 60
+"""Of the interval that the common share lies in: to the last bit of a float."""
+_LEAST_CHANCE = 1e-300
+LEAST_DEVICES = 30
+"""Answers to a question, as of different devices, below which a source is not compared: χ² is too far off."""
 _SHOWN = 5
 
 
@@ -109,8 +112,12 @@ def homogeneity(asked: Sequence[Sequence[QuestionEstimate]], schema: Schema, sou
         schema: what the subjects are about.
         sources: how many there are.
     """
-    found = [one for estimates in asked for one in _compared([each for each in estimates if each.n], schema)]
+    found = [one for estimates in asked for one in _compared([each for each in estimates if _is_enough(each)], schema)]
     return Homogeneity(sources, tuple(sorted(found, key=lambda one: one.chance)))
+
+
+def _is_enough(estimate: QuestionEstimate) -> bool:
+    return estimate.n >= LEAST_DEVICES * max(estimate.scatter, 1.0)
 
 
 def _compared(estimates: Sequence[QuestionEstimate], schema: Schema) -> Iterator[Compared]:
@@ -136,26 +143,33 @@ def deviance(estimates: Sequence[QuestionEstimate]) -> Floats:
     base = (1 - slope * gain) / 2
     share = np.array([(one.estimate / one.n - one.least) / (1 - one.least) for one in estimates])
     seen = np.clip(base + gain * share, 0, 1)
-    # The common share lies where every source's λ is a chance.
-    least, most = (-base / gain).max(), ((1 - base) / gain).min()
-    common = np.clip((throws * gain**2 * share).sum(axis=0) / (throws * gain**2).sum(axis=0), least, most)
-    for _ in range(ROUNDS):
-        chance = np.clip(base + gain * common, 1e-12, 1 - 1e-12)
-        weight = throws * gain**2 / (chance * (1 - chance))
-        common = np.clip((weight * share).sum(axis=0) / weight.sum(axis=0), least, most)
-    expected = np.clip(base + gain * common, 0, 1)
+    # The common share lies where every source's λ is a chance, and may be outside [0, 1] as estimates may.
+    least = np.full(share.shape[1], (-base / gain).max())
+    most = np.full(share.shape[1], ((1 - base) / gain).min())
+    for _ in range(HALVINGS):
+        middle = (least + most) / 2
+        chance = base + gain * middle
+        # G² is convex: its slope rises from one end to the other.
+        slope_there = (throws * gain * (_over(1 - seen, 1 - chance) - _over(seen, chance))).sum(axis=0)
+        least, most = np.where(slope_there < 0, middle, least), np.where(slope_there < 0, most, middle)
+    expected = np.clip(base + gain * (least + most) / 2, 0, 1)
     return np.asarray(2 * (throws * (_divergence(seen, expected) + _divergence(1 - seen, 1 - expected))).sum(axis=0))
+
+
+def _over(seen: Floats, chance: Floats) -> Floats:
+    """seen/chance; 0 where nothing is seen."""
+    return np.asarray(np.where(seen > 0, seen / np.maximum(chance, _LEAST_CHANCE), 0.0))
 
 
 def _divergence(seen: Floats, expected: Floats) -> Floats:
     """The terms x ln(x/y), x what is seen; 0 where x is 0."""
-    ratio = np.maximum(seen, 1e-300) / np.maximum(expected, 1e-300)
+    ratio = np.maximum(seen, _LEAST_CHANCE) / np.maximum(expected, _LEAST_CHANCE)
     return np.asarray(np.where(seen > 0, seen * np.log(ratio), 0.0))
 
 
 def squares(estimates: Sequence[QuestionEstimate]) -> Floats | None:
-    """Σ_j (x̂_j − x̄)²/V_j of every number, shape (K,); None where a source has too few devices for a normal law."""
-    if any(one.n < _LEAST_DEVICES * max(one.scatter, 1.0) or not (one.variance > 0).all() for one in estimates):
+    """Σ_j (x̂_j − x̄)²/V_j of every number, shape (K,); None where a source shows no variance."""
+    if not all((one.variance > 0).all() for one in estimates):
         return None
     values = np.array([one.estimate / one.n for one in estimates])
     weights = np.array([one.n**2 / one.variance for one in estimates])
