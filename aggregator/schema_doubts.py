@@ -16,7 +16,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 from unicodedata import normalize
 
-from aggregator.tables import have_decimal_commas
+from aggregator.tables import have_decimal_commas, have_outer_spaces
 from protocol.errors import InputError
 from protocol.values import as_text, parse_bound
 
@@ -153,7 +153,11 @@ def doubts(frame: pd.DataFrame, label: str, missing: Collection[str], drop: Coll
 
 def _spellings(column: pd.Series, missing: Collection[str], *, is_label: bool) -> Iterator[str]:
     """What is odd about the texts of a column, and what to do."""
+    if have_outer_spaces(column.name):
+        yield "its name has spaces around it, so records need a key with these spaces; write the header without them"
     texts = sorted(set(column) - set(missing))
+    if any(map(have_outer_spaces, texts)):
+        yield "some of its cells have spaces around them, and a device takes them as a part of the text; remove them"
     why = misleading(texts, numbers=is_label)
     if why is not None:
         yield f"{why}; write them as devices do"

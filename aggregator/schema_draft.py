@@ -40,7 +40,10 @@ _HEADER = """\
 MOST_LISTED = 100
 """Columns that one refusal names."""
 _UNPRINTABLE = "holds text that does not print or is over 1024 bytes"
-_UNREAD = "a number too large or too long, or spelled as devices do not read it (0.5 and not .5, 5 and not 5. or +5)"
+_UNREAD = (
+    "a number too large or too long, or spelled as devices do not read it (0.5 and not .5, 5 and not 5. or +5, and no "
+    "spaces around it)"
+)
 
 
 def draft_schema(

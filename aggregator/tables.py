@@ -51,7 +51,9 @@ _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]{1,40}([. ][0-9]{3}){0,9},[0-9]{1,40}")
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
-    """A CSV file, plain or ``.gz``, as a frame of text. Spaces around cells and names are dropped.
+    """A CSV file, plain or ``.gz``, as a frame of text.
+
+    Cells and names are as written, with any spaces around them: devices that read the file hold the same texts.
 
     Returns:
         One column of text per column of the file, and at least one row. The index ``line`` is the number of the line
@@ -90,7 +92,7 @@ def _frame(rows: Iterator[tuple[int, list[str]]], path: Path) -> pd.DataFrame:
     The garbage collector visits every list again and again, and no array: a frame is made three times as fast.
     """
     _, header = next(rows, (0, []))
-    names = [cell.strip() for cell in header]
+    names = header
     pieces: list[list[NDArray[np.object_]]] = []
     lines: list[NDArray[np.int64]] = []
     while piece := list(islice(rows, _PIECE_ROWS)):
@@ -99,7 +101,7 @@ def _frame(rows: Iterator[tuple[int, list[str]]], path: Path) -> pd.DataFrame:
                 found = f"has {len(cells)} cells where the header has {len(names)}"
                 raise _RaggedError(f"line {line} of '{path.name}' {found}")
         columns = zip(*(cells for _, cells in piece), strict=True)
-        pieces.append([np.array([cell.strip() for cell in column], dtype=object) for column in columns])
+        pieces.append([np.array(column, dtype=object) for column in columns])
         lines.append(np.array([line for line, _ in piece], dtype=np.int64))
     if len(names) == 1 and any(separator in names[0] for separator in _OTHER_SEPARATORS):
         raise InputError("csv_invalid", _wrong_separator(path))
@@ -257,7 +259,11 @@ def without_meaning(frame: pd.DataFrame, schema: Schema) -> list[str]:
             if strange:
                 count = int(column.isin(strange).sum())
                 cells = f"{count} of {len(column)} cells"
-                hint = "; write 3.5 and not 3,5" if isinstance(part, Numeric) and have_decimal_commas(strange) else ""
+                hint = ""
+                if isinstance(part, Numeric) and have_decimal_commas(strange):
+                    hint = "; write 3.5 and not 3,5"
+                elif any(have_outer_spaces(cell) and part.knows(cell.strip()) for cell in strange):
+                    hint = "; some have spaces around them, which a device takes as a part of the text"
                 found.append(f"column '{part.name}': {cells} are no value of its schema, so they mean nothing{hint}")
     return found
 
@@ -266,6 +272,11 @@ def have_decimal_commas(texts: Iterable[object]) -> bool:
     """Whether most of some texts are numbers with a comma, as 3,5 and 1.234,5 are."""
     found = [isinstance(text, str) and _DECIMAL_COMMA.fullmatch(text) is not None for text in texts]
     return 2 * sum(found) > len(found)
+
+
+def have_outer_spaces(text: object) -> bool:
+    """Whether a text begins or ends with a space."""
+    return isinstance(text, str) and text != text.strip()
 
 
 def numbers_of(column: pd.Series) -> pd.Series:

@@ -13,9 +13,11 @@ answer again, D times as much scatter is that of m = n/D answers with the law φ
 
 has a χ² law of J − 1 degrees of freedom if the shares of all J populations are equal. G² is convex in f̄, so f̄ is found
 by halving; it may lie outside [0, 1], as estimates may. A number whose noise is no line (``piecewise``, ``hybrid``,
-``laplace``) has Σ_j (x̂_j − x̄)²/V_j in its place. A source with m_j below 30 is left out of the comparison. The smallest of M chances times M (Bonferroni) is the chance of them all: numbers of one question depend on
-each other, and for this bound they may. If the same devices answered in several sources, the sources differ by less
-than assumed, and the test rejects less often than it says.
+``laplace``) has Σ_j (x̂_j − x̄)²/V_j in its place. A source with m_j below 30 is left out of the comparison.
+
+The smallest of M chances times M (Bonferroni) is the chance of them all: numbers of one question depend on each other,
+and for this bound they may. If the same devices answered in several sources, the sources differ by less than assumed,
+and the test rejects less often than it says.
 
 Source: docs/decisions/0053.
 """
