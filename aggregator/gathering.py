@@ -16,6 +16,7 @@ from aggregator.asking import check_campaign, opened, present
 from aggregator.files import write_output
 from aggregator.intake.finding import all_unreadable, gather
 from aggregator.intake.urls import expand
+from aggregator.models.foresight import Foresight
 from aggregator.models.scoring import Model
 from aggregator.periods import parse_span
 from aggregator.planning.evaluation import Evaluation
@@ -61,9 +62,16 @@ class SignedModel(NamedTuple):
         """The model, to score frames with."""
         return Model.of(self.document)
 
+    @property
+    def expected(self) -> Foresight:
+        """How often the model is expected to be right; its ``warning`` says if it is of no use, or may be."""
+        return Foresight.of_card(self.document.card)
+
     def __repr__(self) -> str:
-        header = self.document.header
-        return f"SignedModel({header.name!r}, version {header.version}, {len(self.raw)} bytes)"
+        header, expected = self.document.header, self.expected
+        found = f"expected accuracy {expected.shown}; largest class {expected.largest_shown}"
+        warning = "" if expected.warning is None else f"; {expected.warning}"
+        return f"SignedModel({header.name!r}, version {header.version}, {len(self.raw)} bytes; {found}{warning})"
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the file; as :func:`aggregator.files.write_output`."""

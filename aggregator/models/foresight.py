@@ -5,8 +5,9 @@ Nobody's records are seen. The model is tried on records of many fleets that the
 device leaves them out. The expected accuracy is the interval from the least to the most of them. The model beats the
 largest class if it does so in all fleets, and does not if it does so in none; else it can not be told.
 
-Features of real fleets depend on each other within a class, numbers are not normal, and a value for which the schema
-has a substitute may be missing. The statistics do not tell how much, so :data:`ASSUMES` is said with every number.
+Features of real fleets depend on each other within a class, numbers are not normal, a record without a label counts as
+the label's substitute, and a value with a substitute may be missing. The statistics do not tell how much, so
+:data:`ASSUMES` is said with every accuracy. An evaluation campaign measures it (``aggregator.planning.evaluation``).
 
 Source: docs/math.md, section 4; docs/decisions/0042.
 """
@@ -41,8 +42,8 @@ RECORDS, FEWEST_RECORDS, WORK = 2500, 500, 100_000
 """Records drawn of each fleet, as many as keep records × features × classes within ``WORK``."""
 WIDEST_SHARE, WIDEST_ACCURACY = 0.2, 0.3
 NOT_KNOWN = "not known yet"
-ASSUMES = "if features are independent given the class"
-ASSUMES_NORMAL = "if features are independent given the class and numbers normal"
+ASSUMES = "if features are independent given the class and every record has a label"
+ASSUMES_NORMAL = "if features are independent given the class, numbers normal, and every record has a label"
 
 
 class Foresight(NamedTuple):

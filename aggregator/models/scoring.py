@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import time
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from aggregator.files import read_file
 from aggregator.models.encoding import MISSING, check_columns, label_codes, recognise
+from aggregator.models.foresight import Foresight
 from aggregator.notebooks import facts, table
 from protocol import SCALE
 from protocol.documents.envelope import SIZE_LIMITS
@@ -30,7 +31,7 @@ from protocol.documents.trust import pin, verify
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -135,6 +136,7 @@ class Model:
             header, card = self.document.header, self.document.card
             about |= {"name": header.name, "version": header.version}
             about |= {name: card[name] for name in ("reports", "epsilon_total", "postprocess") if name in card}
+            about |= _expected(card)
         prior = zip(label.classes, np.exp(self.log_prior).tolist(), strict=True)
         return facts("Model", about) + table(("class", "prior probability"), prior)
 
@@ -219,6 +221,15 @@ class Model:
             raise InputError("no_labels", "no row has one of the model's classes as its label")
         predicted = self.scores(frame).argmax(axis=1)
         return float((predicted == truth)[labelled].mean())
+
+
+def _expected(card: Mapping[str, Any]) -> dict[str, str]:
+    """How often the model is expected to be right, as its card says."""
+    if "expected_accuracy" not in card:
+        return {}
+    found = Foresight.of_card(card)
+    about = {"expected accuracy": found.shown, "largest class": found.largest_shown}
+    return about if found.warning is None else {**about, "warning": found.warning}
 
 
 def _check_type(value: object, kind: type | tuple[type, ...], sentence: str) -> None:

@@ -64,10 +64,11 @@ def publish(
 ) -> None:
     """Fit a model to a store's reports and sign it. The workspace must have signed the campaign.
 
-    The expected accuracy is simulated from the statistics: estimates are drawn again with the noise of the
-    campaign, models are fitted to them, and records with independent features in each class are classified. With
-    too few reports it is "not known yet". A warning is printed unless the model is expected to be better than
-    always saying the largest class.
+    The expected accuracy is simulated from the statistics: the model classifies records of fleets that the
+    statistics could be of. It is an interval, and with too few reports it is "not known yet". It holds if features
+    are independent in each class and every record has a label; where features repeat each other the model may be
+    far worse. An evaluation campaign measures the accuracy. A warning is printed unless the model is expected to
+    be better than always saying the largest class.
 
     With --to: update a folder with all roots and the newest campaigns and models of the workspace. Any web
     server can serve the folder to devices (hearsay-edge sync). A store is then not needed.
@@ -127,6 +128,7 @@ def _publish_model(
     expected = Foresight.of_card(made.card)
     if expected.warning is not None:
         warn(expected.warning)
+    interval = None if expected.least is None else [expected.least, expected.most]
     return {
         "model": str(output),
         "name": made.header.name,
@@ -137,6 +139,7 @@ def _publish_model(
         "postprocess": made.card["postprocess"],
         "expected_accuracy": expected.accuracy if as_json else expected.shown,
         "largest_class": expected.largest_class if as_json else expected.largest_shown,
+        **({"expected_accuracy_interval": interval, "expected_accuracy_assumes": expected.assumes} if as_json else {}),
         **({"largest_class_interval": [expected.low, expected.high]} if as_json else {}),
         **({"beats_largest_class": expected.beats} if as_json else {}),
         "statistics_id": made.statistics_id.hex(),
