@@ -155,8 +155,8 @@ def test_a_number_that_is_often_missing_has_its_own_mean_where_it_is_there():
 def test_tables_of_pure_noise_promise_nothing():
     """Features that tell nothing, few reports: over many stores the model is not expected to beat the largest class."""
     generator = np.random.default_rng(2)
-    found = [foresee(statistics_of(generator, 20, 3000, 0.0)[0], "simplex") for _ in range(12)]
-    assert sum(one.warning is not None for one in found) >= 9
+    found = [foresee(statistics_of(generator, 10, 3000, 0.0)[0], "simplex") for _ in range(8)]
+    assert sum(one.warning is not None for one in found) >= 6
     assert sum(one.beats is True for one in found) <= 1
 
 
@@ -186,7 +186,7 @@ def test_a_card_says_the_same(accuracy, beats):
 def test_too_few_reports_are_not_known_and_not_said_as_a_fact():
     """Before, the largest class of 60 % was stated as 89 %, and the model as 91 %, of a hundred Gaussian reports.
 
-    The interval of the share fails in at most 5 % of the runs, more than 4 of 20 with probability 3e-3.
+    The interval of the share fails in at most 5 % of the runs, more than 3 of 12 with probability 2e-3.
     """
     schema = build_schema(Label("y", ["a", "b", "c"]), [Numeric(f"u{i}", "-1", "1", [0]) for i in range(8)])
     campaign = parse_campaign(
@@ -194,7 +194,7 @@ def test_too_few_reports_are_not_known_and_not_said_as_a_fact():
     )
     generator = np.random.default_rng(7)
     held = []
-    for _ in range(20):
+    for _ in range(12):
         n = generator.multinomial(100, [1 / len(campaign.questions)] * len(campaign.questions)).tolist()
         counts = tuple(
             tuple(generator.multinomial(asked, [1 / 3] * 3).tolist())
@@ -207,7 +207,7 @@ def test_too_few_reports_are_not_known_and_not_said_as_a_fact():
         assert found.beats is None
         assert found.warning is not None
         held.append(found.low <= 1 / 3 <= found.high)
-    assert sum(held) >= 16
+    assert sum(held) >= 9
 
 
 @pytest.mark.parametrize("mechanism", ["bits", "laplace", "bit"])
