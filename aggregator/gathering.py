@@ -70,7 +70,7 @@ class SignedModel(NamedTuple):
     def __repr__(self) -> str:
         header, expected = self.document.header, self.expected
         found = f"expected accuracy {expected.shown}; largest class {expected.largest_shown}"
-        warning = "" if expected.warning is None else f"; {expected.warning}"
+        warning = "" if expected.warning is None else "; see expected.warning"
         return f"SignedModel({header.name!r}, version {header.version}, {len(self.raw)} bytes; {found}{warning})"
 
     def save(self, path: str | Path, *, force: bool = False) -> None:

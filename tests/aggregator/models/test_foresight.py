@@ -130,7 +130,8 @@ def test_a_missing_value_is_no_evidence_since_devices_leave_it_out():
 def test_a_number_that_is_often_missing_has_its_own_mean_where_it_is_there():
     """Before, moments were divided by the class's share, and missing numbers were drawn as if they were there."""
     schema = build_schema(Label("y", ["a", "b"]), [Numeric("u", "-1", "1", [0], substitute=None)])
-    campaign = parse_campaign(build_campaign(schema, CampaignParameters("x", 8_000_000, "laplace", family="gaussian"), 1, NOW))
+    terms = CampaignParameters("x", 8_000_000, "laplace", family="gaussian")
+    campaign = parse_campaign(build_campaign(schema, terms, 1, NOW))
     prior, there = np.array([0.6, 0.4]), np.array([0.2, 0.9])
     mean, deviation = np.array([-0.3, 0.3]), 0.2
 
