@@ -192,4 +192,8 @@ def test_paths_do_where_open_things_do_and_wrong_arguments_are_named(twins):
     with pytest.raises(InputError, match="force=True"):
         made.save(twins / "c.hsc")
     assert repr(made) == f"SignedCampaign('mushrooms', version 1, {len(made.raw)} bytes)"
-    assert len(repr(aggregator.make_model(twins / "api", store))) < 100
+    model = aggregator.make_model(twins / "api", store)
+    assert "expected accuracy not known yet; largest class 75.0%" in repr(model)
+    assert repr(model).endswith("; see expected.warning)")
+    assert "it can not be told yet" in model.expected.warning
+    assert "it can not be told yet" in model._repr_html_()
