@@ -203,7 +203,7 @@ def _print(result: dict[str, Any], *, as_json: bool) -> None:
         print_facts(_facts(result))
     if result["below_majority"]:
         warn(
-            f"the model is right less often ({result['accuracy']:.1%}) than who always says the largest class "
+            f"the model is right less often ({result['accuracy']:.1%}) than a guess of the largest class "
             f"({result['accuracy_majority']:.1%}): try more devices, a larger ε, fewer features or bins"
         )
 
@@ -247,7 +247,7 @@ def _print_sweep(found: Sequence[Point], *, as_json: bool) -> None:
         print_table([*found[0].setting, *numeric, ""], rows, numeric=numeric)
     worse = sum(point.result["below_majority"] for point in found)
     if worse:
-        warn(f"{worse} of {len(found)} models are right less often than who always says the largest class")
+        warn(f"{worse} of {len(found)} models are right less often than a guess of the largest class")
 
 
 def _accuracies(result: Mapping[str, Any]) -> list[float | None]:

@@ -1,4 +1,4 @@
-"""What averages of one device's answers can show of it: never more than its lifetime ε allows, by enumeration.
+"""The best guess from all answers of one device never exceeds the bound of its lifetime ε, by enumeration.
 
 Source: tests/support/attack.py for the bound and its proof; docs/decisions/0022.
 """
@@ -57,7 +57,7 @@ def test_repeating_a_question_until_the_budget_is_gone_gains_no_more_than_the_li
 
 @pytest.mark.parametrize("name", VALUES)
 def test_without_a_lifetime_limit_the_same_answers_pass_the_bound_in_the_end(name):
-    """The bound is not empty: it holds since a device stops, and for no other reason."""
+    """The bound holds only because a device stops answering: without a limit it is exceeded."""
     answers = merged(row[:2] for row in answers_of(name, MICRO))
     joint, number = answers, 1
     while success(joint) <= bound(MICRO, 2):
@@ -87,7 +87,7 @@ def test_any_mixture_of_campaigns_stays_below_the_bound_of_what_they_cost_togeth
 
 
 def halves(micro, groups):
-    """A campaign about which of two groups a value belongs to: an attacker's own choice of question."""
+    """A campaign that asks which of two groups a value belongs to; the attacker chooses the groups."""
     mechanism = mechanisms.from_micro("direct", micro, 2)
     return table(mechanism, groups)
 
@@ -112,7 +112,7 @@ def test_no_choice_of_the_next_campaign_by_the_answers_so_far_beats_the_bound(bu
 
 
 RECORDS = list(product(["a", None], ["x", "y"], ["e", "p"]))
-"""All records of a tiny schema that differ in a code: the attacker wants to know which."""
+"""All records of a tiny schema with different codes. The attacker guesses the record."""
 
 
 @pytest.mark.parametrize("names", [["direct"] * 3, ["oue"] * 3, ["direct", "the", "sue"]])
@@ -138,7 +138,7 @@ def test_the_strata_of_a_period_spend_their_total_and_no_more(names, answers):
 
 
 def test_two_answers_for_one_period_would_break_the_bound():
-    """What fresh noise for the same period would give away, and why a device repeats its bytes."""
+    """Two answers with fresh noise for one period break the bound. So a device repeats the same bytes."""
     once = answers_of("direct", MICRO)
     assert success(once) <= bound(MICRO, 3)
     assert success(repeated(once, 5)) > bound(MICRO, 3)

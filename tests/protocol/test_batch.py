@@ -1,4 +1,4 @@
-"""Batch files: what is written is read, whatever else lies around it, and nothing is read that was not there."""
+"""Batch files: all written records are read, also between damaged bytes, and no other records are read."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ DIRECT = Header(CAMPAIGN, 1, 18)
 
 
 def prefixes(header):
-    """The first bytes that records of this layout and length may have, by a general msgpack writer.
+    """The possible first bytes of records of this layout and length, by a general msgpack writer.
 
-    One answer, except for rows of bits of length 18: sixteen bytes have a shorter header than fifteen.
+    There is one possibility, except for rows of bits of length 18: sixteen bytes have a shorter header than fifteen.
     """
     sizes = range(header.record_length - 2, max(14, header.record_length - 6), -1)
     packed = ((size, msgpack.packb(msgpack.ExtType(header.layout, bytes(size)))) for size in sizes)
@@ -71,7 +71,7 @@ def batches(draw):
 
 
 def coverage(data, found):
-    """How often each byte is named by a record, a header, a trailer or a stretch of damage."""
+    """How often each byte belongs to a record, a header, a trailer or a damaged stretch."""
     covered = [0] * len(data)
 
     def mark(start, stop):
@@ -110,7 +110,7 @@ def coverage(data, found):
 
 
 class Found(NamedTuple):
-    """What the plain reader says of one batch."""
+    """One batch as the plain reader finds it."""
 
     header: Header
     records: tuple[bytes, ...]
@@ -119,7 +119,7 @@ class Found(NamedTuple):
 
 
 def plain_header(data, position):
-    """A header, read by a general msgpack reader and accepted only in its one spelling."""
+    """A header, read by a general msgpack reader and accepted only in canonical form."""
     unpacker = msgpack.Unpacker(raw=False, strict_map_key=False)
     unpacker.feed(data[position : position + 64])
     try:
@@ -145,7 +145,7 @@ def plain_header(data, position):
 
 
 def plain_prefixes(header, known):
-    """How its records may begin: one answer for a campaign that is known."""
+    """The possible first bytes of a batch's records; one possibility for a known campaign."""
     if header not in known:
         return prefixes(header)
     payload = bytes(14 + LAYOUTS[header].answer_bytes)
@@ -153,7 +153,7 @@ def plain_prefixes(header, known):
 
 
 def plain_near(data, position, known):
-    """A header with one wrong bit, of a campaign that is known."""
+    """A header of a known campaign with one wrong bit."""
     for header in known:
         whole = header.to_bytes()
         piece = data[position : position + len(whole)]
@@ -164,7 +164,7 @@ def plain_near(data, position, known):
 
 
 def plain_proven(data, start, length, prefix, begun):
-    """The records of a run that ends at its right trailer, and where the batch ends."""
+    """The records of a run that ends at its right trailer, and the end of the batch."""
     position, records = start, []
     while prefix is not None and data.startswith(prefix, position) and position + length <= len(data):
         records.append(data[position : position + length])
@@ -175,7 +175,7 @@ def plain_proven(data, start, length, prefix, begun):
 
 
 def plain_salvage(data, start, length, prefix, h):
-    """The four steps. Returns the records, whether a trailer ended the batch, and where it ended."""
+    """The four rules for unproven batches. Returns the records, whether a trailer ended the batch, and its end."""
     signs = (MARK, END) if prefix is None else (prefix, MARK, END)
     position, grid, records = start, start, []
 
@@ -251,7 +251,7 @@ def read(data, known=()):
 
 
 def check(data, known=()):
-    """The reader agrees with the plain one and accounts for every byte once. Returns the batches."""
+    """Check that the reader agrees with the plain reader and covers every byte once. Returns the batches."""
     items = list(read_batches(data, {header.campaign: LAYOUTS[header] for header in known}))
     assert set(coverage(data, items)) <= {1}
     for damage in items:
@@ -310,7 +310,7 @@ BODY = range(len(DIRECT.to_bytes()), len(WHOLE) - TRAILER_BYTES)
 
 
 def test_a_flipped_bit_costs_at_most_the_touched_record_and_the_one_before_it():
-    """A record counts only if a marker follows, so a broken marker costs its predecessor too."""
+    """A record counts only if a sign follows, so a damaged sign costs the record before it, too."""
     for position in range(BODY.start, len(WHOLE)):
         touched, offset = divmod(position - BODY.start, 18)
         for bit in range(8):
@@ -347,7 +347,7 @@ def test_a_file_cut_anywhere_keeps_what_is_surely_whole():
 
 
 def test_a_damaged_trailer_costs_no_record():
-    """The marker is the five bytes of an array of three and "end", not the N or its type that follow."""
+    """The marker is the five bytes of an array of three and "end". N and its type after it do not matter."""
     start = len(WHOLE) - TRAILER_BYTES
     for length in range(start, len(WHOLE)):
         (batch,) = check(WHOLE[:length])
@@ -361,7 +361,7 @@ def test_a_damaged_trailer_costs_no_record():
 
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[1] < 100])
 def test_a_changed_bit_anywhere_costs_at_most_the_record_that_it_is_in(shape):
-    """Header and trailer included, between two whole batches; nobody's record is proven by a wrong digest."""
+    """Also in header and trailer, between two complete batches. A wrong digest proves no record."""
     header = Header(CAMPAIGN, *shape)
     records = [record(header, sha256(bytes([number])).digest()) for number in range(5)]
     whole, clean = write_batch(header, records), write_batch(header, records[:2])
@@ -382,7 +382,7 @@ def test_a_changed_bit_anywhere_costs_at_most_the_record_that_it_is_in(shape):
 @pytest.mark.parametrize("place", range(5))
 @pytest.mark.parametrize("begin", [END, MARK, b"\x01" + END, END + MARK[:3], b"\xd8\x01" * 4, MARK[:2] + MARK])
 def test_what_a_sender_writes_into_an_id_costs_nobody_else_a_record(begin, place):
-    """A trailer's marker in an id ended the batch once a bit of its record changed: all records after it were lost."""
+    """Once, a trailer's marker in the id of a damaged record ended the batch; all later records were lost."""
     records = [record(DIRECT, sha256(bytes([number])).digest()) for number in range(5)]
     records[place] = record(DIRECT, begin[:8].ljust(8, b"\0") + bytes(range(8)))
     whole, clean = write_batch(DIRECT, records), write_batch(DIRECT, RECORDS[:2])
@@ -392,7 +392,7 @@ def test_what_a_sender_writes_into_an_id_costs_nobody_else_a_record(begin, place
         for data in flips(whole, position):
             batches = read(clean + data + clean, [DIRECT])
             assert [batch.proven for batch in batches] == [True, False, True]
-            lost = {hit} if hit < 5 else {4} & {place}  # its own, if the trailer's marker is damaged
+            lost = {hit} if hit < 5 else {4} & {place}  # the sender's own record, if the trailer's marker is damaged
             others = [each for number, each in enumerate(records) if number not in lost]
             assert [each for each in batches[1].records if each in others] == others
 
@@ -425,7 +425,7 @@ def test_missing_bytes_cost_at_most_the_records_that_they_are_missing_in(positio
 
 
 def test_what_looks_like_a_record_in_every_record_does_not_move_the_reader_off_the_grid():
-    """The period holds a record's first bytes: as good a grid as the true one, but for where it begins."""
+    """The period holds a record's first bytes: a second grid, which differs only in its start from the true grid."""
     records = [b"\xd8\x01" + sha256(bytes([n])).digest()[:8] + b"\0\0\xd8\x01" + bytes([0, n, 0, 0]) for n in range(9)]
     whole = write_batch(DIRECT, records)
     for hit in range(9):
@@ -473,7 +473,7 @@ def test_adjacent_records_are_counted_as_they_stand(length, count, start, width)
 
 
 def test_a_header_of_any_length_is_read_and_harms_nothing():
-    """Not every length that a header may state is that of a record: no record needs 65540 bytes."""
+    """Headers may state lengths that no record has, for example 65540 bytes."""
     for layout in (1, 2, 3):
         for length in (*range(1, 300), *range(65500, 65541)):
             header = Header(CAMPAIGN, layout, length)

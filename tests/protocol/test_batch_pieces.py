@@ -1,6 +1,6 @@
-"""A batch damaged in very many places is read piece by piece: the memory does not grow with the file.
+"""A batch with very many damaged places is read in pieces, so the memory does not grow with the file.
 
-One stray byte between any two records made a reader hold a run and a stretch for each of them.
+Once, a stray byte between any two records made the reader keep a run and a stretch for each record.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def records(count):
 
 
 def strayed(count, *, end=b""):
-    """A batch with a stray byte between any two records."""
+    """A batch with a stray byte between every two records."""
     return HEADER.to_bytes() + b"\0".join(records(count)) + end
 
 
 def damaged(rng):
-    """Some batches after one another, with bytes changed, put in and taken out."""
+    """Some batches in sequence, with changed, inserted and deleted bytes."""
     pieces = []
     for _ in range(rng.randrange(1, 5)):
         data = bytearray(write_batch(HEADER, records(rng.randrange(30))))
@@ -50,7 +50,7 @@ def damaged(rng):
 
 
 def joined(items):
-    """The pieces of each batch together: its spans, run into one another, and its damage."""
+    """Join the pieces of each batch: adjacent spans become one, damage is collected."""
     found = []
     for item in items:
         if isinstance(item, Batch) and item.goes_on:
@@ -97,7 +97,7 @@ def test_a_piece_is_bounded_and_knows_what_the_trailer_states(end):
 
 
 def peak(data):
-    """The most memory that reading takes, in bytes."""
+    """Peak memory of reading, in bytes."""
     tracemalloc.start()
     for _ in read_batches(data, KNOWN):
         pass
@@ -113,7 +113,7 @@ def test_the_memory_does_not_grow_with_the_file(monkeypatch):
 
 
 def test_looking_ahead_costs_the_same_work_once_more(monkeypatch):
-    """However many pieces a batch has, and however many batches: counted as in test_batch_work."""
+    """For any number of pieces and batches. The work is counted as in test_batch_work."""
     monkeypatch.setattr(batch, "MAX_PIECES", 4)
     one = strayed(40, end=trailer(1, bytes(32)))
     steps = []

@@ -1,6 +1,6 @@
-"""Reading a batch file costs a bounded amount of work per byte, whatever its author made of it.
+"""Reading a batch file takes a bounded amount of work per byte, also for files made to be slow.
 
-The work is counted, not timed: bytes hashed, bytes searched, bytes copied and comparisons made.
+The tests count the work instead of timing it: bytes hashed, searched and copied, and comparisons.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from protocol.batches.scan import MAX_WASTED
 CAMPAIGN = sha256(b"campaign").digest()
 SIZE = 200_000
 PER_BYTE = 12
-"""Steps per byte of the file; reading as written before took thousands for most of these files."""
+"""Allowed steps per byte of the file. An earlier reader took thousands for most of these files."""
 
 
 def rows(length):
-    """A header of rows of bits of this length, and how its records begin; some lengths have no records."""
+    """A header of rows of bits of this length, and the first bytes of its records (empty for impossible lengths)."""
     return Header(CAMPAIGN, 2, length).to_bytes(), (*batch.prefixes(2, length), b"")[0]
 
 
 def headers_in_records():
-    """Every record ends in a whole header, whose records are those that follow."""
+    """Every record ends in a complete header, whose records are the records that follow."""
     header, prefix = rows(62)
     return header + (prefix + header.rjust(62 - len(prefix), b"\0")) * (SIZE // 62)
 
 
 def batches_that_end_alike():
-    """Headers of many lengths, all with one record that ends at the same trailer, which is not theirs."""
+    """Headers of many lengths. Each has one record that ends at the same trailer of another batch."""
     step, count = 50, 1200
     cells = []
     for place in range(count):
@@ -45,19 +45,19 @@ def batches_that_end_alike():
 
 
 def records_everywhere():
-    """A record could begin at every fourth byte, but for a header near its end."""
+    """The first bytes of a record at every fourth byte, and a header near the end of each such record."""
     header, prefix = rows(20_000)
     return (header + prefix * 4_500) * (SIZE // 18_000)
 
 
 def runs_with_wrong_digests():
-    """Whole batches one after another, none with the right digest."""
+    """Complete batches in sequence, all with a wrong digest."""
     header, prefix = rows(40)
     return (header + (prefix + bytes(40 - len(prefix))) * 9 + trailer(9, bytes(32))) * (SIZE // 450)
 
 
 def near_headers(length):
-    """A header of a campaign that is known, but for one bit of its id."""
+    """A header of a known campaign with one wrong bit in the campaign id."""
     header, _ = rows(length)
     return header[:20] + bytes([header[20] ^ 4]) + header[21:]
 
@@ -98,7 +98,7 @@ def test_work_is_proportional_to_the_file(kind, known, monkeypatch):
 
 
 def test_the_count_sees_a_reader_that_looks_twice_at_everything():
-    """What is counted grows with what is done: the test above can fail."""
+    """The count grows with the work, so the test above can fail."""
     data = Watched(HOSTILE["headers in records"])
     Watched.steps = 0
     for position in range(0, len(data), 620):

@@ -1,4 +1,4 @@
-"""The ruler before the measurement: exact windows against exact sums in Fractions."""
+"""The exact acceptance windows of the statistical tests, compared with sums of Fractions."""
 
 from fractions import Fraction
 from math import comb

@@ -1,4 +1,4 @@
-"""Canonical msgpack: one value, one byte string, and back."""
+"""Canonical msgpack: every value has one encoding, and decoding returns the value."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_order_of_insertion_does_not_matter(value, random):
 
 
 def accepted(data):
-    """The canonical bytes of what was read; None if it was refused as malformed."""
+    """Decode and encode again; None if the bytes were refused as malformed."""
     refusal = reason(canonical.unpack, data)
     assert refusal in (None, "malformed")
     return None if refusal else canonical.pack(canonical.unpack(data))

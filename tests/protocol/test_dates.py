@@ -1,4 +1,4 @@
-"""Dates beyond 2038, also where the system's functions end there: 32-bit ARM, where ``explain`` failed of them."""
+"""Dates after 2038, also on systems whose functions end there. On 32-bit ARM ``explain`` once failed on such dates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from protocol.dates import date
 
 PACKAGES = [Path(__file__).parents[2] / name for name in ("edge_sdk", "protocol")]
 OF_THE_SYSTEM = {"fromtimestamp", "utcfromtimestamp", "gmtime", "localtime", "mktime", "ctime", "strptime"}
-"""What overflows on a system whose time has 32 bits."""
+"""Functions that overflow on a system with 32-bit times."""
 
 
 @given(st.integers(0, (1 << 31) - 1))

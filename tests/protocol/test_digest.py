@@ -1,4 +1,4 @@
-"""The interpreter's own SHA-256 and OpenSSL's give the same bytes, and the first does not load the second."""
+"""The interpreter's SHA-256 and OpenSSL's give the same bytes. The first does not load OpenSSL."""
 
 from __future__ import annotations
 

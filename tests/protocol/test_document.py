@@ -1,4 +1,4 @@
-"""Texts of documents: what prints, decided alike by every reader, and how long it may be."""
+"""Texts of documents: the table of printable characters, equal for all readers, and the length limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def category_refuses(database, point):
 
 
 def test_the_table_is_that_of_the_categories():
-    """All of what this interpreter knows, and nothing else but what it does not know yet."""
+    """The table has all code points of the categories. Others in it are not assigned in this interpreter's Unicode."""
     known = tuple(map(int, unicodedata.unidata_version.split(".")[:2])) <= UNICODE_16
     database = unicodedata if known else unicodedata.ucd_3_2_0
     for point in range(sys.maxunicode + 1):

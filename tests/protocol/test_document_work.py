@@ -1,4 +1,4 @@
-"""What a signed document may cost the device that judges it: counted in exact operations, not in time."""
+"""Limits on the work of checking a signed document, counted in operations instead of time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def with_mechanisms(stated, *, strata: bool, micro: int = MICRO) -> bytes:
 
 @pytest.fixture
 def done(monkeypatch):
-    """How often the steps that grow with a campaign are taken."""
+    """Counts of the operations whose number grows with a campaign."""
     steps: Counter[str] = Counter()
 
     def counted(owner, name):
@@ -92,8 +92,8 @@ def test_mechanisms_of_different_integers_are_told_apart_by_their_hashes():
     ("keeps", "expected"),
     [
         ((0, 0, 0), None),
-        ((0, 0, 3), "epsilon_understated"),  # three parts in 2^32: more than rounding leaves free
-        ((0, -1000, 1), "invalid_campaign"),  # one says less, one more: together not above the declared total
+        ((0, 0, 3), "epsilon_understated"),  # 3/2^32 more: above the slack of rounding
+        ((0, -1000, 1), "invalid_campaign"),  # one loss lower, one higher: together not above the declared total
         ((-1, 0, 0), "invalid_campaign"),
         ((-1000, 0, 2000), "epsilon_understated"),
     ],

@@ -1,4 +1,4 @@
-"""A signed file with one bit or some bytes changed is refused, with a documented reason, and nothing changes."""
+"""A signed file with changed bits or bytes is refused with a documented reason, and the state does not change."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from protocol.errors import DocumentError, InputError
 PUBLISHER = Publisher()
 ROOT, NEXT_ROOT = PUBLISHER.root(), PUBLISHER.root(version=2)
 REASONS = {"malformed", "unsupported_version", "wrong_role", "bad_signature"}
-"""What damage may be called. The exact one depends on which byte was hit."""
+"""Possible reasons for a damaged file. The reason depends on the changed byte."""
 
 
 def arrive(state, raw, role):
-    """What a device does with a file, up to its owner's policy."""
+    """The steps of a device with an arriving file, up to the owner's policy."""
     if role == "root":
         return trust.install_roots(state, [raw], NOW)
     understood = {"campaign": campaign.UNDERSTOOD, "model": model.UNDERSTOOD}[role]
@@ -81,7 +81,7 @@ def test_a_file_above_its_limit_is_refused_unread(role):
 
 
 def hostile(size):
-    """Files that nobody signed, each close to ``size`` bytes, that try to cost more than they weigh."""
+    """Unsigned files of almost ``size`` bytes that try to cause more work or memory than their size."""
     head = b"\x94\xa4hsy1\xa0\xc4\x00"
     room = size - len(head) - 5
     yield "empty maps", head + b"\xdd" + room.to_bytes(4, "big") + b"\x80" * room
@@ -92,7 +92,7 @@ def hostile(size):
     yield "map of 2^32", b"\xdf\xff\xff\xff\xff" + bytes(size - 5)
     yield "text of 2^32", b"\x94\xdb\xff\xff\xff\xff" + b"a" * (size - 6)
     yield "bytes of 2^32", b"\x94\xa4hsy1\xa0\xc6\xff\xff\xff\xff" + bytes(size - 12)
-    yield "nested claims", (b"\xdd" + (size // 5).to_bytes(4, "big")) * (size // 5)
+    yield "nested lengths", (b"\xdd" + (size // 5).to_bytes(4, "big")) * (size // 5)
     yield "integers", b"\xdd" + (size - 5).to_bytes(4, "big") + bytes(size - 5)
 
 
@@ -109,7 +109,7 @@ def test_an_unsigned_file_costs_little_memory(name, raw):
     assert peak < 100_000, f"{name} took {peak} bytes"
 
 
-@pytest.mark.parametrize("name", ["empty maps", "empty arrays", "deep arrays", "nested claims", "integers"])
+@pytest.mark.parametrize("name", ["empty maps", "empty arrays", "deep arrays", "nested lengths", "integers"])
 def test_a_signed_payload_costs_at_most_a_fixed_multiple_of_its_length(name):
     raw = dict(hostile(1 << 16))[name]
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""ε as people write it becomes an integer, or is refused."""
+"""ε as a text or number becomes an integer number of millionths, or is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From whatever a device holds to a code: exact, total, and silent about values."""
+"""Coding of feature values: exact, defined for every value, and without values in errors."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_codes_do_not_fall_as_numbers_rise():
 
 
 class Hostile:
-    """A foreign value that answers every question with an error that names itself."""
+    """A value of another library whose methods all raise an error with the value in its text."""
 
     def __float__(self):
         raise ArithmeticError(MARK)
@@ -98,14 +98,14 @@ class Hostile:
 
 
 class HostileFloat(Hostile):
-    """Its index is fine; its float is not a float."""
+    """Its ``__index__`` works; its ``__float__`` returns no float."""
 
     def __float__(self):
         return MARK  # type: ignore[return-value]
 
 
 class Texty(str):
-    """A string of another type, as some libraries have them."""
+    """A subclass of str, as some libraries have."""
 
     __slots__ = ()
 
@@ -114,13 +114,13 @@ class Texty(str):
 
 
 class Size(IntEnum):
-    """A firmware's names for numbers."""
+    """An enumeration of integers, as firmware uses."""
 
     LARGE = 3
 
 
 class Ratio:
-    """A number of another library, exact by its own ratio and wrong as a float."""
+    """A number of another library: its ratio is exact, its float is wrong."""
 
     def __init__(self, *ratio):
         self.ratio = ratio
@@ -351,7 +351,7 @@ def test_an_integer_matches_up_to_4300_digits_whatever_the_interpreter_allows():
 
 
 def test_a_number_that_knows_its_ratio_is_scaled_by_it():
-    """On the way through float the first two would fall into the other bin, and the last be rounded."""
+    """Converted by float, the first two numbers would get the wrong bin, and the last one would be rounded."""
     feature = Numeric("x", "0", "1", [1])
     tie = Fraction(1, 2) + Fraction(1, 4 * SCALE)
     assert feature.scaled(tie) == 0
@@ -383,7 +383,7 @@ def test_a_decimal_is_scaled_exactly(one, other, number):
 
 @pytest.mark.parametrize("exponent", [400, 10**6, 999_999_999_999_999_999])
 def test_a_decimal_far_beyond_the_bounds_costs_nothing(exponent):
-    """0 is a tie here: u = −½. So the sign of a number that is almost 0 decides."""
+    """0 is a rounding tie here: u = −½. So the sign of a number near 0 decides."""
     feature = Numeric("x", "-65535.5", "65536.5", [0])
     large, small, zero = (Decimal((0, (digit,), e)) for digit, e in ((3, exponent), (3, -exponent), (0, exponent)))
     numbers = [sign(number) for number in (large, small, zero) for sign in (Decimal.copy_abs, Decimal.copy_negate)]

@@ -1,4 +1,4 @@
-"""Who may depend on whom: ``protocol`` on nothing of ours, the two sides on it and never on each other."""
+"""Allowed dependencies: ``protocol`` on no other package; device and aggregator on it and not on each other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STANDARD = sys.stdlib_module_names | {"_sha256", "_sha2"}
 
 
 def imported(source):
-    """Top-level names of the modules that a source text imports, wherever in it."""
+    """Top-level names of all modules that a source text imports."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".", maxsplit=1)[0] for alias in node.names)

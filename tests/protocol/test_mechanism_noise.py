@@ -18,13 +18,13 @@ from protocol.stream import Stream
 
 ALPHA = Fraction(1, 10**9)
 N = 30_000
-"""Enough to see a rate a tenth too small at every parameter set below."""
+"""Number of samples: enough to detect a rate 10 % too small with every parameter set below."""
 RATES = [(1, 2), (1, 1), (3, 1), (2, 3), (2, 7)]
 TAG = b"hearsay/1/histogram"
 
 
 def expected(s, t):
-    """P of each noise within ±R, of both tails beyond it, and of either sign."""
+    """Probabilities of each noise within ±R, of both tails beyond ±R, and of both signs."""
     q = 1 / exp_below(s, t)
     at_zero = (1 - q) / (1 + q)
     reach = 4 * t // s + 4
@@ -41,7 +41,7 @@ def events(noise, reach):
 
 
 def compare(sampler, s, t):
-    """What is wrong with ``sampler(stream, s, t)``."""
+    """Violations of the windows by ``sampler(stream, s, t)``, as texts."""
     table = expected(s, t)
     reach = max(n for n in table if isinstance(n, int))
     return violations(
@@ -63,7 +63,7 @@ def test_the_noise_follows_its_distribution(s, t):
 
 
 def by_hand(stream, s, t, *, keep_any_u=False, keep_negative_zero=False):
-    """The six steps again, any of which a fault may leave out."""
+    """A second implementation of the six steps. A fault may leave out a step."""
     while True:
         u = stream.below(t)
         if not (keep_any_u or _bernoulli_exp(stream, u, t)):
@@ -103,7 +103,7 @@ def leans_to_the_negative(stream, s, t):
 
 
 def never_far_out(stream, s, t):
-    """A tail cut off where a float would have run out of digits."""
+    """The tail is cut off at the precision of a float."""
     return max(min(discrete_laplace(stream, s, t), 4 * t // s + 4), -4 * t // s - 4)
 
 
@@ -125,7 +125,7 @@ def test_the_comparison_rejects_where_the_fault_can_show(broken, s, t):
 
 
 def test_the_steps_by_hand_are_those_of_the_sampler():
-    """So the faults above are each the one that is named."""
+    """Without a fault the second implementation equals the sampler, so each mutant has only the named fault."""
     for number in range(300):
         seed = number.to_bytes(32, "big")
         s, t = RATES[number % len(RATES)]

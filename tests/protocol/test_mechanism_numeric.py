@@ -35,7 +35,7 @@ SEED = bytes(range(32))
 
 
 def integers(fractions):
-    """The same numbers as numerators over one denominator: sums of thousands of them are quicker so."""
+    """The numbers as numerators over a common denominator, for fast sums of thousands of numbers."""
     denominator = lcm(*{each.denominator for each in fractions})
     return [each.numerator * (denominator // each.denominator) for each in fractions], denominator
 
@@ -47,7 +47,7 @@ def estimates(mechanism, answers, place):
 
 
 def mean_and_variance(mechanism, value, place=None):
-    """Of the estimate, or of one number of it, over all answers."""
+    """Mean and variance of the estimate, or of one coordinate of it, over all answers."""
     table = mechanism.distribution(value)
     chances, ones = integers(list(table.values()))
     assert sum(chances) == ones
@@ -60,7 +60,7 @@ def mean_and_variance(mechanism, value, place=None):
 def worst_ratio(tables):
     """Largest ratio of one answer's probabilities over all pairs of tables.
 
-    An answer that no input ever gives (a cell of a hybrid that is all bit) tells nothing.
+    Answers with probability 0 for every input (a cell of a hybrid with share 0) are left out.
     """
     assert all(table.keys() == tables[0].keys() for table in tables)
     chances, _ = integers([table[answer] for answer in tables[0] for table in tables])
@@ -71,14 +71,14 @@ def worst_ratio(tables):
 
 
 def check_private(mechanism, values):
-    """Ratio ≤ e^ε by enumeration, and as large as ``privacy_loss`` says."""
+    """Check by enumeration that the worst ratio is at most e^ε and equals ``privacy_loss``."""
     worst = worst_ratio([mechanism.distribution(value) for value in values])
     assert worst == mechanism.privacy_loss().ratio
     assert worst <= exp_below(mechanism.epsilon_micro)
 
 
 def floor_bias(threshold):
-    """What the floor in a bent coin may cost: S/(T − 2^31) units of 1/S."""
+    """Largest bias by the floor in a coin's probability: S/(T − 2^31) units of 1/S."""
     return Fraction(SCALE, threshold - HALF)
 
 
@@ -132,7 +132,7 @@ def test_duchi_is_exactly_unbiased_at_even_and_odd_dimensions(size):
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_a_square_that_was_rounded_and_asked_for_is_right_within_one_unit(epsilon):
-    """⌊u²/S⌋ loses less than a unit; the stretch 2v − S and its inverse lose nothing."""
+    """⌊u²/S⌋ loses less than one unit; 2v − S and its inverse are exact."""
     piecewise, bit = from_epsilon("piecewise", "1"), from_epsilon("bit", epsilon)
     for u in INPUTS:
         v = u * u // SCALE
@@ -155,7 +155,7 @@ class EveryRest:
 
 @pytest.mark.parametrize("x", INPUTS)
 def test_laplace_rounds_to_its_grid_without_bias(x, monkeypatch):
-    """The chance out of S is a multiple of S/64, so 64 equally likely reads stand for all S of them."""
+    """The probability of rounding up is a multiple of 1/64, so 64 equally likely reads represent all S reads."""
     mechanism = from_epsilon("laplace", 1, 1)
     monkeypatch.setattr(laplace, "discrete_laplace", lambda stream, s, t: 0)
     for offset in (0, 1023):
@@ -200,14 +200,14 @@ def test_no_answer_tells_two_numbers_apart_by_more_than_epsilon(name, epsilon):
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("epsilon", AROUND_THE_HYBRIDS_BORDER)
 def test_bits_hide_the_number_and_the_class_at_epsilon_in_all(epsilon, size):
-    """Every place of the one entry that is not 0, and every number of the grid there."""
+    """For every position of the one entry that is not 0, and every number of a grid in it."""
     values = [tuple(x if c == place else 0 for c in range(size)) for place in range(size) for x in GRID_OF_INPUTS]
     check_private(from_epsilon("bits", epsilon, size), values)
 
 
 @pytest.mark.parametrize("epsilon", ["0.001", "1", "16"])
 def test_with_two_entries_bits_would_cost_twice_epsilon(epsilon):
-    """Why the domain has one entry at most: the same coins bent by two numbers."""
+    """The reason for at most one entry: two entries change the probabilities of more coins."""
     mechanism = from_epsilon("bits", epsilon, 1)
     (one,), (other,) = (mechanism.bit_probabilities([x]) for x in (SCALE, -SCALE))
     assert (one / other) ** 2 > exp_below(micro_epsilon(epsilon)) >= one / other
@@ -216,7 +216,7 @@ def test_with_two_entries_bits_would_cost_twice_epsilon(epsilon):
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6])
 @pytest.mark.parametrize("epsilon", ["0.001", "1", "16"])
 def test_duchi_is_private_at_even_and_odd_dimensions(epsilon, size):
-    """All corners, of which every input's table is a mixture, and inputs between them."""
+    """For all corners and some inputs between them. The table of every input is a mixture of the corners' tables."""
     corners = product((-SCALE, SCALE), repeat=size)
     between = [tuple(INPUTS[3 + (k + place) % 20] for place in range(size)) for k in range(3)]
     check_private(from_epsilon("duchi", epsilon, size), [*corners, (0,) * size, *between])
@@ -248,7 +248,7 @@ def test_laplace_is_private_by_its_exponents(size, delta):
     ("size", "delta", "epsilon"), [(1, 2, "0.001"), (3, 2, "1"), (8, 16, "16"), (4096, 8192, "0.25001")]
 )
 def test_laplace_is_bounded_by_64_rates_of_noise_beyond_what_is_true(size, delta, epsilon, monkeypatch):
-    """As of ``she``: a seed that goes so far can not be found, so the noise is put there by hand."""
+    """As for ``she``: no seed with such noise can be found, so the test replaces the noise."""
     mechanism = from_epsilon("laplace", epsilon, size, delta=delta)
     reach = mechanism.reach
     assert 64 * delta * GRID <= reach * Fraction(epsilon) < 64 * delta * GRID + Fraction(epsilon)
@@ -283,7 +283,7 @@ def test_laplace_s_bias_is_the_one_stated():
 
 @pytest.mark.parametrize(("size", "epsilon"), [(4096, "0.25"), (64, "0.003906"), (500, "0.03")])
 def test_laplace_noise_that_32_bits_can_not_hold_is_refused(size, epsilon):
-    """It was cut off there, which pulled every estimate towards 0 without a word."""
+    """Once, such noise was silently clipped to 32 bits, which biased every estimate towards 0."""
     refused = failure(lambda: from_epsilon("laplace", epsilon, size))
     assert refused.reason == "parameters_invalid"
     assert "larger ε" in refused.detail
@@ -302,7 +302,7 @@ def test_laplace_between_two_grid_points_is_a_mixture_and_no_bolder(epsilon):
 
 
 def tails_of_one_half_each(mechanism, start):
-    """The window is right; what lies outside goes left or right with probability ½, however long each is."""
+    """A faulty table: outside the window left and right have probability ½ each, whatever their lengths."""
     inside, _ = mechanism._heights()
     left, right = start, 4096 - start - mechanism.window
     outside = 1 - inside * mechanism.window
@@ -327,7 +327,7 @@ def test_tails_chosen_with_one_half_each_are_not_private(epsilon):
 
 
 def half_spaces(threshold, size, ties):
-    """Duchi's table for every corner without the repair: ``ties`` belong to both sides, or to one."""
+    """Duchi's table for every corner with even D: ``ties`` belong to both half-spaces, or to one."""
     p = Fraction(threshold, 2 * HALF)
     tables = []
     for v in product((-1, 1), repeat=size):

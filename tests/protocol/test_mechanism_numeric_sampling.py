@@ -22,7 +22,7 @@ ALPHA = Fraction(1, 10**9)
 N = 20_000
 BUCKET = 128
 STEPS = 4096
-"""Answers of ``laplace`` are compared in buckets of so many steps, from one tail to the other."""
+"""Width in steps of the buckets in which answers of ``laplace`` are counted, from one tail to the other."""
 
 BIT, PIECEWISE, HYBRID = from_epsilon("bit", "1"), from_epsilon("piecewise", "1"), from_epsilon("hybrid", "3")
 DUCHI_2, DUCHI_3 = from_epsilon("duchi", "1", 2), from_epsilon("duchi", "1", 3)
@@ -39,7 +39,7 @@ INPUTS = {
 
 
 def event_of(mechanism):
-    """What is counted of an answer: a bucket of cells or steps, else the answer itself."""
+    """The counted event of an answer: a bucket of cells or steps, or the answer itself."""
     if mechanism in (PIECEWISE, HYBRID):
         return lambda answer: answer // BUCKET if answer < CELLS else answer
     if mechanism == LAPLACE:
@@ -79,7 +79,7 @@ def laplace_buckets(x):
 
 
 def compare(sampler, mechanism, purpose):
-    """What is wrong with ``sampler(value, seed)`` as a sampler of the mechanism."""
+    """Violations of the windows by ``sampler(value, seed)``, as texts."""
     event = event_of(mechanism)
     found = []
     for value in INPUTS[mechanism]:
@@ -109,7 +109,7 @@ def bits_with_one_coin(value, seed):
 
 
 def cells_with_tails_of_one_half(value, seed):
-    """Outside the window a fair coin says left or right, however long the tails are."""
+    """Outside the window a fair coin decides between left and right, whatever the lengths of the two parts."""
     stream = Stream(seed, b"hearsay/1/piecewise")
     start = (value + SCALE) * (CELLS - PIECEWISE.window) // (2 * SCALE)
     if stream.coin(PIECEWISE.threshold):

@@ -17,9 +17,9 @@ EPSILONS = ("0.001", "0.1", "0.5", "0.693147", "1", "1.098613", "2.5", "8", "16"
 LARGEST = {name: 6 if mechanisms.kind(name).layout == SINGLE else 5 for name in kinds(FrequencyMechanism)}
 """Largest size enumerated, by mechanism; test_mechanism_contract.py and files of their own enumerate the others."""
 TIGHT = {"direct": {"keep": 1}, "oue": {"q": -1}, "sue": {"p": 1, "q": -1}}
-"""The integers that are as bold as ε allows, and the smallest step that would be bolder.
+"""The integers that use ε fully, with the smallest step that would exceed ε.
 
-``the`` spends less than ε by design: test_mechanism_the.py holds it against its own formula.
+``the`` spends less than ε by design: test_mechanism_the.py compares its loss with its own formula.
 """
 
 CASES = [

@@ -42,7 +42,7 @@ def expected(mechanism, value):
 
 
 def events(answer):
-    """The events that one answer shows."""
+    """The events of one answer."""
     if isinstance(answer, int):
         return [("answer", answer)]
     ones = [j for j, bit in enumerate(answer) if bit]
@@ -50,7 +50,7 @@ def events(answer):
 
 
 def compare(sampler, mechanism, purpose):
-    """What is wrong with ``sampler(value, seed)`` as a sampler of the mechanism."""
+    """Violations of the windows by ``sampler(value, seed)``, as texts."""
     found = []
     for value in range(mechanism.size):
         found += violations(
@@ -126,7 +126,7 @@ def threshold_at_the_default(value, seed):
 
 
 def one_coin_for_two_bits(value, seed):
-    """Every bit has its own right probability, but the two bits that are not the value agree."""
+    """Every bit has the right probability, but the two bits of the other values are always equal."""
     bits = list(UNARY.perturb(value, seed))
     one, other = (j for j in range(UNARY.size) if j != value)
     bits[one] = bits[other]

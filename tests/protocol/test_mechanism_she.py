@@ -20,7 +20,7 @@ from protocol.mechanisms.noise import GRID, ApproximateTable, rate
 
 EPSILONS = ("0.001", "0.123457", "0.693147", "1", "2.5", "8", "16")
 STEPS = (-GRID - 1, -1, 0, 1, GRID // 2, GRID - 1, GRID, GRID + 1, 7 * GRID)
-"""Components of the answers compared: around the two noiseless values and between them. The ends are added."""
+"""Components of the compared answers: around and between the two noiseless values. Tests add the bounds."""
 
 
 def log_ratios(mechanism):
@@ -64,7 +64,7 @@ def test_the_triangle_inequality_bounds_answers_that_were_not_enumerated():
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_clamped_component_tells_no_more_than_those_it_stands_for(epsilon, side):
-    """P(clamped) sums the tail beyond the end: whole tails are moved by the value as single steps are."""
+    """P(clipped component) is the sum of a tail. The value changes every term by the same factor."""
     mechanism = from_epsilon("she", epsilon, 2)
     end = mechanism.bounds[side]
     for beyond in range(4):
@@ -75,7 +75,7 @@ def test_a_clamped_component_tells_no_more_than_those_it_stands_for(epsilon, sid
 
 
 def clamped_table(mechanism, held):
-    """Exact probabilities, to 60 digits, of every integer of one component: tails gathered at the ends."""
+    """Probabilities, to 60 digits, of every integer of one clipped component; the bounds have those of the tails."""
     least, most = mechanism.bounds
     with localcontext(prec=60):
         q = (-Decimal(mechanism.s) / Decimal(mechanism.t)).exp()
@@ -91,20 +91,20 @@ def clamped_table(mechanism, held):
 
 
 def test_every_answer_of_a_clamped_component_is_as_private_as_stated_and_its_bias_is():
-    """All of them, enumerated. Two components change by M each, so one may tell half of ε."""
+    """By enumeration of all integers. A value changes two components by M each, so one component costs ε/2."""
     mechanism = from_epsilon("she", 16, 2)
     absent, held = (clamped_table(mechanism, value) for value in (0, 1))
     with localcontext(prec=60):
         bound = (Decimal(mechanism.s * GRID) / mechanism.t).exp() * (1 + Decimal("1e-50"))
         ratios = [absent[answer] / held[answer] for answer in absent]
         assert max(*ratios, 1 / min(ratios)) <= bound
-        assert max(ratios) > bound * (1 - Decimal("1e-40"))  # the ends spend all of it, and no more
+        assert max(ratios) > bound * (1 - Decimal("1e-40"))  # the bounds attain the limit
         q = (-Decimal(mechanism.s) / Decimal(mechanism.t)).exp()
         reach = mechanism.reach
         for table, value in ((absent, 0), (held, 1)):
             assert abs(sum(table.values()) - 1) < Decimal("1e-50")
             mean = sum(answer * chance for answer, chance in table.items())
-            beyond = (GRID * value + reach, GRID * (1 - value) + reach)  # how far the ends are
+            beyond = (GRID * value + reach, GRID * (1 - value) + reach)  # distances of the bounds in steps
             low, high = (q ** (steps + 1) / (1 - q * q) for steps in beyond)
             assert abs(mean - GRID * value - (low - high)) < Decimal("1e-50")
             assert 0 < abs(low - high) < Decimal("1e-20")
@@ -124,7 +124,7 @@ def test_the_bounds_are_64_rates_of_noise_beyond_what_is_true(epsilon, size):
 
 @pytest.mark.parametrize("side", [0, 1])
 def test_the_device_clamps(side, monkeypatch):
-    """Noise beyond the bounds is too rare for a seed to be found: it is put there by hand."""
+    """Noise beyond the bounds is too rare to find a seed for it, so the test replaces the noise."""
     mechanism = from_epsilon("she", 1, 3)
     far = (1 << 40) * (1 if side else -1)
     monkeypatch.setattr(she, "discrete_laplace", lambda *_: far)

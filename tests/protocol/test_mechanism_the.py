@@ -1,4 +1,4 @@
-"""``the`` at thresholds other than a quarter: what it really spends, and what θ may be."""
+"""``the`` with other thresholds than 0.25: its exact loss, and the accepted values of θ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The integer projection: exact by hand, proved not to overflow, the same from and to its bytes."""
+"""The integer projection: exact results, refusal of possible overflow, and encoding."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Provisioning files: what is written is read, what was damaged is refused, and the secret stays secret."""
+"""Provisioning files: written files are read, damaged files are refused, and no text shows the secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions: every id is asked exactly one of each stratum, and both sides agree which."""
+"""Questions: every id answers exactly one question of each stratum; device and aggregator agree on it."""
 
 from __future__ import annotations
 

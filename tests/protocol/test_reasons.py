@@ -1,4 +1,4 @@
-"""Every stable reason in the source is explained in docs/reasons.md, and nothing else is."""
+"""docs/reasons.md explains every reason in the source, and no other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_reason_name(name):
 
 
 def is_pair(node):
-    """A reason and a sentence, before an error is made of them: ``"disk_full", "there is no space left"``."""
+    """Whether a node is a pair of reason and sentence for an error: ``"disk_full", "there is no space left"``."""
     return (
         isinstance(node, ast.Tuple)
         and len(node.elts) == 2
@@ -33,7 +33,7 @@ def is_pair(node):
 
 
 def texts(node):
-    """The string constants that an expression may come to; None for a form not looked through."""
+    """The string constants that an expression may evaluate to; None for unsupported forms of expressions."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return {node.value}
     if isinstance(node, ast.Constant) and node.value is None:
@@ -51,7 +51,7 @@ def texts(node):
 
 
 def reasons(source):
-    """The reasons that a source text may raise, and the places where that can not be seen."""
+    """The reasons that a source text may raise, and the places whose reason can not be determined."""
     found, unclear = set(), []
 
     def take(node):

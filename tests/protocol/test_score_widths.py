@@ -1,6 +1,6 @@
-"""Scores summed in 32 bits and in 64: how far they may lie apart, and whom a tie goes to (docs/formats.md, section 5).
+"""Scores summed in 32 and in 64 bits: their largest difference, and the class of a tie (docs/formats.md, section 5).
 
-A device without 64-bit floats sums in 32. Its answer may be another one only where two classes are as good as equal.
+A device without 64-bit floats sums in 32 bits. Its prediction may differ only if two classes have almost equal scores.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SINGLE = np.float32
 
 
 def single(value):
-    """The nearest number of 32 bits, as a model's parameters are."""
+    """The nearest 32-bit float, as a model's parameters are."""
     return float(SINGLE(value))
 
 
 def distance(terms):
-    """How far two scores of n such terms may lie apart: (n + 8)·2⁻²³·(n + Σ|terms|)."""
+    """The largest difference of two sums of n terms: (n + 8)·2⁻²³·(n + Σ|terms|)."""
     return (len(terms) + 8) * 2.0**-23 * (len(terms) + sum(map(abs, terms)))
 
 
@@ -71,7 +71,7 @@ def test_sums_in_32_bits_lie_within_the_distance_stated():
 
 
 def test_another_class_wins_only_where_two_are_as_good_as_equal():
-    """Found by search: a record whose class depends on the width of the sum."""
+    """Search for records whose class depends on the width of the sum."""
     rng = random.Random(2)
     found = 0
     for _ in range(3000):

@@ -1,6 +1,6 @@
-"""Which vectors a verifier breaks that leaves a check out: every check of docs/formats.md, section 5, has one.
+"""For every signature check of docs/formats.md, section 5, some vector fails if a verifier leaves out the check.
 
-Without these vectors a second implementation of Ed25519 could leave any of them out and notice nothing.
+Without these vectors another implementation of Ed25519 could leave out a check and pass all vectors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ assert kinds_files  # importing it registers its kinds
 
 
 def broken(monkeypatch, **options):
-    """The cases that fail with another verifier."""
+    """The cases that fail with a changed verifier."""
     monkeypatch.setattr(envelope, "_verifies", lambda *signed: verifies(*signed, **options))
     found = set()
     for name, case in CASES.items():
@@ -50,7 +50,7 @@ def test_an_equation_times_the_cofactor_breaks_vectors(monkeypatch):
 
 
 def test_spellings_that_are_not_the_shortest_are_refused_even_where_orders_are_not_looked_at(monkeypatch):
-    """No secret is known of a point that has two spellings but those of small order: so much can be shown."""
+    """Only points of small order: for no other point with two encodings is a secret known."""
     plain = broken(monkeypatch, without=("key order", "point order"))
     lax = broken(monkeypatch, without=("key order", "point order", "key spelling", "point spelling"))
     assert lax - plain >= {"key_of_order_1_spelled_with_p_added", "point_of_order_1_spelled_with_p_added"}

@@ -27,7 +27,7 @@ TINY = Publisher(schema=tiny_schema())
 
 
 def observation(odor, cap):
-    """What the schema sees of two categories."""
+    """The observation of a record with two categorical features."""
     return Observation((odor, cap), (None, None), ())
 
 
@@ -57,7 +57,7 @@ def assignments(campaign):
 
 
 def joint_tables(asked):
-    """Per record the exact probability of all answers together: strata have seeds of their own."""
+    """Per record the exact joint probability of all answers. The strata are independent: each has its own seed."""
     for seen, label in RECORDS:
         tables = [question.mechanism.distribution(question.input_of(seen, label, 2)).items() for question in asked]
         yield {
@@ -81,14 +81,14 @@ def test_all_answers_of_a_period_tell_records_apart_by_epsilon_at_most(names, an
     ratios = [worst_ratio(asked) for asked in assignments(campaign)]
     assert len(ratios) == {1: 3, 2: 2, 3: 1}[answers]
     loss = campaign.privacy_loss()
-    assert max(ratios) == loss.ratio  # no bound is loose: the sum over strata is reached
+    assert max(ratios) == loss.ratio  # the composed loss is attained
     assert loss.ratio <= exp_below(campaign.epsilon_micro)
     assert not loss.exceeds(campaign.epsilon_micro)
 
 
 @pytest.mark.parametrize("answers", [2, 3])
 def test_each_answer_at_the_whole_epsilon_would_be_seen(answers):
-    """The test can fail: strata that do not share ε tell records apart by more than the total."""
+    """The test can fail: strata with the whole ε each exceed the total."""
     campaign = campaign_of("direct", answers)
     spendthrift = [
         tuple(question._replace(mechanism=from_epsilon("direct", "1.000001", question.size)) for question in asked)
@@ -98,7 +98,7 @@ def test_each_answer_at_the_whole_epsilon_would_be_seen(answers):
 
 
 def test_a_question_asked_in_two_strata_would_be_counted_twice():
-    """Composition is over answers: the same question twice costs its loss twice, exactly."""
+    """Composition is over answers: the same question in two strata costs exactly twice its loss."""
     asked = campaign_of("direct", 2).questions[0]
     again = asked._replace(stratum=1)
     assert worst_ratio((asked, again)) == composed([asked.mechanism.privacy_loss()] * 2).ratio
@@ -106,7 +106,7 @@ def test_a_question_asked_in_two_strata_would_be_counted_twice():
 
 @pytest.mark.parametrize(("names", "answers"), [(("she",) * 3, 2), (("she",) * 3, 3), (("direct", "she", "she"), 2)])
 def test_strata_with_histograms_are_compared_by_exponents(names, answers):
-    """Of a ``she`` answer ln of the ratio is an integer times s/t; rational ratios are kept apart."""
+    """For answers of ``she`` ln of the ratio is an integer times s/t; rational ratios are compared separately."""
     campaign = campaign_of(names, answers)
     loss = campaign.privacy_loss()
     worst = (Fraction(1), Fraction(0))
@@ -120,7 +120,7 @@ def test_strata_with_histograms_are_compared_by_exponents(names, answers):
 
 
 def _histogram_loss(asked):
-    """Worst rational ratio and worst exponent over pairs of records, each over answers that show it."""
+    """Worst rational ratio and worst exponent over pairs of records."""
     rational = [question for question in asked if question.mechanism.name != "she"]
     ratio = worst_ratio(rational) if rational else Fraction(1)
     exponents = []

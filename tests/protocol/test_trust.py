@@ -40,13 +40,13 @@ def make_root(version, roles, signers, issued=NOW, lifetime=3650 * DAY, name="wo
 
 @lru_cache(maxsize=4096)
 def make_document(kind, name, version, content, issued, lifetime, signers):
-    """A campaign or model as far as the state machine looks: a header and something said."""
+    """A campaign or model with the fields that the state machine reads: a header and some content."""
     payload = {**Header(name, version, issued, issued, issued + lifetime).to_dict(), "content": content}
     return seal(PAYLOAD_TYPES[kind], canonical.pack(payload), [key(number) for number in signers])
 
 
 class Known(NamedTuple):
-    """The plain model's state: what has been accepted, as a list, and the time."""
+    """The plain model's state: a list of accepted documents, and the time."""
 
     accepted: tuple
     floor: int
@@ -54,7 +54,7 @@ class Known(NamedTuple):
 
 
 class Document(NamedTuple):
-    """What the plain model knows of a document."""
+    """A document in the plain model."""
 
     kind: str
     name: str
@@ -66,7 +66,7 @@ class Document(NamedTuple):
 
 
 def expected_reason(known, document, clock, roles):
-    """Why the document is refused, from the list of those accepted before; None if it is not."""
+    """The expected reason of a refusal, from the list of accepted documents; None for an acceptable document."""
     numbers, threshold = roles[ROLES.index(document.kind)]
     if len(set(numbers) & set(document.signers)) < threshold:
         return "bad_signature"
@@ -127,7 +127,7 @@ chains = st.lists(st.tuples(specs, specs, specs), min_size=2, max_size=5)
 
 
 def honest_chain(roles_by_version):
-    """Roots 1 … n, each signed by all root keys of its predecessor and its own."""
+    """Roots 1 … n, each signed by all root keys of its predecessor and by its own root keys."""
     chain, previous = [], ()
     for version, roles in enumerate(roles_by_version, 1):
         own = roles[0][0]
@@ -268,7 +268,7 @@ def test_a_root_says_what_it_was_made_of():
     ],
 )
 def test_a_refusal_for_its_dates_says_the_date(clock, said):
-    """The header's dates are seconds; a person reads a date."""
+    """The header states seconds; the error text states a date."""
     header = Header("mushrooms", 1, NOW - DAY, NOW, NOW + DAY)
     root = trust.pin(make_root(1, (((1,), 1), ((2,), 1), ((3,), 1)), (1,), issued=NOW - 3 * DAY), NOW - 3 * DAY)
     raw = seal(PAYLOAD_TYPES["campaign"], canonical.pack({**header.to_dict(), "content": 1}), [CAMPAIGN_KEY])

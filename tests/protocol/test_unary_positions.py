@@ -1,4 +1,4 @@
-"""Unary encodings on the wire: the distribution of every bit, the last one included, at ε = 1.
+"""Unary encodings in report bytes: the distribution of every bit, the last bit included, at ε = 1.
 
 A well-known library once sent its last bit in the clear. Here the bits are counted where they leave the
 device, in the bytes of the answer field, at sizes below, at and above the borders of bytes and words.
@@ -21,7 +21,7 @@ from protocol.mechanisms.unary import UnaryMechanism
 
 ALPHA = Fraction(1, 10**9)
 N = 4000
-"""Sees a bit that is off by 0.06 or more: one in the clear is off by a quarter at the least."""
+"""Number of samples: detects a bit whose probability is wrong by 0.06. A bit in the clear is wrong by at least 0.25."""
 NAMES = kinds(UnaryMechanism)
 SIZES = (2, 13, 32, 64)
 CASES = [(name, size, value) for name in NAMES for size in SIZES for value in sorted({0, size // 2, size - 1})]
@@ -29,7 +29,7 @@ APART = 8
 
 
 def ones(fields, size):
-    """Per bit how many fields have it set, and per bit how many have it and the one APART before it set."""
+    """Per bit the number of fields with this bit set, and with both this bit and the bit APART positions before set."""
     single, joint = [0] * size, [0] * size
     for field in fields:
         row = int.from_bytes(field, "big") >> (8 * len(field) - size)
@@ -40,7 +40,7 @@ def ones(fields, size):
 
 
 def faults(sampler, name, size, value):
-    """Bits whose counts fall outside their windows when ``sampler(mechanism, value, seed)`` answers."""
+    """Bits whose counts are outside their windows for the answers of ``sampler(mechanism, value, seed)``."""
     mechanism = from_epsilon(name, 1, size)
     layout = layout_for([mechanism])
     fields = [
@@ -93,7 +93,7 @@ def true_bit_one_place_on(mechanism, value, seed):
 
 
 def noise_repeats_after_eight_bits(mechanism, value, seed):
-    """The seed makes eight coins; they are used again and again."""
+    """The seed gives eight coins, which are used repeatedly."""
     other = mechanism.perturb((value + 1) % 8, seed)[:8]
     true = mechanism.perturb(value, seed)[value]
     return tuple(true if j == value else other[j % 8] for j in range(mechanism.size))

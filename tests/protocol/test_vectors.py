@@ -1,4 +1,4 @@
-"""Every conformance vector, and the runner itself: it must not pass over what it does not know."""
+"""Every conformance vector; and the runner must fail on unknown kinds of vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The golden vectors are not merely what this code says: a second implementation, from the text, agrees.
+"""The golden vectors agree with a second implementation, which was written from docs/formats.md only.
 
 ``tests/vectors/from_text.py`` shares nothing with the project. Here it repeats every golden case of the
 frequency mechanisms, 10,000 cases per accumulated digest among them.
@@ -29,7 +29,7 @@ CASES = {name: case for name, case in runner.load_all() if case["kind"] in REPEA
 
 
 def repeated(case):
-    """What the second implementation makes of a case."""
+    """The result of the second implementation for a case."""
     if case["mechanism"] in NUMERIC:
         return repeated_numbers(case)
     mechanism, epsilon, size = case["mechanism"], case["epsilon"], case["size"]
@@ -67,7 +67,7 @@ def test_the_second_implementation_agrees(name):
 
 
 def test_the_second_implementation_adds_up_and_estimates_alike():
-    """Of what is summed and debiased too: ``held`` term by term, where the project has a closed form."""
+    """Also sums and estimates: clipped means (``held``) term by term, where the project has a closed form."""
     seen = 0
     for _, case in runner.load_all():
         if case["kind"] == "sums" and "expect" in case:

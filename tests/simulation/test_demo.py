@@ -1,4 +1,4 @@
-"""The demo: the whole loop with real devices, real files and a verifying device."""
+"""The demo: devices, report files, store, model, and a device that verifies the model."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_command_is_short_where_the_shell_knows_it(tmp_path, monkeypatch):
 
 
 def test_the_private_model_beats_the_majority(demo):
-    """With 1,200 devices it is between the baselines; over the noise of a run it fails less than once in 10^6."""
+    """With 1,200 devices the accuracy is between the baselines; false alarm below 10^−6 per run."""
     _, outcome = demo
     assert outcome["accuracy_majority"] < 0.75 < outcome["accuracy_nonprivate"]
     assert outcome["accuracy"] > 0.5

@@ -25,7 +25,7 @@ def demo(tmp_path_factory):
 
 
 def share_right(model, people):
-    """How often the model is right about these people."""
+    """Share of these people whom the model classifies rightly."""
     envelope = read_envelope(model, "model")
     classifier = Classifier(parse_model(envelope.payload), lambda: 0)
     return sum(classifier.predict(row) == label for row, label in people) / len(people)

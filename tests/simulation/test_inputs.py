@@ -1,4 +1,4 @@
-"""Arrays and devices see the same record the same way, and turn it into the same input of every question."""
+"""The array code and the device compute the same input of every question for the same record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interval of a mean: Student's law against its table and against its own promise."""
+"""The interval of a mean: Student's quantiles compared with printed tables, and the coverage of the interval."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from simulation.means import mean_interval, two_sided_quantile, within
 
 TABLE = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 29: 2.045, 30: 2.042, 120: 1.980}
-"""Quantiles of 0.975, as every printed table has them."""
+"""Degrees of freedom → 0.975 quantile of Student's distribution, from printed tables."""
 
 
 @pytest.mark.parametrize("freedom", TABLE)

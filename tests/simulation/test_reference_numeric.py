@@ -1,4 +1,4 @@
-"""The independent reference on numbers, in small: all rows are in benchmarks/accuracy.py --form numeric."""
+"""Some rows of the independent reference on numeric features. All rows: benchmarks/accuracy.py --form numeric."""
 
 from __future__ import annotations
 

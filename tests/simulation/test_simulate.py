@@ -1,4 +1,4 @@
-"""``hearsay simulate``: real devices, real bytes, repeatable when seeded; and the reference in small."""
+"""``hearsay simulate``: both engines, repeatable with a seed; and some rows of the independent reference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEADER = "odor,width,label\n"
 
 
 def mushrooms(folder, count):
-    """A file of mushrooms whose smell gives them away."""
+    """A file of mushrooms whose class follows from the odor."""
     rows = [f"{'nnna'[i % 4]},{i % 10},e\n" if i % 2 else f"{'fffa'[i // 2 % 4]},{i % 9 + 1},p\n" for i in range(count)]
     path = folder / "mushrooms.csv.gz"
     path.write_bytes(gzip.compress((HEADER + "".join(rows)).encode()))
@@ -35,7 +35,7 @@ def records(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory):
-    """As many as real devices answer for in a short time."""
+    """Few records, so that the device engine is fast."""
     return mushrooms(tmp_path_factory.mktemp("few"), 100)
 
 

@@ -1,4 +1,4 @@
-"""``hearsay simulate``: several settings at once, intervals, warnings, and the model that is kept."""
+"""``hearsay simulate``: sweeps, intervals, warnings, and the saved model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from simulation.sweep import MOST_POINTS, check_plot, points
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
-    """300 mushrooms whose smell and width give them away; most are edible."""
+    """300 mushrooms whose class follows from odor and width; most are edible."""
     rows = [f"{'nnna'[i % 4]},{i % 10},e\n" if i % 3 else f"{'fffa'[i // 3 % 4]},{i % 9 + 5},p\n" for i in range(300)]
     path = tmp_path_factory.mktemp("data") / "mushrooms.csv"
     path.write_text("odor,width,label\n" + "".join(rows))

@@ -1,4 +1,4 @@
-"""A simulation in Python is that of the command."""
+"""``simulate_campaign`` gives the same results as ``hearsay simulate``."""
 
 from __future__ import annotations
 

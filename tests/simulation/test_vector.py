@@ -1,6 +1,6 @@
-"""The vector engine writes what devices write, and draws it from the same distribution.
+"""The reports of the vector engine have the same format and distribution as the devices' reports.
 
-Both engines ask the same fleet. Every cell of every question's counts is compared with its exact
+Both engines use the same fleet. Every cell of every question's counts is compared with its exact
 binomial window (bits and values) or with the mean and spread of exact noise (integers). With fresh seeds
 a right engine fails with probability below ALPHA per parameter set; the seed is fixed.
 """
@@ -34,7 +34,7 @@ MECHANISMS = kinds(ValueMechanism)
 
 
 def fleet():
-    """Codes and labels of a lopsided fleet: where all values are equally common, lies cancel out."""
+    """Codes and labels of a fleet with unequal frequencies. With equal frequencies, wrong answers would cancel out."""
     rng = np.random.default_rng(5)
     labels = (rng.random(PEOPLE) < 0.2).astype(np.int64)
     odors = rng.choice(4, PEOPLE, p=[0.7, 0.2, 0.07, 0.03])
@@ -50,7 +50,7 @@ def counted(campaign, rows):
 
 
 def truth(campaign, rows, codes, labels):
-    """Per question, how many of those asked hold each value."""
+    """Per question the number of asked people with each value."""
     start = len(campaign.layout.prefix) + 12
     numbers = rows[:, start].astype(int) * 256 + rows[:, start + 1]
     people = np.arange(len(rows)) // campaign.answers

@@ -1,14 +1,14 @@
-"""The best that anybody can make of everything one device says: exact, as fractions.
+"""The best attack on all answers of one device, computed exactly with fractions.
 
-An attacker knows the campaigns, the mechanisms and which question each answer is to (all of that is public), and
-wants the device's true value, which is one of k, all equally likely to him beforehand. For answers y the best
-guess is the value under which y is most probable, and over all y
+An attacker knows the campaigns, the mechanisms and the question of each answer: all of these are public. The attacker
+guesses the device's true value, one of k values with equal prior probabilities. For answers y the best guess is the
+value under which y is most probable. Over all y
 
     success = (1/k) Σ_y max_x P(y | x)  ≤  e^E / (e^E + k − 1)
 
-for everything that together is E-differentially private: if the largest of the k probabilities of y is m, none of
-the others is below m·e^−E, so Σ_x P(y | x) ≥ m (1 + (k−1) e^−E); sum over y. One answer by ``direct`` at ε = E
-attains it, up to the rounding of its integers.
+if the answers together are E-differentially private. Proof: if m is the largest of the k probabilities of y, all
+others are at least m·e^−E, so Σ_x P(y | x) ≥ m (1 + (k−1) e^−E); sum over y. One answer by ``direct`` at ε = E
+attains the bound, up to the rounding of its integers.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     from protocol.mechanisms import Mechanism
 
 Table = tuple[tuple[Fraction, ...], ...]
-"""Per answer, its probability under each of the k values."""
+"""Per answer the probabilities under each of the k values."""
 
 
 def bound(micro: int, values: int) -> Fraction:
-    """Just below e^E / (e^E + k − 1) with E = micro/10⁶: what no success may exceed."""
+    """The upper bound of the success: just below e^E / (e^E + k − 1) with E = micro/10⁶."""
     odds = exp_below(micro, MICRO)
     return odds / (odds + values - 1)
 
 
 def table(mechanism: Mechanism, inputs: Sequence[Any]) -> Table:
-    """What each answer says about k values, given the mechanism's input for each of them."""
+    """The table of a mechanism's answers, given its input for each of the k values."""
     columns = [mechanism.distribution(value) for value in inputs]
     answers = sorted({answer for column in columns for answer in column})
     return tuple(tuple(column.get(answer, Fraction(0)) for column in columns) for answer in answers)
 
 
 def merged(rows: Iterable[Sequence[Fraction]]) -> Table:
-    """A table with answers of one meaning put together: they leave a guesser equally wise."""
+    """Add the rows of answers with proportional probabilities: such answers lead to the same guess."""
     found: dict[tuple[Fraction, ...], Fraction] = {}
     for row in rows:
         total = sum(row)
@@ -54,17 +54,17 @@ def merged(rows: Iterable[Sequence[Fraction]]) -> Table:
 
 
 def both(first: Table, second: Table) -> Table:
-    """What two answers with independent noise say together."""
+    """The joint table of two answers with independent noise."""
     return merged(tuple(a * b for a, b in zip(one, other, strict=True)) for one, other in product(first, second))
 
 
 def success(joint: Table) -> Fraction:
-    """How often the best guess is right: (1/k) Σ_y max_x P(y | x)."""
+    """The probability that the best guess is right: (1/k) Σ_y max_x P(y | x)."""
     return sum((max(row) for row in joint), Fraction(0)) / len(joint[0])
 
 
 def best_adaptive(offers: Sequence[tuple[int, Table]], micro: int, values: int) -> Fraction:
-    """Success of the best attacker who chooses each next campaign by the answers so far, while ε lasts.
+    """Success of the best attacker who chooses each campaign by the answers so far, until the device's ε is spent.
 
     Args:
         offers: what he may publish: its cost in micro-ε, and what its answers say.
@@ -91,7 +91,7 @@ def best_adaptive(offers: Sequence[tuple[int, Table]], micro: int, values: int) 
 
 
 def guess(likelihoods: Iterable[Callable[[int], Fraction]], values: int) -> int:
-    """The value under which answers that were seen are most probable; the first of equally probable ones."""
+    """The value under which the given answers are most probable; the first one of several."""
     weights = [Fraction(1)] * values
     for likelihood in likelihoods:
         weights = [weight * likelihood(value) for value, weight in enumerate(weights)]

@@ -17,9 +17,9 @@ _ARITHMETIC = Context(prec=50, Emin=-999999, Emax=999999)
 
 @lru_cache(maxsize=4096)
 def window(n: int, p: Fraction, alpha: Fraction) -> tuple[int, int]:
-    """The smallest and largest count that Binomial(n, p) is allowed to show.
+    """The smallest and largest accepted count of Binomial(n, p).
 
-    Counts below the window have total probability ≤ alpha/2, and so have those above. The tails are
+    The counts below the window have total probability ≤ alpha/2, and so have the counts above. The tails are
     sums of exact probabilities in 50-digit arithmetic, not a normal approximation.
     """
     return _low(n, p, alpha / 2), n - _low(n, 1 - p, alpha / 2)
@@ -62,7 +62,7 @@ def violations(
     n: int,
     alpha: Fraction,
 ) -> list[str]:
-    """Events whose counts fall outside their windows, as texts; empty for a sampler that is right.
+    """Descriptions of the events whose counts are outside their windows; empty for a right sampler.
 
     Args:
         draw: one sample from one seed.

@@ -1,4 +1,4 @@
-"""A real broker on loopback, with the example's own configuration, that tests start, kill and start again."""
+"""A Mosquitto broker on loopback with the example's configuration. Tests start, kill and restart it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PASSWORDS = {"gateway": "the-gateways-own", "device": "one-for-all-devices"}
 
 
 def need_mosquitto() -> str:
-    """The broker's program. Where it is absent the test is skipped; in CI, where it must be there, it fails."""
+    """The path of the broker's program. If it is not installed, the test is skipped; in CI the test fails."""
     program = shutil.which("mosquitto", path=PATHS)
     if program is None and os.environ.get("CI"):
         pytest.fail("mosquitto is missing in CI")
@@ -79,12 +79,12 @@ class RunningBroker:
         raise AssertionError("mosquitto does not answer")
 
     def stop(self, how: int = signal.SIGTERM) -> None:
-        """End it, by SIGKILL if asked: then it saves nothing."""
+        """End the broker by a signal. After SIGKILL it has saved nothing."""
         if self._process is not None:
             self._process.send_signal(how)
             self._process.wait(timeout=10)
             self._process = None
 
     def log(self) -> str:
-        """What it has said so far."""
+        """The broker's log so far."""
         return (self._folder / "log").read_text("utf-8")

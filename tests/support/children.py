@@ -1,4 +1,4 @@
-"""Work in a forked child, which may be killed on the way."""
+"""Run a function in a forked child process, which may be killed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def in_child(work: Callable[[], int]) -> int | None:
-    """The number that the work gives, or None if the child was killed."""
+    """The function's result, or None if the child was killed."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -1,4 +1,4 @@
-"""Tasks of a cluster that end their worker the first time they are run, as a machine that loses power does."""
+"""Cluster tasks that kill their worker process at the first run, as a power failure does."""
 
 from __future__ import annotations
 

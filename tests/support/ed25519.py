@@ -1,4 +1,4 @@
-"""Ed25519 in plain integers, after RFC 8032, so that single checks of a verifier can be left out.
+"""Ed25519 in plain integers after RFC 8032. Each check of the verifier can be left out.
 
 For tests alone: slow, and its time depends on secrets.
 """
@@ -13,11 +13,11 @@ D = -121665 * pow(121666, -1, P) % P
 ROOT = pow(2, (P - 1) // 4, P)
 IDENTITY = (0, 1)
 CHECKS = ("scalar", "key order", "point order", "key spelling", "point spelling")
-"""What a verifier looks at besides the equation; ``verifies`` can leave each of them out."""
+"""The checks of a verifier besides the equation; ``verifies`` can leave out each check."""
 
 
 def add(one, other):
-    """Of two points, (x, y) each."""
+    """The sum of two points (x, y)."""
     (a, b), (c, d) = one, other
     t = D * a * b * c * d % P
     return (a * d + b * c) * pow(1 + t, -1, P) % P, (b * d + a * c) * pow(1 - t, -1, P) % P
@@ -40,7 +40,7 @@ def encode(point):
 
 
 def decode(raw):
-    """The point that 32 bytes stand for, and whether they are its one right spelling; None if there is none."""
+    """The point of 32 bytes, and whether the bytes are its canonical encoding; None if there is no such point."""
     number = int.from_bytes(raw, "little")
     sign, y = number >> 255, number & (1 << 255) - 1
     square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
@@ -81,7 +81,7 @@ def challenge(point, public, message):
 
 
 def verifies(public, message, signature, *, without=(), cofactored=False):
-    """S·B = R + k·A, and the checks but those named."""
+    """Verify S·B = R + k·A and all checks except the checks named in ``without``."""
     point, s = signature[:32], int.from_bytes(signature[32:], "little")
     key, r = decode(public), decode(point)
     if key is None or r is None:

@@ -1,4 +1,4 @@
-"""How many examples a property test takes: all of them in the slow tier, a part in ``make test``."""
+"""Number of examples of a property test: all in the slow tier, a part in ``make test``."""
 
 from __future__ import annotations
 

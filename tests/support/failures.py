@@ -1,4 +1,4 @@
-"""What a failure is called, and everything it says to whoever sees it."""
+"""The reason of an error, and all texts that the error shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def failure(function: Callable[..., Any], *arguments: Any, **options: Any) -> HearsayError | None:
-    """The error of ours that a call ends with; None if it succeeds. Other errors pass through."""
+    """The HearsayError that a call raises; None if the call succeeds. Other errors are raised again."""
     try:
         function(*arguments, **options)
     except HearsayError as error:
@@ -21,9 +21,9 @@ def failure(function: Callable[..., Any], *arguments: Any, **options: Any) -> He
 
 
 def reason(function: Callable[..., Any], *arguments: Any, **options: Any) -> str | None:
-    """The stable reason a call is refused for; None if it succeeds.
+    """The stable reason of the error that a call raises; None if the call succeeds.
 
-    No other error may hang on to ours: its text is not under our control.
+    The error must have no cause and no context: the text of another error may contain values.
     """
     error = failure(function, *arguments, **options)
     if error is None:
@@ -34,7 +34,7 @@ def reason(function: Callable[..., Any], *arguments: Any, **options: Any) -> str
 
 
 def everything_said(error: BaseException) -> str:
-    """All that a log or a crash report could show of an error and of those it hangs on to."""
+    """All texts that a log or crash report could show of an error, its causes and its contexts."""
     parts = []
     seen: set[int] = set()
     pending: list[BaseException | None] = [error]
@@ -49,7 +49,7 @@ def everything_said(error: BaseException) -> str:
 
 
 def failing(action, *arguments, **options):
-    """The result, or our error; any other is the test's failure."""
+    """The result of a call or its HearsayError. Any other error fails the test."""
     try:
         return action(*arguments, **options)
     except HearsayError as error:

@@ -1,4 +1,4 @@
-"""Many reports at once, by arrays: records whose id, period, question and answer are chosen."""
+"""Many reports at once, made with numpy: records with given id, period, question and answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORD = np.dtype([("head", "V2"), ("id", ">u8"), ("period", ">u4"), ("question"
 
 
 def honest(campaign: Campaign, count: int, period: int, seed: int) -> NDArray[np.void]:
-    """Records of layout 1 with random ids and answers, each of its id's question."""
+    """Draw ``count`` records of layout 1 with random ids and answers; each id answers its assigned question."""
     rng = np.random.default_rng(seed)
     ids = rng.integers(0, 1 << 64, count, np.uint64)
     bounds = np.array([question.bound for question in campaign.questions], np.uint64)
@@ -39,6 +39,6 @@ def records(campaign: Campaign, ids: object, period: object, question: object, v
 
 
 def sealed(campaign: Campaign, made: NDArray[np.void]) -> bytes:
-    """A whole batch of records."""
+    """Encode records, (N,) of the record dtype, as a complete batch."""
     body = header(campaign).to_bytes() + made.tobytes()
     return body + trailer(len(made), sha256(body).digest())

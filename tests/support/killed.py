@@ -1,4 +1,4 @@
-"""A process that dies just before the n-th change it would make to a folder: a power cut, as near as a fork gets."""
+"""Kill a forked process just before its n-th change of the file system, as a power failure does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def killed_before(function: Callable[[], object], number: int) -> bool:
     """Run a function in a child that dies before change ``number`` (1, 2, …) of the file system.
 
     Returns:
-        False once there are fewer changes: then the function ran to its end.
+        False if there are fewer changes: then the function ran to its end.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # pytest's workers have threads; the child uses none
@@ -46,7 +46,7 @@ def killed_before(function: Callable[[], object], number: int) -> bool:
 
 
 def every_death(function: Callable[[], object]) -> Iterator[int]:
-    """Run a function again and again, dying at its first, second, … change; yields after each death."""
+    """Run a function repeatedly and kill it before its first, second, … change. Yield after each kill."""
     for number in count(1):
         if not killed_before(function, number):
             return

@@ -1,7 +1,7 @@
-"""An empty machine within this one: its own users, processes, network and folders; nothing that is done in it stays.
+"""An isolated machine made of Linux namespaces, with its own users, processes, network and folders.
 
-Made of Linux namespaces, so it needs root. Below it are this system's programs and a copy of ``/etc``; the folders
-where services keep things are empty. Commands are taken from documents as they stand there.
+Root is needed. The machine has this system's programs and a copy of ``/etc``; the folders for the data of services are
+empty. All changes are lost at the end. Tests run commands in it exactly as documents print them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EMPTY = ("/home", "/opt", "/srv", "/var/lib", "/var/log", "/run", "/mnt")
-"""What services and people fill."""
+"""Folders for the data of services and users; empty at the start."""
 SEEN = tuple(dict.fromkeys((str(ROOT), sys.prefix, sys.base_prefix)))
-"""What every user of the machine must reach: the project, and the interpreter that runs it."""
+"""Folders that every user of the machine must be able to read: the project and the interpreter."""
 SUDO = """#!/bin/sh
 if [ "$1" = -u ]; then user=$2; shift 2; exec runuser -u "$user" -- "$@"; fi
 exec "$@"
@@ -45,7 +45,7 @@ time.sleep(3600)
 
 
 def need(program: str, package: str) -> str:
-    """A program's path. Where it is absent the test is skipped; in CI, where it must be there, it fails."""
+    """The path of a program. If it is not installed, the test is skipped; in CI the test fails."""
     found = shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"]))
     if found is None and os.environ.get("CI"):
         pytest.fail(f"{program} is missing in CI")
@@ -55,10 +55,10 @@ def need(program: str, package: str) -> str:
 
 
 class Machine:
-    """Runs until :meth:`stop`; whatever still runs in it ends then.
+    """The machine. It runs until :meth:`stop`, which ends all its processes.
 
     Args:
-        folder: scratch, on the outside.
+        folder: a scratch folder outside the machine.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -88,7 +88,7 @@ class Machine:
         self._holder.communicate()
 
     def run(self, *command: object, user: str = "root", folder: str = "/", status: int = 0, **environment: str) -> str:
-        """Run one command to its end and return what it printed; both streams must not end otherwise than by status."""
+        """Run one command to its end, check its exit status, and return its output."""
         done = self.start(*command, user=user, folder=folder, **environment)
         out, err = done.communicate(timeout=60)
         assert done.returncode == status, f"{command}: {done.returncode}\n{out}{err}"
@@ -99,22 +99,22 @@ class Machine:
         path = "/run/shims:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         variables = {"PATH": path, "LANG": "C.UTF-8", "USER": user, **environment}
         words = ["env", "-i", f"--chdir={folder}", *(f"{name}={value}" for name, value in variables.items())]
-        if user != "root":  # without a login: groups as the machine's files have them now
+        if user != "root":  # no login; the groups come from the machine's files
             words = ["runuser", "-u", user, "--", *words]
         return subprocess.Popen(
             [*self._enter, *words, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
     def shell(self, text: str, *, user: str, folder: str) -> str:
-        """Run lines of a document as a user types them, each to its end; the first that fails ends it."""
+        """Run lines of a document one after another, as a user types them. The first failing line ends the run."""
         return self.run("sh", "-euc", text, user=user, folder=folder)
 
     def write(self, path: str, text: str, *, user: str = "root", mode: str = "644") -> None:
-        """Make a file of a text."""
+        """Write a text file in the machine."""
         self.run("sh", "-euc", 'printf %s "$1" | install -m "$2" /dev/stdin "$3"', "sh", text, mode, path, user=user)
 
     def put(self, outside: Path, inside: str) -> None:
-        """Copy a file or folder of the outside; everyone may read it."""
+        """Copy a file or folder into the machine, readable by everyone."""
         self.run("sh", "-euc", 'cp -r "$1" "$2" && chmod -R a+rX "$2"', "sh", outside, inside)
 
 
@@ -138,6 +138,6 @@ def _mounts(folder: Path) -> str:
 
 
 def _closed_above(path: str) -> str | None:
-    """The topmost folder above a path that others than its owner may not pass."""
+    """The topmost parent folder that only its owner can enter; None if there is none."""
     above = [str(parent) for parent in reversed(Path(path).parents)]
     return next((each for each in above if not Path(each).stat().st_mode & 0o001), None)

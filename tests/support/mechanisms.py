@@ -1,4 +1,4 @@
-"""Every mechanism there is, with inputs of its own kind: no test needs a list of names."""
+"""All mechanisms of the table, with inputs of the right kind, so that no test needs a list of names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def kinds(form: type[Mechanism]) -> tuple[str, ...]:
 
 
 def sizes(name: str, most: int = 4) -> list[int]:
-    """The sizes up to ``most`` that a mechanism takes."""
+    """The possible sizes of a mechanism up to ``most``."""
     return [size for size in range(1, most + 1) if _takes(name, size)]
 
 
@@ -41,12 +41,12 @@ def _takes(name: str, size: int) -> bool:
 
 
 def made(name: str, epsilon: str = "1", most: int = 3) -> Mechanism:
-    """The mechanism of a name, of the largest size that it takes up to ``most``."""
+    """Make a mechanism with its largest possible size up to ``most``."""
     return mechanisms.from_epsilon(name, epsilon, sizes(name, most)[-1])
 
 
 def inputs_of(mechanism: Mechanism) -> list[Any]:
-    """Inputs from all of a mechanism's domain: every value, or numbers with both ends among them."""
+    """Inputs from the whole domain of a mechanism: every value, or some numbers with both ends of the range."""
     if isinstance(mechanism, ValueMechanism):
         return list(range(mechanism.size))
     if mechanism.layout == SINGLE:
@@ -57,19 +57,19 @@ def inputs_of(mechanism: Mechanism) -> list[Any]:
 
 
 def truth(mechanism: Mechanism, value: Any) -> list[float]:
-    """What one answer's estimate is of: the value's row of zeros and a one, or the numbers in units of S."""
+    """The true quantity that an answer estimates: a one-hot row for a value, or numbers divided by S."""
     if isinstance(mechanism, ValueMechanism):
         return [float(value == other) for other in range(mechanism.size)]
     return [x / SCALE for x in (value if isinstance(value, tuple) else (value,))]
 
 
 def has_whole_table(mechanism: Mechanism) -> bool:
-    """Whether a mechanism's distributions are whole."""
+    """Whether a mechanism's ``distribution`` holds all answers."""
     return is_exact(mechanism.distribution(inputs_of(mechanism)[0]))
 
 
 def is_exact(table: dict[Any, Any]) -> bool:
-    """Whether a distribution is whole."""
+    """Whether a distribution holds all answers with exact probabilities."""
     return not isinstance(table, ApproximateTable)
 
 
@@ -83,7 +83,7 @@ def sums_of(mechanism: Mechanism, answers: Iterable[Any]) -> list[int]:
 
 
 def as_answers(mechanism: Mechanism, drawn: NDArray[Any]) -> list[Any]:
-    """Answers of a vectorised draw in the form that a device gives them."""
+    """Convert the answers of a vectorised draw to the form of ``perturb``."""
     if mechanism.layout == SINGLE:
         return drawn.tolist()
     return [tuple(row) for row in drawn.astype(int).tolist()]

@@ -1,4 +1,4 @@
-"""Campaigns whose questions are not all answered by the same mechanism, and small schemas to enumerate."""
+"""Campaigns with several mechanisms, and small schemas whose records can be enumerated."""
 
 from __future__ import annotations
 

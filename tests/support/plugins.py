@@ -1,4 +1,4 @@
-"""What another package might register as commands of ``hearsay``."""
+"""Commands of ``hearsay`` that another package might register."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""A publisher that can sign anything, in memory: the other side of the real device in tests."""
+"""A publisher in memory that signs any document, for tests of the device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from protocol.schema import Label, Schema, build_schema
 
 DAY = 86_400
 NOW = 1_800_000_000
-"""The tests' present, in seconds since 1970."""
+"""The current time of the tests, in seconds since 1970."""
 
 
 def key(number: int) -> SigningKey:
@@ -29,7 +29,7 @@ ROOT_KEY, CAMPAIGN_KEY, MODEL_KEY = key(1), key(2), key(3)
 
 
 def small_schema() -> Schema:
-    """Two classes; three values and missing; two bins."""
+    """A schema with two classes, a categorical feature of three values and *missing*, a numeric feature of two bins."""
     return build_schema(
         Label("label", ["e", "p"]),
         [Categorical("odor", ["a", "n", "f"]), Numeric("width", "0", "10", [0])],
@@ -86,14 +86,14 @@ class Publisher:
         )
 
     def campaign(self, changes: dict[str, Any] | None = None, **options: Any) -> bytes:
-        """A signed campaign; ``changes`` overwrites payload fields after the maker's own checks."""
+        """A signed campaign. ``changes`` overwrites payload fields after the checks of ``build_payload``."""
         payload = self.campaign_payload(**options)
         if changes:
             payload = canonical.pack({**canonical.unpack(payload), **changes})
         return self.sign("campaign", payload)
 
     def model(self, *, name: str = "mushrooms", version: int = 1, lifetime: int = 365 * DAY) -> bytes:
-        """A signed model in which odor n speaks for class e and odor f for class p."""
+        """A signed model: odor n makes class e likely, odor f makes class p likely."""
         third = math.log(1 / 3)
         likelihood = []
         for feature in self.schema.observed:
@@ -114,6 +114,6 @@ class Publisher:
         return self.sign("model", model.build_payload(document))
 
     def sign(self, role: str, payload: bytes, *keys: SigningKey) -> bytes:
-        """An envelope of any payload, signed by the role's key unless others are given."""
+        """An envelope of any payload, signed by ``keys`` or by default by the role's key."""
         own = {"root": ROOT_KEY, "campaign": CAMPAIGN_KEY, "model": MODEL_KEY}[role]
         return seal(PAYLOAD_TYPES[role], payload, keys or (own,))

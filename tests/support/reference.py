@@ -1,4 +1,4 @@
-"""The reference data sets beside the repository, for tests that need them."""
+"""Access to the reference data sets outside the repository."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reference import available
 
 
 def need_reference() -> None:
-    """Skip a test where the data sets are absent; in CI, where they must be there, fail it."""
+    """Skip the test if the data sets are absent; in CI fail the test."""
     if available():
         return
     if os.environ.get("CI"):

@@ -1,4 +1,4 @@
-"""Honest devices in memory: real report bytes for a campaign, made with the protocol package alone."""
+"""Reports of honest devices, made with the protocol package only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def opened(raw: bytes) -> Campaign:
-    """The campaign in a signed file."""
+    """Parse the campaign of a signed file."""
     return parse_campaign(read_envelope(raw, "campaign").payload)
 
 
@@ -51,18 +51,18 @@ def header(campaign: Campaign) -> Header:
 
 
 def batch(campaign: Campaign, records: Iterable[bytes]) -> bytes:
-    """A whole batch."""
+    """Encode a complete batch."""
     return write_batch(header(campaign), list(records))
 
 
 def summand(mechanism, answer):
-    """What one answer of several parts adds to each sum of its question: docs/formats.md, section 4, word for word."""
+    """The contribution of one answer to each sum of its question, by the text of docs/formats.md, section 4."""
     least, most = mechanism.counted
     return [min(max(part, least), most) for part in answer]
 
 
 class Row(NamedTuple):
-    """A mechanism that answers with integers, as far as intake looks at one."""
+    """A mechanism that answers with integers, reduced to the attributes that intake uses."""
 
     answers: int
     layout: int = INTEGERS

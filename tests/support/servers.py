@@ -1,4 +1,4 @@
-"""Servers on loopback: one that says exactly what a test wants, and one that serves and takes files."""
+"""Servers on loopback: one sends exactly the bytes of a script, one serves and accepts files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Request:
-    """What a client sent."""
+    """A request that a client sent."""
 
     method: str
     path: str
@@ -27,7 +27,7 @@ class Request:
 
 
 def reply(status: int = 200, body: bytes = b"", *, length: int | None = None, **headers: str) -> bytes:
-    """The bytes of an answer; ``length`` may lie."""
+    """The bytes of an HTTP answer. ``length`` replaces the true Content-Length."""
     lines = [f"HTTP/1.1 {status} Said", f"Content-Length: {len(body) if length is None else length}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
@@ -35,7 +35,7 @@ def reply(status: int = 200, body: bytes = b"", *, length: int | None = None, **
 
 @dataclass
 class Scripted:
-    """Answers the n-th connection with the n-th step, and all later ones with the last.
+    """A server that answers connection n with step n, and all later connections with the last step.
 
     A step is the bytes to send or a function of (socket, request).
     """
@@ -61,7 +61,7 @@ class Scripted:
 
 
 def read_request(connection: socket.socket) -> Request | None:
-    """A whole request; None if the client hung up before."""
+    """Read a complete request; None if the client closed the connection before."""
     connection.settimeout(10)
     raw = b""
     while b"\r\n\r\n" not in raw:
@@ -118,7 +118,7 @@ def scripted(*steps: bytes | Callable[[socket.socket, Request], None], wrap=lamb
 
 
 def drip(data: bytes, seconds: float = 0.02) -> Callable[[socket.socket, Request], None]:
-    """Sends a byte now and then, for ever once the data is out."""
+    """A step that sends the data byte by byte with pauses, and then further bytes without end."""
 
     def step(connection: socket.socket, _: Request) -> None:
         for byte in data:
@@ -132,7 +132,7 @@ def drip(data: bytes, seconds: float = 0.02) -> Callable[[socket.socket, Request
 
 
 class TreeHandler(http.server.SimpleHTTPRequestHandler):
-    """Serves a folder as any web server would, and keeps what is PUT or POSTed."""
+    """Serves a folder as a web server does, and stores the files of PUT and POST requests."""
 
     log: list[tuple[str, str, int]]
 

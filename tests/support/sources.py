@@ -1,4 +1,4 @@
-"""A source in memory that can fail wherever a test wants."""
+"""A source of documents in memory that fails at chosen calls."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from edge_sdk.transport.base import Found
 from protocol.errors import HearsayError, StorageError
 
 
-class Cut(BaseException):  # no error of the software's, but the end of its process
-    """The device stops here, as if its power were cut."""
+class Cut(BaseException):  # BaseException: no handler of the device may catch it
+    """The device's process ends here, as by a power failure."""
 
 
 @dataclass
 class Source:
-    """Places and what is at them; ``failures`` says what happens at the n-th call, counted from 0.
+    """Places and their contents. ``failures`` maps the number of a call, from 0, to its failure.
 
-    A failure is ``before`` (nothing happened), ``after`` (it happened, and the answer is lost), or ``cut``
-    and ``cut after``: the same, and the device's process ends.
+    A failure is ``before`` (the call has no effect), ``after`` (the call has its effect, but its answer is lost), or
+    ``cut`` and ``cut after``: the same, and the device's process ends.
     """
 
     places: dict[str, bytes | HearsayError] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""A world for every transport: a source to fill, a place where batches arrive, and a way to take both away."""
+"""The other side of every transport for tests: documents to fetch, a place for batches, and a way to remove both."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class World(AbstractContextManager["World"]):
-    """What the contract needs of a transport's other side.
+    """The other side of a transport, as the contract tests need it.
 
     Args:
-        folder: an empty folder of the world's own.
+        folder: an empty folder for this world only.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -37,7 +37,7 @@ class World(AbstractContextManager["World"]):
         self.stack.close()
 
     def put(self, place: str, content: bytes) -> None:
-        """Let a document be at a place, new or changed; the next transport that is opened finds it."""
+        """Publish a new or changed document at a place. The next opened transport finds it."""
         path = self.folder / "tree" / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -52,11 +52,11 @@ class World(AbstractContextManager["World"]):
 
     @abstractmethod
     def vanish(self) -> None:
-        """Take the other side away."""
+        """Remove the other side."""
 
 
 class FolderWorld(World):
-    """A folder, in which nothing but its folders was published yet."""
+    """A folder whose subfolders are empty."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -139,4 +139,4 @@ class MqttWorld(World):
 
 
 WORLDS = {"folder": FolderWorld, "web": WebWorld, "mqtt": MqttWorld}
-"""Every transport of this repository: name → the world that the contract is tried in."""
+"""Name of a transport → its world for the contract tests."""

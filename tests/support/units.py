@@ -1,4 +1,4 @@
-"""Unit files as systemd reads them: entries, variables of the environment, command lines split into words."""
+"""Read unit files as systemd does: entries, environment variables, command lines split into words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ UNITS = Path(__file__).parents[2] / "docs" / "systemd"
 
 
 def entries(path: Path) -> dict[tuple[str, str], list[str]]:
-    """Section and key → values, in order; a key may come again, as in `SystemCallFilter=`."""
+    """(section, key) → values in order. A key may occur several times, as `SystemCallFilter=` does."""
     found: dict[tuple[str, str], list[str]] = {}
     section = ""
     for line in path.read_text("utf-8").splitlines():
@@ -33,7 +33,7 @@ def variables(lines: list[str]) -> dict[str, str]:
 
 
 def command_line(path: Path, environment: dict[str, str], instance: str = "") -> list[str]:
-    """The words that `ExecStart=` starts: `%i` is the instance, `${NAME}` one word, `$NAME` as many as it holds.
+    """The words of `ExecStart=`: `%i` becomes the instance, `${NAME}` one word, `$NAME` one word per word of its value.
 
     Source: systemd.service(5), "Command lines".
     """

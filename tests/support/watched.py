@@ -1,10 +1,10 @@
-"""Bytes that count what is done with them: work is counted, not timed."""
+"""Bytes that count the operations on them, so that tests measure work without a clock."""
 
 from __future__ import annotations
 
 
 class Watched(bytes):
-    """Every comparison is a step, and so is every byte that is searched or copied."""
+    """Bytes that count steps: every comparison, and every searched or copied byte, is one step."""
 
     steps = 0
 

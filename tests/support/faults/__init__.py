@@ -1,1 +1,1 @@
-"""Faults at the border between a device and its kernel: a preloaded shim, what a power cut forgets, lives to break."""
+"""Injected faults between a device and the kernel: a preloaded library, a model of power cuts, scenarios to break."""

@@ -1,6 +1,6 @@
-"""``python -m support.faults SCENARIO…``: break acts of a device; what was found, as JSON. Needs the shim preloaded.
+"""``python -m support.faults SCENARIO…``: break acts of a device and print the findings as JSON.
 
-Without ``--ways`` nothing is broken and the calls are only counted: as many kill points are there.
+The shim must be preloaded. Without ``--ways`` nothing is broken; the calls are counted, each a possible kill point.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from support.faults.mutations import MUTATIONS
 
 
 def main() -> int:
-    """Exit status 1 if something did not hold."""
+    """Run the scenarios; exit status 1 if a promise was broken."""
     parser = argparse.ArgumentParser(prog="support.faults")
     parser.add_argument("scenario", nargs="+", choices=SCENARIOS)
     parser.add_argument("--root", type=Path, required=True, help="an empty folder")

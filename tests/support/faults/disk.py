@@ -1,9 +1,9 @@
-"""What a disk holds after a power cut: worked out from what was asked of it, call by call.
+"""A model of a disk: its contents after a power cut, computed from the recorded calls.
 
-The shim writes every call down. Here they are done once more, each change waiting until its file or
-its folder is flushed. At a power cut what waits may be lost: all of it, or any part, in any order that
-POSIX allows. A name is made durable by flushing its folder, contents by flushing the file, and neither
-by the other. Stricter than most file systems, so that nothing depends on which one it is.
+The shim records every call. The model replays the calls; each change waits until its file or folder is flushed. At a
+power cut waiting changes are lost: all of them or any part, in any order that POSIX allows. Flushing a folder makes
+its names durable, flushing a file makes its contents durable, and neither does both. The model is stricter than most
+file systems, so the tests do not depend on one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HEAD = struct.Struct("<IIIIIIQq")
 
 
 class Call(NamedTuple):
-    """One call, or a mark that the test left between two. ``error`` is 0 if it succeeded."""
+    """One recorded call, or a mark of the test between two calls. ``error`` is 0 for a successful call."""
 
     op: int
     error: int
@@ -37,7 +37,7 @@ class Call(NamedTuple):
 
 
 def read_log(path: Path) -> list[Call]:
-    """The calls that the shim wrote down."""
+    """The calls that the shim recorded."""
     return list(_records(path.read_bytes())) if path.exists() else []
 
 
@@ -71,7 +71,7 @@ class Change(NamedTuple):
 
 @dataclass(eq=False)
 class File:
-    """What programs see of a file, what is safe of it, and what was changed since, in order."""
+    """A file: its visible contents, its durable contents, and the changes since the last flush in order."""
 
     view: bytearray
     safe: bytearray
@@ -87,7 +87,7 @@ class File:
         self.waiting.clear()
 
     def after_power_cut(self, choose: Callable[[Change], Iterator[Change]]) -> bytes:
-        """Safe bytes and what was chosen of the rest."""
+        """The durable bytes with the chosen part of the waiting changes."""
         content = bytearray(self.safe)
         for change in self.waiting:
             for kept in choose(change):
@@ -100,11 +100,11 @@ def _file(content: bytes) -> File:
 
 
 FOLDER = _file(b"")
-"""Stands for a folder where a name may stand for either."""
+"""A marker for folders among the files of a name table."""
 
 
 class Naming(NamedTuple):
-    """A change of names: ``gone`` disappears, ``name`` becomes ``what``, both or neither."""
+    """An atomic change of names: ``gone`` disappears, and ``name`` becomes ``what``."""
 
     gone: str
     name: str
@@ -124,7 +124,7 @@ class Disk:
     """A folder's files and names: as programs see them, and as a power cut would leave them."""
 
     def __init__(self, root: Path) -> None:
-        """All that is there now counts as safe."""
+        """Start with the folder's current contents, all durable."""
         self.root = root
         self.names: dict[str, File] = {}
         self._inodes: dict[int, File] = {}
@@ -138,7 +138,7 @@ class Disk:
         self._waiting: list[Naming] = []
 
     def replay(self, calls: list[Call]) -> None:
-        """Do what was done. A flush that failed loses what waited for it, as kernels do."""
+        """Apply recorded calls. A failed flush loses the waiting changes, as in kernels."""
         for call in calls:
             if call.op == MARK:
                 continue
@@ -182,11 +182,11 @@ class Disk:
     # Ways a disk can look ---------------------------------------------------------------------------
 
     def seen(self) -> dict[str, bytes | None]:
-        """As programs see it: path → contents, None for a folder."""
+        """The visible contents: path → bytes, None for a folder."""
         return self._tree(self.names, lambda file: bytes(file.view))
 
     def after_power_cut(self, seed: int | None = None) -> dict[str, bytes | None]:
-        """As a power cut leaves it: nothing of what waited, or by ``seed`` any part of it."""
+        """The contents after a power cut: without all waiting changes, or with a random part of them by ``seed``."""
         if seed is None:
             return self._tree(self._safe_names, lambda file: bytes(file.safe))
         chance = random.Random(seed)
@@ -206,7 +206,7 @@ class Disk:
 
 
 def _part(change: Change, chance: random.Random) -> Iterator[Change]:
-    """A change whole, not at all, up to a sector, or (where the file grew) as zeros that were never written."""
+    """A random part of a change: all, nothing, up to a sector, or zeros in place of the new end of a grown file."""
     fate = chance.randrange(5)
     if fate <= 1 or (fate >= 3 and change.data is None):
         yield change
@@ -218,14 +218,14 @@ def _part(change: Change, chance: random.Random) -> Iterator[Change]:
 
 
 class _Grown(Change):
-    """Only the new size of a write has arrived."""
+    """A write of which only the new file size became durable."""
 
     def apply(self, content: bytearray) -> None:
         content.extend(bytes(max(0, self.offset - len(content))))
 
 
 def read_tree(root: Path) -> dict[str, bytes | None]:
-    """What is there: path → contents, None for a folder."""
+    """The contents of a folder: path → bytes, None for a folder."""
     return {str(path): None if path.is_dir() else path.read_bytes() for path in sorted(root.rglob("*"))}
 
 

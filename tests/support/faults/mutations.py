@@ -1,4 +1,4 @@
-"""Devices that are wrong in one place each: a harness that can not tell them from the real one shows nothing."""
+"""Devices with one deliberate mistake each. The fault harness must find every mistake."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _drain_forgets() -> None:
 
 
 def _unsettled() -> None:
-    """What another process committed and did not flush is taken as it is read."""
+    """Data that another process committed but did not flush are used without a flush."""
     edge_sdk.storage.database.State._flush_journal = lambda self, connection: None
 
 

@@ -23,7 +23,7 @@ _LEAST_BYTES = 64 << 20
 
 
 def build(folder: Path) -> Path:
-    """Compile the shim. Where that is not possible tests are skipped; in CI, where it must be, they fail."""
+    """Compile the shim. If that is impossible, tests are skipped; in CI they fail."""
     library = folder / "shim.so"
     problem = "" if sys.platform == "linux" else "the shim is for Linux"
     compiler = shutil.which("cc")
@@ -39,14 +39,14 @@ def build(folder: Path) -> Path:
 
 
 def environment(library: Path, **more: str) -> dict[str, str]:
-    """For a program under the shim, with this tree's code."""
+    """Environment variables for a program under the shim that imports this source tree."""
     path = os.pathsep.join((str(TREE), str(TREE / "tests")))
     return {**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": path, **more}
 
 
 @contextmanager
 def fast_folder() -> Iterator[Path]:
-    """An empty folder, in memory where there is room: what a disk forgets is worked out, not waited for."""
+    """An empty folder, in memory if there is room: the model computes power cuts, so no real disk is needed."""
     memory = Path("/dev/shm")
     roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _LEAST_BYTES
     with tempfile.TemporaryDirectory(dir=memory if roomy else None) as folder:

@@ -1,7 +1,7 @@
-"""What must hold on whatever a broken act leaves behind.
+"""The promises that must hold after a broken act.
 
-ε emitted ≤ ε ledgered; nothing answered twice with different bytes; no report lost, except those that
-a stated bound dropped and counted; no document half installed; and the device works on.
+ε emitted ≤ ε ledgered; no question is answered twice with different bytes; no report is lost, except reports that
+a stated bound dropped and counted; no document is partly installed; and the device continues to work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def seen_in(tree: Mapping[str, bytes | None]) -> set[Said]:
-    """The reports in batch files under their own names: from there anyone may have taken them.
+    """The reports in finished batch files. Another program may have copied these files.
 
     Raises:
         AssertionError: a file is not whole.
@@ -31,7 +31,7 @@ def seen_in(tree: Mapping[str, bytes | None]) -> set[Said]:
 
 
 def examine(life: Life, scenario: Scenario, before: dict, whole: dict, visible: set[Said]) -> list[str]:
-    """A new start on what is left, the act once more, and a day of ordinary life; what did not hold.
+    """Restart the device, repeat the act, and live one ordinary day. Return the broken promises.
 
     Args:
         life: on the disk as the fault left it.
@@ -98,20 +98,20 @@ def _promises(life: Life, visible: set[Said], when: str, *, whole_ledger: bool) 
 
 
 def _on_server(life: Life) -> set[Said]:
-    """What has arrived where a sync sends to."""
+    """The reports that have arrived at the server of ``sync``."""
     reports = life.server / "reports"
     return seen_in({str(path): path.read_bytes() for path in reports.glob("*")}) if reports.exists() else set()
 
 
 def _documents(now: dict, before: dict, whole: dict, *, several: bool) -> list[str]:
-    """Old or new, never between; each by itself where the act installs several."""
+    """Check that each document is the old or the new one, each by itself if the act installs several."""
     if several or not before:
         return []
     return [f"{key} is {value}" for key, value in now.items() if value not in (before[key], whole[key])]
 
 
 def _works_on(life: Life) -> list[str]:
-    """The next day: a report, a batch, its arrival; the newest root and model."""
+    """Check the next day: a report, a batch, its arrival; the newest root and model."""
     device, problems = life.device, []
     life.later()
     spent, campaigns = device.status().spent_micro, device.campaigns()
