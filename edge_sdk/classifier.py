@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from protocol.documents.campaign import Campaign
     from protocol.documents.model import Model
+    from protocol.schema import Check
 
 
 class Classifier:
@@ -44,6 +45,16 @@ class Classifier:
     def expired(self) -> bool:
         """Whether the model has expired. An expired model still classifies."""
         return self._clock() >= self.model.header.expires
+
+    def check(self, record: Mapping[str, object]) -> Check:
+        """Tell which of the model's features are missing or unlisted in a record, with hints; see ``Campaign.check``.
+
+        The label is not checked, since a record to classify has none.
+
+        Raises:
+            InputError: ``record_invalid``.
+        """
+        return self.model.schema.check(record, label=self.classes[0])
 
     def scores(self, record: Mapping[str, object]) -> list[float]:
         """log(prior · likelihood) per class, up to a constant. Missing features are left out.
@@ -107,7 +118,8 @@ def evaluated_model(campaign: Campaign, payload: bytes | None) -> Model | None:
         raise InputError(
             "model_unknown",
             "the campaign evaluates a model that is not installed here, and what it asks about is what that model "
-            "reads; install the model first, or to explain the campaign give the model with it",
+            "reads; install that very model first (to explain, give it by --model). If a newer version of it is "
+            "installed, this campaign is over here: its publisher can ask about the newer version",
         )
     if sha256(payload).digest() != campaign.model:
         raise InputError("model_unknown", "the campaign evaluates another model than the one that was given")

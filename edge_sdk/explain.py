@@ -259,7 +259,14 @@ def _rhythm(campaign: Campaign, policy: Policy) -> list[str]:
     if any(limit.micro < campaign.epsilon_micro for limit in policy.limits):
         return []
     held = paces(campaign.epsilon_micro, campaign.time_precision, policy.limits)
-    return [f"  So the device answers in at most {pace}, and in no other." for pace in held]
+    lines = [f"  So the device answers in at most {pace}, and in no other." for pace in held]
+    length, micro = campaign.time_precision, campaign.epsilon_micro
+    if not held and any(2 * (limit.micro // micro) * length < 3 * limit.seconds for limit in policy.limits):
+        lines += [
+            "  The limit leaves no room for an answer that comes earlier in its period than the last one did: a device",
+            "  that is on for minutes at a time may miss periods. A limit for one answer more prevents that.",
+        ]
+    return lines
 
 
 def _rates(policy: Policy, spent: Spent) -> list[str]:

@@ -17,6 +17,9 @@ The policy is a local file, ``policy.toml`` in the state folder. Every line is o
     spool_days = 365
     allow_refuse = true            # development only: accept campaigns with ``unlisted = "refuse"``
 
+What the file says holds for all that is accepted and answered from then on. Reports that wait already are sent; an
+owner who opts out takes them back.
+
 Without the file the defaults of :class:`Policy` hold, unless the install marker says that there was one.
 """
 

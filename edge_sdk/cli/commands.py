@@ -19,6 +19,8 @@ from protocol.words import to_words
 if TYPE_CHECKING:
     import argparse
 
+    from protocol.schema import Check
+
 
 MAX_RECORD_BYTES = 16 << 20
 
@@ -70,13 +72,7 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
         label = FROM_RECORD if options.label is None else options.label
         found = device.check(campaign.id, record, label=label)
         if options.check:
-            return {
-                "campaign": campaign.header.name,
-                "missing": list(found.missing),
-                "unlisted": list(found.unlisted),
-                "ignored": found.ignored,
-                "hints": list(found.hints),
-            }
+            return {"campaign": campaign.header.name, **_shown_check(found)}
         said = device.answer(campaign.id, record, label=label)
     _note_ignored(found.ignored)
     return {
@@ -88,10 +84,25 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _shown_check(found: Check) -> dict[str, Any]:
+    return {
+        "missing": list(found.missing),
+        "unlisted": list(found.unlisted),
+        "ignored": found.ignored,
+        "hints": list(found.hints),
+    }
+
+
 def _note_ignored(count: int) -> None:
     """Print the number of ignored keys, so that a misspelt key is noticed. Keys are private, so none is named."""
     if count:
         print(f"note: {count} of the record's keys are no features here and were ignored", file=sys.stderr)  # noqa: T201
+
+
+def _note_unlisted(count: int) -> None:
+    """Print the number of values that a model does not know. Neither names nor values are printed."""
+    if count:
+        print(f"note: {count} of the record's values are unknown to the model; --check names them", file=sys.stderr)  # noqa: T201
 
 
 def drain(options: argparse.Namespace) -> dict[str, Any]:
@@ -130,7 +141,11 @@ def predict(options: argparse.Namespace) -> dict[str, Any]:
     with open_device(options) as device:
         model = device.model(options.model)
         record = _read_record(options.record)
-        _note_ignored(model.model.schema.unread(record).ignored)
+        found = model.check(record)
+        if options.check:
+            return {"model": f"{quoted(model.name)} version {model.version}", **_shown_check(found)}
+        _note_ignored(found.ignored)
+        _note_unlisted(len(found.unlisted))
         return {
             "class": model.predict(record),
             "probabilities": {name: round(p, 6) for name, p in model.predict_proba(record).items()},

@@ -89,6 +89,9 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
 def _predict(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", help="name, if several are installed")
+    parser.add_argument(
+        "--check", action="store_true", help="classify nothing: name the features that count as missing or unlisted"
+    )
     _record(parser)
 
 
@@ -165,7 +168,10 @@ COMMANDS = (
         commands.predict,
         "classify one record with the installed model",
         _predict,
-        (f"""echo '{{"odor": "f"}}' | {_ON_DEVICE} predict""",),
+        (
+            f"""echo '{{"odor": "f"}}' | {_ON_DEVICE} predict""",
+            f"""echo '{{"odor": "F "}}' | {_ON_DEVICE} predict --check""",
+        ),
     ),
     Command(
         "rotate",

@@ -77,6 +77,11 @@ def test_the_whole_life_of_a_device(files):
     assert edge(files, "install", "m.hsm").returncode == 0
     predicted = json.loads(edge(files, "predict", "--json", text='{"odor": "f"}').stdout)
     assert predicted["class"] == "p"
+    odd = edge(files, "predict", "--json", text='{"odor": "f ", "width": "3,5"}')
+    assert "note: 2 of the record's values are unknown to the model; --check names them" in odd.stderr
+    checked = json.loads(edge(files, "predict", "--check", "--json", text='{"odor": "f ", "width": "3,5"}').stdout)
+    assert (checked["missing"], checked["unlisted"], checked["ignored"]) == ([], ["odor", "width"], 0)
+    assert checked["hints"]
     assert "epsilon spent" in edge(files, "status").stdout
 
 

@@ -342,7 +342,7 @@ def test_a_full_disk_or_a_read_only_state_is_a_clear_refusal(tmp_path, publisher
             break
         clock.now += DAY
         if device.status().left_micro == 0:
-            device._reporting._allowed = lambda: Policy.of(epsilon_lifetime="999999")
+            device._reporting.allowed = lambda: Policy.of(epsilon_lifetime="999999")
     assert refused == "disk_full"
     spent = device.status().spent_micro
     assert spent == 1_000_000 * device.status().spooled

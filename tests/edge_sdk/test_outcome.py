@@ -146,7 +146,7 @@ def test_a_model_that_is_not_there_yet_is_asked_for(device, publisher):
     for refused in (device.explain, device.enrol):
         error = failure(refused, raw)
         assert error.reason == "model_unknown"
-        assert "install the model first" in error.detail
+        assert "install that very model first" in error.detail
     assert device.campaigns() == []
     assert reason(device.explain, raw, model=publisher.model(version=2)) == "model_unknown"
     forged = publisher.sign("model", read_envelope(publisher.model(), "model").payload, CAMPAIGN_KEY)

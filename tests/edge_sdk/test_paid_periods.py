@@ -222,6 +222,30 @@ def test_an_answer_that_no_limit_allows_is_not_said_to_be_possible_later(publish
     assert "So the device answers" not in text
 
 
+@pytest.mark.parametrize(("a_day", "answers"), [(None, range(10, 30)), ("8", [30])])
+def test_a_device_that_is_on_for_minutes_a_day_needs_room_for_two_answers(publisher, clock, a_day, answers):
+    """ε = 4 a day, switched on at eight, five minutes earlier or later: a limit of one answer in 24 hours pauses it."""
+    limits = {"epsilon_lifetime": "400"} | ({} if a_day is None else {"epsilon_per_day": a_day})
+    start = NOW - NOW % DAY + 8 * HOUR
+    with Device.open(None, trust=publisher.root(), policy=Policy.of(**limits), clock=clock) as device:
+        raw = publisher.campaign(epsilon_micro=4_000_000)
+        assert ("may miss periods" in device.explain(raw)) == (a_day is None)
+        campaign = device.enrol(raw)
+        for day in range(1, 31):
+            clock.now = start + day * DAY + (day * 7919) % 601 - 300
+            reason(device.report, campaign.id, RECORD)
+        assert len(device.history()) in answers
+
+
+@pytest.mark.parametrize(
+    ("period", "micro", "told"),
+    [(DAY, 1_000_000, 0), (DAY, 2_000_000, 0), (DAY, 3_000_000, 1), (7 * DAY, 4_000_000, 0)],
+)
+def test_the_room_for_answers_that_come_early_is_told_where_there_is_none(device, publisher, period, micro, told):
+    text = device.explain(publisher.campaign(time_precision=period, epsilon_micro=micro))
+    assert text.count("may miss periods") == told
+
+
 RAISED = 'epsilon_lifetime = "200"\nepsilon_per_day = "1"\n'
 
 

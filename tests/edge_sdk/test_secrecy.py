@@ -120,7 +120,7 @@ def test_failures_after_the_record_was_read_leave_no_trace(tmp_path, failure, ca
         if failure == "entropy":
             device._reporting.entropy = no_entropy
         if failure == "budget":
-            device._reporting._allowed = lambda: Policy.of(epsilon_lifetime="0.5")
+            device._reporting.allowed = lambda: Policy.of(epsilon_lifetime="0.5")
         if failure == "expired":
             now[0] += 4000 * DAY
         if failure == "disk":
