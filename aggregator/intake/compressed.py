@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _MAGIC = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
 MOST_GROWTH = 64
-"""A compressed file may hold this many times its length. Any file may hold 16 MiB."""
-_LEAST_BYTES = 1 << 24
+"""A compressed file may hold this many times its length. Any file may hold 1 MiB."""
+_LEAST_BYTES = 1 << 20
 _CHUNK_BYTES = 1 << 20
 _STEP_BYTES = ((1 << 16, 1 << 20), (1 << 12, 1 << 15), (1 << 8, 1 << 10), (1 << 4, 1 << 5), (1, 1))
 """Rounds of decompression: (bytes given to the codec, bytes asked of it) at a time.
