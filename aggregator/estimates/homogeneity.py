@@ -1,23 +1,25 @@
-"""Do several sources speak of one population? A test of every number that two of them or more were asked about.
+"""Test of homogeneity: are several sources samples of one population? The test compares every number of two or more.
 
-The noise of a share is that of a coin. With φ₀ and φ₁ the ends of the law (``aggregator.estimates.debias.Law``) and
-b = 1 + φ₁ − φ₀:
+An answer about a share is treated as a coin throw. With φ₀ and φ₁ the noise variance at the shares 0 and 1
+(``aggregator.estimates.debias.Law``) and b = 1 + φ₁ − φ₀:
 
     g = 1/√(4φ₀ + b²),   q = (1 − b g)/2,   λ(f) = q + g f,   λ(1 − λ)/g² = φ(f) + f(1 − f)
 
-so m answers have the variance of m throws with the chance λ; of a pure protocol they are these throws. Where devices
-answer again, D times as much scatter is that of m = n/D answers with the law φ/D. Source j's estimate f̂_j is the rate
-λ̂_j = λ_j(f̂_j), f̄ is the common share of the largest likelihood, and
+Then m answers about the share f have the variance of m throws with probability λ(f). In a pure protocol the answers are
+such throws. If devices answer several times, the sampling variance is D times as large; n answers then count as m = n/D
+answers with the noise φ/D. Source j's estimate f̂_j corresponds to the rate λ̂_j = λ_j(f̂_j), f̄ is the common share
+with the largest likelihood, and
 
     G² = 2 Σ_j m_j [λ̂_j ln(λ̂_j/λ_j(f̄)) + (1 − λ̂_j) ln((1 − λ̂_j)/(1 − λ_j(f̄)))]
 
-has a χ² law of J − 1 degrees of freedom if the shares of all J populations are equal. G² is convex in f̄, so f̄ is found
-by halving; it may lie outside [0, 1], as estimates may. A number whose noise is no line (``piecewise``, ``hybrid``,
-``laplace``) has Σ_j (x̂_j − x̄)²/V_j in its place. A source with m_j below 30 is left out of the comparison.
+has a χ² distribution with J − 1 degrees of freedom if the shares of all J populations are equal. G² is convex in f̄, so
+bisection finds f̄, which may lie outside [0, 1]. Numbers without a linear noise variance (``piecewise``, ``hybrid``,
+``laplace``) use Σ_j (x̂_j − x̄)²/V_j instead, with x̄ the weighted mean and V_j the variance of x̂_j. Sources with m_j
+below 30 are left out of the comparison.
 
-The smallest of M chances times M (Bonferroni) is the chance of them all: numbers of one question depend on each other,
-and for this bound they may. If the same devices answered in several sources, the sources differ by less than assumed,
-and the test rejects less often than it says.
+The p-value of all M numbers is M times the smallest p-value (Bonferroni), which is valid for dependent numbers. If the
+same devices answered in several sources, the sources differ less than assumed, and the test rejects less often than
+stated.
 
 Source: docs/decisions/0053.
 """
@@ -43,22 +45,22 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 LEVEL = 0.05
-"""Sources of one population are said to differ at most so often."""
+"""Level of the test: largest probability of rejecting sources of one population."""
 HALVINGS = 60
-"""Of the interval that the common share lies in: to the last bit of a float."""
+"""Number of bisection steps for the common share, enough for the last bit of a float."""
 _LEAST_CHANCE = 1e-300
 LEAST_DEVICES = 30
-"""Answers to a question, as of different devices, below which a source is not compared: χ² is too far off."""
+"""Smallest number of answers, counted as answers of different devices. Below it the χ² distribution is inaccurate."""
 _SHOWN = 5
 
 
 class Compared(NamedTuple):
-    """One number, as several sources estimate it.
+    """Comparison of one number between sources.
 
     Attributes:
-        question, cell: in words.
-        estimates: the share or mean by source, in the order of the sources that were asked.
-        chance: of so large a difference in one population, for this number alone.
+        question, cell: name of the number, in words.
+        estimates: the share or mean of each compared source, in the order of the sources.
+        chance: p-value for this number alone.
     """
 
     question: str
@@ -68,11 +70,11 @@ class Compared(NamedTuple):
 
 
 class Homogeneity(NamedTuple):
-    """Whether several sources can be samples of one population.
+    """Result of the test whether several sources are samples of one population.
 
     Attributes:
-        sources: how many.
-        compared: every number that at least two sources were asked about, the least likely first.
+        sources: number of sources.
+        compared: all compared numbers, by rising p-value.
     """
 
     sources: int
@@ -80,16 +82,16 @@ class Homogeneity(NamedTuple):
 
     @property
     def chance(self) -> float | None:
-        """Of so large a difference of any number in one population, at most; None if nothing was compared."""
+        """Upper bound of the p-value over all numbers (Bonferroni); None if nothing was compared."""
         return min(1.0, len(self.compared) * self.compared[0].chance) if self.compared else None
 
     @property
     def differs(self) -> bool:
-        """Whether the chance is below :data:`LEVEL`."""
+        """Whether the p-value is below :data:`LEVEL`."""
         return self.chance is not None and self.chance < LEVEL
 
     def __str__(self) -> str:
-        """One sentence, and the numbers that differ most if the sources differ."""
+        """One sentence with the result; if the sources differ, also the numbers with the largest differences."""
         if self.chance is None:
             return f"homogeneity of {self.sources} sources: not tested, no number was asked for in two of them"
         verdict = "they are not samples of one population" if self.differs else "no sign of different populations"
@@ -110,19 +112,21 @@ def homogeneity(asked: Sequence[Sequence[QuestionEstimate]], schema: Schema, sou
     """Compare the estimates of sources that share no report. Run by the analyst.
 
     Args:
-        asked: for every subject the estimates of it, by source.
-        schema: what the subjects are about.
-        sources: how many there are.
+        asked: for every subject, the estimates of all sources.
+        schema: the sources' common schema.
+        sources: number of sources.
     """
     found = [one for estimates in asked for one in _compared([each for each in estimates if _is_enough(each)], schema)]
     return Homogeneity(sources, tuple(sorted(found, key=lambda one: one.chance)))
 
 
 def _is_enough(estimate: QuestionEstimate) -> bool:
+    """Whether an estimate has enough answers for the test."""
     return estimate.n >= LEAST_DEVICES * max(estimate.scatter, 1.0)
 
 
 def _compared(estimates: Sequence[QuestionEstimate], schema: Schema) -> Iterator[Compared]:
+    """Comparisons of all numbers of one subject; none for fewer than two estimates."""
     if len(estimates) < 2:
         return
     statistic = deviance(estimates) if all(one.law for one in estimates) else squares(estimates)
@@ -136,7 +140,7 @@ def _compared(estimates: Sequence[QuestionEstimate], schema: Schema) -> Iterator
 
 
 def deviance(estimates: Sequence[QuestionEstimate]) -> Floats:
-    """G² of every number, shape (K,); each estimate has a law and at least one answer."""
+    """G² of every number of one subject: shape (K,) float64. Each estimate has a law and at least one answer."""
     scatter = np.array([[max(one.scatter, 1.0)] for one in estimates])
     throws = np.array([[one.n] for one in estimates]) / scatter
     ends = np.array([one.law for one in estimates], np.float64) / scatter
@@ -145,13 +149,13 @@ def deviance(estimates: Sequence[QuestionEstimate]) -> Floats:
     base = (1 - slope * gain) / 2
     share = np.array([(one.estimate / one.n - one.least) / (1 - one.least) for one in estimates])
     seen = np.clip(base + gain * share, 0, 1)
-    # The common share lies where every source's λ is a chance, and may be outside [0, 1] as estimates may.
+    # λ of every source must be a probability. This bounds the common share, which may be outside [0, 1].
     least = np.full(share.shape[1], (-base / gain).max())
     most = np.full(share.shape[1], ((1 - base) / gain).min())
     for _ in range(HALVINGS):
         middle = (least + most) / 2
         chance = base + gain * middle
-        # G² is convex: its slope rises from one end to the other.
+        # G² is convex, so its slope increases with the common share.
         slope_there = (throws * gain * (_over(1 - seen, 1 - chance) - _over(seen, chance))).sum(axis=0)
         least, most = np.where(slope_there < 0, middle, least), np.where(slope_there < 0, most, middle)
     expected = np.clip(base + gain * (least + most) / 2, 0, 1)
@@ -159,18 +163,18 @@ def deviance(estimates: Sequence[QuestionEstimate]) -> Floats:
 
 
 def _over(seen: Floats, chance: Floats) -> Floats:
-    """seen/chance; 0 where nothing is seen."""
+    """Ratio ``seen``/``chance``, 0 if ``seen`` is 0. Float64 of shape (J, K)."""
     return np.asarray(np.where(seen > 0, seen / np.maximum(chance, _LEAST_CHANCE), 0.0))
 
 
 def _divergence(seen: Floats, expected: Floats) -> Floats:
-    """The terms x ln(x/y), x what is seen; 0 where x is 0."""
+    """Terms x ln(x/y) with x = ``seen`` and y = ``expected``, 0 if x is 0. Float64 of shape (J, K)."""
     ratio = np.maximum(seen, _LEAST_CHANCE) / np.maximum(expected, _LEAST_CHANCE)
     return np.asarray(np.where(seen > 0, seen * np.log(ratio), 0.0))
 
 
 def squares(estimates: Sequence[QuestionEstimate]) -> Floats | None:
-    """Σ_j (x̂_j − x̄)²/V_j of every number, shape (K,); None where a source shows no variance."""
+    """Σ_j (x̂_j − x̄)²/V_j of every number of one subject: shape (K,) float64. None if a variance is 0."""
     if not all((one.variance > 0).all() for one in estimates):
         return None
     values = np.array([one.estimate / one.n for one in estimates])
@@ -180,7 +184,7 @@ def squares(estimates: Sequence[QuestionEstimate]) -> Floats | None:
 
 
 def chi_square_tail(x: float, freedom: int) -> float:
-    """P(χ² ≥ x) for a whole number of degrees of freedom.
+    """P(χ² ≥ x) for a whole number k of degrees of freedom, by a recursion from Q_1 or Q_2.
 
     Q_1 = erfc(√(x/2)),  Q_2 = e^{−x/2},  Q_{k+2} = Q_k + (x/2)^{k/2} e^{−x/2}/Γ(k/2 + 1)
     """

@@ -1,13 +1,15 @@
-"""How often a model made of these statistics is expected to be right, from the statistics themselves.
+"""Expected accuracy of a model, computed from the statistics that the model is made from, without any records.
 
-Nobody's records are seen. The model is tried on records of many fleets that the statistics could be of
-(:mod:`aggregator.models.stand_in`), features independent of each other given the class, missing values left out as a
-device leaves them out. The expected accuracy is the interval from the least to the most of them. The model beats the
-largest class if it does so in all fleets, and does not if it does so in none; else it can not be told.
+The model is tested on simulated records of many fleets that agree with the statistics
+(:mod:`aggregator.models.stand_in`). In a simulated fleet, features are independent given the class, and missing values
+are left out of the score as on a device. The expected accuracy is the interval from the smallest to the largest
+accuracy over all fleets. The model beats the largest class if it is better in all fleets, and does not if it is better
+in none. Otherwise the answer is not known.
 
-Features of real fleets depend on each other within a class, numbers are not normal, a record without a label counts as
-the label's substitute, and a value with a substitute may be missing. The statistics do not tell how much, so
-:data:`ASSUMES` is said with every accuracy. An evaluation campaign measures it (``aggregator.planning.evaluation``).
+In real fleets features depend on each other within a class, numbers are not normal, a record without a label counts as
+the label's substitute, and a value with a substitute may be missing. The statistics do not show these effects, so every
+printed accuracy includes the assumption :data:`ASSUMES`. An evaluation campaign measures the accuracy
+(``aggregator.planning.evaluation``).
 
 Source: docs/math.md, section 4; docs/decisions/0042.
 """
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 FLEETS = 100
 RECORDS, FEWEST_RECORDS, WORK = 2500, 500, 100_000
-"""Records drawn of each fleet, as many as keep records × features × classes within ``WORK``."""
+"""Largest and smallest number of records per fleet; in between, records × features × classes ≤ ``WORK``."""
 WIDEST_SHARE, WIDEST_ACCURACY = 0.2, 0.3
 NOT_KNOWN = "not known yet"
 ASSUMES = "if features are independent given the class and every record has a label"
@@ -47,17 +49,17 @@ ASSUMES_NORMAL = "if features are independent given the class, numbers normal, a
 
 
 class Foresight(NamedTuple):
-    """Shares of records that are expected to be right, as far as they are known.
+    """Expected shares of right predictions.
 
     Attributes:
-        accuracy: by the model, the middle of what may be; None if the reports are too few to tell.
-        largest_class: by always saying the largest class, as it is estimated.
-        low, high: a 95 % interval for the largest class's share, wide enough for every class (Bonferroni), since it
-            is the largest of noisy ones.
-        beats: whether the model is expected to do better than that; None if it can not be told.
-        least, most: of the accuracies with :data:`FLEETS` fleets that the statistics could be of; None where it is not
-            known, and of models of older releases.
-        assumes: what the accuracy and ``beats`` rest on, in words.
+        accuracy: expected accuracy of the model, the mean over the simulated fleets; None with too few reports.
+        largest_class: estimated share of the largest class, the accuracy of always predicting it.
+        low, high: 95 % interval for the largest class's share, wide enough for every class (Bonferroni), because the
+            class was selected as the largest of noisy shares.
+        beats: whether the model is expected to be better than always predicting the largest class; None if not known.
+        least, most: smallest and largest accuracy over :data:`FLEETS` simulated fleets; None if not known, and for
+            models of older releases.
+        assumes: assumption of ``accuracy`` and ``beats``, in words.
     """
 
     accuracy: float | None
@@ -70,7 +72,7 @@ class Foresight(NamedTuple):
     assumes: str = ASSUMES
 
     def to_card(self) -> dict[str, str]:
-        """As a model's card says it: text, since payloads carry no floats."""
+        """Entries of a model's card. The numbers are text, because payloads carry no floats."""
         return {
             "expected_accuracy": _said(self.accuracy),
             "expected_accuracy_low": _said(self.least),
@@ -84,7 +86,7 @@ class Foresight(NamedTuple):
 
     @classmethod
     def of_card(cls, card: Mapping[str, Any]) -> Foresight:
-        """What :meth:`to_card` wrote, in this release or an older one."""
+        """Read the card entries of :meth:`to_card`, from this release or an older one."""
         beats = card["beats_largest_class"]
         return cls(
             _read(card["expected_accuracy"]),
@@ -99,7 +101,7 @@ class Foresight(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The accuracy for people, as an interval, and what it assumes."""
+        """The accuracy as text for people: an interval and its assumption."""
         if self.accuracy is None:
             return NOT_KNOWN
         if self.least is None or self.most is None:
@@ -108,12 +110,12 @@ class Foresight(NamedTuple):
 
     @property
     def largest_shown(self) -> str:
-        """The largest class's share for people, with its interval."""
+        """The largest class's share as text for people, with its interval."""
         return f"{self.largest_class:.1%} ({self.low:.1%} to {self.high:.1%})"
 
     @property
     def warning(self) -> str | None:
-        """What to say if the model is of no use, or may be; None if it is better than the largest class."""
+        """Warning that the model is not, or perhaps not, better than the largest class; None if it is better."""
         if self.beats:
             return None
         found = "" if self.accuracy is None else f" (expected: {self.shown})"
@@ -135,10 +137,11 @@ def _read(text: str) -> float | None:
 
 
 def foresee(statistics: Statistics, postprocess: str) -> Foresight:
-    """Expected accuracy of the model that is made of these statistics, and the largest class's share.
+    """Expected accuracy of the model made from these statistics, and the largest class's share.
 
-    The same statistics give the same numbers: the randomness is seeded by their id. The accuracy is known if the
-    largest class's interval spans at most :data:`WIDEST_SHARE`, and its own at most :data:`WIDEST_ACCURACY`.
+    The same statistics give the same numbers, because the statistics' id seeds the random generator. The accuracy is
+    known if the interval of the largest class is at most :data:`WIDEST_SHARE` wide, and the interval of the accuracy at
+    most :data:`WIDEST_ACCURACY`.
 
     Raises:
         InputError: ``postprocess_unknown``, ``not_fittable``.
@@ -173,7 +176,11 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
 
 
 def _tried(statistics: Statistics, postprocess: str) -> tuple[Floats, Floats]:
-    """Shape (fleets,) each: the share of records that the model gets right, and that less the largest class's."""
+    """Accuracy of the model in every simulated fleet, and accuracy minus the largest class's share.
+
+    Returns:
+        Two arrays of shape (fleets,) float64.
+    """
     generator = np.random.default_rng(np.frombuffer(statistics.statistics_id, np.uint32))
     log_prior, terms = _fitted(statistics, postprocess)
     number = min(RECORDS, max(FEWEST_RECORDS, WORK // (len(terms) * len(log_prior))))
@@ -196,7 +203,10 @@ def _fitted(statistics: Statistics, postprocess: str) -> tuple[Floats, Sequence[
 def _answers(
     fleet: Fleet, label: NDArray[np.int64], log_prior: Floats, terms: Sequence[Term], generator: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Shape (records,): the class that the model says of records drawn from the fleet, of these classes."""
+    """Predictions of the model for random records of a fleet: shape (records,) int64.
+
+    ``label``: shape (records,) int64, the true classes of the records.
+    """
     score = np.tile(log_prior, (len(label), 1))
     for feature, term in zip(fleet.features, terms, strict=True):
         truth = feature.term

@@ -1,14 +1,15 @@
-"""Fleets that statistics could be of: what is left of the features' differences between classes without noise.
+"""Simulated fleets that agree with given statistics: random shares and moments from the posterior, without noise.
 
-A contrast is how far the classes' joint shares (or moments) with a feature are from those of classes that are all
-alike. With a_i the estimated contrast of feature i, d_i degrees of freedom and e_i its expected square if there were
-nothing but noise, Q_i = d_i|a_i|²/e_i is taken for (1 + τ_i²) times a χ² variable of d_i degrees of freedom: τ_i is
-how many times the noise the true contrast is. The τ_i of all features are drawn together, from their posterior under
-a Dirichlet process of concentration A around a law that is half at nothing and half the half-Cauchy law of τ. So single
-features that stand out by chance are told from many that all do, a feature in which noise hides the signal keeps what
-there may be, and none has more than its values' shares allow. Given τ_i the true contrast is normal:
+The contrast of a feature is the difference between the classes' joint shares (or moments) with the feature and the
+joint shares if all classes were alike. Let a_i be the estimated contrast of feature i, d_i its degrees of freedom and
+e_i the expectation of |a_i|² from noise alone. Q_i = d_i|a_i|²/e_i is modelled as (1 + τ_i²) times a χ² variable with
+d_i degrees of freedom; τ_i is the size of the true contrast in multiples of the noise. All τ_i are drawn together from
+their posterior under a Dirichlet process with concentration A; its base distribution is the smallest τ with
+probability one half, else half-Cauchy. This distinguishes a single feature with a large contrast by
+chance from many features with real contrasts. A feature whose noise hides the signal keeps a possible signal. No
+contrast exceeds the range that the values' shares allow. Given τ_i the true contrast is normal:
 
-    b_i a_i + √b_i z_i,   b_i = τ_i²/(1 + τ_i²),   z_i of the estimates' noise and sampling
+    b_i a_i + √b_i z_i,   b_i = τ_i²/(1 + τ_i²),   z_i a random draw of the estimates' noise and sampling
 
 Source: docs/math.md, section 4; docs/decisions/0042.
 """
@@ -40,13 +41,13 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 SIGNALS = np.logspace(-3, 6, 37)
-"""The τ² that are considered."""
+"""Grid of the values of τ²."""
 CONCENTRATION = 2.0
-"""A: how much the features' τ may differ from each other."""
+"""A, the concentration of the Dirichlet process: how much the features' τ may differ from each other."""
 NOTHING = 0.5
-"""The share of that law that is at the least τ²: a feature that tells nothing."""
+"""Probability of the smallest τ² in the base distribution: a feature without information about the class."""
 SWEEPS = 10
-"""Of the Gibbs sampler, between two draws of τ."""
+"""Number of sweeps of the Gibbs sampler between two draws of τ."""
 _LEAST = 1e-6
 
 
@@ -54,9 +55,9 @@ class Feature(NamedTuple):
     """An observed feature of one fleet.
 
     Attributes:
-        term: shape (values, k), P(value | class); or a number's mean and variance in every class.
-        there: shape (k,), the share of records that have the number; ones for a table.
-        left_out: the code of a missing value, which scoring leaves out; None if no code is.
+        term: P(value | class), shape (values, k) float64; or a number's mean and variance in every class.
+        there: shape (k,) float64, share of each class's records with the number; ones for a table.
+        left_out: code of a missing value, which scoring leaves out; None if there is no such code.
     """
 
     term: Floats | NormalParameters
@@ -65,22 +66,22 @@ class Feature(NamedTuple):
 
 
 class Fleet(NamedTuple):
-    """Shares of the classes, shape (k,), and the features within them, independent of each other."""
+    """One simulated fleet: shares of the classes, shape (k,) float64, and features, independent given the class."""
 
     prior: Floats
     features: tuple[Feature, ...]
 
 
 class _Contrast(NamedTuple):
-    """Of joint shares or moments, shape (values, k).
+    """Contrast of one feature's joint shares or moments.
 
     Attributes:
-        alike: what they were if all classes had the same feature: row sums times ``weights``.
-        away: the estimated contrast.
-        error: variances of the estimates that it is made of.
-        rows: shape (values,), the values' shares; None of a moment, which needs not add up.
-        weights: shape (k,), the classes' shares.
-        most: the largest square that there can be.
+        alike: shape (values, k) float64, joint shares if all classes were alike: row sums times ``weights``.
+        away: shape (values, k) float64, the estimated contrast.
+        error: shape (values, k) float64, variances of the estimated joint shares.
+        rows: shape (values,) float64, the values' shares; None for a moment, which has no fixed sum.
+        weights: shape (k,) float64, the classes' shares.
+        most: the largest possible square of the contrast.
     """
 
     alike: Floats
@@ -102,13 +103,16 @@ class _Contrast(NamedTuple):
 
     @property
     def noise(self) -> float:
-        """E|a|² of noise alone: ‖(I − m1ᵀ)e_v‖² ‖(I − w1ᵀ)e_c‖² times the variance, over all cells (v, c)."""
+        """E|a|² from noise alone: Σ over cells (v, c) of ‖(I − m1ᵀ)e_v‖² ‖(I − w1ᵀ)e_c‖² times the cell's variance.
+
+        m is ``rows``, w is ``weights``, e_v and e_c are unit vectors.
+        """
         row = 1.0 if self.rows is None else 1 - 2 * self.rows + self.rows @ self.rows
         column = 1 - 2 * self.weights + self.weights @ self.weights
         return float((self.error * np.outer(np.broadcast_to(row, len(self.error)), column)).sum())
 
     def likelihood(self) -> Floats:
-        """Shape (signals,): of :data:`SIGNALS`; 0 beyond what there can be."""
+        """Likelihood of every τ² in :data:`SIGNALS`, shape (signals,) float64; 0 for impossible contrasts."""
         noise, size = self.noise, float((self.away**2).sum())
         if not noise > 0:
             return np.ones(len(SIGNALS))
@@ -119,25 +123,25 @@ class _Contrast(NamedTuple):
         return np.asarray(np.where(possible, np.exp(log - log[possible].max()), 0.0))
 
     def drawn(self, signal: float, generator: np.random.Generator) -> Floats:
-        """Shape (values, k): joint shares or moments, without noise."""
+        """Random joint shares or moments without noise, given τ² = ``signal``: shape (values, k) float64."""
         kept = signal / (1 + signal)
         noise = _centred(generator.normal(0, np.sqrt(self.error)), self.rows, self.weights)
         return np.asarray(self.alike + kept * self.away + np.sqrt(kept) * noise)
 
 
 def _centred(joint: Floats, rows: Floats | None, weights: Floats) -> Floats:
-    """Less the common part of all classes, and of all values."""
+    """Joint shares minus the common part of all classes and of all values: shape (values, k) float64."""
     found = joint - np.outer(joint.sum(axis=1), weights)
     return np.asarray(found if rows is None else found - np.outer(rows, found.sum(axis=0)))
 
 
 def fleets(statistics: Statistics, generator: np.random.Generator, draws: int) -> Iterator[Fleet]:
-    """Fleets that the statistics could be of, as likely as they make them.
+    """Random fleets from the posterior given the statistics.
 
     Args:
-        statistics: of a discrete or Gaussian campaign.
-        generator: what the fleets are drawn with.
-        draws: how many.
+        statistics: statistics of a discrete or Gaussian campaign.
+        generator: source of randomness.
+        draws: number of fleets.
     """
     shares = class_shares(statistics)
     spread = np.sqrt(np.where(np.isfinite(shares.variance), shares.variance, 1.0))
@@ -167,7 +171,10 @@ def fleets(statistics: Statistics, generator: np.random.Generator, draws: int) -
 
 
 def _signals(likelihood: Sequence[Floats], generator: np.random.Generator) -> Iterator[list[float]]:
-    """τ² of every contrast, again and again: a Gibbs sampler over their common law and the contrasts' τ²."""
+    """Endless draws of τ² for every contrast, by a Gibbs sampler over the common distribution and all τ².
+
+    ``likelihood``: one array per contrast, shape (signals,) float64.
+    """
     seen = np.array(likelihood).reshape(-1, len(SIGNALS))
     root = np.sqrt(SIGNALS)
     base = CONCENTRATION * (1 - NOTHING) * root / (1 + SIGNALS) / (root / (1 + SIGNALS)).sum()
@@ -184,11 +191,12 @@ def _signals(likelihood: Sequence[Floats], generator: np.random.Generator) -> It
 
 
 def _asked(statistics: Statistics, kind: str, feature: int) -> list[QuestionEstimate]:
+    """Estimates with answers of all questions of this kind about the feature."""
     return [one for one in statistics.questions if (one.subject.kind, one.subject.feature) == (kind, feature) and one.n]
 
 
 def _left_out(statistics: Statistics, feature: int) -> int | None:
-    """The code of a missing value."""
+    """Code of a missing value of the feature; None if the feature is never missing."""
     found = statistics.schema.observed[feature]
     if not may_be_missing(found):
         return None
@@ -196,7 +204,7 @@ def _left_out(statistics: Statistics, feature: int) -> int | None:
 
 
 def _there(statistics: Statistics, feature: int, prior: Floats) -> Floats:
-    """Shape (k,): the share of a class that has the number."""
+    """Share of each class's records with the number: shape (k,) float64; ones if the number is never missing."""
     asked = _asked(statistics, PRESENT, feature)
     if not asked:
         return np.ones(len(prior))
@@ -206,6 +214,7 @@ def _there(statistics: Statistics, feature: int, prior: Floats) -> Floats:
 
 
 def _of_table(statistics: Statistics, feature: int, prior: Floats) -> _Contrast:
+    """Contrast of a feature's table of values; an unasked feature has uniform shares with large errors."""
     asked, size = _asked(statistics, CELL, feature), statistics.schema.observed[feature].size
     if not asked:
         rows = np.full(size, 1 / size)
@@ -220,7 +229,7 @@ def _of_table(statistics: Statistics, feature: int, prior: Floats) -> _Contrast:
 
 
 def _of_number(statistics: Statistics, feature: int, share: Floats) -> list[_Contrast]:
-    """Of a number's first and second moments, shape (1, k) each, among the records that have it."""
+    """Contrasts of a number's first and second moments, shape (1, k) each, among the records with the number."""
     schema, found = statistics.schema, statistics.questions
     row, total = schema.numeric.index(feature), float(share.sum())
     noise = [Estimated(one.subject, one.n, one.variance / max(one.n, 1)) for one in found]
@@ -235,18 +244,20 @@ def _of_number(statistics: Statistics, feature: int, share: Floats) -> list[_Con
 
 
 def _normal(statistics: Statistics, first: Floats, second: Floats) -> NormalParameters:
+    """Mean and variance in every class from the two moments, shape (1, k) each, clipped to possible values."""
     floor = statistics.fit.variance_floor_micro / MICRO
     mean = np.clip(first[0], -1, 1)
     return NormalParameters(mean, np.clip(second[0] - mean**2, floor, 1))
 
 
 def _possible_table(joint: Floats, rows: Floats) -> Floats:
-    """Shape (values, k): P(value | class) of the nearest joint shares with these sums over the classes."""
+    """P(value | class) of the nearest possible joint shares with the row sums ``rows``: shape (values, k) float64."""
     possible = [project_to_simplex(row, total) for row, total in zip(joint, rows.tolist(), strict=True)]
     table = np.array(possible) + _LEAST
     return np.asarray(table / table.sum(axis=0), np.float64)
 
 
 def _possible(shares: Floats) -> Floats:
+    """The nearest positive shares with the sum 1: float64 of the same shape (n,)."""
     found = project_to_simplex(shares, 1.0) + _LEAST
     return np.asarray(found / found.sum(), np.float64)

@@ -59,7 +59,7 @@ def drawn(campaign, n, generator, table=TABLE):
 
 
 def returning(campaign, people, times, generator):
-    """Estimates of ``people`` from :data:`TABLE` who answered in ``times`` periods each, one question at a time."""
+    """Estimates from ``people`` drawn from :data:`TABLE`; each answers one question in each of ``times`` periods."""
     record = generator.choice(TABLE.size, people, p=TABLE.ravel())
     width = generator.integers(0, 2, people)
     label = record % 2
@@ -311,7 +311,7 @@ def test_one_population_is_doubted_no_more_often_than_stated(sizes, epsilon, mec
     ("sizes", "epsilon"), [(((300, 30), (3000, 1)), 8), (((200, 30), (200, 30)), 4), (((200, 20), (2000, 1)), 4)]
 )
 def test_devices_that_answer_again_are_doubted_no_more_often(sizes, epsilon):
-    """A common share between two bounds, where nearly all of one source's noise is the choice of its people."""
+    """The alarm rate holds if nearly all of one source's variance comes from the choice of its people."""
     campaigns = [made(epsilon_micro=epsilon * 10**6, version=version) for version in (1, 2)]
     generator = np.random.default_rng(9)
     count = 0
@@ -322,7 +322,7 @@ def test_devices_that_answer_again_are_doubted_no_more_often(sizes, epsilon):
 
 
 def test_the_deviance_is_its_least():
-    """Against a search over a grid of common shares, a source of which is at the end of its range."""
+    """The deviance equals the smallest one over a grid of common shares, with one source at the end of its range."""
     campaigns = [made(epsilon_micro=8_000_000, version=version) for version in (1, 2)]
     generator = np.random.default_rng(10)
     for _ in range(10):
@@ -342,7 +342,7 @@ def test_the_deviance_is_its_least():
 
 
 def as_coin(one):
-    """m, q and g of the module, and the estimated shares."""
+    """m, q and g of the module's formulas, and the estimated shares."""
     at_zero, at_one = (end / one.scatter for end in one.law)
     slope = 1 + at_one - at_zero
     gain = 1 / sqrt(4 * at_zero + slope**2)
@@ -350,7 +350,7 @@ def as_coin(one):
 
 
 def test_sources_with_few_answers_are_not_compared():
-    """χ² is far off below 30 answers: at ε = 0.2 sources of 15 answers were doubted in 10 % of the cases."""
+    """Below 30 answers χ² is inaccurate: at ε = 0.2, sources of 15 answers would be rejected in 10 % of the cases."""
     campaigns = [made(version=version) for version in (1, 2)]
     generator = np.random.default_rng(11)
     for n, is_tested in ((LEAST_DEVICES - 1, False), (LEAST_DEVICES, True)):

@@ -1,4 +1,4 @@
-"""Expected accuracy from statistics alone: near the truth where there is one, nothing where there is none."""
+"""Expected accuracy from statistics alone: near the true accuracy, and no promise from pure noise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VALUES = 4
 
 
 def statistics_of(generator, features, reports, strength, epsilon=1):
-    """Of a discrete campaign whose features all prefer another value in each class, as far as ``strength`` says."""
+    """Statistics of a discrete campaign. Each class prefers other values, by ``strength``."""
     schema = build_schema(
         Label("y", ["a", "b"]), [Categorical(f"x{i}", list("wxyz")[:VALUES], substitute=0) for i in range(features)]
     )
@@ -40,7 +40,7 @@ def statistics_of(generator, features, reports, strength, epsilon=1):
 
 
 def best_accuracy(tables, prior, features, generator):
-    """Of the rule that knows the tables, over drawn records."""
+    """Accuracy of the best rule, which knows the tables, over random records."""
     label = (generator.random(20_000) < prior[1]).astype(int)
     score = np.tile(np.log(prior), (len(label), 1))
     for _ in range(features):
@@ -60,7 +60,7 @@ def test_with_many_reports_it_is_the_accuracy_of_the_best_rule():
 
 
 def true_accuracy(statistics, tables, prior, generator):
-    """Of the model that is made of the statistics, over drawn records of the fleet."""
+    """Accuracy of the model made from the statistics, over random records of the fleet."""
     model = fit(statistics)
     label = (generator.random(20_000) < prior[1]).astype(int)
     score = np.tile(model.log_prior, (len(label), 1))
@@ -71,10 +71,10 @@ def true_accuracy(statistics, tables, prior, generator):
 
 
 def test_the_interval_holds_the_models_accuracy_and_no_good_model_is_called_useless():
-    """Over fleets of any size and strength, features independent given the class.
+    """The fleets have any size and strength; their features are independent given the class.
 
-    An interval that fails in 10 % of the fleets fails in more than 6 of 16 with probability 5e-4. In larger runs it
-    held 176 of 182 accuracies (decision 42).
+    An interval that misses in 10 % of the fleets misses in more than 6 of 16 with probability 5e-4. In larger runs
+    the interval held 176 of 182 accuracies (decision 42).
     """
     generator = np.random.default_rng(12)
     failed, narrow, told = 0, 0, 0
@@ -96,14 +96,14 @@ def test_the_interval_holds_the_models_accuracy_and_no_good_model_is_called_usel
 
 
 def test_a_good_model_of_few_reports_is_not_called_useless():
-    """Before, a feature whose differences were within the noise kept nothing, even in the best case."""
+    """A feature whose differences are within the noise keeps a possible signal."""
     generator = np.random.default_rng(5)
     found = [foresee(statistics_of(generator, 6, 1000, 0.25, 2)[0], "simplex") for _ in range(5)]
     assert not any(one.beats is False for one in found)
 
 
 def certain(campaign, truth_of, n=10**7):
-    """Statistics of n answers to every question, all as often as they are expected to be."""
+    """Statistics of n answers to every question, with the expected counts."""
     counts = []
     for question in campaign.questions:
         truth = np.asarray(truth_of(question.subject), np.float64)
@@ -116,7 +116,7 @@ def certain(campaign, truth_of, n=10**7):
 
 
 def test_a_missing_value_is_no_evidence_since_devices_leave_it_out():
-    """It is missing for most of one class: before, the model was said to be right for 85 %."""
+    """The value is missing for most records of one class. Counting it as evidence would give an accuracy of 85 %."""
     schema = build_schema(Label("y", ["a", "b"]), [Categorical("x", ["u", "v"])])
     campaign = parse_campaign(build_campaign(schema, CampaignParameters("x", 4_000_000, "direct"), 1, NOW))
     prior, table = np.array([0.45, 0.55]), np.array([[0.1, 0.45], [0.1, 0.45], [0.8, 0.1]])
@@ -128,7 +128,7 @@ def test_a_missing_value_is_no_evidence_since_devices_leave_it_out():
 
 
 def test_a_number_that_is_often_missing_has_its_own_mean_where_it_is_there():
-    """Before, moments were divided by the class's share, and missing numbers were drawn as if they were there."""
+    """Moments are divided by the share of the class's records with the number; missing numbers stay missing."""
     schema = build_schema(Label("y", ["a", "b"]), [Numeric("u", "-1", "1", [0], substitute=None)])
     terms = CampaignParameters("x", 8_000_000, "laplace", family="gaussian")
     campaign = parse_campaign(build_campaign(schema, terms, 1, NOW))
@@ -154,7 +154,7 @@ def test_a_number_that_is_often_missing_has_its_own_mean_where_it_is_there():
 
 
 def test_tables_of_pure_noise_promise_nothing():
-    """Features that tell nothing, few reports: over many stores the model is not expected to beat the largest class."""
+    """With useless features and few reports, over many stores, no model is expected to beat the largest class."""
     generator = np.random.default_rng(2)
     found = [foresee(statistics_of(generator, 10, 3000, 0.0)[0], "simplex") for _ in range(8)]
     assert sum(one.warning is not None for one in found) >= 6
@@ -185,7 +185,7 @@ def test_a_card_says_the_same(accuracy, beats):
 
 
 def test_too_few_reports_are_not_known_and_not_said_as_a_fact():
-    """Before, the largest class of 60 % was stated as 89 %, and the model as 91 %, of a hundred Gaussian reports.
+    """From a hundred Gaussian reports, a point estimate gives the largest class of 60 % as 89 %, and the model as 91 %.
 
     The interval of the share fails in at most 5 % of the runs, more than 3 of 12 with probability 2e-3.
     """
