@@ -62,7 +62,8 @@ class Acceptance:
         given = None if model is None else self._judge_model(model).payload
         evaluated = self._reporting.evaluated(campaign, given)
         spent = self._reporting.spent(verdict.now)
-        return explain(campaign, self._reporting.policy, spent, verdict.now, evaluated)
+        disabled = not self._reporting.takes_part
+        return explain(campaign, self._reporting.policy, spent, verdict.now, evaluated, disabled=disabled)
 
     def enrol(self, raw: bytes, name: str | None) -> Campaign:
         """See :meth:`edge_sdk.Device.enrol`."""

@@ -32,7 +32,15 @@ _SHORT_NAME = 40
 HIGH_EPSILON_MICRO = 20 * MICRO
 
 
-def explain(campaign: Campaign, policy: Policy, spent: Spent, now: int, evaluated: Model | None = None) -> str:
+def explain(
+    campaign: Campaign,
+    policy: Policy,
+    spent: Spent,
+    now: int,
+    evaluated: Model | None = None,
+    *,
+    disabled: bool = False,
+) -> str:
     """Describe what a campaign asks, what it costs now and over its life, and whether the owner's policy allows it.
 
     Args:
@@ -41,6 +49,7 @@ def explain(campaign: Campaign, policy: Policy, spent: Spent, now: int, evaluate
         spent: the ε that the device has spent so far.
         now: seconds since 1970.
         evaluated: the model that the campaign evaluates; None if it evaluates none, or has ended.
+        disabled: the owner has opted out.
     """
     header = campaign.header
     lines = [
@@ -56,7 +65,7 @@ def explain(campaign: Campaign, policy: Policy, spent: Spent, now: int, evaluate
         lines += [
             "It asks nothing: with this version the publisher ends the campaign.",
             "",
-            *_verdict(campaign, policy, spent, evaluated),
+            *_verdict(campaign, policy, spent, evaluated, disabled=disabled),
         ]
     else:
         lines += [
@@ -65,7 +74,7 @@ def explain(campaign: Campaign, policy: Policy, spent: Spent, now: int, evaluate
             "",
             *_cost(campaign, policy, spent, now),
             "",
-            *_verdict(campaign, policy, spent, evaluated),
+            *_verdict(campaign, policy, spent, evaluated, disabled=disabled),
         ]
     return "\n".join(lines)
 
@@ -294,7 +303,7 @@ def _odds(loss: float) -> str:
     return f"{up.plus(power):g}" if power > 1000 else f"{1 + up.plus(power - 1):f}"
 
 
-def _verdict(campaign: Campaign, policy: Policy, spent: Spent, evaluated: Model | None) -> list[str]:
+def _verdict(campaign: Campaign, policy: Policy, spent: Spent, evaluated: Model | None, *, disabled: bool) -> list[str]:
     """Lines that tell whether the owner's policy allows the campaign, with every rule that refuses it."""
     refusals = [f"policy_refused: {words}" for words in policy.refusals(campaign, evaluated)]
     if not campaign.ended and not refusals:
@@ -302,6 +311,8 @@ def _verdict(campaign: Campaign, policy: Policy, spent: Spent, evaluated: Model 
             policy.check_budget(spent, campaign.epsilon_micro)
         except PolicyError as error:
             refusals.append(str(error))
+    if disabled:
+        return ["The device answers nothing: its owner has opted out (disabled).", *refusals]
     if refusals:
         first, *others = refusals
         return [f"The owner's policy refuses it. {first}", *(f"  and {refusal}" for refusal in others)]

@@ -70,7 +70,7 @@ def open_state(
             Ledger(state).check()
             state.check_highest()
             if state.read_only:
-                _check_read_only(state, machine())
+                _check_read_only(state, root, machine(), now)
             else:
                 used = _provision(state, root, enrolment, now, entropy, machine())
                 if marker is None or not marker.whole:  # the state knows a part of what the marker should say
@@ -99,10 +99,13 @@ def _lifetime_allowed(allowed: Callable[[], Policy], *, begins: bool) -> int:
     return 0
 
 
-def _check_read_only(state: State, machine: bytes | None) -> None:
-    """Check that a state on a read-only disk belongs to this device."""
-    if Documents(state).trust() is None:
+def _check_read_only(state: State, root: bytes | None, machine: bytes | None, now: int) -> None:
+    """Check that a state on a read-only disk belongs to this device, and to a root that is given."""
+    stored = Documents(state).trust()
+    if stored is None:
         raise _not_provisioned()
+    if root is not None:
+        trust.reconcile_pinned(stored, root, now)
     _check_machine(state, machine)
 
 

@@ -87,6 +87,11 @@ class Reporting:
         """
         return self.allowed()
 
+    @property
+    def takes_part(self) -> bool:
+        """Whether the device has a secret: its owner has not opted out."""
+        return self._state.meta("secret") is not None
+
     def secret(self) -> bytes:
         """The device's secret.
 

@@ -243,6 +243,8 @@ def _read_record(source: str) -> dict[str, Any]:
     Input that is no JSON object, or is larger than 16 MiB, is refused: the calling program is at fault.
     """
     raw = None
+    if source == "-" and sys.stdin is None:
+        raise InputError("file_unreadable", "standard input is closed; give the record there, or name a file")
     with contextlib.suppress(InputError):  # its text quotes the argument, which may be a record instead of a path
         raw = (
             sys.stdin.buffer.read(MAX_RECORD_BYTES + 1) if source == "-" else read_file(Path(source), MAX_RECORD_BYTES)

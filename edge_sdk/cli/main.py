@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edge_sdk.cli.table import build_parser
-from protocol.errors import HearsayError
+from protocol.errors import HearsayError, StorageError
 from protocol.shown import quoted, shown
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     refusal = ""
     try:
         result = options.run(options)
-        _show(result, as_json=options.json)
-        sys.stdout.flush()
+        _print(result, as_json=options.json)
         refusal = "\n".join(shown("{reason}: {step}: {detail}".format(**each)) for each in result.get("refusals", ()))
     except HearsayError as error:
         refusal = shown(str(error))
@@ -55,6 +54,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(refusal, file=sys.stderr)  # noqa: T201
         return 1
     return 0
+
+
+def _print(result: dict[str, Any], *, as_json: bool) -> None:
+    """Print a result. What the command did is done, whether or not it can be printed.
+
+    Raises:
+        StorageError: ``output_failed``; BrokenPipeError.
+    """
+    if sys.stdout is None:  # closed by whoever started the program
+        return
+    problem = ""
+    try:
+        _show(result, as_json=as_json)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        problem = error.strerror or "the system refused it"
+    if problem:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the exit would try once more
+        raise StorageError(
+            "output_failed", f"the command was carried out, and its output can not be written: {problem}"
+        )
 
 
 def _where(error: Exception) -> str:
@@ -111,7 +133,7 @@ def _shown(key: str, value: Any) -> str:
 def _date(seconds: int) -> str:
     from protocol.dates import date
 
-    return date(seconds, "%Y-%m-%d %H:%M:%S")
+    return date(seconds, "%Y-%m-%d %H:%M:%S UTC")
 
 
 def _plain(value: Any) -> str:

@@ -34,6 +34,13 @@ class Command(NamedTuple):
     examples: tuple[str, ...]
 
 
+def _folder(text: str) -> Path:
+    """The path of a folder. The empty text, as of a variable that is not set, is none: it would be this folder."""
+    if not text:
+        raise argparse.ArgumentTypeError
+    return Path(text)
+
+
 def _no_arguments(_parser: argparse.ArgumentParser) -> None:
     """Add nothing: the command has no arguments of its own."""
 
@@ -272,7 +279,7 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, help="print name and version of this software, and stop")
-    parser.add_argument("--state", type=Path, required=True, metavar="DIR", help="this device's own folder")
+    parser.add_argument("--state", type=_folder, required=True, metavar="DIR", help="this device's own folder")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:
         own = subparsers.add_parser(

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from support.publisher import Publisher
@@ -309,3 +310,30 @@ def test_a_device_that_can_not_begin_leaves_nothing(tmp_path):
         with pytest.raises(DocumentError):
             Device.reset(tmp_path / "state", **options)
     assert not (tmp_path / "state").exists()
+
+
+def test_output_that_can_not_be_written_is_no_error_of_the_program(reported):
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no full device")
+    command = [sys.executable, "-m", "edge_sdk.cli.main", "--state", str(reported / "state"), "status"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr.split(":")[0], done.stderr.count("\n")) == (1, "output_failed", 1)
+
+
+@pytest.mark.parametrize(
+    ("closed", "command", "expected"),
+    [(">&-", "status", (0, "")), ("<&-", "report --campaign mushrooms", (1, "file_unreadable"))],
+)
+def test_closed_streams_are_no_error_of_the_program(reported, closed, command, expected):
+    line = f'"{sys.executable}" -m edge_sdk.cli.main --state "{reported}/state" {command} {closed}'
+    done = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr.split(":")[0]) == expected
+
+
+def test_no_state_is_not_this_folder(files, monkeypatch):
+    monkeypatch.chdir(files)
+    before = sorted(files.iterdir())
+    command = [sys.executable, "-m", "edge_sdk.cli.main", "--state", "", "provision", "root.hst"]
+    assert subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 2
+    assert sorted(files.iterdir()) == before

@@ -449,3 +449,11 @@ def test_on_a_card_that_became_read_only_it_still_classifies_and_tells(tmp_path,
             assert reason(change) == "io_failed"
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert reason(Device.open, tmp_path, clock=clock, machine=lambda: b"o" * 32) in (None, "state_copied")
+
+
+def test_a_device_that_is_disabled_is_not_said_to_answer(tmp_path, publisher, clock):
+    with Device.open(tmp_path, publisher.root(), clock=clock) as device:
+        device.disable()
+        text = device.explain(publisher.campaign())
+    assert "its owner has opted out (disabled)" in text
+    assert "allows it" not in text
