@@ -1,5 +1,8 @@
 """95 % intervals for the estimates of one question: one function per family of mechanisms.
 
+Every family's function takes the arguments of :func:`count_interval`: ``estimate`` of shape (K,) float64,
+``dependence`` a float or float64 of a shape that broadcasts with (K,).
+
 An interval is about the asked devices or about the population of the devices. It covers the mechanism's noise and the
 random choice of the asked devices. ``aggregator.estimates.recurrence`` defines both.
 """

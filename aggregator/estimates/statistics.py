@@ -202,5 +202,5 @@ def _known(values: Floats) -> Floats:
 
 
 def _finite(values: Floats) -> list[float | None]:
-    """The values with None, which JSON writes as null, for every value that is not finite."""
+    """Float64 values, shape (K,), as a list with None (null in JSON) for every value that is not finite."""
     return [value if isfinite(value) else None for value in values.tolist()]

@@ -193,6 +193,7 @@ def _tried(statistics: Statistics, postprocess: str) -> tuple[Floats, Floats]:
 
 
 def _fitted(statistics: Statistics, postprocess: str) -> tuple[Floats, Sequence[Term]]:
+    """The fitted model: log P(class) of shape (k,) float64, and one term per observed feature."""
     if statistics.fit.family == GAUSSIAN:
         gaussian = fit_gaussian(statistics, postprocess)
         return gaussian.log_prior, gaussian.terms

@@ -167,4 +167,5 @@ def _is_about(subject: Subject, kind: str, feature: int | None) -> bool:
 
 
 def _at_least_one(estimate: Floats) -> Floats:
+    """The estimates with 1 in place of every estimate ≤ 0. Float64 of one shape."""
     return np.where(estimate > 0, estimate, 1.0)

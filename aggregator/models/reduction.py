@@ -232,7 +232,7 @@ def _integers(directions: Directions, low: Floats, high: Floats) -> tuple[list[l
     """Matrix, offsets and shift of the integer projection, as fine as 32-bit weights and 62-bit sums allow.
 
     u_out = Σ g_i u_i + c with g = 2w/(high − low) and c = S(−2(mean·w + low)/(high − low) − 1). The offset includes
-    2^shift/2, so that the shift rounds to nearest.
+    2^shift/2, so that the shift rounds to nearest. ``low`` and ``high``: shape (K,) float64.
 
     Raises:
         InputError: ``projection_overflow``: the weights are so large that the outputs would be too coarse.

@@ -93,6 +93,7 @@ class _Contrast(NamedTuple):
 
     @classmethod
     def of(cls, joint: Floats, error: Floats, rows: Floats | None, weights: Floats, most: float) -> _Contrast:
+        """The contrast in ``joint``, shape (values, k) float64; all other arguments are attributes."""
         totals = joint.sum(axis=1) if rows is None else rows
         return cls(np.outer(totals, weights), _centred(joint, rows, weights), error, rows, weights, most)
 
@@ -214,7 +215,10 @@ def _there(statistics: Statistics, feature: int, prior: Floats) -> Floats:
 
 
 def _of_table(statistics: Statistics, feature: int, prior: Floats) -> _Contrast:
-    """Contrast of a feature's table of values; an unasked feature has uniform shares with large errors."""
+    """Contrast of a feature's table of values; an unasked feature has uniform shares with large errors.
+
+    ``prior``: shape (k,) float64, the classes' shares.
+    """
     asked, size = _asked(statistics, CELL, feature), statistics.schema.observed[feature].size
     if not asked:
         rows = np.full(size, 1 / size)
@@ -229,7 +233,10 @@ def _of_table(statistics: Statistics, feature: int, prior: Floats) -> _Contrast:
 
 
 def _of_number(statistics: Statistics, feature: int, share: Floats) -> list[_Contrast]:
-    """Contrasts of a number's first and second moments, shape (1, k) each, among the records with the number."""
+    """Contrasts of a number's first and second moments, shape (1, k) each, among the records with the number.
+
+    ``share``: shape (k,) float64, the share of records in each class that have the number.
+    """
     schema, found = statistics.schema, statistics.questions
     row, total = schema.numeric.index(feature), float(share.sum())
     noise = [Estimated(one.subject, one.n, one.variance / max(one.n, 1)) for one in found]
@@ -244,7 +251,7 @@ def _of_number(statistics: Statistics, feature: int, share: Floats) -> list[_Con
 
 
 def _normal(statistics: Statistics, first: Floats, second: Floats) -> NormalParameters:
-    """Mean and variance in every class from the two moments, shape (1, k) each, clipped to possible values."""
+    """Mean and variance in every class from the two moments, shape (1, k) float64 each, clipped to possible values."""
     floor = statistics.fit.variance_floor_micro / MICRO
     mean = np.clip(first[0], -1, 1)
     return NormalParameters(mean, np.clip(second[0] - mean**2, floor, 1))
