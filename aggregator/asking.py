@@ -33,6 +33,7 @@ from aggregator.publishing.naming import document_bytes
 from aggregator.publishing.privacy import epsilon_warning, pace_warning, refusal_warning
 from aggregator.publishing.projection_file import load_projection
 from aggregator.publishing.workspace import Workspace, open_workspace, signed_campaign
+from aggregator.schema_doubts import alike_in
 from aggregator.schema_file import SchemaFile, load_schema
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
@@ -159,7 +160,8 @@ def plan_campaign(
     )
     pace = pace_warning(micro, parameters.period_seconds, parameters.lifetime_seconds)
     notes = () if given == family else (AUTO_FAMILY,)
-    return Planned(asked, parameters, why, tuple(filter(None, (parameters.warning, pace, warning))), notes)
+    warnings = tuple(filter(None, (parameters.warning, pace, warning, alike_in(asked))))
+    return Planned(asked, parameters, why, warnings, notes)
 
 
 def sign_campaign(workspace: Workspace | str | Path, planned: Planned, *, now: int | None = None) -> SignedCampaign:

@@ -138,6 +138,8 @@ def count(
         InputError: ``periods_invalid``, ``periods_absent``; as :meth:`aggregator.store.store.Store.statistics`.
         StorageError: as :meth:`aggregator.store.store.Store.tally_report`.
     """
+    if not (periods is None or isinstance(periods, str | range)):
+        raise InputError("argument_invalid", "periods are given as text (2026-11-01..2026-11-30), as a range, or None")
     kept = store if isinstance(store, Store) else open_store(store)
     chosen = parse_span(periods).of(kept.campaign.time_precision) if isinstance(periods, str) else periods
     return kept.statistics(scope_of(chosen, proven_only=proven_only), rosters=rosters)

@@ -18,12 +18,15 @@ from unicodedata import normalize
 
 from aggregator.tables import have_decimal_commas, have_outer_spaces
 from protocol.errors import InputError
+from protocol.features import Categorical
 from protocol.values import as_text, parse_bound
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     import pandas as pd
+
+    from protocol.schema import Schema
 
 FEWEST_RECORDS = 20
 """With fewer records, a column without repeated cells is no sign of serial numbers."""
@@ -39,8 +42,14 @@ _TIME = re.compile(rf"(({_DAY})([T ]{_CLOCK}{_ZONE})?|{_CLOCK}{_ZONE})", re.IGNO
 _YEARS = (date(2000, 1, 1), date(2100, 1, 1))
 _EPOCH = tuple((year - date(1970, 1, 1)).days * 86_400 for year in _YEARS)
 _UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+_ZEROS = re.compile(r"0[0-9]{1,30}")
 _COMPACT = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")
 _WHOLE = re.compile(r"-?[0-9]{1,30}")
+_LATIN_LOOKS = str.maketrans(
+    "АВЕКМНОРСТУХЅІЈаеорсухѕіјһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧανορ",
+    "ABEKMHOPCTYXSIJaeopcyxsijhdqwABEZHIKMNOPTYXavop",
+)
+"""Cyrillic and Greek letters that look like Latin ones."""
 _TRUTHS = ("false", "true")
 _MARKERS = ("-1", *(f"-{'9' * digits}" for digits in range(1, 7)))
 FEWEST_OTHERS = 2
@@ -119,8 +128,25 @@ def misleading(listed: Sequence[str], *, numbers: bool = True) -> str | None:
 
 
 def look_alike(texts: Sequence[str]) -> bool:
-    """Whether some of different texts differ only in capitals, spaces, or forms of one letter (NFKC): Yes and yes."""
-    return len({"".join(normalize("NFKC", text).casefold().split()) for text in texts}) < len(texts)
+    """Whether some of different texts look alike: they differ in capitals, spaces, forms of a letter or its alphabet.
+
+    Yes and yes; é of one code point and of two (NFKC); a Latin and a Cyrillic or Greek a.
+    """
+    seen = {"".join(normalize("NFKC", text).translate(_LATIN_LOOKS).casefold().split()) for text in texts}
+    return len(seen) < len(texts)
+
+
+def alike_in(schema: Schema) -> str:
+    """A warning about names, classes or values of a schema that look alike; empty if there are none."""
+    listed: list[tuple[str, Sequence[str]]] = [("its label's classes", schema.label.classes)]
+    listed.append(("names of its features", [feature.name for feature in schema.features]))
+    categories = [feature for feature in schema.features if isinstance(feature, Categorical)]
+    listed += [(f"values of '{one.name}'", one.values) for one in categories]  # noqa: PD011 - no frame
+    found = ", ".join(what for what, texts in listed if look_alike(texts))
+    return found and (
+        f"the schema has texts that look alike ({found}): they differ only in capitals, spaces, or forms or "
+        "alphabets of letters, and count as different; write each of them in one way"
+    )
 
 
 def marker(column: pd.Series, missing: Collection[str]) -> str | None:
@@ -161,11 +187,14 @@ def _spellings(column: pd.Series, missing: Collection[str], *, is_label: bool) -
     why = misleading(texts, numbers=is_label)
     if why is not None:
         yield f"{why}; write them as devices do"
+    if not is_label and any(map(_ZEROS.fullmatch, texts)) and all(map(_is_number, texts)):
+        yield "some of its numbers begin with zeros: as numbers 01234 and 1234 are one; if they are codes, --drop it"
     if have_decimal_commas(texts):
         yield "its numbers have decimal commas, so each is a text of its own; write 3.5 and not 3,5"
     elif look_alike(texts):
         what = "classes" if is_label else "values"
-        yield f"some of its {what} differ only in capitals, spaces or forms of letters; write each of them in one way"
+        only = "capitals, spaces, or forms or alphabets of letters"
+        yield f"some of its {what} differ only in {only}; write each of them in one way"
     found = None if is_label else marker(column, missing)
     if found is not None:
         others = " ".join(f"--missing={quote(token)}" for token in missing)

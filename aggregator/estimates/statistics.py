@@ -53,6 +53,10 @@ class Statistics:
     questions: tuple[QuestionEstimate, ...]
     sources: tuple[Source, ...]
 
+    def __repr__(self) -> str:
+        label = self.schema.label.name
+        return f"Statistics(label {label!r}, {len(self.questions)} questions, {self.reports} reports)"
+
     @property
     def source(self) -> Source:
         """The source, if there is only one.

@@ -215,6 +215,8 @@ def fit_projection(
 def _bounds(directions: Directions, outputs: Floats, bounds: str, quantile: float) -> tuple[Floats, Floats]:
     """The real outputs that the integer outputs −S and S represent: shape (K,) float64 each."""
     if bounds == "inputs":
+        if quantile:
+            raise InputError("quantile_invalid", "a quantile is for bounds from the pilot; say --bounds pilot")
         reach = np.abs(directions.weights).sum(axis=0)
         centre = directions.mean @ directions.weights
         return -reach - centre, reach - centre

@@ -235,4 +235,6 @@ def _expected(card: Mapping[str, Any]) -> dict[str, str]:
 def _check_type(value: object, kind: type | tuple[type, ...], sentence: str) -> None:
     """Refuse an argument of another type. The error names the type, and not the value."""
     if not isinstance(value, kind):
-        raise InputError("argument_invalid", f"{sentence}, not as {type(value).__name__}")
+        of = type(value)
+        named = of.__name__ if of.__module__ == "builtins" else f"{of.__module__.split('.')[0]}.{of.__name__}"
+        raise InputError("argument_invalid", f"{sentence}, not as {named}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from fractions import Fraction
 
 import pytest
 from support.commands import mushrooms, run
@@ -192,7 +193,12 @@ def test_paths_do_where_open_things_do_and_wrong_arguments_are_named(twins):
     with pytest.raises(InputError, match="force=True"):
         made.save(twins / "c.hsc")
     assert repr(made) == f"SignedCampaign('mushrooms', version 1, {len(made.raw)} bytes)"
+    assert len(repr(aggregator.count(store))) < 100
+    with pytest.raises(InputError, match="argument_invalid: periods are given as text"):
+        aggregator.count(store, periods=5)
     model = aggregator.make_model(twins / "api", store)
+    with pytest.raises(InputError, match="as a pandas DataFrame, not as fractions.Fraction"):
+        model.model.predict(Fraction(1))
     assert "expected accuracy not known yet; largest class 75.0%" in repr(model)
     assert repr(model).endswith("; see expected.warning)")
     assert "it can not be told yet" in model.expected.warning

@@ -13,10 +13,13 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aggregator.asking import plan_campaign
 from aggregator.cli.app import hearsay
 from aggregator.schema_doubts import doubt, doubts, look_alike, marker, misleading
 from aggregator.schema_draft import draft_schema
 from aggregator.tables import have_decimal_commas
+from protocol.features import Categorical
+from protocol.schema import Label, build_schema
 
 DRAW = random.Random(7)
 
@@ -120,6 +123,34 @@ def test_spaces_around_cells_and_names_are_told_since_devices_keep_them():
     assert [(line.split("'")[1], "spaces around" in line) for line in said] == [
         ("kind ", True), ("odor", True), ("y", True),
     ]  # fmt: skip
+
+
+def test_numbers_that_begin_with_zeros_may_be_codes():
+    cells = {"zip": ["01234", "1234", "99999"], "odor": ["n", "f", "01"], "y": ["e", "p", "p"]}
+    frame = pd.DataFrame({name: column * 20 for name, column in cells.items()})
+    assert [line.split("'")[1] for line in doubts(frame, "y", (), ()) if "begin with zeros" in line] == ["zip"]
+
+
+@pytest.mark.parametrize(
+    "texts", [["ja", "j\u0430"], ["A", "\u0410"], ["A", "\u0391"], ["\u00e9", "e\u0301"], ["Yes", "yes"]]
+)
+def test_a_campaign_of_texts_that_look_alike_is_warned_of(texts):
+    """Latin and Cyrillic ja went from draft to campaign without a word."""
+    assert look_alike(texts)
+    plain = Categorical("odor", ["n", "f"])
+    for schema, what in (
+        (build_schema(Label("y", texts), [plain]), "its label's classes"),
+        (build_schema(Label("y", ["e", "p"]), [Categorical("x", texts)]), "values of 'x'"),
+        (
+            build_schema(Label("y", ["e", "p"]), [Categorical(name, ["n", "f"]) for name in texts]),
+            "names of its features",
+        ),
+    ):
+        planned = plan_campaign(schema, epsilon=1, mechanism="direct", name="n")
+        assert [what in warning for warning in planned.warnings if "look alike" in warning] == [True]
+    schema = build_schema(Label("y", ["e", "p"]), [plain])
+    planned = plan_campaign(schema, epsilon=1, mechanism="direct", name="n")
+    assert not any("look alike" in warning for warning in planned.warnings)
 
 
 @pytest.mark.parametrize("texts", [["yes", "no"], ["a", "b", "ab"], ["1", "10", "01"], [], ["x"], ["-", "_"]])

@@ -152,7 +152,10 @@ def campaign(
         postprocess=postprocess,
     )
     if devices is not None and not planned.why:
-        raise InputError("devices_unused", "--devices is for the table that auto prints; this campaign has no auto")
+        raise InputError(
+            "devices_unused",
+            "--devices is for the table of --family gaussian --mechanism auto; leave it out",
+        )
     made = sign_campaign(open_workspace(workspace, existing_passphrase(passphrase_file)), planned, now=int(time.time()))
     made.save(output, force=force)
     facts = _campaign_facts(made.campaign, output)

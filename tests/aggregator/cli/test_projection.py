@@ -258,6 +258,7 @@ def test_a_copied_column_is_singular_without_a_ridge(folder):
         ("--rho", "nan", "ridge_invalid"),
         ("--bounds", "guess", "bounds_invalid"),
         ("--quantile", "0.5", "quantile_invalid"),
+        ("--bounds=inputs", "--quantile=0.2", "quantile_invalid"),
         ("--quantile", "nan", "quantile_invalid"),
         ("--bins", "1", "bins_invalid"),
     ],
