@@ -197,7 +197,7 @@ def test_paths_do_where_open_things_do_and_wrong_arguments_are_named(twins):
     with pytest.raises(InputError, match="argument_invalid: periods are given as text"):
         aggregator.count(store, periods=5)
     model = aggregator.make_model(twins / "api", store)
-    with pytest.raises(InputError, match="as a pandas DataFrame, not as fractions.Fraction"):
+    with pytest.raises(InputError, match=r"as a pandas DataFrame, not as fractions\.Fraction"):
         model.model.predict(Fraction(1))
     assert "expected accuracy not known yet; largest class 75.0%" in repr(model)
     assert repr(model).endswith("; see expected.warning)")
