@@ -32,7 +32,7 @@ from aggregator.decoding.mapped import piecewise_digest
 from aggregator.decoding.matrix import count_adjacent
 from aggregator.files import PRIVATE, check_output, open_output
 from aggregator.gateway.external_sort import Sorter, split_standing
-from aggregator.intake.sources import SHORTENED, Unreadable, read_source
+from aggregator.intake.sources import SHORTENED_REASON, Unreadable, read_source
 from aggregator.storage.locking import storage_errors
 from protocol.batches.batch import Batch, Header, prefixes, read_batches, trailer
 from protocol.errors import InputError
@@ -256,7 +256,7 @@ def _content(path: str | os.PathLike[str]) -> Iterator[Source]:
     try:
         yield found
     except FileShortenedError:
-        raise InputError(SHORTENED, f"'{path}' became shorter while it was read; nothing was written") from None
+        raise InputError(SHORTENED_REASON, f"'{path}' became shorter while it was read; nothing was written") from None
     finally:
         if isinstance(found, mmap.mmap):
             found.close()

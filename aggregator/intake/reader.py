@@ -17,7 +17,7 @@ from aggregator.decoding.large_file import FileShortenedError
 from aggregator.decoding.spans import MAX_PIECES, Rejected
 from aggregator.intake.enrolment import REASON as NOT_ENROLLED
 from aggregator.intake.results import BlockResult, Kept, Read
-from aggregator.intake.sources import SHORTENED, Unreadable
+from aggregator.intake.sources import SHORTENED_REASON, Unreadable
 from aggregator.storage.input_index import TAIL_BYTES, Ingested, Inputs, identity, pack_places, tail, unpack_places
 from aggregator.storage.parts import Stored
 from protocol.batches.batch import TRAILER_BYTES, Header
@@ -140,7 +140,7 @@ class Reader:
                 try:
                     name = identity(source.data)
                 except FileShortenedError:
-                    found.append(Read(source.number, None, unreadable=Unreadable(source.file, SHORTENED)))
+                    found.append(Read(source.number, None, unreadable=Unreadable(source.file, SHORTENED_REASON)))
                     continue
                 if self._inputs.has_all(name, self._present, self._enrolment):
                     found.append(Read(source.number, None))
@@ -178,7 +178,7 @@ class Reader:
             if file.kept:
                 problem = f"'{source.file}' became shorter while it was read; nothing was added; try again"
                 raise StorageError("input_shortened", problem) from None
-            reason = SHORTENED
+            reason = SHORTENED_REASON
         return Read(source.number, None, unreadable=Unreadable(source.file, reason))
 
     def _many(self, sources: list[Source]) -> list[Read]:

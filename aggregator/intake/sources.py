@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 1 << 40
 MAPPED_BYTES = 1 << 27
 """Larger content is mapped from a temporary file, larger files are read in pieces. This bounds memory."""
-SHORTENED = "file_shortened"
+SHORTENED_REASON = "file_shortened"
 _SHARE_BYTES, _SHARE_FILES = 4 << 20, 2048
 
 
@@ -111,7 +111,7 @@ def read_source(file: str | os.PathLike[str], in_memory: int | None = None) -> C
     except ValueError:
         pass  # a name with a zero byte
     except FileShortenedError:
-        reason = SHORTENED
+        reason = SHORTENED_REASON
     except MemoryError:
         reason = "too_large"
     except OSError as error:

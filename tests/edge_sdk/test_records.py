@@ -6,6 +6,7 @@ import io
 import json
 import math
 import sys
+import tracemalloc
 
 import pytest
 from support.publisher import Publisher
@@ -112,3 +113,13 @@ def test_what_remains_refused(state, raw, capsys):
     capsys.readouterr()
     assert report(state, raw) == 1
     assert capsys.readouterr().err.startswith("record_invalid: ")
+
+
+def test_many_escapes_beside_deep_nesting_cost_no_memory_of_their_own():
+    raw = b'{"b":' + b"[" * 3000 + b"]" * 3000 + b',"a":"' + b"\\n" * 200_000 + b'"}'
+    tracemalloc.start()
+    try:
+        assert len(read_record(raw)["a"]) == 200_000
+        assert tracemalloc.get_traced_memory()[1] < 12 * len(raw)  # places to go back to would take 65 times as much
+    finally:
+        tracemalloc.stop()
