@@ -1,4 +1,4 @@
-"""The command line ``hearsay`` in this process, and the schema file that its tests begin with."""
+"""Run commands of ``hearsay`` in this process, and make the schema file that many tests use."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def invoke(*arguments: object) -> Result:
-    """Run a command, whatever its status."""
+    """Run a command and return its result with any exit status."""
     return CliRunner().invoke(hearsay, [str(argument) for argument in arguments])
 
 
 def run(*arguments: object, status: int = 0) -> Result:
-    """Run a command that ends with this status."""
+    """Run a command, check its exit status, and return its result."""
     result = invoke(*arguments)
     assert result.exit_code == status, result.output
     return result
@@ -30,8 +30,8 @@ def mushrooms(*, name: str = "mushrooms", label: str = "class", missing: str = "
     Args:
         name: of the schema.
         label: name of the label, whose classes are e and p.
-        missing: what a missing odor is counted as; empty: nothing is said of it.
-        bins: of the number ``width``; 0: no such feature.
+        missing: substitute of a missing odor; empty for none.
+        bins: number of bins of the numeric feature ``width``; 0 for no such feature.
     """
     lines = [
         f'name = "{name}"',

@@ -1,4 +1,4 @@
-"""Statistics without reports: from sums that a test makes up, and from the counts of one outcome question."""
+"""Statistics without reports: from given sums, or from the counts of one outcome question."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Sums(Source):
-    """Sums over the records of a node, with noise of one variance on each."""
+    """A source of statistics: sums over the records of a node, each with noise of the same variance."""
 
     campaign: Campaign
     sums: tuple[tuple[float, ...], ...]
@@ -61,7 +61,7 @@ class Sums(Source):
 
 
 def summed(campaign: Campaign, sums: Sequence[Sequence[float]], n: int, noise_variance: float = 0.0) -> Statistics:
-    """Statistics of sums over n records, every question asked of every record."""
+    """Statistics from sums over n records; every record answers every question."""
     classes = len(campaign.schema.label.classes)
     found = tuple(
         question_estimate(question.subject, n, np.array(cells, float), classes, noise_variance, place)
@@ -74,7 +74,7 @@ def summed(campaign: Campaign, sums: Sequence[Sequence[float]], n: int, noise_va
 def question_estimate(
     subject: Subject, n: int, sums: np.ndarray, classes: int, noise_variance: float = 0.0, place: int = 0
 ) -> QuestionEstimate:
-    """One question's sums over n records, with noise of one variance on each."""
+    """The estimate of one question from its sums over n records, each with noise of the same variance."""
     noise = np.full(len(sums), noise_variance)
     share = np.clip(sums / max(n, 1), 0, 1)
     spread = share * (1 - share) if is_share(subject) else np.full(len(sums), 0.1)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def stored(folder: Path, raw: bytes, *contents: bytes, now: int) -> Store:
-    """A new store for a campaign, with files of these contents in it."""
+    """Make a store for a campaign and ingest files with these contents."""
     made = create_store(folder / "store", raw)
     paths = []
     for number, content in enumerate(contents):

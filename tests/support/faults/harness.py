@@ -1,8 +1,8 @@
-"""Every act of a scenario, broken at every call in every way, and what must hold on what is left.
+"""Break the act of a scenario at every call in every way, and check the promises on the remaining files.
 
-Runs in a process of its own with the shim preloaded (``python -m support.faults``). Each act and each
-look at what it left is a fork of this process, which never opens a device itself: as fresh as a new
-start, without the tenth of a second that the interpreter takes.
+The harness is a process with the shim preloaded (``python -m support.faults``). Each act and each check is a fork
+of this process, which never opens a device itself. So each is like a new process, without the tenth of a second that
+the interpreter takes to start.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ WAYS = {
     "ENOSPC": ("fail_from", errno.ENOSPC),
     "restart": ("kill", 0),
 }
-"""How a call can break → the shim's kind and error. After ``restart`` another process does the act again."""
+"""Way to break a call → kind and error of the shim. After ``restart`` another process repeats the act."""
 POWER_CUTS = ("kill", "tear", "EIO", "restart")
-"""Of these it is also seen what is left if the power goes next: nothing that was not flushed."""
+"""Ways that are followed by a check after a power cut that loses everything not flushed."""
 RANDOM_CUTS = ("kill",)
-"""And of these what is left if any part of that had been written nevertheless."""
+"""Ways that are also followed by checks after power cuts that lose a random part of it."""
 EXPECTED = {"disk_full", "io_failed"}
-"""What a device may say when a call failed."""
+"""Allowed reasons of a device's error after a failed call."""
 
 
 @dataclass
 class Findings:
-    """What was tried, and what did not hold."""
+    """Counts of what was tried, and the broken promises."""
 
     calls: int = 0
     broken: dict[str, int] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Harness:
     # Forks --------------------------------------------------------------------------------------------
 
     def _in_child(self, work: Callable[[], Any]) -> tuple[Any, int]:
-        """What the work gives, as JSON, and the status that the child ended with; nothing if it was killed."""
+        """The result of ``work`` in a child process, sent as JSON, and its exit status; no result if it was killed."""
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
@@ -97,7 +97,7 @@ class Harness:
         return (json.loads(text) if text else None), status
 
     def _act(self, kind: int, at: int, number: int, seed: int = 1) -> Any:
-        """The act, in a child: what the device is afterwards, and why it could not be done at first."""
+        """Run the act in a child. Return the state of the device, and the reason of the first failure."""
         self._shim.faults_seed(ctypes.c_uint64(seed))
         world, log = os.fsencode(self.life.world), os.fsencode(self.root / "log")
         self._shim.faults_arm(world, log, kind, ctypes.c_long(at), number)
@@ -148,7 +148,7 @@ class Harness:
     # Breaking -----------------------------------------------------------------------------------------
 
     def run(self, ways: list[str]) -> Findings:
-        """Break every call in each of these ways."""
+        """Break each call of the act in each of these ways."""
         warm_up()
         gc.disable()
         gc.freeze()
@@ -165,7 +165,7 @@ class Harness:
         return self.findings
 
     def _unbroken(self) -> list[Call]:
-        """The act as it should go; also whether the shim sees all that is done to the disk."""
+        """Run the act without faults; also check that the shim sees every change of the disk."""
         disk = Disk(self.life.world)
         result, status = self._in_child(lambda: self._act(KINDS["none"], 0, 0))
         assert status == 0, f"{self.name}: the act failed without any fault: {result}"
@@ -177,7 +177,7 @@ class Harness:
         return calls
 
     def _break(self, way: str, at: int) -> None:
-        """One fault, and everything that may be left of it."""
+        """Inject one fault and check every state that may remain."""
         kind, number = WAYS[way]
         where = f"{way} at call {at}"
         self.findings.broken[way] = self.findings.broken.get(way, 0) + 1
@@ -207,7 +207,7 @@ class Harness:
             self._look(f"{where}, power cut that leaves some ({seed})", lost, beside, visible)
 
     def _judge(self, where: str, result: Any, status: int) -> None:
-        """What a program has to be told that was not killed, and what it has to have in the end."""
+        """Check the errors and the final state of a program that was not killed."""
         if status != 0:
             self._violation(where, f"an error that is not ours, or at a second try: {result}")
         elif result["failed"] not in {None, *EXPECTED}:
@@ -216,7 +216,7 @@ class Harness:
             self._violation(where, f"is {result['summary']} after a second try, not {self.whole}")
 
     def _look(self, where: str, tree: dict[str, bytes | None], beside: dict[str, bytes], visible: set[Said]) -> None:
-        """Start again on what is left. The same leftovers are looked at once."""
+        """Restart on the remaining files and check the promises. Equal remains are checked once."""
         key = sha256(repr((sorted(tree.items()), sorted(beside.items()), sorted(visible))).encode()).digest()
         if key in self._looked:
             return

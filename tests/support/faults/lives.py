@@ -1,8 +1,8 @@
-"""What a device does while things break, and what the outside world gets to see of it.
+"""The steps of a device in fault tests, and a record of what others have received from it.
 
-A life is lived in a folder, its world: state, batch files, a server's tree. Beside it, out of reach of
-every fault, are its clock and a record of all that others have seen or received. A scenario is one
-act of a life after some preparation.
+A life has a folder: state, batch files, the files of a server. Outside of the folder, out of reach of faults, are the
+clock and a record of all reports that others have seen or received. A scenario is one act of a life after some
+preparation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RECORD_BYTES = 18
 
 
 class Said(NamedTuple):
-    """One report as it was seen."""
+    """One report that others have seen."""
 
     campaign: bytes
     period: int
@@ -52,10 +52,10 @@ def said(campaign: bytes, raw: bytes) -> Iterator[Said]:
 
 
 def said_in_batches(content: bytes) -> Iterator[Said]:
-    """The reports in a batch file. One that is there under its own name is whole.
+    """The reports in a batch file. A batch file with its final name must be complete.
 
     Raises:
-        AssertionError: it is not.
+        AssertionError: it is incomplete.
     """
     for found in batch.read_batches(content):
         assert isinstance(found, batch.Batch), "a batch file is damaged"
@@ -66,7 +66,7 @@ def said_in_batches(content: bytes) -> Iterator[Said]:
 
 @cache
 def documents() -> dict[str, bytes]:
-    """Everything that a publisher signs in these lives."""
+    """All documents that the publisher signs in these lives."""
     publisher = Publisher()
     return {
         "root 1": publisher.root(1),
@@ -80,7 +80,7 @@ def documents() -> dict[str, bytes]:
 
 
 class Life:
-    """A device in its world. Methods without arguments are the steps that scenarios name."""
+    """A device and its folder. The public methods without arguments are the steps that scenarios name."""
 
     def __init__(self, root: Path, policy: Mapping[str, object]) -> None:
         self.root = root
@@ -103,7 +103,7 @@ class Life:
         (self.root / "now").write_text(str(self.now + DAY))
 
     def second_day(self) -> None:
-        """It is the second day, however often this is said."""
+        """Set the clock to the second day."""
         (self.root / "now").write_text(str(NOW + DAY))
 
     def _tell(self, name: str, campaign: bytes, raw: bytes) -> None:
@@ -112,7 +112,7 @@ class Life:
                 file.write(each.campaign + each.raw)
 
     def told(self, name: str) -> set[Said]:
-        """What is in the record of all that was ``returned`` by the device, or ``received`` by someone."""
+        """The recorded reports that were ``returned`` by the device or ``received`` by others."""
         path = self.root / name
         raw = path.read_bytes() if path.exists() else b""
         length = 32 + RECORD_BYTES
@@ -130,7 +130,7 @@ class Life:
         self.device = Device.open(self.state, trust=documents()["root 1"], **self._surroundings())
 
     def _surroundings(self) -> dict[str, Any]:
-        """What a device does not ask this machine for. ``os.urandom`` is in the shim's reach."""
+        """The device's clock and surroundings in tests. Entropy comes from ``os.urandom``, which the shim can break."""
         return {"policy": self.policy, "clock": lambda: self.now, "entropy": os.urandom, "machine": lambda: None}
 
     def close(self) -> None:
@@ -167,7 +167,7 @@ class Life:
                 self._tell("received", each.campaign, each.raw)
 
     def ack(self) -> None:
-        """A file that was sealed by a process that died before it had noted so is unknown; it is sealed again."""
+        """Acknowledge the sent files. A file whose process died before noting the seal is unknown and sealed again."""
         for path in sorted(self.out.glob("*.hsr")):
             try:
                 self.device.ack(path)
@@ -182,7 +182,7 @@ class Life:
         self.device.enable()
 
     def change_by_half(self) -> None:
-        """A process dies in the middle of a change that is larger than its memory; its journal is to be played back."""
+        """A process dies within a transaction larger than its page cache. Its journal must be rolled back."""
         self.close()
         child = os.fork()
         if child == 0:
@@ -201,7 +201,7 @@ class Life:
         (self.state / "state.db").unlink()
 
     def reset(self) -> None:
-        """The owner's program finds that the state is lost and was told to go on."""
+        """The owner's program continues with a new state after the loss, as the owner has allowed."""
         try:
             self.open()
             return
@@ -223,7 +223,7 @@ class Life:
             (self.server / place).write_bytes(documents()[document])
 
     def sync(self) -> None:
-        """Fetch what is new, send what is there. What was refused is said as an error would say it."""
+        """Fetch new documents and send waiting batches. A refusal is raised as an error."""
         outcome = sync(self.device, Folder(self.server), entropy=os.urandom)
         for refusal in outcome.refusals:
             raise StorageError(refusal.reason, refusal.step)
@@ -273,7 +273,7 @@ SCENARIOS = {
 
 
 def summary(device: Device) -> dict[str, object]:
-    """What a device is: the same after an act that was broken and done again as after one that was not."""
+    """The state of a device; it must be equal after an unbroken act and after a broken and repeated act."""
     status = device.status()
     return {
         "campaigns": [list(each[:2]) for each in status.campaigns],
@@ -284,7 +284,7 @@ def summary(device: Device) -> dict[str, object]:
 
 
 def warm_up() -> None:
-    """A life beforehand, so that what is imported late or computed once is there before the first fork."""
+    """Live one life before the first fork, so that late imports and caches are loaded."""
     with tempfile.TemporaryDirectory() as folder:
         life = Life(Path(folder), {})
         folders(life)
@@ -295,6 +295,6 @@ def warm_up() -> None:
 
 
 def folders(life: Life) -> None:
-    """An empty world."""
+    """Make the empty folders of a life."""
     for folder in (life.world, life.out):
         folder.mkdir(parents=True, exist_ok=True)
