@@ -126,7 +126,7 @@ def reports_in_memory(waiting: int = 6000, versions: int = 300, repeats: int = 3
         """SQLite's own work for one report: one ledger line, one campaign, one spooled report."""
         plain.execute("BEGIN IMMEDIATE")
         for name in "abc":
-            plain.execute(f"INSERT INTO {name} VALUES (NULL, ?)", (bytes(60),))  # names of ours
+            plain.execute(f"INSERT INTO {name} VALUES (NULL, ?)", (bytes(60),))  # the names are constants
         plain.execute("COMMIT")
 
     first, floor = interleaved_seconds([fresh.report, insert], repeats)

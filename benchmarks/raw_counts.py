@@ -121,7 +121,7 @@ class _Count:
         answers = None if self._layout.kind == SINGLE else rows.answers()
         values = fields.values() if self._has_singles else None
         sound = self._rules.is_sound(fields, self._now)
-        if sound and self._layout.kind == INTEGERS:  # what is counted of integers does not show what they were
+        if sound and self._layout.kind == INTEGERS:  # sums of integers do not show integers out of range
             sound = self._rules.in_domain(fields)
         if sound and self._sums.add(fields.question, answers, values):
             return rows.rows

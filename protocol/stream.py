@@ -16,7 +16,6 @@ from protocol.digest import sha256
 from protocol.errors import InputError
 
 SEED_BYTES = 32
-TAG_PREFIX = b"hearsay/1/"
 _WORD = 1 << 32
 _DOUBLE = 1 << 64
 

@@ -137,7 +137,7 @@ def run_trial(config: SimulationConfig, task: Task, split: Split, fleet: pd.Data
 
 
 def _evaluate(config: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) -> Accuracy:
-    """Let the labelled test people's devices say, privately, how often the model is right."""
+    """Estimate the model's accuracy by an evaluation campaign on the devices of the labelled test people."""
     parameters = EvaluationParameters(config.evaluation_micro or 0)
     raw = publish_evaluation(config.workspace, model_bytes, parameters, config.now)
     task = Task(raw, parse_campaign(read_envelope(raw, "campaign").payload))
