@@ -49,7 +49,7 @@ class Bit(CoinMechanism, SingleNumberMechanism):
 
     def describe(self) -> str:
         """See :meth:`Mechanism.describe`."""
-        return "one bit from a coin that the number bends a little (bit)"
+        return "one bit from a coin that the number bends, the more the larger ε is (bit)"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
         """The probabilities of 0 and 1 for an input."""

@@ -101,7 +101,8 @@ class Direct(FrequencyMechanism):
 
     def describe(self) -> str:
         """See :meth:`Mechanism.describe`."""
-        return f"one of {self.size} values, the true one {float(self.p):.0%} of the time, else another at random"
+        chance = "over 99%" if 200 * self.p > 199 else f"{float(self.p):.0%}"  # never "100%": there is another value
+        return f"one of {self.size} values, the true one {chance} of the time, else another at random"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
         """The probability of every answer: p for the true value, q for each other value."""

@@ -65,7 +65,7 @@ class NoisyIntegers(Mechanism):
 
     def describe(self) -> str:
         """See :meth:`Mechanism.describe`."""
-        return f"{self.size} numbers, each buried in random noise ({self.name})"
+        return f"{self.size} numbers, each with random noise, the less the larger ε is ({self.name})"
 
     @property
     @abstractmethod

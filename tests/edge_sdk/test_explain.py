@@ -171,3 +171,11 @@ def test_no_purpose_ends_a_line_where_none_ends(device, publisher):
     text = device.explain(publisher.campaign(name=f"a{spaces}b", changes={"purpose": f"learn.{spaces}{forged}"}))
     assert f"purpose    learn. {forged}" in text
     assert re.search(r"Campaign 'a (\\x20){199}b'", text)
+
+
+def test_a_description_promises_nothing_that_a_large_epsilon_breaks():
+    assert "over 99% of the time" in mechanisms.from_epsilon("direct", epsilon="16", size=2).describe()
+    assert "73% of the time" in mechanisms.from_epsilon("direct", epsilon="1", size=2).describe()
+    assert "100%" not in mechanisms.from_epsilon("direct", epsilon="5.3", size=2).describe()
+    for name, size in (("laplace", 2), ("she", 4)):
+        assert "the less the larger ε is" in mechanisms.from_epsilon(name, epsilon="16", size=size).describe()
