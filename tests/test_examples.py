@@ -17,6 +17,12 @@ pytestmark = pytest.mark.xdist_group("examples")  # each example runs once
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
+def test_each_example_is_run_by_one_process(request):
+    """pytest-xdist 3.8 ignores groups under pytest 9.2 without a word, and each process runs every example."""
+    if hasattr(request.config, "workerinput") and request.config.getoption("dist") == "loadgroup":
+        assert request.node.nodeid.endswith("@examples")
+
+
 @pytest.fixture(scope="module")
 def quickstart(tmp_path_factory):
     folder = tmp_path_factory.mktemp("quickstart") / "pumps"

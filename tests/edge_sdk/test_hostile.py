@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from support.examples import part
 from support.failures import reason
 from support.publisher import CAMPAIGN_KEY, DAY, MODEL_KEY, NOW, ROOT_KEY, Publisher, key
 from vectors.makers import wild
@@ -407,7 +408,7 @@ def test_no_flipped_bit_and_no_truncation_of_a_golden_document_reaches_the_state
         def arrives(changed):
             return reason(through, device, door, [changed] if door == "rotate" else changed)
 
-        assert {arrives(changed) for changed in every_bit(raw)} == DAMAGE
+        assert {arrives(changed) for changed in part(every_bit(raw))} == DAMAGE
         assert {arrives(raw[:length]) for length in range(len(raw))} == {"malformed"}
         assert (path / "state.db").read_bytes() == content
         assert arrives(raw) is None

@@ -1,7 +1,7 @@
 """One changed bit anywhere in the state: every call returns the earlier result, or is refused.
 
-The places of the bits are drawn by SHA-256 of ``rot N`` for N = 0, 1, …: 600 places here, HEARSAY_FAULT_SEEDS thousands
-in ``make faults``. No result depends on chance.
+The places of the bits are drawn by SHA-256 of ``rot N`` for N = 0, 1, …: 600 places in ``make test-all``, a quarter of
+them in ``make test``, HEARSAY_FAULT_SEEDS thousands in ``make faults``. No result depends on chance.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import shutil
 from hashlib import sha256
 
 import pytest
+from support.examples import examples
 from support.failures import failing
 from support.publisher import DAY, NOW, Publisher
 
@@ -19,7 +20,7 @@ from edge_sdk.storage.spool import Limits
 
 RECORD = {"odor": "n", "width": 3.2}
 OTHER = {"odor": "f", "width": 1.0}
-FLIPS = 1000 * int(os.environ.get("HEARSAY_FAULT_SEEDS") or 0) or 600
+FLIPS = 1000 * int(os.environ.get("HEARSAY_FAULT_SEEDS") or 0) or examples(600).max_examples
 POLICY = Policy(day_micro=4_000_000, window_micro=30_000_000, spool=Limits(5, 1_000_000, 365 * DAY))
 LAST = NOW + 6 * DAY
 

@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from support.examples import examples
 from support.failures import failing, failure
 from support.publisher import DAY, NOW, Publisher
 
@@ -21,7 +22,7 @@ from edge_sdk.storage.ledger import Ledger, Line
 from edge_sdk.storage.rows import CAMPAIGNS, LEDGER, SPOOL, Rows, seal
 
 RECORD = {"odor": "n", "width": 3.2}
-FLIPS = 400
+FLIPS = examples(400).max_examples
 
 
 @pytest.fixture(scope="module")

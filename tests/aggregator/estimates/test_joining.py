@@ -296,8 +296,8 @@ def alarms(sizes, epsilon, others=TABLE, mechanisms=("direct", "oue"), seed=7, t
     ("sizes", "epsilon", "mechanisms"),
     [
         ((300, 300), 1, ("direct", "oue")),
-        ((100, 3000), 8, ("direct", "direct")),
-        ((50, 500, 200), 2, ("direct", "direct", "oue")),
+        pytest.param((100, 3000), 8, ("direct", "direct"), marks=pytest.mark.slow),
+        pytest.param((50, 500, 200), 2, ("direct", "direct", "oue"), marks=pytest.mark.slow),
     ],
 )
 def test_one_population_is_doubted_no_more_often_than_stated(sizes, epsilon, mechanisms):
@@ -308,7 +308,12 @@ def test_one_population_is_doubted_no_more_often_than_stated(sizes, epsilon, mec
 
 
 @pytest.mark.parametrize(
-    ("sizes", "epsilon"), [(((300, 30), (3000, 1)), 8), (((200, 30), (200, 30)), 4), (((200, 20), (2000, 1)), 4)]
+    ("sizes", "epsilon"),
+    [
+        (((300, 30), (3000, 1)), 8),
+        pytest.param(((200, 30), (200, 30)), 4, marks=pytest.mark.slow),
+        pytest.param(((200, 20), (2000, 1)), 4, marks=pytest.mark.slow),
+    ],
 )
 def test_devices_that_answer_again_are_doubted_no_more_often(sizes, epsilon):
     """The alarm rate holds if nearly all of one source's variance comes from the choice of its people."""

@@ -97,7 +97,7 @@ def coverage(answering, epsilon: str, share: float, seed: int = 5) -> dict[str, 
 @pytest.mark.parametrize(
     ("answering", "epsilon"),
     [
-        (always, "4"),
+        pytest.param(always, "4", marks=pytest.mark.slow),
         (a_fifth, "4"),
         pytest.param(always, "1", marks=pytest.mark.slow),
         pytest.param(apart, "4", marks=pytest.mark.slow),
