@@ -251,7 +251,7 @@ def equal_frequency_edges(name: str, present: list[Decimal], bins: int) -> list[
     first = scaled(present[0])
     cuts = {scaled(cut): cut for cut in (present[len(present) * j // bins] for j in range(1, bins))}
     edges = [cut for place, cut in cuts.items() if place > first]
-    # Most numbers are equal: they are one bin, and the numbers above them are the other.
+    # No edge: most numbers equal the smallest. They are one bin, and all larger numbers are the other.
     return edges or [next(number for number in present if scaled(number) > first)]
 
 

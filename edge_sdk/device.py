@@ -191,8 +191,9 @@ class Device:
             model: the ``.hsm`` file of the model that the campaign evaluates, if that model is not installed.
 
         Raises:
-            DocumentError: the campaign or the model is not acceptable, whatever the owner's policy says;
-            InputError: ``model_unknown``, the evaluated model is neither given nor installed.
+            DocumentError: the campaign or the model is not acceptable. What the policy refuses is explained instead.
+            InputError: ``model_unknown``: the evaluated model is neither given nor installed, or another is given;
+                ``policy_invalid``, ``policy_missing``: the policy can not be read, or is gone.
         """
         return self._acceptance.explain(raw, model)
 

@@ -316,7 +316,7 @@ def load_policy(path: str) -> Policy:
     except InputError as error:
         problem = f": {error.detail}"
     except (OSError, ValueError, RecursionError) as error:
-        place = re.search(r"\(at [a-z0-9, ]*\)$", str(error))  # the rest of the text quotes the file
+        place = re.search(r"\(at [a-z0-9, ]*\)$", str(error))  # the rest of the text may quote the file
         problem = f" can not be read: {type(error).__name__}{f' {place[0]}' if place else ''}"
     raise InputError("policy_invalid", POLICY_FILE + problem)
 

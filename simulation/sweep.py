@@ -55,10 +55,11 @@ class Point(NamedTuple):
 
 
 def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
-    """Read ``epsilon=0.5,1,2`` as an option and its values.
+    """Read ``epsilon=0.5,1,2`` as an option and its values, which stay texts and are not checked further.
 
     Raises:
-        InputError: ``sweep_invalid``.
+        InputError: ``sweep_invalid``: the option can not be swept, a value is empty, or two values are equal (``1``
+            and ``1.0`` are).
     """
     name, _, listed = text.partition("=")
     values = tuple(value.strip() for value in listed.split(","))

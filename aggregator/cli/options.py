@@ -128,7 +128,7 @@ def periods_option(*, required: bool = False) -> Decorator:
 
 
 def cluster_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``cluster``: the address of a Dask cluster, or None."""
+    """Add ``cluster``: the address of a Dask cluster, or None to count on this machine."""
     text = (
         "Work on a Dask cluster: tls://HOST:PORT; tcp://HOST:PORT only in a network that nobody else can reach; "
         "local:N for N processes on this machine, to try it out. On one machine threads are faster and need no option."

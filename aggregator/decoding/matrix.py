@@ -143,7 +143,9 @@ def _joined(runs: list[Matrix]) -> Matrix:
 
 
 def copied(answers: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Copy answer fields out of a file, row by row, which is faster than byte by byte.
+    """Copy the answer fields, a view of a file's bytes, into an array of their own.
+
+    Whole rows are copied, which is faster than single bytes.
 
     Args:
         answers: (N, A) uint8; the A bytes of a row are adjacent.

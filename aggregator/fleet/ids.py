@@ -239,7 +239,7 @@ class IdReader:
 
     @property
     def periods(self) -> range:
-        """Numbers of the periods with marks."""
+        """The periods that the file covers, by number. It has the marks of all enrolled ids of these periods."""
         return self.about.periods
 
     def known_as(self, period: int, index: int, ids: Ids) -> Ids:

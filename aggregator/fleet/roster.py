@@ -107,18 +107,20 @@ def write_roster(
     entropy: Callable[[int], bytes] = os.urandom,
     cost: Cost = STANDARD,
 ) -> None:
-    """Write the list and the provisioning files, all or none, readable only by their owner.
+    """Write the list, and a provisioning file for each device: all or none, readable only by their owner.
 
     Args:
         out: a folder that does not exist, or is empty.
         roster: the fleet.
-        passphrase: of the list; None writes the list as plain text.
-        entropy: as for :func:`new_roster`.
+        passphrase: encrypts the list; None writes the list as plain text.
+        entropy: as for :func:`new_roster`; for the encryption.
         cost: of one attempt at the passphrase.
 
     Raises:
-        InputError: ``output_exists``; ``output_invalid``, its parent is no folder; ``passphrase_missing``.
-        StorageError: ``io_failed``; then nothing is left behind.
+        InputError: ``output_exists``: a file, a link or a folder with content is there; ``output_invalid``: the
+            parent is no folder; ``passphrase_missing``: the passphrase is empty.
+        StorageError: ``memory_short``: too little memory for the passphrase; ``io_failed``. Nothing is left behind,
+            unless only the last flush failed: then all files are there, but a power cut may undo them.
     """
     if os.path.lexists(out) and not (out.is_dir() and not out.is_symlink() and not any(out.iterdir())):
         raise InputError("output_exists", f"'{out}' exists and is not an empty folder")

@@ -174,7 +174,8 @@ class _Merge:
         if not batch.spans:
             return
         length = batch.header.record_length
-        kind = _kind(batch.header, data[batch.spans[0][0] : batch.spans[0][0] + 4])  # all records begin alike
+        # All records of a batch have the same prefix, so the first one is enough.
+        kind = _kind(batch.header, data[batch.spans[0][0] : batch.spans[0][0] + 4])
         sorter = self.sorters.get(kind)
         if sorter is None:
             place = self._folder / str(len(self.sorters))

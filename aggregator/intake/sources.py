@@ -153,7 +153,7 @@ def _content(file: str | os.PathLike[str], in_memory: int) -> Content:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
-            return read_regular(path, MAX_FILE_BYTES)  # raises the error for this kind of file
+            return read_regular(path, MAX_FILE_BYTES)  # raises the error: no regular file, or too large
         return LargeFile(os.dup(descriptor), found.st_size)
     finally:
         os.close(descriptor)

@@ -99,7 +99,7 @@ class IngestTransaction:
         self._claims |= read.claims
         self.proven += read.proven
         self.unproven += read.unproven
-        if known is None and not entry.rejected:  # most files, of which there may be very many
+        if known is None and not entry.rejected:  # nothing to quarantine or to correct, as for most files
             return
         if self._quarantine is not None and (read.pieces or known is not None):
             self._quarantine.keep(entry.identity.hex(), entry.name, read.pieces)

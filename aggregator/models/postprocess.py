@@ -57,12 +57,13 @@ class Postprocess(NamedTuple):
 
 
 def paper_prior(statistics: Statistics) -> Floats:
-    """P(C_j) = Ê_j / Σ_l Ê_l from the class question alone, as printed in the paper; estimates ≤ 0 become 1.
+    """P(C_j) = Ê_j / Σ_l Ê_l from the questions that ask for the class alone, as printed in the paper.
 
-    Ê_j is the estimated number of reports of class j. Returns shape (k,) float64.
+    Ê_j is the estimated number of reports of class j. Before the division every Ê_j ≤ 0 is replaced by 1. Returns
+    shape (k,) float64.
 
     Raises:
-        InputError: ``not_fittable``.
+        InputError: ``not_fittable``: the campaign does not ask for the class alone.
     """
     prior = _at_least_one(_estimate(statistics, CLASS, None))
     return np.asarray(prior / prior.sum(), np.float64)

@@ -130,7 +130,13 @@ def to_bytes(envelope: Envelope, role: str) -> bytes:
 
 
 def check_payload(envelope: Envelope, role: str) -> Header:
-    """Refuse a payload that no device accepts, and a campaign whose answers can not be estimated.
+    """Check a payload before it is signed: its form and values, and that a campaign's mechanisms are complete.
+
+    Signatures, dates and the size of the file are not checked.
+
+    Args:
+        envelope: of the document.
+        role: ``"root"``, ``"campaign"`` or ``"model"``.
 
     Returns:
         The header of the payload.
@@ -138,7 +144,8 @@ def check_payload(envelope: Envelope, role: str) -> Header:
     Raises:
         DocumentError: ``malformed``, ``unsupported_version``, ``unknown_crit``, ``invalid_campaign``,
             ``epsilon_understated``, ``invalid_model``.
-        InputError: ``mechanism_incomplete``, of a campaign.
+        InputError: ``mechanism_incomplete``: a mechanism of the campaign lacks its description, estimator, interval
+            or draw.
     """
     from aggregator.planning.completeness import check_complete  # imports numpy, which hearsay show does not need
 

@@ -129,7 +129,7 @@ class PartWriter:
             part.release()
         if error is not None:
             for part in self._begun:
-                with suppress(OSError):  # the next ingest removes the file
+                with suppress(OSError):  # the next change of the store removes the file
                     part.path.unlink()
 
     def add(self, stored: Stored) -> None:

@@ -71,19 +71,23 @@ def export(
     everything: bool = False,
     force: bool = False,
 ) -> Exported:
-    """Write a store's reports to one file, in bounded memory. After an error there is no file. Run by the operator.
+    """Write a store's reports to one file, in bounded memory. Run by the operator.
+
+    The file gets its name when it is complete. An error before that leaves what was at ``out`` as it was.
 
     Args:
         store: an open store, or its folder.
         out: path of the file.
         kind: one of :data:`FORMATS`.
-        scope: which reports; all by default.
-        everything: write all records as stored, instead of the reports that a tally counts.
+        scope: which reports or records; all by default.
+        everything: write all records as stored, with repeats and conflicts, instead of the reports that a tally counts.
         force: replace an existing file.
 
     Raises:
-        InputError: ``output_exists``, ``output_invalid``; ``argument_invalid``: there is no such kind.
-        StorageError: ``store_damaged``, ``disk_full``, ``io_failed``.
+        InputError: ``output_exists``, ``output_invalid``; ``argument_invalid``: there is no such kind; for a folder
+            also ``store_not_folder``.
+        StorageError: ``store_damaged``, ``disk_full``, ``io_failed``; for a folder also ``not_a_store``,
+            ``store_newer``.
     """
     if kind not in FORMATS:
         raise InputError("argument_invalid", f"the kind of a file is one of {', '.join(FORMATS)}")

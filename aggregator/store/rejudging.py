@@ -204,7 +204,8 @@ class _Retry:
         if after == entry:
             after = self._after(entry, kept, judged)
             if reason in (None, EARLY) and early == entry.rejected.get(EARLY, 0):
-                # every early record was judged, so no record of a period up to now is left in the file
+                # Every early record of the file was judged. Those still refused as too early are of later periods,
+                # or from before the campaign began. So the file counts as read at the present period.
                 after = after._replace(present=max(entry.present, self._campaign.period_at(self._now)))
             if after != entry:
                 self._transaction.replace_entry(after)

@@ -259,12 +259,15 @@ class Store:
     def forget(self, before: int, *, now: int) -> Removal:
         """Remove the reports of all periods before a given one, and keep their counts. This can not be undone.
 
-        Every tally, of all periods or of some, stays the same. Reports of these periods that arrive later are
-        refused as ``period_forgotten``, since the store no longer knows whether they were counted.
+        Every tally gives the same numbers as before. Reports of the removed periods that arrive later are refused
+        as ``period_forgotten``. If a kept report has the id of a removed one, the latter's id and period stay.
 
         Args:
             before: the first period that is kept.
             now: the present, in seconds since 1970.
+
+        Returns:
+            The numbers of removed and of kept records.
 
         Raises:
             InputError: ``period_not_over``: one of the periods to forget has not ended yet.

@@ -117,12 +117,13 @@ def remove(path: str) -> None:
 
 
 def make_folder(path: str) -> None:
-    """Make a folder and the folders above it, with mode 0700, so that they survive a power cut.
+    """Make a folder and the missing folders above it, with mode 0700, and flush their names to disk.
 
-    The name of an existing folder is flushed too: the program that made it may have stopped before its flush.
+    If the folder exists, its name is flushed all the same: the program that made it may have stopped before its
+    flush. The modes of existing folders stay, and the names of existing folders above it are not flushed.
 
     Raises:
-        OSError: the folder can not be made, or another kind of file has its name.
+        OSError: the folder can not be made or flushed, or a file that is no folder has its name.
     """
     missing = [path]
     while not os.path.isdir(above := os.path.dirname(missing[-1]) or "."):
@@ -132,7 +133,7 @@ def make_folder(path: str) -> None:
             os.mkdir(each, 0o700)
         try:
             flush_folder(os.path.dirname(each) or ".")
-        except PermissionError:  # a folder above may allow to be entered and not to be opened
+        except PermissionError:  # to flush the folder above, one must be allowed to read it; without that, flush all
             os.sync()
     if not os.path.isdir(path):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))

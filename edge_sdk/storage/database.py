@@ -183,7 +183,8 @@ class State:
             _execute(connection, f"PRAGMA user_version = {STATE_VERSION}")  # an equal number is written all the same
             return
         with suppress(FileNotFoundError):
-            descriptor = os.open(self._path + "-journal", os.O_RDWR)  # no lock is on it that closing could drop
+            # Closing a file drops this process's locks on it, but SQLite locks only the database, not the journal.
+            descriptor = os.open(self._path + "-journal", os.O_RDWR)
             try:
                 os.fsync(descriptor)
             finally:

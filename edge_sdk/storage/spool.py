@@ -228,7 +228,7 @@ class Spool:
         return sum(row.answers for row in self._kept())
 
     def held(self) -> Held:
-        """The contents of the spool, and the dropped reports, in numbers."""
+        """Count the reports and sealed files that wait for acknowledgement, and the dropped reports by reason."""
         with self._state.reading():
             rows, sealed, meta = self._kept(), self._sealed.all(), self._state.all_meta()
         released = _number(meta.get(_RELEASED))

@@ -87,7 +87,10 @@ def place_of(path: str) -> tuple[int, int]:
 
 @contextmanager
 def storage_errors() -> Iterator[None]:
-    """Turn errors of SQLite and of the system into :class:`StorageError`. Their texts name statements, not values."""
+    """Turn errors of SQLite and of the system in the body into :class:`StorageError`.
+
+    Its text names the kind of error only. SQLite's own text is dropped: it may contain values.
+    """
     problem: sqlite3.Error | OSError
     try:
         yield

@@ -232,7 +232,8 @@ class _Run:
                 found = self._transport.fetch(place, SIZE_LIMITS["root"])
                 content = None if found is None else found.content
                 if content is not None:
-                    read_envelope(content, "root")  # else a server with one page for all places is asked 100 times
+                    # Without this check a server with one page for every address would be asked MAX_ROOTS times.
+                    read_envelope(content, "root")
             if content is None or self._refused(place):
                 return False
             roots.append(content)

@@ -118,12 +118,15 @@ def refusals() -> Iterator[None]:
 
 
 def parts_of(place: str) -> list[str]:
-    """Split a place into its names, and refuse names that lead out of the source, such as ``..``.
+    """Split a place, a path inside the source, at each ``/`` into its names.
 
     Raises:
-        InputError: ``address_invalid``.
+        InputError: ``address_invalid``: a name is empty, ``.``, ``..`` or has a zero byte. So no place leads out of
+            the source.
     """
     parts = place.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise InputError("address_invalid", "a place is names joined by /, none of them empty or of dots alone")
+        raise InputError(
+            "address_invalid", "a place is names joined by /, none of them empty, . or .., none with a zero byte"
+        )
     return parts

@@ -185,7 +185,8 @@ class _UnprovenReader:
         self._length = header.record_length
         self._prefix = _prefix(header, layouts.get(header.campaign), scan.data[records : records + 4])
         self.position = self._grid = records
-        self._held_at = self._searched_to = -1  # the next held record that is known; the end of the search for it
+        self._held_at = -1  # position of the last held record that was found (held: docs/formats.md, section 4)
+        self._searched_to = -1  # how far held records were searched
         self._damage_start = -1  # start of the current damaged stretch, or -1
         self._spans: list[tuple[int, int]] = []
         self._damage: list[Damage] = []

@@ -84,9 +84,9 @@ class Scan:
         self._known = [(header, header.to_bytes()) for header in known]
         self._adjacent = adjacent
         self._marks = self._ends = self._readable = self._header = -1  # position of the last find of each kind
-        self._damaged: dict[bytes, int] = {}  # part of a known header → position of the damaged header found by it
-        self._runs: dict[tuple[bytes, int], int] = {}  # (prefix, position mod length) → end of the last run
-        self._wasted = 0  # bytes hashed for wrong digests
+        self._damaged: dict[bytes, int] = {}  # half of a known header → the damaged header found by it, or the size
+        self._runs: dict[tuple[bytes, int], int] = {}  # (prefix, position mod length) → end of the last run of records
+        self._wasted = 0  # bytes hashed for digests that were wrong
 
     def fork(self) -> Scan:
         """An independent copy, for a reader that looks ahead: positions must rise only within each copy."""

@@ -153,12 +153,13 @@ def _parse_root_payload(envelope: Envelope) -> Root:
 
 
 def install_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> TrustState:
-    """Follow a chain of newer roots from the stored root to the newest reachable root.
+    """Follow a chain of newer roots from the stored root to the newest that can be reached.
 
-    Each step goes to the next version; the thresholds of both the old and the new root must sign the new root. Each
-    step keeps or drops version floors, so one call with many roots and many calls with one root have the same
-    result. Only the dates of the last root are checked. Other roots are ignored if at least one given root was
-    the stored root, an older root or a step.
+    Each step goes to the next version. The thresholds of both the old and the new root must sign the new root. After
+    each step a role's version floors stay if enough of its keys stay. So one call with many roots leaves the same
+    floors as many calls with one root. Only the newest root reached must be in date; without a step no date is
+    checked. Roots that can not be reached are ignored if at least one given root was a step, the stored root, or an
+    older root that the keys of the stored or of a reached root have signed.
 
     Args:
         state: the current state.
@@ -166,9 +167,10 @@ def install_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> 
         wall_clock: seconds since 1970; the clock may be wrong.
 
     Raises:
-        DocumentError: ``bad_signature``: no given root is the stored one, an older one or a next step;
-            ``not_yet_valid`` or ``expired``: of the last root; ``equivocation``: two different roots of one version;
-            ``rollback``: a root of another workspace.
+        DocumentError: ``bad_signature``: no given root can be reached, or a next root lacks the signatures of its own
+            threshold; ``not_yet_valid`` or ``expired``: the newest root reached; ``equivocation``: two different
+            roots of one version; ``rollback``: a root of another workspace, signed by the keys of the stored or of a
+            reached root; ``malformed`` and the other reasons of a file that can not be read.
     """
     pending = {raw: read_envelope(raw, "root") for raw in raws}
     given = len(pending)

@@ -82,7 +82,7 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def answers(self) -> int:
-        """Layout 1: number of possible answers. Layouts 2 and 3: number of bits or integers in an answer."""
+        """Size of an answer. SINGLE: number of possible answers. BITS, INTEGERS: how many bits or integers it has."""
 
     @property
     def bounds(self) -> tuple[int, int]:

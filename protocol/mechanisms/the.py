@@ -41,10 +41,15 @@ class ThresholdedHistogram(UnaryMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int, *, theta: str | float | Decimal = "0.25") -> Self:
-        """Derive P and Q from ε and θ; ``size`` is the number of values, 2 … 65536.
+        """Derive P and Q from ε and θ: out of 2^32, how often the true value's bit and any other bit is 1.
+
+        Args:
+            epsilon_micro: ε in millionths.
+            size: the number of values, 2 … 65536.
+            theta: θ, a number between 0 and 1 with at most six decimal places.
 
         Raises:
-            InputError: ``theta_invalid`` unless 0 < θ < 1 in steps of 10⁻⁶.
+            InputError: ``epsilon_invalid``, ``size_invalid``, ``theta_invalid``.
         """
         check_answer_micro(epsilon_micro)
         check_size(size, 2, 65536)
