@@ -115,7 +115,7 @@ class Acceptance:
         return reached.root.header.version, problem
 
     def _store_trust(self, before: TrustState, reached: TrustState) -> None:
-        """Store a newer trust root. Campaigns that its keys have not signed end."""
+        """Store the trust state ``reached``, if it is new. Delete the campaigns that its keys have not signed."""
         if reached is not before:
             self._documents.write_trust(reached)
             self._documents.end_unsigned("campaign", reached.root.roles["campaign"])
@@ -123,7 +123,7 @@ class Acceptance:
 
     @contextmanager
     def _keeping_evidence(self, role: str, *raws: bytes) -> Iterator[None]:
-        """Keep a refused document that contradicts an accepted one: their publisher signed both."""
+        """If the body raises ``equivocation``, store the documents as evidence if that is possible; raise it again."""
         try:
             yield
         except DocumentError as error:

@@ -25,7 +25,9 @@ def answer(
     seeds: Sequence[bytes],
     predicted: int = 0,
 ) -> list[bytes]:
-    """Make the r reports of one period; answer i is of stratum i.
+    """Make the reports of one period: r = ``campaign.answers`` of them. Report i answers a question of stratum i.
+
+    A stratum is the group of questions from which one answer's question is chosen.
 
     Args:
         campaign: an accepted campaign.

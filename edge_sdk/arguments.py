@@ -8,7 +8,11 @@ from protocol.errors import InputError
 
 
 def check_bytes(value: object, what: str) -> None:
-    """Refuse a path or text where a file's bytes are expected.
+    """Refuse a path, a text, or any other value where ``bytes`` are expected.
+
+    Args:
+        value: the argument.
+        what: what it should be, for the text of the error.
 
     Raises:
         InputError: ``argument_invalid``.
@@ -18,10 +22,14 @@ def check_bytes(value: object, what: str) -> None:
 
 
 def path_of(value: object, what: str) -> str:
-    """Turn a path into text.
+    """Turn a path, a ``str`` or an ``os.PathLike``, into a ``str``.
+
+    Args:
+        value: the argument.
+        what: what it should be the path of, for the text of the error.
 
     Raises:
-        InputError: ``argument_invalid``.
+        InputError: ``argument_invalid``: it is no path, a path of bytes, or has a zero byte.
     """
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str) or "\0" in path:
@@ -30,5 +38,5 @@ def path_of(value: object, what: str) -> str:
 
 
 def is_called(text: str, name: str, identifier: bytes) -> bool:
-    """Whether a text is the campaign's name, or the first hexadecimal digits of the campaign's id."""
+    """Whether a text is the campaign's name, or the first hexadecimal digits, in any case, of its id."""
     return text == name or (bool(text) and identifier.hex().startswith(text.lower()))

@@ -43,7 +43,7 @@ class Classifier:
 
     @property
     def expired(self) -> bool:
-        """Whether the model has expired. An expired model still classifies."""
+        """Whether the model has expired by the device's clock. An expired model still classifies."""
         return self._clock() >= self.model.header.expires
 
     def check(self, record: Mapping[str, object]) -> Check:
@@ -57,10 +57,12 @@ class Classifier:
         return self.model.schema.check(record, label=self.classes[0])
 
     def scores(self, record: Mapping[str, object]) -> list[float]:
-        """log(prior · likelihood) per class, up to a constant. Missing features are left out.
+        """log(prior · likelihood) per class, in the order of ``classes``, up to a constant.
+
+        Features whose value is missing, or unknown to the model, are left out.
 
         Raises:
-            InputError: ``record_invalid`` if the record is not a mapping.
+            InputError: ``record_invalid``: the record is not a mapping.
         """
         scores = list(self.model.log_prior)
         for reading, (table, curves) in zip(self.model.schema.recognise(record), self._terms, strict=True):
@@ -75,12 +77,20 @@ class Classifier:
         return scores
 
     def predict(self, record: Mapping[str, object]) -> str:
-        """The most probable class; the first one listed if several are equally probable."""
+        """The most probable class; the first in ``classes`` if several are equally probable.
+
+        Raises:
+            InputError: ``record_invalid``: the record is not a mapping.
+        """
         scores = self.scores(record)
         return self.classes[scores.index(max(scores))]
 
     def predict_proba(self, record: Mapping[str, object]) -> dict[str, float]:
-        """The probability of every class under the model. The probabilities sum to 1."""
+        """Class → its probability under the model. The probabilities sum to 1, except for rounding.
+
+        Raises:
+            InputError: ``record_invalid``: the record is not a mapping.
+        """
         scores = self.scores(record)
         top = max(scores)
         weights = [exp(score - top) for score in scores]
@@ -98,7 +108,7 @@ def _quadratic(normal: Normal) -> tuple[tuple[()], list[tuple[float, float, floa
 
 
 def evaluated_model(campaign: Campaign, payload: bytes | None) -> Model | None:
-    """The model that a campaign evaluates; None if the campaign asks for no prediction.
+    """The model that a campaign evaluates; None if the campaign evaluates none, or has ended.
 
     An evaluation asks whether a model's prediction is right. The prediction depends on the model's features, so the
     campaign asks about these, and not about the features that it lists itself. The model is therefore parsed before
@@ -109,8 +119,9 @@ def evaluated_model(campaign: Campaign, payload: bytes | None) -> Model | None:
         payload: the verified payload of the model; None if the device has no such model.
 
     Raises:
-        InputError: ``model_unknown``, there is no payload, or the campaign names another model;
-        DocumentError: ``invalid_campaign``, the campaign and the model have different classes; as ``parse_model``.
+        InputError: ``model_unknown``: there is no payload, or the campaign names another model.
+        DocumentError: ``invalid_campaign``: the campaign and the model have different classes; ``malformed``,
+            ``invalid_model``: the payload is no valid model.
     """
     if campaign.model is None or campaign.ended:
         return None

@@ -35,9 +35,11 @@ if TYPE_CHECKING:
 
 
 class Device:
-    """A device that answers at most once per campaign and period, also after crashes.
+    """A device that answers at most once per campaign and period, also after crashes, if its disk keeps its state.
 
-    A device is thread-safe, and several processes may share its state folder. Its ``repr`` shows counts only.
+    A device is thread-safe, and several processes may share its state folder. Its ``repr`` shows counts only, or that
+    the state can not be read. All methods that use the state may raise StorageError: ``state_closed`` after
+    :meth:`close`; ``state_busy``, ``state_damaged``, ``state_lost``, ``state_forked``, ``disk_full``, ``io_failed``.
     """
 
     def __init__(
@@ -63,7 +65,12 @@ class Device:
 
     @property
     def policy(self) -> Policy:
-        """What the owner allows."""
+        """What the owner allows now.
+
+        Raises:
+            InputError: ``policy_invalid``, ``policy_missing``: the policy file can not be read, or is gone.
+            StorageError: ``io_failed``, ``disk_full``: the install marker can not be read or written.
+        """
         return self._reporting.policy
 
     @classmethod
@@ -91,20 +98,25 @@ class Device:
             trust: the root file (``.hst``) that the owner trusts. It is needed the first time only. Later, a root
                 that is older than the stored one is ignored, and a newer one must continue the stored one's chain.
             policy: the owner's limits. By default they are read from ``policy.toml`` in the folder, again whenever
-                the file changes; without the file, the defaults of :class:`Policy` hold. If the file can not be read,
-                or is gone, only what needs no policy is done: ``status``, ``history``, ``disable``, ``rotate``.
-            enrolment: a provisioning file of a closed fleet, whose secret makes this device's ids. It is accepted the
-                first time only.
+                the file changes; without the file, the defaults of :class:`Policy` hold. If the file of an existing
+                state can not be read, or is gone, the device opens all the same. Then ``policy``, ``explain``,
+                ``enrol`` and answers for new periods are refused, and all else works.
+            enrolment: the bytes of a provisioning file of a closed fleet, whose secret makes this device's ids. It is
+                given the first time. Later, the file of the present secret changes nothing, and others are refused.
             clock: seconds since 1970; may be wrong. The default is the system's clock. An application that gives a
                 clock without ``uptime`` states that this clock is right.
             uptime: a name of the present boot and the seconds since it began. They bound how many periods a wrong
                 clock can open. The default is the system's, if ``clock`` is the system's too.
             entropy: n → n fresh random bytes.
-            machine: 32 bytes that tell this machine from others, or None.
+            machine: returns 32 bytes that tell this machine from others, or None if that is not known.
 
         Raises:
-            StorageError: ``state_lost``, ``state_copied``, ``state_newer``, ``not_provisioned`` and others;
-            DocumentError, InputError: see ``docs/reasons.md``.
+            InputError: ``argument_invalid``; ``enrolment_late``: the device has another secret than the file's;
+                ``policy_invalid``: a new state is not made under a policy file that can not be read.
+            DocumentError: the root or the provisioning file is not acceptable; as :meth:`rotate` for a newer root.
+            StorageError: ``not_provisioned``: there is no device here, and no root is given; ``state_lost``,
+                ``state_copied``, ``state_newer``, ``state_older``, ``state_damaged``, ``state_busy``, ``disk_full``,
+                ``io_failed``; ``entropy_unavailable``.
         """
         from edge_sdk.opening import open_state
 
@@ -132,21 +144,29 @@ class Device:
     ) -> int:
         """Begin again after a state was lost or copied: with a new secret, and with the old budget counted as spent.
 
-        The owner's whole lifetime ε counts as spent until the owner raises it. Campaigns, models and unsent reports
-        are forgotten. Lines of the old ledger that can be read stay, so their periods and days are not paid twice. If
-        the old ledger can not be read, the present period may be paid for once more. Stop every program that uses the
-        state before the reset.
+        The whole lifetime ε counts as spent: the largest that the owner ever allowed here, or what was spent if that
+        is more. So nothing is answered until the owner raises it. Campaigns, models, evidence and unsent reports are
+        forgotten. The lines of the old ledger stay if all of them can be read, so their periods and days are not paid
+        twice. If one is damaged or missing, none stays, and the present period may be paid for once more. Stop every
+        program that uses the state before the reset.
 
         Args:
-            state_dir, trust, policy, clock, entropy, machine: as :meth:`open`.
-            enrolment, leave_fleet: as :meth:`enable`.
+            state_dir: the state folder. It may not be None.
+            trust: the root file that the device trusts from now on.
+            enrolment: in a closed fleet, the bytes of a new provisioning file.
+            leave_fleet: begin under a random secret, although the device was in a closed fleet.
+            policy, clock, entropy, machine: as :meth:`open`.
 
         Returns:
             The ε that counts as spent, in millionths.
 
         Raises:
-            InputError, DocumentError, StorageError: as :meth:`open` and :meth:`enable`; the old state is then
-                untouched.
+            InputError: ``argument_invalid``, ``policy_invalid``, ``policy_missing``, ``enrolment_missing``,
+                ``enrolment_used``. The old state is then untouched.
+            DocumentError: the root or the provisioning file is not acceptable. The old state is then untouched.
+            StorageError: ``state_damaged``: the install marker is damaged, so it is not known whether a provisioning
+                file was used here; ``entropy_unavailable``, ``state_busy``, ``disk_full``, ``io_failed``. There may
+                then be the old state without its outbox, the new state, or none; reset again.
         """
         from edge_sdk.opening import reset_state
         from edge_sdk.timekeeping.clock import system_clock
@@ -164,7 +184,7 @@ class Device:
         )
 
     def close(self) -> None:
-        """Release the state file."""
+        """Release the state file. Later uses of the device are refused as ``state_closed``."""
         self._state.close()
 
     def __enter__(self) -> Self:
@@ -184,7 +204,7 @@ class Device:
     # Documents ------------------------------------------------------------------------------------
 
     def explain(self, raw: bytes, *, model: bytes | None = None) -> str:
-        """Say in words what a signed campaign asks and costs, before it is accepted. Nothing is changed.
+        """Say in words what a signed campaign asks and costs, before it is accepted. The state is not changed.
 
         Args:
             raw: the ``.hsc`` file.
@@ -193,7 +213,7 @@ class Device:
         Raises:
             DocumentError: the campaign or the model is not acceptable. What the policy refuses is explained instead.
             InputError: ``model_unknown``: the evaluated model is neither given nor installed, or another is given;
-                ``policy_invalid``, ``policy_missing``: the policy can not be read, or is gone.
+                ``policy_invalid``, ``policy_missing``: the policy can not be read, or is gone; ``argument_invalid``.
         """
         return self._acceptance.explain(raw, model)
 
@@ -206,9 +226,12 @@ class Device:
             name: the expected name; a campaign of another name is refused. None accepts every name.
 
         Raises:
-            DocumentError: the campaign is not acceptable, or ``other_name``; PolicyError: ``policy_refused``,
-            ``disabled``; InputError: ``model_unknown``, it evaluates a model that is not installed.
-            A refusal changes nothing, except that contradictory documents of one publisher are kept as evidence.
+            DocumentError: ``other_name``; ``bad_signature``, ``rollback``, ``equivocation``, ``not_yet_valid``,
+                ``expired``, ``invalid_campaign``, ``epsilon_understated`` and the reasons of a file that can not be
+                read. After ``equivocation`` the campaign is kept as evidence (:meth:`evidence`).
+            PolicyError: ``policy_refused``; ``disabled``: the owner has opted out.
+            InputError: ``model_unknown``: it evaluates a model that is not installed; ``policy_invalid``,
+                ``policy_missing``, ``argument_invalid``.
         """
         return self._acceptance.enrol(raw, name)
 
@@ -221,8 +244,10 @@ class Device:
             name: as for :meth:`enrol`.
 
         Raises:
-            DocumentError: the model is not acceptable, or ``other_name``.
-            A refusal changes nothing, except that contradictory documents of one publisher are kept as evidence.
+            DocumentError: ``other_name``; ``bad_signature``, ``rollback``, ``equivocation``, ``not_yet_valid``,
+                ``expired``, ``invalid_model`` and the reasons of a file that can not be read. After ``equivocation``
+                the model is kept as evidence (:meth:`evidence`).
+            InputError: ``argument_invalid``.
         """
         from edge_sdk.classifier import Classifier
 
@@ -234,11 +259,17 @@ class Device:
 
         Campaigns that the new root's keys have not signed end, since their keys were revoked. Models still classify.
 
+        Args:
+            roots: the bytes of the root files (``.hst``).
+
         Returns:
             The version of the root that is now trusted.
 
         Raises:
-            DocumentError: no root is a next step, or the last one is out of date; the state is unchanged.
+            DocumentError: ``bad_signature``: no root can be reached; ``not_yet_valid``, ``expired``: the newest root
+                reached is out of date; ``equivocation``, after which the roots are kept as evidence; ``rollback``; and
+                the reasons of a file that can not be read. The trusted root stays as it was.
+            InputError: ``argument_invalid``.
         """
         return self._acceptance.rotate(roots)
 
@@ -246,23 +277,38 @@ class Device:
     def follow(self, roots: Iterable[bytes]) -> tuple[int, DocumentError | None]:
         """Follow trust roots that are given in the order of their versions, up to the newest that is in date.
 
-        Unlike :meth:`rotate`, this keeps what was reached before a root that is refused. Each root is verified once.
+        Unlike :meth:`rotate`, this keeps what was reached before a root that is refused, and returns the refusal.
+        Campaigns that the new root's keys have not signed end.
+
+        Args:
+            roots: the bytes of the root files.
 
         Returns:
-            The version of the root that is now trusted; why the next root was refused, None if none was.
+            The version of the root that is now trusted; why later roots were not followed, None if all were.
         """
         return self._acceptance.follow(roots)
 
     def evidence(self) -> list[tuple[str, bytes, bytes]]:
-        """Pairs of signed documents that contradict each other: role, the accepted file, the refused file."""
+        """Pairs of different signed documents of one name and version, eight pairs at most.
+
+        Returns:
+            For each pair: the role (``root``, ``campaign`` or ``model``), the file that came first, which is the
+            accepted one unless both are roots that came together, and the file that was refused.
+        """
         return self._documents.evidence()
 
     def campaigns(self) -> list[Campaign]:
-        """The accepted campaigns by name, including ended ones."""
+        """The accepted campaigns, sorted by name, with those that their publisher ended, or that have expired.
+
+        Campaigns that a new root ended are deleted; :meth:`status` has their names.
+        """
         return self._acceptance.campaigns()
 
     def campaign(self, called: bytes | str) -> Campaign:
-        """Find an accepted campaign by its id, its name, or the first hexadecimal digits of its id.
+        """Find an accepted campaign.
+
+        Args:
+            called: its id as bytes; or as text its name, or else the first hexadecimal digits of its id.
 
         Raises:
             InputError: ``campaign_unknown``: there is none, or more than one.
@@ -284,8 +330,8 @@ class Device:
     def report(self, campaign_id: bytes | str, record: Mapping[str, object], label: object = FROM_RECORD) -> bytes:
         """Answer about one record, once per period. Payment and reports are stored in one durable transaction.
 
-        A second call in the same period returns the same bytes, whatever the record: an answer about a changed
-        record would cost a second ε.
+        A second call in the same period, or in an earlier one after the clock was set back, returns the same bytes,
+        whatever the record: an answer about a changed record would cost a second ε.
 
         Args:
             campaign_id: ``Campaign.id``, or what :meth:`campaign` takes.
@@ -298,10 +344,14 @@ class Device:
             The period's r reports, joined, each of the campaign's record length.
 
         Raises:
-            InputError: ``campaign_unknown``, ``model_unknown``, ``record_invalid``, ``value_refused``;
-            DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``; PolicyError: ``period_answered``,
-            ``policy_refused``, ``budget_exhausted``, ``budget_paused``, ``disabled``; StorageError. No ε was spent.
-            Only ``value_refused`` depends on a value, in campaigns that ask for it.
+            InputError: ``campaign_unknown``, ``model_unknown``; ``record_invalid``: the record is no mapping;
+                ``value_refused``, the only refusal that depends on a value, in campaigns that ask for it;
+                ``policy_invalid``, ``policy_missing``, ``argument_invalid``.
+            DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``; ``invalid_campaign``: the evaluated model
+                has other classes.
+            PolicyError: ``period_answered``, ``policy_refused``, ``budget_exhausted``, ``budget_paused``, ``disabled``.
+            StorageError: ``entropy_unavailable``, or the state can not be read or written. After a failed write the
+                answer is stored and paid, or neither; call again. After all other errors no ε was spent.
         """
         return self.answer(campaign_id, record, label).reports
 
@@ -310,8 +360,15 @@ class Device:
 
         This is ``Campaign.check``, except that a campaign that evaluates a model reads the model's features.
 
+        Args:
+            campaign_id, record, label: as :meth:`report`.
+
+        Returns:
+            The names of the missing and of the unlisted features, the number of ignored keys, and hints in words.
+
         Raises:
-            InputError: ``campaign_unknown``, ``model_unknown``, ``record_invalid``.
+            InputError: ``campaign_unknown``, ``model_unknown``, ``record_invalid``, ``argument_invalid``.
+            DocumentError: ``invalid_campaign``: the evaluated model has other classes.
         """
         if isinstance(campaign_id, str):
             campaign_id = self.campaign(campaign_id).id
@@ -319,7 +376,7 @@ class Device:
 
     @logged("report")
     def answer(self, campaign_id: bytes | str, record: Mapping[str, object], label: object = FROM_RECORD) -> Said:
-        """As :meth:`report`; also tells the period of the reports, and whether it was answered before."""
+        """As :meth:`report`, with the same errors; also tells the period, and whether it was answered before."""
         if isinstance(campaign_id, str):
             campaign_id = self.campaign(campaign_id).id
         return self._reporting.answer(campaign_id, record, label)
@@ -329,15 +386,18 @@ class Device:
         """Seal all unacknowledged reports into a new batch file, atomically. The reports stay in the spool.
 
         The file holds one batch per campaign, and only the device's user can read it. Call :meth:`ack` once the file
-        has arrived. If the device stops before that, the next call seals the same reports again; repeated reports are
-        counted once.
+        has arrived. Until then, each call seals the same reports again; the aggregator counts repeated reports once.
+
+        Args:
+            path: of the new file.
 
         Returns:
             The number of reports in the file; if it is 0, no file is written.
 
         Raises:
-            StorageError: ``file_exists``, ``io_failed``, ``disk_full``, ``state_busy``, ``state_damaged``;
-            the spool is kept. If there is a file all the same, it is complete: send it or remove it.
+            InputError: ``argument_invalid``.
+            StorageError: ``file_exists``: that file is unchanged; ``io_failed``, ``disk_full``, ``state_busy``,
+                ``state_damaged``: there is no new file, or it is complete: send it or remove it. The reports stay.
         """
         return self._reporting.drain(path)
 
@@ -352,7 +412,8 @@ class Device:
             The number of reports released; 0 if they were acknowledged or dropped before.
 
         Raises:
-            InputError: ``batch_unknown``; StorageError: nothing was forgotten.
+            InputError: ``batch_unknown``: this device has not sealed that file, or too long ago; ``argument_invalid``.
+            StorageError: the state can not be read or written; call again.
         """
         return self._reporting.ack(path)
 
@@ -360,12 +421,13 @@ class Device:
 
     @logged("disable", lambda _: "the device answers nothing any more")
     def disable(self) -> None:
-        """Opt out: delete the secret, the spool, the outbox and the notes on fetched documents.
+        """Opt out: delete the secret, all stored reports, and the outbox and notes of ``sync`` in the state folder.
 
-        The ledger and the documents stay, and models still classify.
+        The ledger and the documents stay, and models still classify. Files that were sealed elsewhere stay.
 
         Raises:
-            StorageError: nothing changed, except that some files of the outbox may have been removed.
+            StorageError: the device still takes part, but files of the outbox and the notes may have been removed;
+                call again.
         """
         from edge_sdk.storage.secret import disable_state
 
@@ -377,16 +439,20 @@ class Device:
     def enable(self, enrolment: bytes | None = None, *, leave_fleet: bool = False) -> None:
         """Take part again after :meth:`disable`, under a new secret. What was spent stays spent.
 
-        Periods that were answered before are refused: their reports were deleted and are not made again.
+        Periods that were answered before are refused: their reports were deleted and are not made again. A device that
+        takes part already keeps its secret.
 
         Args:
-            enrolment: in a closed fleet, a new provisioning file.
-            leave_fleet: take part under a random secret, although the device is in a closed fleet.
+            enrolment: in a closed fleet, the bytes of a new provisioning file, whose secret is used.
+            leave_fleet: without a file, take part under a random secret, although the device is in a closed fleet.
 
         Raises:
             InputError: ``enrolment_missing``: the device is in a closed fleet, and no file is given;
-                ``enrolment_used``: the file's secret has answered on this device before;
+                ``enrolment_used``: the file was used on this device before;
                 ``enrolment_late``: the device takes part already, under another secret than the file's.
+            DocumentError: ``malformed``, ``too_large``, ``unsupported_version``: the file is not acceptable.
+            StorageError: ``state_damaged``: the install marker is damaged, so it is not known whether the file was
+                used here; ``entropy_unavailable``; or the state or the marker can not be read or written.
         """
         from edge_sdk.storage.secret import enable_state
 
@@ -397,8 +463,8 @@ class Device:
         """List what was answered, when and at which ε, oldest first. Answers themselves are not shown.
 
         Args:
-            campaign: an id, the first hexadecimal digits of ids, or a name: only the lines of these campaigns, in all
-                versions of the name. A campaign that was never answered has no lines.
+            campaign: only lines of this campaign: an id as bytes; or as text a name, in all its versions, or the first
+                hexadecimal digits of ids. None for all lines, with the cost that a reset counted.
         """
         return self._reporting.history(campaign)
 

@@ -10,11 +10,11 @@ from protocol.errors import StorageError
 def system_entropy(count: int) -> bytes:
     """Draw ``count`` bytes from the kernel's random generator, once it is ready.
 
-    Early in a boot the generator may still be predictable. A report is refused then, because its noise could be
-    guessed.
+    Early in a boot the generator may still be predictable, and noise from it could be guessed. Systems without
+    ``os.getrandom`` do not tell whether it is ready; there ``os.urandom`` is used.
 
     Raises:
-        StorageError: ``entropy_unavailable``; nothing was spent, try again later.
+        StorageError: ``entropy_unavailable``: the generator is not ready; try again later.
     """
     if not hasattr(os, "getrandom"):
         return os.urandom(count)

@@ -42,7 +42,7 @@ def note(level: int, message: str, *arguments: object) -> None:
 
 
 def logged(step: str, told: Callable[[Any], str] | None = None) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Decorate a method: log its refusals, and its results if ``told`` is given.
+    """Decorate a method: log each :class:`HearsayError` that it raises, and its results if ``told`` is given.
 
     Args:
         step: the first word of the line.

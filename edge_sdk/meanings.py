@@ -51,7 +51,12 @@ class Meanings:
         self._counts: dict[str, _Counts] = {}
 
     def add(self, campaign: Campaign, check: Check) -> None:
-        """Count one more answered record. The counts of a campaign begin again with each of its versions."""
+        """Count one more answered record. A name's counts begin again with another version.
+
+        Args:
+            campaign: the answered campaign.
+            check: the missing and unlisted features of the record.
+        """
         name = campaign.header.name
         counts = self._counts.pop(name, None)
         if counts is None or counts.id != campaign.id:
@@ -64,7 +69,7 @@ class Meanings:
             del self._counts[next(iter(self._counts))]
 
     def of(self, names: Iterable[str]) -> tuple[Unread, ...]:
-        """The counts of the named campaigns that were answered, sorted by name."""
+        """The counts of the named campaigns, sorted by name. Campaigns without counts are left out."""
         found = ((name, self._counts.get(name)) for name in sorted(names))
         return tuple(
             Unread(name, each.records, dict(each.missing), dict(each.unlisted)) for name, each in found if each
