@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aggregator.estimates.debias import debias
+from aggregator.estimates.debias import debias, marginal, noise_law
 from aggregator.estimates.intervals import count_interval
 from aggregator.planning.draws import draw
 from protocol.errors import InputError
+from protocol.mechanisms import ValueMechanism
 from protocol.shown import is_seen
 
 if TYPE_CHECKING:
@@ -27,12 +28,14 @@ PARTS: Mapping[str, _SingleDispatchCallable[Any]] = {
     "vectorised draw": draw,
 }
 """Parts that a family of mechanisms needs: name → function with one registered implementation per family."""
+PARTS_OF_VALUES: Mapping[str, _SingleDispatchCallable[Any]] = {"noise law": noise_law, "group estimator": marginal}
+"""Further parts of a mechanism about one value. Without them its answers would say nothing of the classes' shares."""
 MAX_DESCRIPTION = 200
 """Longest description of a mechanism, in characters. ``explain`` prints the description in one line."""
 
 
 def check_complete(questions: Iterable[Question]) -> None:
-    """Refuse questions whose mechanism lacks a description, an estimator, an interval or a draw.
+    """Refuse questions whose mechanism lacks a description or one of the parts.
 
     Run by the analyst, before signing.
 
@@ -53,7 +56,8 @@ def missing_parts(mechanism: Mechanism) -> list[str]:
 
     The description is missing unless it is one line of at most :data:`MAX_DESCRIPTION` visible characters.
     """
-    missing = [name for name, part in PARTS.items() if part.dispatch(type(mechanism)) is part.dispatch(object)]
+    parts = dict(PARTS) | (dict(PARTS_OF_VALUES) if isinstance(mechanism, ValueMechanism) else {})
+    missing = [name for name, part in parts.items() if part.dispatch(type(mechanism)) is part.dispatch(object)]
     described = mechanism.describe()
     if not described.strip() or len(described) > MAX_DESCRIPTION or not is_seen(described):
         missing.insert(0, "description")

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from support.publisher import NOW, Publisher
 
-from aggregator.estimates.debias import debias
+from aggregator.estimates.debias import debias, marginal, noise_law
 from aggregator.estimates.intervals import count_interval
 from aggregator.planning.draws import draw
 from aggregator.publishing.signatures import check_payload, draft
@@ -20,7 +20,13 @@ from protocol.errors import InputError
 from protocol.mechanisms import ValueMechanism
 from protocol.mechanisms.direct import Direct
 
-PARTS = {"estimator": debias, "interval": count_interval, "vectorised draw": draw}
+PARTS = {
+    "estimator": debias,
+    "interval": count_interval,
+    "vectorised draw": draw,
+    "noise law": noise_law,
+    "group estimator": marginal,
+}
 
 
 def newcomer(without):
@@ -107,7 +113,7 @@ def test_a_mechanism_with_all_parts_is_signed(install, workspace):
     assert [item.name for item in workspace.history()] == ["mushrooms"]
 
 
-@pytest.mark.parametrize("part", ["estimator", "interval", "vectorised draw", "description", "description of one line"])
+@pytest.mark.parametrize("part", [*PARTS, "description", "description of one line"])
 def test_a_mechanism_without_one_part_is_refused_at_signing_and_nothing_is_recorded(install, workspace, part):
     install(newcomer(without=part))
     with pytest.raises(InputError, match=f"the mechanism odd lacks its {part.split(' of ')[0]}: see") as caught:
