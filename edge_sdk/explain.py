@@ -43,10 +43,12 @@ def explain(
 ) -> str:
     """Describe what a campaign asks, what it costs now and over its life, and whether the owner's policy allows it.
 
+    The text has several lines. A campaign that has ended has no costs.
+
     Args:
-        campaign: a verified campaign whose value limits hold.
+        campaign: a verified campaign, from ``parse_campaign``.
         policy: the owner's policy.
-        spent: the ε that the device has spent so far.
+        spent: the ε that the device has spent in the last day, in the last window and in all.
         now: seconds since 1970.
         evaluated: the model that the campaign evaluates; None if it evaluates none, or has ended.
         disabled: the owner has opted out.
@@ -208,7 +210,7 @@ def _strata(campaign: Campaign) -> list[list[Asked]]:
 
 
 def _listed(stratum: list[Asked], names: _Names) -> list[str]:
-    """One line for each likely subject and for the first few; one line that names all others."""
+    """One line for each of the first 12 subjects and of those above 1 %; one line that names all others."""
     likely = [part.width > _ALWAYS_LISTED or place < _MAX_RARE_LISTED for place, part in enumerate(stratum)]
     lines = [f"  - {part.line(names)}" for part, alone in zip(stratum, likely, strict=True) if alone]
     rest = [part for part, alone in zip(stratum, likely, strict=True) if not alone]
@@ -264,7 +266,10 @@ def _cost(campaign: Campaign, policy: Policy, spent: Spent, now: int) -> list[st
 
 
 def _rhythm(campaign: Campaign, policy: Policy) -> list[str]:
-    """A line for each limit per time that does not allow an answer in every period, unless it allows none at all."""
+    """A line for each limit per time that does not allow an answer in every period.
+
+    If every period can be answered but a limit leaves little room, a warning. If a limit allows no answer, no line.
+    """
     if any(limit.micro < campaign.epsilon_micro for limit in policy.limits):
         return []
     held = paces(campaign.epsilon_micro, campaign.time_precision, policy.limits)
@@ -293,7 +298,7 @@ def _rates(policy: Policy, spent: Spent) -> list[str]:
 
 
 def _odds(loss: float) -> str:
-    """e^loss as text, where e^loss − 1 is rounded up to four digits. Every loss has a text, however large.
+    """e^loss as text, rounded up: e^loss − 1 to four digits, and above 1000 e^loss to four digits.
 
     >>> _odds(0.001), _odds(1.0), _odds(900.0)
     ('1.001001', '2.719', '7.329e+390')

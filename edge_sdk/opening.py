@@ -1,7 +1,8 @@
 """Opening a device's state, making a new one, and beginning again after a loss.
 
-A new state is made only if nothing was installed in the folder before, or if the owner resets the device. In all other
-cases a missing or damaged state is refused as ``state_lost``: a new state would forget what was spent.
+A new state is made only if nothing was installed in the folder before, or if the owner resets the device. If there is
+an install marker, a missing or damaged state is refused as ``state_lost``: a new state would forget what was spent. A
+damaged state without a marker is refused as ``state_damaged``.
 """
 
 from __future__ import annotations
@@ -44,11 +45,19 @@ def open_state(
 ) -> tuple[State, PolicyFile | PolicyGiven]:
     """Open or make the state in a folder; see :meth:`edge_sdk.Device.open`.
 
-    A policy file that can not be read does not keep an owner from a state that is there: she may look at it, and opt
-    out. Whatever needs the policy is refused. No device begins under such a file.
+    An existing state is opened although its policy file can not be read: its owner can look at it, and opt out. A new
+    state is not made under such a file.
+
+    Args:
+        root: the bytes of the root file; None if none is given.
+        now: seconds since 1970; the clock may be wrong.
+        state_dir, policy, enrolment, entropy, machine: as :meth:`edge_sdk.Device.open`.
 
     Returns:
-        The provisioned state, and what tells the policy that holds now.
+        The provisioned state, and an object whose call returns the policy that holds now.
+
+    Raises:
+        InputError, DocumentError, StorageError: as :meth:`edge_sdk.Device.open`.
     """
     if root is not None:
         check_bytes(root, "trust")
@@ -73,7 +82,7 @@ def open_state(
                 _check_read_only(state, root, machine(), now)
             else:
                 used = _provision(state, root, enrolment, now, entropy, machine())
-                if marker is None or not marker.whole:  # the state knows a part of what the marker should say
+                if marker is None or not marker.whole:  # then note an enrolled secret again, which it may lack
                     used = state.meta("secret") if state.meta("enrolled") is not None else used
                 note_in_marker(folder, marker, lifetime_micro, used, policy=allowed.in_file)  # before any answer
                 allowed.marks = True
@@ -100,7 +109,12 @@ def _lifetime_allowed(allowed: Callable[[], Policy], *, begins: bool) -> int:
 
 
 def _check_read_only(state: State, root: bytes | None, machine: bytes | None, now: int) -> None:
-    """Check that a state on a read-only disk belongs to this device, and to a root that is given."""
+    """Check that a state on a read-only disk belongs to this machine, and that a given root continues its chain.
+
+    Raises:
+        StorageError: ``not_provisioned``, ``state_copied``.
+        DocumentError: as :func:`protocol.documents.trust.reconcile_pinned`.
+    """
     stored = Documents(state).trust()
     if stored is None:
         raise _not_provisioned()
@@ -120,7 +134,10 @@ def _check_machine(state: State, machine: bytes | None) -> None:
 
 
 def _prepare_folder(folder: str, marker: Marker | None, root: bytes | None, enrolment: bytes | None, now: int) -> None:
-    """Check that a device is in a folder or may begin there, and make the folder if it is not there.
+    """Check that a folder has a state, or that a device may begin there.
+
+    Without a marker, make the folder if needed and flush its name; without a state as well, remove an old file
+    ``highest``.
 
     Raises:
         StorageError: ``io_failed``; StorageError, DocumentError: as :func:`_check_beginning`.
@@ -163,10 +180,13 @@ def _provision(
     """Provision a new state with its first root and secret, or bring the stored root up to date.
 
     Returns:
-        The device's secret if it came from a provisioning file, else None. That file is not accepted again.
+        The device's secret if a provisioning file is given, else None.
 
     Raises:
-        StorageError: ``not_provisioned``; ``state_copied``: the state was made on another machine.
+        InputError: ``enrolment_late``: the device has another secret than the file's.
+        DocumentError: the root or the provisioning file is not acceptable.
+        StorageError: ``not_provisioned``; ``state_copied``: the state was made on another machine;
+            ``entropy_unavailable``; or the state can not be read or written.
     """
     documents = Documents(state)
     with state.transaction():
@@ -212,6 +232,17 @@ def reset_state(
 
     The old file is renamed before its journal is removed. So a device that stops at any step has the complete old
     state, the complete new state, or none, which is refused as ``state_lost``.
+
+    Args:
+        root: the bytes of the root file.
+        now: seconds since 1970; the clock may be wrong.
+        state_dir, policy, enrolment, leave_fleet, entropy, machine: as :meth:`edge_sdk.Device.reset`.
+
+    Returns:
+        The ε that counts as spent, in millionths.
+
+    Raises:
+        InputError, DocumentError, StorageError: as :meth:`edge_sdk.Device.reset`.
     """
     check_bytes(root, "trust")
     folder = path_of(state_dir, "state_dir")

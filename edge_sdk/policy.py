@@ -20,7 +20,8 @@ The policy is a local file, ``policy.toml`` in the state folder. Every line is o
 What the file says holds for all that is accepted and answered from then on. Reports that wait already are sent; an
 owner who opts out takes them back.
 
-Without the file the defaults of :class:`Policy` hold, unless the install marker says that there was one.
+Without the file the defaults of :class:`Policy` hold. If the install marker says that there was a file, its absence is
+refused as ``policy_missing`` instead.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class Policy(NamedTuple):
         return [Limit(micro, seconds) for micro, seconds in both if micro is not None]
 
     def refusals(self, campaign: Campaign, evaluated: Model | None = None) -> Iterator[str]:
-        """Every rule that the campaign breaks, as one sentence each.
+        """Every rule that the campaign breaks, as one sentence each. Of an ended campaign only the name is judged.
 
         Args:
             campaign: a parsed campaign.
@@ -193,7 +194,7 @@ class Policy(NamedTuple):
             raise PolicyError("policy_refused", refusal)
 
     def check_budget(self, spent: Spent, micro: int) -> None:
-        """Refuse to spend ``micro`` more than ``spent``, if that exceeds a limit.
+        """Refuse to spend ``micro`` millionths of ε more than ``spent``, if that exceeds a limit.
 
         Raises:
             PolicyError: ``budget_exhausted``: of the lifetime's limit; ``budget_paused``: of a day's or a window's
@@ -322,7 +323,12 @@ def load_policy(path: str) -> Policy:
 
 
 class PolicyGiven:
-    """The policy that an application gives, or the defaults. Called as :class:`PolicyFile`."""
+    """The policy that an application gives, or the defaults; used in the place of :class:`PolicyFile`.
+
+    Attributes:
+        in_file, marks: false, since there is no file and nothing to write into the marker.
+        origin: ``application``, or ``defaults`` if the application gives none.
+    """
 
     in_file = False
     marks = False
@@ -340,7 +346,7 @@ class PolicyFile:
     """The owner's policy file in a state folder. It is read again when it has changed, so changes hold at once.
 
     The install marker remembers that there was such a file, and the largest lifetime ε, before anything is answered
-    under it. So a file that is gone is not taken for an owner who says nothing.
+    under it. So a file that is gone is refused, and the defaults do not replace it.
 
     Attributes:
         marks: whether changes are written into the marker; false until the state is open for writing.
@@ -356,19 +362,21 @@ class PolicyFile:
 
     @property
     def in_file(self) -> bool:
-        """Whether there is a file."""
+        """Whether there is a file or a link of that name."""
         return os.path.lexists(self._path)
 
     @property
     def origin(self) -> str:
-        """Where the policy that holds now is from."""
+        """Where the policy that holds now is from: ``policy.toml`` or ``defaults``."""
         return POLICY_FILE if self.in_file else "defaults"
 
     def __call__(self) -> Policy:
         """The policy that holds now.
 
         Raises:
-            InputError: ``policy_invalid``, ``policy_missing``; StorageError: the marker can not be written.
+            InputError: ``policy_invalid``: the file can not be read or has a wrong entry; ``policy_missing``: the file
+                is gone.
+            StorageError: ``io_failed``, ``disk_full``: the marker can not be read or written.
         """
         seen = _identity_of(self._path)
         if self._policy is None or seen != self._seen:
@@ -388,7 +396,10 @@ class PolicyFile:
 
 
 def _identity_of(path: str) -> tuple[int, ...]:
-    """Device, inode, size and times of the file at a path. They differ if the file was changed or replaced."""
+    """Device, inode, size and times of the file at a path, which differ if the file was changed or replaced.
+
+    Empty if there is no file; (0,) if there is one that can not be examined.
+    """
     with suppress(OSError):
         found = os.stat(path)
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

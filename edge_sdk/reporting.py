@@ -58,6 +58,7 @@ class Reporting:
         ledger: what was paid.
         spool: the reports that were not acknowledged.
         meanings: counts of missing and unlisted values, in memory.
+        allowed: its call returns the owner's policy.
         entropy: n → n fresh random bytes.
     """
 
@@ -84,6 +85,7 @@ class Reporting:
 
         Raises:
             InputError: ``policy_invalid``, ``policy_missing``: the policy file can not be read, or is gone.
+            StorageError: ``io_failed``, ``disk_full``: the install marker can not be read or written.
         """
         return self.allowed()
 
@@ -93,10 +95,10 @@ class Reporting:
         return self._state.meta("secret") is not None
 
     def secret(self) -> bytes:
-        """The device's secret.
+        """The device's secret, 32 bytes.
 
         Raises:
-            PolicyError: ``disabled``.
+            PolicyError: ``disabled``: the owner has opted out.
         """
         secret = self._state.meta("secret")
         if secret is None:
@@ -152,7 +154,15 @@ class Reporting:
         return _schema_read(campaign, self.evaluated(campaign)).check(record, label)
 
     def spent(self, now: int) -> Spent:
-        """The ε that counts against the owner's limits at a time; 0 where there is no limit."""
+        """The ε that counts against the owner's limits at a time; 0 for a day or window without limit.
+
+        Args:
+            now: seconds since 1970.
+
+        Raises:
+            InputError: ``policy_invalid``, ``policy_missing``.
+            StorageError: the state, or the install marker, can not be read or written.
+        """
         policy, ledger = self.policy, self.ledger
         return Spent(
             0 if policy.day_micro is None else ledger.spent_around(now, DAY_SECONDS),
@@ -162,6 +172,8 @@ class Reporting:
 
     def evaluated(self, campaign: Campaign, given: bytes | None = None) -> Model | None:
         """The model that a campaign evaluates: from ``given``, a verified payload, or else the installed model.
+
+        None if the campaign evaluates none, or has ended.
 
         Raises:
             InputError, DocumentError: as :func:`edge_sdk.classifier.evaluated_model`.
@@ -224,7 +236,10 @@ class Reporting:
 
 
 def _digest_of(path: str) -> bytes | None:
-    """SHA-256 of a regular file; None if there is none. Other files are not read, since a pipe may never end."""
+    """SHA-256 of a regular file; None if there is no such file, or it can not be read.
+
+    Other kinds of files are not read, since a pipe may never end.
+    """
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:

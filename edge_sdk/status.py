@@ -27,8 +27,8 @@ class CampaignStatus(NamedTuple):
 
     Attributes:
         name, version, id: of the document.
-        state: open, ended, expired or future.
-        answered: the newest answered period of this version.
+        state: ``ended`` by its publisher; else ``expired``; else ``future`` before it is valid; else ``open``.
+        answered: index of the newest answered period of this version; None if none was answered.
         silent_until: when the next period begins that can be answered, in seconds since 1970, if the present period
             can not be answered because its time was paid for under the same name: by another version, or while the
             clock was ahead. None if the present period can be answered, or if this version answered it.
@@ -57,7 +57,7 @@ class Clock(NamedTuple):
         wall: the wall clock.
         now: the later of the wall clock and the time that signed documents prove; dates are judged by it.
         confirmed: no period that begins after this time opens, unless ``leap_left``.
-        time_floor: the largest ``issued_at`` of an accepted document.
+        time_floor: the largest ``issued_at`` of the trusted root and of the documents that were accepted since.
         leap_left: whether the wall clock may still jump once beyond ``confirmed`` in this boot.
     """
 
@@ -69,9 +69,18 @@ class Clock(NamedTuple):
 
 
 class Status(NamedTuple):
-    """The status of a device. Amounts of ε are in millionths; ``left_micro`` is what is left of the lifetime ε.
+    """The status of a device. Amounts of ε are in millionths.
 
     Attributes:
+        spent_micro: the ε that was spent in all.
+        left_micro: what is left of the lifetime ε.
+        spent: the ε that was spent within a day, within the policy's window, and in all.
+        spool: numbers of the reports that wait for acknowledgement.
+        campaigns: the accepted campaigns, sorted by name.
+        models: the installed models, sorted by name.
+        root_version: version of the trusted root; 0 if there is none.
+        root_expired: whether that root has expired, or there is none.
+        clock: what the device concludes from its clocks.
         unsigned: names of campaigns that ended because the keys of a new root had not signed them. They return when
             their publisher signs them again.
         disabled: the owner has opted out.
@@ -80,7 +89,7 @@ class Status(NamedTuple):
         disk_may_forget: the type of the state folder's file system, if it may be in memory or a layer in memory above
             a read-only disk. After the next start the device would answer, and spend, anew.
         policy: where the owner's policy is from: ``policy.toml``, ``defaults`` or ``application``; or the refusal, if
-            the file can not be read. Then ``left_micro`` is 0, since nothing is answered.
+            the file can not be read, or is gone. Then ``left_micro`` is 0, since no new period is answered.
     """
 
     spent_micro: int
@@ -143,13 +152,21 @@ def gather(
 ) -> Status:
     """Gather the status, with the clocks read once.
 
+    Args:
+        documents, ledger, spool: parts of the device's state.
+        allowed: its call returns the owner's policy.
+        meanings: counts of missing and unlisted values.
+        time: the device's clocks.
+        disabled: the owner has opted out.
+        folder: the state folder; None for a state in memory.
+
     Raises:
-        StorageError: ``state_damaged``.
+        StorageError: ``state_damaged``; or the state or the install marker can not be read or written.
     """
     reading = time.read()
     present = time.present(reading)
     now = present.now
-    policy, origin = Policy(lifetime_micro=0), allowed.origin  # nothing is answered under a file that can not be read
+    policy, origin = Policy(lifetime_micro=0), allowed.origin  # shown if the policy can not be read
     try:
         policy = allowed()
     except InputError as error:
@@ -194,7 +211,10 @@ def _campaign(campaign: Campaign, ledger: Ledger, present: Present) -> CampaignS
 
 
 def _silent_until(campaign: Campaign, ledger: Ledger, present: Present, answered: int | None) -> int | None:
-    """When the first unpaid period begins; None if that is the present period, or the one after an answered one."""
+    """When the first unpaid period begins; see ``CampaignStatus.silent_until``.
+
+    None if the present period is unpaid, or if this version answered it and the next period is unpaid.
+    """
     length = campaign.time_precision
     period = campaign.period_at(present.period_time(length)[0])
     unpaid = -(-ledger.paid_until(campaign.header.name) // length)

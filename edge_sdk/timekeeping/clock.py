@@ -15,8 +15,8 @@ def system_clock() -> int:
 def system_uptime() -> tuple[str, int]:
     """A name of the present boot ("" if the system gives none), and the seconds since the boot.
 
-    The seconds never decrease, and no user can set them. They include the time that the device sleeps, if the system
-    counts it.
+    The seconds never decrease within a boot, and no user can set them. They include the time that the device sleeps, if
+    the system counts it.
     """
     boot = ""
     try:

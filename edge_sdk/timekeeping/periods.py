@@ -4,8 +4,8 @@ A device answers once per period. So an attacker who moves its clock forward mak
 time since the last answer, by the uptime, can not be moved. While the wall clock agrees with the uptime, periods open
 as they come. A leap of the wall clock beyond the uptime is accepted once per boot, because a device that was switched
 off can not know for how long. A signed document confirms its date without counting as a leap. A clock that goes back
-opens no period: the newest answered period stands for all earlier ones. A leap does not confirm the time that it
-jumps over, since else campaigns that did not answer after the leap could answer every period in between.
+opens no period: until the newest answered period is over, calls return its reports. A leap does not confirm the
+time that it jumps over, since else campaigns that did not answer after the leap could answer every period in between.
 
 Source: docs/formats.md, section 5 (time floor); docs/decisions/0017.
 """
@@ -46,7 +46,8 @@ class Anchor(NamedTuple):
         time: the confirmed time, in seconds since 1970.
         signed: a signed document confirmed it; if false, the wall clock did.
         leapt: the one leap of that boot has been used.
-        base: the time that was confirmed then without any leap. It is used if the clock now shows less than ``time``.
+        base: the time that was confirmed then without any leap. It replaces ``time`` if the clock now shows more than
+            60 seconds less than ``time``.
     """
 
     boot: str
@@ -62,7 +63,7 @@ class Anchor(NamedTuple):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Anchor | None:
-        """Read the bytes of :meth:`to_bytes`; None for other bytes."""
+        """Read the bytes of :meth:`to_bytes`; None for bytes that are not six values of the right types."""
         try:
             values = canonical.unpack(raw)
         except DocumentError:
@@ -87,14 +88,24 @@ class Present(NamedTuple):
     base: int
 
     def period_time(self, time_precision: int) -> tuple[int, bool]:
-        """The time that decides a campaign's period, and whether it uses the boot's one leap."""
+        """The time that decides a campaign's period, and whether an answer then uses the boot's one leap.
+
+        Args:
+            time_precision: length of the campaign's periods in seconds.
+        """
         if self.now // time_precision <= self.confirmed // time_precision:
             return self.now, False
         return (self.now, True) if self.leap_left else (self.confirmed, False)
 
 
 def present(anchor: Anchor | None, floor: int, reading: Reading) -> Present:
-    """The present time, from the last confirmed time, the time floor and the clocks."""
+    """The present time, from the last confirmed time, the time floor and the clocks.
+
+    Args:
+        anchor: the last confirmed time; None if none is stored.
+        floor: the earliest possible time that signed documents prove, in seconds since 1970.
+        reading: the clocks.
+    """
     now = max(reading.wall, floor)
     if reading.uptime is None:
         return Present(now, now, leap_left=True, base=now)
@@ -121,7 +132,13 @@ def _elapsed(anchor: Anchor, reading: Reading) -> int | None:
 
 
 def after_answer(anchor: Anchor | None, floor: int, reading: Reading, time: int, *, leapt: bool) -> Anchor | None:
-    """The new anchor after an answer for a period at ``time``; None if the old anchor stays."""
+    """The new anchor after an answer; None if the old anchor stays.
+
+    Args:
+        anchor, floor, reading: as :func:`present`, as they were at the answer.
+        time: the time that decided the period, in seconds since 1970 (:meth:`Present.period_time`).
+        leapt: whether the answer used the boot's one leap.
+    """
     if reading.uptime is None:
         return None
     if not leapt and anchor is not None and _elapsed(anchor, reading) is not None:
@@ -132,7 +149,14 @@ def after_answer(anchor: Anchor | None, floor: int, reading: Reading, time: int,
 
 
 def after_document(anchor: Anchor | None, reading: Reading, issued_at: int) -> Anchor | None:
-    """The new anchor after a signed document of this date was accepted; None if the old anchor stays."""
+    """The new anchor after a signed document was accepted; None if the old anchor stays.
+
+    The old anchor stays if it confirms the document's date already, or if there is no uptime.
+
+    Args:
+        anchor, reading: as :func:`present`.
+        issued_at: the document's date, in seconds since 1970.
+    """
     if reading.uptime is None or (anchor is not None and issued_at <= present(anchor, 0, reading).confirmed):
         return None
     leapt = anchor is not None and anchor.leapt and _elapsed(anchor, reading) is not None

@@ -51,11 +51,21 @@ class Timekeeper:
         return self.present(self.read()).now
 
     def note_answer(self, reading: Reading, time: int, *, leapt: bool) -> None:
-        """Store the confirmed time after an answer for a period at ``time``."""
+        """Store the confirmed time after an answer.
+
+        Args:
+            reading: the clocks, as read for the answer.
+            time: the time that decided the period, in seconds since 1970.
+            leapt: whether the answer used the boot's one leap.
+        """
         self._keep(after_answer(self._anchor(), self._documents.time_floor(), reading, time, leapt=leapt))
 
     def note_document(self, issued_at: int) -> None:
-        """Store the confirmed time after a signed document of this date was accepted."""
+        """Store the confirmed time after a signed document was accepted.
+
+        Args:
+            issued_at: the document's date, in seconds since 1970.
+        """
         self._keep(after_document(self._anchor(), self.read(), issued_at))
 
     def _anchor(self) -> Anchor | None:
