@@ -31,7 +31,10 @@ class Cell(NamedTuple):
 
 
 def question_name(subject: Subject, schema: Schema) -> str:
-    """A question in words: ``class``, ``cell odor``, ``moment 1 of width`` or ``moments 2``."""
+    """A question in words: its kind, with the name of the feature, the power and the class that it has.
+
+    Examples: ``class``, ``cell odor``, ``moment 1 of width``, ``moment 1 of width, label=e``, ``moments 2``.
+    """
     kind, feature, _, power, of_class = subject
     name = "" if feature is None else f" {schema.observed[feature].name}"
     if kind == MOMENT:
@@ -59,7 +62,12 @@ def cells_of(subject: Subject, schema: Schema) -> list[Cell]:
 
 
 def cell_names(subject: Subject, schema: Schema) -> list[str]:
-    """Names of all numbers of a question's estimate: ``label=e``, ``odor=n, label=e`` or ``width, label=e``."""
+    """Names of all numbers of a question's estimate, in the order of the numbers; each name contains a class.
+
+    Examples, for a label called ``label``: ``label=e``; for a cell question ``odor=n, label=e``; for moments
+    ``width, label=e`` and ``width², label=e``; for presence ``no width, label=e``; for an outcome
+    ``label=e, predicted label=p``.
+    """
     label, kind, power = schema.label.name, subject.kind, subject.power
     names = []
     for feature, value, of_class in cells_of(subject, schema):

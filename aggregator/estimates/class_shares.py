@@ -34,12 +34,17 @@ class ClassShares(NamedTuple):
 
 
 def class_shares(statistics: Statistics) -> ClassShares:
-    """Shares of the classes from the class question and all cell questions, weighted by inverse variance.
+    """Shares of the classes from all questions about the classes, weighted by inverse variance.
+
+    These are the questions about the class alone, about a feature's value and the class (cell questions), and about
+    the presence of a number and the class, if they have answers and :func:`aggregator.estimates.debias.marginal` has
+    an estimator for their mechanism. Without such a question the shares are 0, with infinite variances.
 
         share_c = Σ_j w_j s_jc      w_j ∝ 1 / Var s_jc at equal shares 1/k, Σ_j w_j = 1
 
-    where k is the number of classes and s_jc question j's estimate of the share of class c; a cell question's
-    estimate is the sum over the feature's values. The weights depend on the mechanisms and the numbers of answers,
+    where k is the number of classes and s_jc question j's estimate of the share of class c; the
+    estimate of a question about a feature is the sum over the feature's values.
+    The weights depend on the mechanisms and the numbers of answers,
     never on the answers, so share_c is unbiased. With n_j answers to question j, φ_j the noise variance of one
     answer to it, N_s answers and concentration c_s of stratum s (``aggregator.estimates.recurrence``), W_s the sum
     of the stratum's weights and f the class's share
@@ -58,7 +63,12 @@ def class_shares(statistics: Statistics) -> ClassShares:
 
 
 def combined(votes: Sequence[Vote], classes: int) -> ClassShares:
-    """Shares of ``classes`` classes from the votes of all questions, by the formulas of :func:`class_shares`."""
+    """Shares of the classes from the votes of all questions, by the formulas of :func:`class_shares`.
+
+    Args:
+        votes: one vote per question about the classes; without votes the shares are 0, with infinite variances.
+        classes: k, the number of classes.
+    """
     if not votes:
         return ClassShares(np.zeros(classes), np.full(classes, np.inf))
     weights = np.array([1 / vote.planned_variance for vote in votes])

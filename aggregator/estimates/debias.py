@@ -3,6 +3,8 @@
 Source: docs/math.md, section 1. Devices perturb with integer parameters. The estimators use the same integers, and
 divide only once, at the end, so rounding adds no bias.
 
+Devices scale numbers to integers from −S to S, with S = :data:`protocol.SCALE`. "In units of S" means divided by S.
+
 A new family registers an estimator with :data:`debias`. A family with estimates of shares of values also registers
 with :data:`noise_law`; a family with estimates of groups of values also registers with :data:`marginal`.
 docs/extending.md lists the other parts of a family.
@@ -124,7 +126,10 @@ class Law(NamedTuple):
 
 @singledispatch
 def noise_law(mechanism: Mechanism) -> Law | None:
-    """Law of one answer's noise about a value's share; None for mechanisms about numbers, which have no shares."""
+    """Law of one answer's noise about a value's share. None if the mechanism's family has registered no law.
+
+    Mechanisms about numbers register none, because they do not estimate shares of values.
+    """
     del mechanism
     return None
 
@@ -164,7 +169,8 @@ def debias_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]) 
 def _holders(mechanism: SummedHistogram, n: int, sums: Sequence[int], members: int = 1) -> list[float]:
     """Estimated holders (Σ − n·members·b)/(M − 2b) for every sum Σ over ``members`` components.
 
-    b has 49 digits and is rounded to a multiple of 2⁻¹²⁸. All other terms are integers; there is one division.
+    b is accurate to 40 digits, and is rounded to a multiple of 2⁻¹²⁸. All other terms are integers;
+    there is one division.
     """
     mean = round(lower_mean(mechanism.s, mechanism.t) * _UNIT)
     return [(total * _UNIT - n * members * mean) / (GRID * _UNIT - 2 * mean) for total in sums]
@@ -180,7 +186,8 @@ def lower_mean(s: int, t: int) -> Fraction:
 def noise_variance(mechanism: SummedHistogram) -> float:
     """Variance of one component in units of the value: v/(M − 2b)², as in :func:`debias_histogram`.
 
-    v and M − 2b are sums of terms that are not negative, so no digits cancel at a small ε.
+    At a small ε few digits cancel: M − 2b is a sum of terms that are not negative, and b² is at most half of the
+    sum from which v subtracts it.
     """
     rate = mechanism.s / mechanism.t
     steps = np.arange(1, GRID + 1)

@@ -13,9 +13,9 @@ with the largest likelihood, and
     G² = 2 Σ_j m_j [λ̂_j ln(λ̂_j/λ_j(f̄)) + (1 − λ̂_j) ln((1 − λ̂_j)/(1 − λ_j(f̄)))]
 
 has a χ² distribution with J − 1 degrees of freedom if the shares of all J populations are equal. G² is convex in f̄, so
-bisection finds f̄, which may lie outside [0, 1]. Numbers without a linear noise variance (``piecewise``, ``hybrid``,
-``laplace``) use Σ_j (x̂_j − x̄)²/V_j instead, with x̄ the weighted mean and V_j the variance of x̂_j. Sources with m_j
-below 30 are left out of the comparison.
+bisection finds f̄, which may lie outside [0, 1]. If the noise variance of a source is not linear (``piecewise``,
+``hybrid``, ``laplace``), the statistic is Σ_j (x̂_j − x̄)²/V_j instead, with x̄ the weighted mean and V_j the variance
+of x̂_j; the number is not compared if a V_j is 0. Sources with m_j below 30 are left out of the comparison.
 
 The p-value of all M numbers is M times the smallest p-value (Bonferroni), which is valid for dependent numbers. If the
 same devices answered in several sources, the sources differ less than assumed, and the test rejects less often than
@@ -59,7 +59,8 @@ class Compared(NamedTuple):
 
     Attributes:
         question, cell: name of the number, in words.
-        estimates: the share or mean of each compared source, in the order of the sources.
+        estimates: the share or mean of each compared source, in the order of the sources, without the sources that
+            have too few answers.
         chance: p-value for this number alone.
     """
 
@@ -73,7 +74,7 @@ class Homogeneity(NamedTuple):
     """Result of the test whether several sources are samples of one population.
 
     Attributes:
-        sources: number of sources.
+        sources: number of sources; statistics that are already joined count as one source.
         compared: all compared numbers, by rising p-value.
     """
 
@@ -87,7 +88,7 @@ class Homogeneity(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        """Whether the p-value is below :data:`LEVEL`."""
+        """Whether the p-value is below :data:`LEVEL`; False if nothing was compared."""
         return self.chance is not None and self.chance < LEVEL
 
     def __str__(self) -> str:
@@ -112,9 +113,12 @@ def homogeneity(asked: Sequence[Sequence[QuestionEstimate]], schema: Schema, sou
     """Compare the estimates of sources that share no report. Run by the analyst.
 
     Args:
-        asked: for every subject, the estimates of all sources.
+        asked: for every subject, one estimate per source that asks about the subject.
         schema: the sources' common schema.
-        sources: number of sources.
+        sources: number of sources, for the result's text.
+
+    Returns:
+        The result. A number is compared if at least two sources have enough answers (:data:`LEAST_DEVICES`).
     """
     found = [one for estimates in asked for one in _compared([each for each in estimates if _is_enough(each)], schema)]
     return Homogeneity(sources, tuple(sorted(found, key=lambda one: one.chance)))
@@ -126,7 +130,7 @@ def _is_enough(estimate: QuestionEstimate) -> bool:
 
 
 def _compared(estimates: Sequence[QuestionEstimate], schema: Schema) -> Iterator[Compared]:
-    """Comparisons of all numbers of one subject; none for fewer than two estimates."""
+    """Comparisons of all numbers of one subject; none for fewer than two estimates, or if a variance is 0."""
     if len(estimates) < 2:
         return
     statistic = deviance(estimates) if all(one.law for one in estimates) else squares(estimates)
@@ -184,7 +188,7 @@ def squares(estimates: Sequence[QuestionEstimate]) -> Floats | None:
 
 
 def chi_square_tail(x: float, freedom: int) -> float:
-    """P(χ² ≥ x) for a whole number k of degrees of freedom, by a recursion from Q_1 or Q_2.
+    """P(χ² ≥ x) for k = ``freedom`` ≥ 1 degrees of freedom, by a recursion from Q_1 or Q_2.
 
     Q_1 = erfc(√(x/2)),  Q_2 = e^{−x/2},  Q_{k+2} = Q_k + (x/2)^{k/2} e^{−x/2}/Γ(k/2 + 1)
     """

@@ -27,13 +27,17 @@ if TYPE_CHECKING:
 
 
 class Interval(NamedTuple):
-    """Lower and upper ends, shape (K,) float64 each, of n times the shares or means."""
+    """Lower and upper ends, float64 of one common shape.
+
+    The ends are about n times the shares or means, with n the number of answers; those of :func:`score_interval` are
+    about the shares.
+    """
 
     low: Floats
     high: Floats
 
     def between(self, least: float, most: float) -> Interval:
-        """The ends clipped to the range of possible values, for print."""
+        """The interval with both ends clipped to [``least``, ``most``], for print."""
         return Interval(np.clip(self.low, least, most), np.clip(self.high, least, most))
 
 
@@ -57,8 +61,8 @@ def count_interval(mechanism: Mechanism, n: int, estimate: Floats, dependence: F
             float64 of a shape that broadcasts with (K,); at least 0.
 
     Returns:
-        Intervals, or None if the family's counts have no simple distribution; the caller then uses
-        :func:`normal_interval`.
+        Intervals about n times the shares or means, with ends of the broadcast shape. None if the family's counts
+        have no simple distribution; the caller then uses :func:`normal_interval`.
 
     Raises:
         InputError: ``mechanism_incomplete``: the mechanism's family has no registered interval.

@@ -49,8 +49,9 @@ def join(
         share = Σ_j w_j s_j      w_j ∝ 1/v_j, Σ_j w_j = 1
 
     s_j is source j's estimate of a share or mean, v_j its planned variance. v_j depends only on the mechanism and the
-    number n_j of answers, so the weighted sum is unbiased. Under equal p and q the weights are proportional to n_j,
-    and the sum is the same as the estimate from added counts. With n = Σ n_j and a_j = n w_j/n_j, n·share has
+    number n_j of answers, so the weighted sum is unbiased. If one answer has the same planned variance in all sources,
+    the weights are proportional to n_j, and the sum is the same as the estimate from added counts.
+    With n = Σ n_j and a_j = n w_j/n_j, n·share has
 
         noise variance Σ_j a_j² (noise variance of j),   devices_scatter n Σ_j w_j² D_j/n_j,
         concentration c = (Σ_j w_j √c_j)²  or  c = Σ_j w_j² c_j
@@ -63,12 +64,13 @@ def join(
         parts: at least two statistics, each of one source or of joined sources.
         one_population: the analyst's declaration that all sources are samples of one population.
         disjoint: True if no device answered in two sources.
-        fit: how a model is made from the estimates; required if the campaigns differ in it.
+        fit: how a model is made from the estimates; by default as all campaigns say.
 
     Raises:
-        InputError: ``population_undeclared``; ``argument_invalid``, fewer than two parts; ``schema_differs``;
-            ``source_repeated``, two parts contain the same campaign; ``fit_differs``; ``not_joinable``, the campaigns
-            evaluate different models, or a mechanism states no variance.
+        InputError: ``population_undeclared``, ``one_population`` is False; ``argument_invalid``, fewer than two
+            parts; ``schema_differs``, labels, features or projections differ; ``source_repeated``, two parts contain
+            the same campaign; ``fit_differs``, the campaigns say different fits and ``fit`` is None;
+            ``not_joinable``, the campaigns evaluate different models, or a mechanism states no variance.
     """
     _check(parts, one_population=one_population)
     first = parts[0]
@@ -87,7 +89,11 @@ def join(
 
 
 def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
-    """Refuse parts that cannot be joined. Raises the errors of :func:`join` except ``fit_differs``."""
+    """Refuse parts that cannot be joined.
+
+    Raises:
+        InputError: as :func:`join`, except ``fit_differs``, and ``not_joinable`` only for different models.
+    """
     if not one_population:
         raise InputError(
             "population_undeclared", "sources are joined where the analyst declares them samples of one population"
@@ -157,7 +163,7 @@ def _by_subject(questions: Iterable[QuestionEstimate]) -> dict[Subject, list[Que
 
 
 def _joined(given: Sequence[QuestionEstimate], *, disjoint: bool) -> QuestionEstimate:
-    """One estimate from all estimates of one subject. Estimates without answers are left out."""
+    """One estimate from all estimates of one subject. Estimates without answers are left out, unless all are."""
     parts = [one for one in given if one.n] or given[:1]
     first = parts[0]
     if len(parts) == 1:

@@ -94,13 +94,15 @@ class QuestionEstimate:
         interval: 95 % intervals for n times the population's shares or means; without finite ends if n = 0.
         devices_interval: the same intervals for these devices.
         planned_variance: variance of a share or mean, assuming equal shares or uniform numbers. It does not depend
-            on any answer.
+            on any answer. Infinite if n = 0, or if the mechanism states no variance.
         law: noise variance of one answer as a linear function of (x − least)/(1 − least), x a share or mean; None if
             the variance is not linear.
         is_binomial: whether the counts are binomial.
         adds_up: whether the estimates always sum to ``n``.
-        classes: estimated shares of the classes, one vote per source; empty if the question is not about classes.
-        right: for an outcome question, the share of right predictions; None if n = 0.
+        classes: estimated shares of the classes, one vote per source with answers; empty if the question is not
+            about classes, or if the mechanism has no estimator for groups of values.
+        right: for an outcome question, the share of right predictions; None for other questions, if n = 0, or if
+            the mechanism has no estimator for groups of values.
     """
 
     subject: Subject

@@ -60,7 +60,10 @@ class Recurrence(NamedTuple):
         return f"records do not change; {HOW_KNOWN[self.basis]}"
 
     def to_json(self) -> dict[str, object]:
-        """The populations of the two intervals, and the assumptions about them, for programs."""
+        """The populations of the two intervals, and the assumptions about them, for programs.
+
+        The list ``answers`` has N of every stratum, and ``effective_devices`` has 1/c, or 0 without answers.
+        """
         return {
             "devices": DEVICES,
             "population": POPULATION,
@@ -78,7 +81,7 @@ def once(campaign: Campaign, tally: Tally) -> Recurrence:
 
 
 def at_most(campaign: Campaign, tally: Tally, turnout: Turnout) -> Recurrence:
-    """Upper bound of the recurrence from the number of devices in each period; exact for one period."""
+    """Upper bound of the recurrence from ``turnout``, the number of devices in each period; exact for one period."""
     if len(np.unique(turnout.period)) <= 1:
         return once(campaign, tally)
     bounds = []

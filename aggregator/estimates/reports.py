@@ -95,7 +95,7 @@ class Reports(Source):
         return self.tally.statistics_id
 
     def counts(self, question: int) -> list[int]:
-        """The question's sums in the tally."""
+        """The sums in the tally of the question with this place in the campaign."""
         return list(self.tally.counts[question])
 
     def populations(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class Reports(Source):
         return found | ({"superseded by whole files": self.superseded} if self.superseded else {})
 
     def card(self) -> dict[str, Any]:
-        """Mechanisms, ε, periods and standing of the reports, and the threats that remain."""
+        """Entries for a model's card: mechanisms, ε, periods, counts of unused and unproven reports, and threats."""
         campaign = self.campaign
         return {
             "answers_per_device": campaign.answers,

@@ -44,7 +44,16 @@ class Estimated(NamedTuple):
 
 
 def moments(found: Iterable[Estimated | QuestionEstimate], schema: Schema, power: int) -> Floats:
-    """Shape (numbers, k) float64: the estimated mean of x^power·[y = c]; NaN without answers."""
+    """Estimated means of x^power·[y = c] for every number x in [−1, 1] and class c; y is the record's class.
+
+    Args:
+        found: estimates of any questions; only those about moments of this power are used.
+        schema: the questions' schema.
+        power: 1 or 2.
+
+    Returns:
+        Shape (numbers, k) float64, a row per numeric observed feature; NaN without answers.
+    """
     classes = len(schema.label.classes)
     totals = np.zeros((len(schema.numeric), classes))
     asked = np.zeros((len(schema.numeric), classes))
@@ -88,7 +97,11 @@ def spreads(found: Iterable[Estimated], schema: Schema, class_share: Floats) -> 
     Args:
         found: estimates of all questions, also of the questions about the presence of a number.
         schema: the campaign's schema.
-        class_share: shape (k,) float64, the classes' estimated shares.
+        class_share: shape (k,) float64, the classes' estimated shares. They replace p for a number whose
+            presence is not asked, and bound p for every number.
+
+    Returns:
+        s² of every number and class. Without answers m₁ counts as 0 and m₂ as p.
     """
     found = tuple(found)
     there = np.tile(np.clip(class_share, _LEAST, 1), (len(schema.numeric), 1))

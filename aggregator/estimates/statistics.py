@@ -128,7 +128,7 @@ class Statistics:
         ``question`` and ``cell`` name the estimate in words; ``kind``, ``feature``, ``power``, ``value`` and ``class``
         name it for programs (``value`` is an outcome's predicted class). ``sd``, ``low`` and ``high`` are about the
         population; ``devices_sd``, ``devices_low`` and ``devices_high`` are about these devices
-        (:class:`QuestionEstimate`). These six are missing without answers.
+        (:class:`QuestionEstimate`). These six are NaN if the question has no answers; the estimate is then 0.
         """
         import pandas as pd
 
@@ -163,7 +163,9 @@ class Statistics:
         return facts("Estimates", about) + table(COLUMNS, rows(self.questions, self.schema))
 
     def to_json(self) -> dict[str, Any]:
-        """Output of ``hearsay estimate --json``. Variances and interval ends are null for a question without answers.
+        """Output of ``hearsay estimate --json``, for one source or several.
+
+        For a question without answers the estimates are 0, and variances and interval ends are null.
 
         Statistics of one source hold ``counts`` in every question. Joined statistics hold the list ``sources``.
         """
