@@ -153,26 +153,17 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     reach = NormalDist().inv_cdf(1 - 0.025 / len(prior)) * spread[largest]
     low, high = (float(np.clip(shares.share[largest] + side * reach, 0, 1)) for side in (-1, 1))
     low, high = min(low, float(prior[largest])), max(high, float(prior[largest]))
+    assumes = ASSUMES_NORMAL if statistics.fit.family == GAUSSIAN else ASSUMES
+    share = (float(prior[largest]), low, high)
+    if high - low > WIDEST_SHARE:
+        _fitted(statistics, postprocess)  # raises the errors of a model that can not be made
+        return Foresight(None, *share, None, None, None, assumes)
     right, more = _tried(statistics, postprocess)
+    beats = True if more.min() > 0 else False if more.max() <= 0 else None
     least, most = float(right.min()), float(right.max())
-    is_gaussian = statistics.fit.family == GAUSSIAN
-    is_share_known = high - low <= WIDEST_SHARE
-    beats = None
-    if is_share_known and more.min() > 0:
-        beats = True
-    elif is_share_known and more.max() <= 0:
-        beats = False
-    is_known = is_share_known and most - least <= WIDEST_ACCURACY
-    return Foresight(
-        float(right.mean()) if is_known else None,
-        float(prior[largest]),
-        low,
-        high,
-        beats,
-        least if is_known else None,
-        most if is_known else None,
-        ASSUMES_NORMAL if is_gaussian else ASSUMES,
-    )
+    if most - least > WIDEST_ACCURACY:
+        return Foresight(None, *share, beats, None, None, assumes)
+    return Foresight(float(right.mean()), *share, beats, least, most, assumes)
 
 
 def _tried(statistics: Statistics, postprocess: str) -> tuple[Floats, Floats]:

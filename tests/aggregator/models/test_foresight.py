@@ -70,6 +70,7 @@ def true_accuracy(statistics, tables, prior, generator):
     return (score.argmax(axis=1) == label).mean()
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_models_accuracy_and_no_good_model_is_called_useless():
     """The fleets have any size and strength; their features are independent given the class.
 
@@ -156,8 +157,8 @@ def test_a_number_that_is_often_missing_has_its_own_mean_where_it_is_there():
 def test_tables_of_pure_noise_promise_nothing():
     """With useless features and few reports, over many stores, no model is expected to beat the largest class."""
     generator = np.random.default_rng(2)
-    found = [foresee(statistics_of(generator, 10, 3000, 0.0)[0], "simplex") for _ in range(8)]
-    assert sum(one.warning is not None for one in found) >= 6
+    found = [foresee(statistics_of(generator, 10, 3000, 0.0)[0], "simplex") for _ in range(4)]
+    assert sum(one.warning is not None for one in found) >= 3
     assert sum(one.beats is True for one in found) <= 1
 
 
