@@ -72,8 +72,11 @@ def open_cluster(
         connect_seconds: how long to try to connect.
         silence_seconds: how long to wait for the server's first message.
 
+    Yields:
+        The cluster. It can be used until the body ends.
+
     Raises:
-        InputError: ``cluster_invalid``; ``missing_extra``, Dask is not installed.
+        InputError: ``cluster_invalid``; ``missing_extra``: Dask, or what it needs for ``local:N``, is not installed.
         StorageError: ``cluster_unreachable``: no server, or no Dask scheduler, answers there, or it has no workers.
     """
     check_address(address)
@@ -166,6 +169,9 @@ class Cluster:
         client: connected to a scheduler.
         patience_seconds: how long to wait while there is no worker.
         clock: returns seconds that never decrease.
+
+    All properties and methods raise a ``StorageError`` with the reason ``cluster_lost`` if the scheduler no longer
+    answers.
     """
 
     def __init__(

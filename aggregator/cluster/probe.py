@@ -1,6 +1,6 @@
 """Find out whether a Dask scheduler answers at an address, before Dask's client connects.
 
-Dask's client waits without end for a server that sends nothing, and ends a minute after its making failed. A
+Dask's client waits without end for a server that sends nothing. If it can not connect, it takes a minute to end. A
 scheduler sends the first message, which begins with its length: a small number of eight bytes. These bytes tell a
 scheduler from a silent server, from a server that expects TLS, and from other programs.
 """
@@ -45,7 +45,7 @@ def check_scheduler(
         clock: returns seconds that never decrease.
 
     Raises:
-        StorageError: ``cluster_unreachable``.
+        StorageError: ``cluster_unreachable``: nothing, or no Dask scheduler, answers; the text says what was found.
     """
     parsed = urlsplit(address)
     place = (parsed.hostname or "", parsed.port or 0)

@@ -60,7 +60,16 @@ class IdMaker:
         self._states = [(sha256(key.translate(_INNER)), sha256(key.translate(_OUTER))) for key in keys]
 
     def ids(self, campaign_id: bytes, period: int, index: int) -> Ids:
-        """(devices,) uint64, in the order of the secrets: :func:`protocol.batches.report.report_id` as a number."""
+        """The id of each device: :func:`protocol.batches.report.report_id` as a number.
+
+        Args:
+            campaign_id: 32 bytes.
+            period: number of the period.
+            index: of the answer among those that a device gives in a period.
+
+        Returns:
+            (devices,) uint64, in the order of the secrets.
+        """
         message = ID_PREFIX + campaign_id + _TAIL.pack(period, index)
         raw = b"".join([_finish(inner.copy(), outer.copy(), message) for inner, outer in self._states])
         return np.frombuffer(raw, ">u8").astype(np.uint64)
@@ -103,7 +112,8 @@ class PeriodIds(NamedTuple):
 
     Attributes:
         period: its number.
-        by_index: for every index 0 … r − 1 the ids of the fleet, (devices,) uint64, sorted.
+        by_index: for every index 0 … r − 1 the ids of the fleet, (devices,) uint64, sorted. r is the number of answers
+            that a device gives in a period.
     """
 
     period: int
@@ -160,7 +170,7 @@ class IdFile(NamedTuple):
     Attributes:
         campaign: id of the campaign.
         periods: numbers of the covered periods.
-        answers: r, the number of indices.
+        answers: r, the number of answers that a device gives in a period, each with an index of its own.
         devices: number of devices, which is the number of marks of each period and index.
     """
 
@@ -183,12 +193,15 @@ def write_ids(
     Args:
         sink: an open binary file.
         campaign: the campaign that the reports answer.
-        periods: numbers of the periods.
-        found: the ids of each period, in order.
-        done: called with the number of written periods.
+        periods: numbers of the periods, at least one.
+        found: the ids of each of these periods, in order.
+        done: called after each period with the number of periods written so far.
 
     Returns:
         The number of written marks.
+
+    Raises:
+        OSError: the file can not be written.
     """
     written, digest = 0, b""
     for number, (period, by_index) in enumerate(found, 1):
@@ -220,12 +233,16 @@ class IdReader:
     The digest of the whole file is checked first, and the digest of a period again when its marks are read. Without
     these checks a changed file would silently refuse devices.
 
+    Args:
+        path: of the file.
+
     Attributes:
         about: the header.
-        digest: digest of the file.
+        digest: 32 bytes, the last digest in the file, which depends on all other bytes.
 
     Raises:
-        InputError: ``file_not_found``; ``ids_invalid``, it holds no ids or was changed.
+        InputError: ``file_not_found``; ``ids_invalid``: the file can not be read, holds no marks, holds ids in place
+            of marks, or was changed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -250,7 +267,7 @@ class IdReader:
         """The marks of one period: for every index (devices,) uint64, sorted. Empty arrays for a period without marks.
 
         Raises:
-            InputError: ``file_not_found``, ``ids_invalid``: the file is no longer as it was opened.
+            InputError: ``file_not_found``, ``ids_invalid``: the file is no longer as it was when it was opened.
         """
         if period not in self.periods:
             nobody: Ids = np.empty(0, np.uint64)

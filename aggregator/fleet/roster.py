@@ -65,10 +65,10 @@ def new_roster(fleet: str, names: Iterable[str], *, entropy: Callable[[int], byt
     Args:
         fleet: name of the fleet. Devices show it; reports do not hold it.
         names: names of the devices.
-        entropy: returns a number of random bytes from the operating system.
+        entropy: ``entropy(n)`` returns n random bytes.
 
     Raises:
-        InputError: ``name_invalid``, a name is empty, can not be printed, or gives too long a file name;
+        InputError: ``name_invalid``, the fleet's name or a device's is empty, too long or can not be printed;
             ``device_repeated``, a name occurs twice, or two names differ only by the case of letters, which some file
             systems do not distinguish; ``fleet_empty``, there is no name.
     """
@@ -166,9 +166,11 @@ def read_roster(path: Path, passphrase: bytes | Callable[[], bytes]) -> Roster:
         passphrase: of the list, or a function that asks for it. The function is called only for an encrypted list.
 
     Raises:
-        InputError: ``file_not_found``, ``unreadable``, ``too_large``, ``passphrase_wrong``,
-            ``passphrase_missing``.
-        StorageError: ``sealed_damaged``, ``sealed_newer``; ``fleet_damaged``, it opens and holds no fleet.
+        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``passphrase_wrong``; ``passphrase_missing``:
+            the passphrase is empty.
+        StorageError: ``sealed_damaged``: the file is neither a plain nor an encrypted list; ``sealed_newer``;
+            ``memory_short``: too little memory for the passphrase; ``fleet_damaged``: it was decrypted and holds no
+            fleet list.
     """
     raw = read_file(path, MAX_LIST_BYTES)
     roster = _parse(raw)

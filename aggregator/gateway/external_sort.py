@@ -30,6 +30,9 @@ class Sorter:
         folder: for the files of records that do not fit into memory; made when it is needed.
         length: bytes of a record, L.
         id_at: offset of the id in a record.
+
+    Attributes:
+        held_bytes: bytes of the records in memory, with their tags.
     """
 
     def __init__(self, folder: Path, length: int, id_at: int) -> None:
@@ -41,7 +44,7 @@ class Sorter:
         self.held_bytes = 0
 
     def add(self, rows: Bytes, tag: int) -> None:
-        """Add records, (N, L) uint8, with one tag."""
+        """Add records, (N, L) uint8. All get the same tag, a number below 2^32, which :meth:`pieces` gives back."""
         tags = np.frombuffer(tag.to_bytes(_TAG_BYTES, "big"), np.uint8)
         tagged = np.concatenate([rows, np.broadcast_to(tags, (len(rows), _TAG_BYTES))], axis=1)
         self._held.append(tagged)
@@ -57,7 +60,8 @@ class Sorter:
         """Yield all records in pieces. Every id of a piece is below every id of the next one. Can be called once.
 
         Args:
-            memory_bytes: size of a piece. A piece is larger only if its ids are all equal.
+            memory_bytes: size of a piece. A piece is larger only if its ids are all equal, or if :meth:`spill` was
+                never called: then all records are one piece.
 
         Yields:
             (N, L) uint8, the records, sorted; and (N,) uint32, their tags.
@@ -156,7 +160,10 @@ def split_standing(rows: Bytes, proven: NDArray[np.bool_]) -> ByStanding:
 
     Args:
         rows: (N, L) uint8, sorted, so that identical rows are neighbours.
-        proven: (N,) bool.
+        proven: (N,) bool, for each row.
+
+    Returns:
+        The rows that are kept, proven and unproven ones apart, and the number of the others.
     """
     if not len(rows):
         return ByStanding(rows, rows, 0)

@@ -2,7 +2,7 @@
 
 Ids are pseudo-random, so sorting by id shuffles the records. The output holds no name, order, size or time of an input
 file. Any order, division or repetition of the same batches gives the same bytes. A store counts the same from the
-output as from the inputs, byte for byte.
+output as from the inputs, byte for byte. The one exception are records that form a header (:func:`_readable`).
 
     - Of identical records one is written. Different records with one id are all written; a store rejects them.
     - Proven records are written into a batch with a trailer. Other records are written into a batch *without* a
@@ -61,7 +61,7 @@ class MergeSummary(NamedTuple):
     """The result of one merge.
 
     Attributes:
-        files: number of files read.
+        files: number of files given.
         campaigns: number of campaigns with records in them.
         proven, unproven: number of written records.
         repeated: number of left out copies of written records.
@@ -96,8 +96,10 @@ def merge_files(
 ) -> MergeSummary:
     """Merge report files. Run by a gateway, or by an operator who archives reports.
 
+    After an error ``out`` is as before, unless only the last flush failed: then it is the new file.
+
     Args:
-        paths: report files or URLs, compressed or not. All must be readable.
+        paths: report files or URLs, compressed or not. All must be readable; empty files are passed over.
         out: the file to write, atomically.
         campaign: keep only records of this campaign; None keeps all records.
         memory_bytes: bytes of records in memory. More records are sorted on the disk, in the folder of ``out``.
@@ -106,9 +108,10 @@ def merge_files(
 
     Raises:
         InputError: ``output_exists``, ``output_invalid``; ``file_not_found``, ``is_folder``, ``permission_denied``,
-            ``too_large``, ``expands_too_far``, ``compression_damaged``, ``not_reached``, ``unreadable``: a file can
-            not be read and nothing was written; ``no_reports``: the files hold no record.
-        StorageError: ``disk_full``, ``io_failed``; nothing is left behind.
+            ``too_large``, ``expands_too_far``, ``compression_damaged``, ``not_reached``, ``file_shortened``,
+            ``unreadable``: a file can not be read; ``no_reports``: the files hold no record that could be kept.
+        StorageError: ``disk_full``, ``io_failed``.
+        ImportError: a path is a URL, and fsspec is not installed.
     """
     check_output(out, force=force)
     with (

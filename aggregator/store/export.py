@@ -84,10 +84,10 @@ def export(
         force: replace an existing file.
 
     Raises:
-        InputError: ``output_exists``, ``output_invalid``; ``argument_invalid``: there is no such kind; for a folder
-            also ``store_not_folder``.
-        StorageError: ``store_damaged``, ``disk_full``, ``io_failed``; for a folder also ``not_a_store``,
-            ``store_newer``.
+        InputError: ``output_exists``, ``output_invalid``; ``argument_invalid``: there is no such kind;
+            ``store_not_folder``: ``store`` is a URL.
+        StorageError: ``store_damaged``, ``not_a_store``, ``store_newer``, ``store_older``; ``disk_full``,
+            ``io_failed``: the file can not be written, or the store not read.
     """
     if kind not in FORMATS:
         raise InputError("argument_invalid", f"the kind of a file is one of {', '.join(FORMATS)}")
@@ -153,7 +153,7 @@ class _Shaper:
         self.schema = pa.schema(list(zip(names, types, strict=True)))
 
     def table(self, records: Columns) -> pa.Table:
-        """The table of some records."""
+        """The table of some records, one row each, in their order. Its columns are :attr:`schema`."""
         seconds = records.period.astype(np.int64) * self._campaign.time_precision
         start = pa.array(seconds, pa.timestamp("s", "UTC"), mask=seconds > _LAST_SECOND)
         asked = pa.DictionaryArray.from_arrays(pa.array(records.question.astype(np.int32)), self._asked)

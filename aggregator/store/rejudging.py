@@ -50,10 +50,11 @@ class RetrySummary(NamedTuple):
     """The result of one retry.
 
     Attributes:
-        tried: number of pieces judged.
-        proven, unproven: records added to the store.
-        repeated: records that an earlier retry had added already.
-        left: numbers of pieces that stay in the quarantine, by the reason in words.
+        tried: number of pieces in question: all, or those with the given reason.
+        proven, unproven: numbers of records added to the store.
+        repeated: number of records that the store had already, for example after a crash of an earlier retry.
+        left: numbers of pieces that were not added, by the cause in words: :data:`NO_RECORD`, :data:`NOT_WHOLE`,
+            :data:`NOT_ALL`, :data:`NO_FILE` or :data:`STILL`.
     """
 
     tried: int
@@ -110,8 +111,12 @@ def retry(store: Store, *, now: int, enrolled: Enrolled | None = None, reason: s
         reason: judge only the pieces that were set aside for this reason; None for all.
 
     Raises:
-        PolicyError: ``enrolment_needed``, ``store_open``.
-        StorageError: ``store_busy``, ``store_damaged``, ``disk_full``, ``io_failed``; the store is then unchanged.
+        PolicyError: ``enrolment_needed``: the store belongs to a closed fleet, and no ids are given; ``store_open``:
+            ids are given, and the store has taken reports without.
+        InputError: ``file_not_found``, ``ids_invalid``: the file of the enrolled ids changed after it was opened.
+        StorageError: ``store_busy``, ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``,
+            ``disk_full``, ``io_failed``. The reports are then as before; or, if the error came after the manifest was
+            replaced, the records are added and still in the quarantine too. Another retry sets that right.
     """
     with store.changing() as manifest:
         begun = manifest._replace(closed=check_enrolment(manifest, enrolled))

@@ -44,7 +44,7 @@ class Removal(NamedTuple):
     Attributes:
         before: the first period whose reports are kept.
         removed: number of records removed, with repeats.
-        kept: number of records left.
+        kept: number of records that the store still has, with repeats.
     """
 
     before: int
@@ -60,13 +60,15 @@ def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, me
         campaign: of the store.
         manifest: of the store.
         before: the first period whose reports are kept.
-        memory_bytes: for records.
+        memory_bytes: limit of the memory for one partition's records.
 
     Returns:
-        the manifest to write: it names the new files only.
+        The manifest to write. It names the new files in place of all parts and earlier counts. Until it is written
+        the store is unchanged.
 
     Raises:
         StorageError: ``store_damaged``.
+        OSError: a file can not be written.
     """
     generation = manifest.generation + 1
     counts, scope = PeriodSums(campaign), Scope(manifest.first_period, before - 1)

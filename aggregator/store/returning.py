@@ -47,10 +47,13 @@ def squares_of_answers(
         scope: which reports count.
         rosters: fleet lists with all devices that answered.
 
+    Returns:
+        ΣT² of each stratum, in order.
+
     Raises:
         InputError: ``fleet_incomplete``: a report is of no device in the lists; ``reports_forgotten``: some reports
-            were removed, so their devices are not known.
-        StorageError: ``store_damaged``.
+            in scope were removed, so their devices are not known.
+        StorageError: ``store_damaged``; ``store_older``: older software counted the removed reports in another way.
     """
     if forgotten_counts(folder, campaign, manifest, scope).turnout.answers.size:
         first = shown(manifest.first_period, campaign.time_precision)

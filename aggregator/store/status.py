@@ -92,7 +92,7 @@ class Status(NamedTuple):
         devices_at_least, devices_at_most: bounds of the number of devices over all periods; equal for one period.
         questions: in the campaign's order.
         target: the half width that the operator asks for.
-        devices_needed: further devices for all questions to reach the target; None if the number is not known.
+        devices_needed: further devices for all questions to reach the target; None if one question has no number.
         time_precision: seconds in a period.
     """
 
@@ -126,7 +126,7 @@ class Status(NamedTuple):
         return facts("Status", about) + table(("question", "reports", "± (95 %)", "devices needed"), reached)
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``hearsay status --json`` prints."""
+        """The object that ``hearsay status --json`` prints. Its ``campaign`` is still bytes."""
         names = self.periods._fields
         rows = zip(*(column.tolist() for column in self.periods), strict=True)
         return {
@@ -150,10 +150,11 @@ def status(store: Store | str | Path, *, target: float | None = None) -> Status:
 
     Args:
         store: an open store, or its folder.
-        target: half width of a share's interval to reach; None for no target.
+        target: half width of a share's interval to reach, above 0; None for no target.
 
     Raises:
-        StorageError: ``store_damaged``, ``store_newer``, ``io_failed``.
+        InputError: ``store_not_folder``: ``store`` is a URL.
+        StorageError: as :meth:`aggregator.store.store.Store.tally_report`.
     """
     from aggregator.store.store import open_store
 

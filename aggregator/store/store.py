@@ -9,7 +9,7 @@
     lock                               held by the process that writes
 
 An ingest writes quarantine and parts first and then replaces the manifest in one step. Until then no manifest names
-the new parts; the next ingest removes parts that a crash left behind.
+the new parts; the next change of the store removes parts that a crash left behind.
 """
 
 from __future__ import annotations
@@ -75,12 +75,13 @@ class IngestSummary(NamedTuple):
     """The result of one call of :meth:`Store.ingest`.
 
     Attributes:
-        files: number of files given.
-        files_repeated: number of files whose content the store had already.
-        unreadable: the files that could not be read, each with its reason; nothing of them is stored.
-        proven: good records added from complete batches.
-        unproven: good records added from damaged batches.
-        rejected: numbers of records and byte ranges set aside, by reason.
+        files: number of files given; a pattern counts as the files that match it.
+        files_repeated: number of files of which nothing was read, since the store, or an earlier file of this call,
+            has the same content.
+        unreadable: the files that could not be read, each with its reason; no report of them is stored.
+        proven: number of good records added from complete batches.
+        unproven: number of good records added from damaged batches.
+        rejected: numbers of records and byte ranges that this call refused, by reason.
     """
 
     files: int
@@ -102,17 +103,18 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets
     The caller has verified the campaign's signatures.
 
     Args:
-        path: a folder that is absent, empty, or a store of this campaign.
-        campaign_bytes: the signed campaign file.
+        path: a folder that is absent, empty, or a store of this campaign. Missing folders above it are made, too.
+        campaign_bytes: the signed campaign file. An existing store keeps its own file of the campaign.
         buckets: into how many buckets a new store is divided, a power of two. Stores of some billion reports
-            need more; small stores need fewer files.
+            need more; small stores need fewer files. An existing store keeps its number.
 
     Raises:
-        InputError: ``buckets_invalid``; ``store_not_folder``, the path is a URL.
-        DocumentError: the campaign is not acceptable.
-        InputError: ``campaign_ended``: this version of the campaign asks no question, so it has no reports.
-        StorageError: ``other_campaign``, the store holds reports of another one; ``not_a_store``, the
-            folder holds something else; ``store_busy``, ``store_newer``, ``store_damaged``, ``io_failed``.
+        InputError: ``buckets_invalid``: no power of two, or too large; ``store_not_folder``: the path is a URL;
+            ``campaign_ended``: this version of the campaign asks no question, so it has no reports.
+        DocumentError: the campaign is not acceptable (:func:`aggregator.storage.opening.read_campaign`).
+        StorageError: ``other_campaign``: the store holds reports of another one; ``not_a_store``: the path is a file,
+            or a folder that holds something else; ``store_busy``, ``store_newer``, ``store_older``,
+            ``store_damaged``, ``disk_full``, ``io_failed``.
     """
     check_folder(path)
     folder = Path(path)
@@ -146,11 +148,11 @@ def _check_unused(folder: Path) -> None:
 
 
 def open_store(path: str | os.PathLike[str]) -> Store:
-    """Open an existing store.
+    """Open an existing store. Nothing is locked, and no file stays open.
 
     Raises:
         InputError: ``store_not_folder``: the path is a URL.
-        StorageError: ``not_a_store``, ``store_newer``, ``store_damaged``, ``io_failed``.
+        StorageError: ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``, ``io_failed``.
     """
     check_folder(path)
     folder = Path(path)
@@ -165,10 +167,10 @@ class Store:
         path: its folder.
         campaign: the campaign whose reports it holds.
         campaign_bytes: the signed campaign file.
-        lock_timeout_seconds: how long an ingest waits for another one to end.
-        workers: number of threads that read and count; by default the number of processors.
+        lock_timeout_seconds: how long a change of the store waits for another one to end.
+        workers: number of threads that read and count; by default the number of processors that this process may use.
         memory_bytes: memory for records while counting; on a cluster, on each worker.
-        quarantine_bytes: size up to which the quarantine keeps rejected pieces; all are counted.
+        quarantine_bytes: size up to which the quarantine keeps rejected pieces. Pieces beyond it are only counted.
         cluster: an executor that reads and counts; None for the threads of this process.
     """
 
@@ -193,10 +195,14 @@ class Store:
 
     @contextmanager
     def changing(self) -> Iterator[Manifest]:
-        """Hold the store's lock, after removing what a crash left behind. Gives the store's manifest.
+        """Hold the store's lock during the body. Gives the store's manifest.
+
+        Before the body runs, files that a crash left behind are removed. An ``OSError`` of the body becomes a
+        ``StorageError``.
 
         Raises:
-            StorageError: ``store_busy``, ``store_newer``, ``store_damaged``, ``disk_full``, ``io_failed``.
+            StorageError: ``store_busy``, ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``,
+                ``disk_full``, ``io_failed``.
         """
         with (
             storage_errors(f"the store at '{self.path}' can not be written"),
@@ -207,7 +213,13 @@ class Store:
             yield manifest
 
     def commit(self, manifest: Manifest) -> None:
-        """Replace the store's manifest, and remove the files that it no longer names. Called in :meth:`changing`."""
+        """Replace the store's manifest, and remove the files that it no longer names. Called in :meth:`changing`.
+
+        Raises:
+            StorageError: ``store_damaged``: a file that the manifest names is missing, or the manifest was replaced
+                too often.
+            OSError: a file can not be written or removed. The manifest may be replaced by then.
+        """
         write_manifest(self.path, manifest)
         remove_orphans(self.path, manifest)
 
@@ -222,7 +234,12 @@ class Store:
         """Add the reports of some files: all of them or, after an error, none. Run by the operator.
 
         Ingests may be repeated and come in any order. A store knows a file by its content and skips it the second
-        time. Only reports of a period that had not begun the first time, and has begun since, are then added.
+        time. Only two kinds of refused reports may then be added: those of a period that had not begun the first time
+        and has begun since, and those that were not enrolled if other enrolled ids are given now.
+
+        After an error the reports are as before. The quarantine may have got pieces of the files that were read. If
+        the error came after the manifest was replaced, in its last flush or the removal of old files, all reports
+        are in the store. Ingesting the files again is right in each of these cases.
 
         Args:
             files: report files (``.hsr``), by path or URL; a URL may be a pattern. A file that can not be read
@@ -233,12 +250,14 @@ class Store:
             progress: called after each file with (files finished, files given).
 
         Raises:
-            InputError: ``protocol_unknown``, ``missing_extra``: no file system here reads such a URL.
+            InputError: ``protocol_unknown``, ``missing_extra``: no file system here reads such a URL;
+                ``file_not_found``, ``ids_invalid``: the file of the enrolled ids changed after it was opened.
             PolicyError: ``enrolment_needed``: the store belongs to a closed fleet, and no ids are given;
                 ``store_open``: ids are given, and the store has taken reports without; ``cluster_open``: the ids'
                 secrets would be sent to a cluster unencrypted.
-            StorageError: ``store_busy``, ``store_newer``, ``store_damaged``, ``disk_full``, ``io_failed``, and on
-                a cluster ``cluster_lost``, ``cluster_differs``, ``store_not_shared``; the store is then unchanged.
+            StorageError: ``input_shortened``: a file became shorter while it was read; ``store_busy``,
+                ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``, ``disk_full``, ``io_failed``,
+                and on a cluster ``cluster_lost``, ``cluster_differs``, ``store_not_shared``.
         """
         given = expand(files)
         with self.changing() as manifest:
@@ -261,17 +280,19 @@ class Store:
 
         Every tally gives the same numbers as before. Reports of the removed periods that arrive later are refused
         as ``period_forgotten``. If a kept report has the id of a removed one, the latter's id and period stay.
+        Nothing changes if the periods were removed earlier. Memory is bounded by ``memory_bytes``.
 
         Args:
             before: the first period that is kept.
             now: the present, in seconds since 1970.
 
         Returns:
-            The numbers of removed and of kept records.
+            The first period whose reports are kept, and the numbers of removed and of kept records.
 
         Raises:
             InputError: ``period_not_over``: one of the periods to forget has not ended yet.
-            StorageError: as :meth:`ingest`.
+            StorageError: ``store_busy``, ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``,
+                ``disk_full``, ``io_failed``. The store is then as before, unless the manifest was replaced already.
         """
         if before > self.campaign.period_at(now):
             last = shown(before - 1, self.campaign.time_precision)
@@ -284,7 +305,7 @@ class Store:
         return Removal(left.first_period, manifest.records - left.records, left.records)
 
     def tally(self, scope: Scope = EVERYTHING) -> Tally:
-        """Count the reports exactly, each id once."""
+        """Count the reports in ``scope`` exactly, each id once. Raises what :meth:`tally_report` raises."""
         return self.tally_report(scope).tally
 
     def tally_report(self, scope: Scope = EVERYTHING) -> TallyReport:
@@ -295,13 +316,17 @@ class Store:
                 conflicts do not depend on the scope.
 
         Raises:
-            StorageError: ``store_damaged``, ``store_newer``, ``store_older``, ``not_a_store``, ``io_failed``, and
-                on a cluster ``cluster_lost``, ``cluster_differs``, ``store_not_shared``.
+            StorageError: ``store_damaged``, ``store_newer``, ``store_older``, ``not_a_store``, ``io_failed``;
+                ``disk_full``: of a temporary file; and on a cluster ``cluster_lost``, ``cluster_differs``,
+                ``store_not_shared``.
         """
         return self._at_rest(lambda manifest: self._tally_report(manifest, scope))
 
     def _at_rest(self, read: Callable[[Manifest], Result]) -> Result:
-        """Call ``read`` with the manifest, again if an ingest has replaced the manifest and removed its parts."""
+        """Call ``read`` with the manifest. After a ``StorageError`` call it again if the manifest was replaced.
+
+        A change of the store may have removed the parts that the earlier manifest named.
+        """
         manifest = read_manifest(self.path)
         while True:
             try:
@@ -331,7 +356,8 @@ class Store:
             ids_only: whether the function keeps only the ids of a partition in memory, not its records.
 
         Raises:
-            StorageError: as :meth:`tally_report`, and what the function raises.
+            StorageError: on a cluster ``cluster_lost``, ``cluster_differs``, ``store_not_shared``, ``store_damaged``.
+            Exception: what the function raises.
         """
         at_once = self.workers if self.cluster is None else self.cluster.threads_each
         width = self.campaign.layout.answer_bytes
@@ -352,8 +378,8 @@ class Store:
                 without them it is bounded (``aggregator.estimates.recurrence``).
 
         Raises:
-            InputError: ``fleet_incomplete``: a report is of no device in the lists; ``reports_forgotten``: some
-                reports were removed, so their devices are not known.
+            InputError: only with ``rosters``: ``fleet_incomplete``: a report is of no device in the lists;
+                ``reports_forgotten``: some reports in scope were removed, so their devices are not known.
             StorageError: as :meth:`tally_report`.
         """
         if rosters:
@@ -379,10 +405,13 @@ class Store:
         )
 
     def estimates(self) -> pd.DataFrame:
-        """The estimates as a table; :meth:`aggregator.estimates.statistics.Statistics.frame` names its columns.
+        """The estimates from all reports as a table.
+
+        :meth:`aggregator.estimates.statistics.Statistics.frame` names its columns.
 
         Raises:
             PolicyError: ``batch_too_small``: fewer reports than the campaign's smallest batch.
+            StorageError: as :meth:`tally_report`.
         """
         statistics = self.statistics()
         statistics.check_publishable()
