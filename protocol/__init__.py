@@ -1,8 +1,8 @@
 """The rules that the device and the aggregator share: formats, coding of records, mechanisms, trust.
 
 This package depends on the standard library, msgpack and PyNaCl. ``edge_sdk`` and ``aggregator``
-depend on this package and never on each other. All functions are pure: the arguments are bytes,
-integers, a seed and one reading of the clock; the result is a value or an error.
+depend on this package and never on each other. No function reads a clock, opens a file, uses a network or
+draws random bytes: times, contents of files and seeds are arguments.
 
 The way of one report: record → ``schema`` (value codes) → ``questions`` (one input) →
 ``mechanisms`` (one answer) → ``batches.report`` (bytes) → ``batches.batch`` (a file).

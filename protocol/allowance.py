@@ -22,14 +22,17 @@ LIFETIME_MICRO = 100 * MICRO
 
 
 class Limit(NamedTuple):
-    """An owner's limit per time: at most ``micro`` millionths of ε in any ``seconds``."""
+    """An owner's limit: at most ``micro`` millionths of ε in any time span of ``seconds`` seconds."""
 
     micro: int
     seconds: int
 
 
 class Pace(NamedTuple):
-    """A limit on a campaign's answers: at most ``answers`` in any ``seconds``, in which ``begun`` periods begin."""
+    """A limit on a campaign's answers: at most ``answers`` in any time span of ``seconds`` seconds.
+
+    In such a time span at most ``begun`` periods of the campaign begin.
+    """
 
     answers: int
     seconds: int
@@ -41,7 +44,9 @@ class Pace(NamedTuple):
 
 
 def paces(epsilon_micro: int, time_precision: int, limits: Iterable[Limit]) -> list[Pace]:
-    """The limits that keep a device from answering in every period, the shortest first; empty if there are none.
+    """The limits that keep a device from answering in every period, the shortest time span first.
+
+    The list is empty if there are none. Limits that other limits imply are left out.
 
     Args:
         epsilon_micro: cost of one period, in millionths of ε, at least 1.
@@ -74,8 +79,10 @@ def _seconds_for(answers: int, time_precision: int, limiting: list[Pace]) -> int
 def days_paid(answers: int, time_precision: int, limiting: list[Pace]) -> int:
     """Number of days, rounded up, in which a device gives ``answers`` answers, each as soon as it is allowed.
 
+    The days end with the last answer's period.
+
     Args:
-        answers: number of answers.
+        answers: number of answers; the result is 0 below 1.
         time_precision: length of a period in seconds.
         limiting: the result of :func:`paces`.
 

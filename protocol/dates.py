@@ -13,7 +13,7 @@ def date(seconds: int, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
 
     Args:
         seconds: since 1970, at least 0.
-        form: a format of ``strftime``.
+        form: a format of ``strftime``; the default shows date, time and ``UTC``.
 
     >>> date(2**32)
     '2106-02-07 06:28:16 UTC'

@@ -39,7 +39,10 @@ def bulk_sha256(data: bytes | memoryview = b"") -> HASH:
 
 
 def hmac_sha256(key: bytes, message: bytes) -> bytes:
-    """HMAC-SHA256 (RFC 2104): H(K ⊕ opad ‖ H(K ⊕ ipad ‖ message)), 32 bytes. The key K has at most 64 bytes."""
+    """HMAC-SHA256 (RFC 2104): H(K ⊕ opad ‖ H(K ⊕ ipad ‖ message)), 32 bytes.
+
+    The key K has at most 64 bytes. This is not checked: for a longer key the result is no HMAC.
+    """
     padded = key.ljust(_BLOCK_BYTES, b"\0")
     inner = sha256(padded.translate(_INNER) + message).digest()
     return sha256(padded.translate(_OUTER) + inner).digest()

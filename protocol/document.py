@@ -31,7 +31,16 @@ HEADER_KEYS = ("crit", "expires", "issued_at", "name", "not_before", "spec", "ve
 
 
 class Header(NamedTuple):
-    """The fields that all payloads have. Times are whole seconds since 1970, UTC."""
+    """The fields that all payloads have. Times are whole seconds since 1970, UTC.
+
+    Attributes:
+        name: of the campaign, the model or, in a root, the workspace.
+        version: 1 … 2^32 − 1; a later document of the same name has a larger one.
+        issued_at: time of signing.
+        not_before, expires: the document is valid from ``not_before`` on, and no longer at ``expires``.
+        spec: version of the formats.
+        crit: keys of the payload that a reader must understand, or else refuse the document.
+    """
 
     name: str
     version: int
@@ -48,12 +57,14 @@ class Header(NamedTuple):
 
 @lru_cache(maxsize=2)
 def read_payload(payload: bytes) -> tuple[dict[str, Any], Header]:
-    """Parse a payload whose signatures were verified. Return all fields and the header.
+    """Parse a payload. Return all its fields and the header.
 
-    The result is cached: callers must not change the dict of fields.
+    Signatures are not verified here; callers do so first. ``spec`` and ``crit`` are read and not compared, see
+    :func:`check_understood`. The result is cached: callers must not change the dict of fields.
 
     Raises:
-        DocumentError: ``malformed``.
+        DocumentError: ``malformed``: not canonical msgpack, more than :data:`MAX_ITEMS` values, no map, a missing or
+            wrong header field, or dates other than not_before ≤ issued_at + 1 day < expires.
     """
     body = canonical.unpack(payload, MAX_ITEMS)
     if not isinstance(body, dict):
@@ -88,7 +99,7 @@ def check_understood(header: Header, known: frozenset[str]) -> None:
 
 
 def read_field(body: dict[str, Any], key: str, kind: type, reason: str = "malformed") -> Any:
-    """Read a required field of exactly this type (a bool is no int).
+    """Read and return a required field of exactly this type (a bool is no int).
 
     Raises:
         DocumentError: with the given reason.
@@ -114,6 +125,8 @@ def read_integer(body: dict[str, Any], key: str, least: int, most: int, reason: 
 def is_printable(text: str) -> bool:
     """Whether a text has no control, format or private-use character, no surrogate, and no space except U+0020.
 
+    Line and paragraph separators count as spaces. The empty text is printable.
+
     The table is part of the formats. ``str.isprintable`` depends on the interpreter's version of Unicode, so
     a device and an aggregator with different interpreters could disagree on a document. Unassigned code
     points are allowed: a later version of Unicode may assign them.
@@ -129,7 +142,9 @@ def is_text(value: object, least: int = 1) -> bool:
 
 
 def read_text(body: dict[str, Any], key: str, reason: str = "malformed") -> str:
-    """Read a required text field: printable, 1 … 1024 bytes. So no document can forge lines on a terminal.
+    """Read a required text field: printable (:func:`is_printable`), 1 … 1024 bytes of UTF-8.
+
+    So the text holds no line break and no character that controls a terminal.
 
     Raises:
         DocumentError: with the given reason.

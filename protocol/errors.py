@@ -31,7 +31,7 @@ class HearsayError(Exception):
 
 
 class InputError(HearsayError, ValueError):
-    """An argument, record, schema or data file is wrong. The call changed nothing."""
+    """An argument, record, schema or data file is wrong. The caller corrects it and calls again."""
 
 
 class DocumentError(HearsayError):

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 _DECIMAL_COMMA = re.compile("-?[0-9]+,[0-9]+")
 _MISSING_CODE = re.compile("-[0-9]+|9+")
-"""Integers that data files use for a missing value: -1, -99, 99, 999."""
+"""Integers that data files often use for a missing value, for example -1, -99, 99, 999: every negative integer, and
+every integer whose digits are all 9."""
 
 
 class Part(Protocol):
@@ -28,9 +29,11 @@ class Part(Protocol):
 
 
 def hint(part: Part, value: object) -> str:
-    """A sentence on a probable mistake in a value: a decimal comma, a number out of range, a missing-value code.
+    """A sentence on a probable mistake in a value; "" if there is none.
 
-    The result is "" if there is none. The sentence names the feature, not the value.
+    For a numeric feature: a decimal comma, or a number outside the bounds. For the label or a categorical feature: an
+    unlisted integer that may stand for a missing value (negative, or only nines). The sentence names the label or the
+    feature, not the value.
     """
     name = quoted(part.name)
     if not isinstance(part, Numeric):

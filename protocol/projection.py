@@ -34,8 +34,8 @@ class Component:
 
     Attributes:
         name: for people.
-        low, high: integer bounds within [−S, S]; outputs are clipped to them.
-        edges: strictly increasing integers in (low, high]; there is one bin more than edges.
+        low, high: integer bounds, −S ≤ low < high ≤ S; outputs are clipped to them.
+        edges: strictly increasing integers in (low, high], at least one; there is one bin more than edges.
         has_missing: whether the component may be missing: it is, if an input without a substitute is missing.
         size: number of codes: the bins, and one code for *missing* if ``has_missing``.
     """
@@ -44,7 +44,11 @@ class Component:
     __slots__ = ("edges", "has_missing", "high", "low", "name", "size")
 
     def __init__(self, name: str, low: int, high: int, edges: Sequence[int], *, has_missing: bool = False) -> None:
-        """Raises InputError ``projection_invalid`` where the parts do not fit together."""
+        """The arguments are the attributes of the class.
+
+        Raises:
+            InputError: ``projection_invalid``: bounds or edges are not as the attributes state.
+        """
         self.name = name
         self.low = low
         self.high = high
@@ -60,7 +64,7 @@ class Component:
             )
 
     def code_of(self, number: int | None) -> int:
-        """The bin of an output; the last code for a missing output (None)."""
+        """The bin of an output; the last code for a missing output (None), which needs ``has_missing``."""
         return self.size - 1 if number is None else bisect_right(self.edges, number)
 
     def labels(self) -> list[str]:
@@ -78,11 +82,11 @@ class Projection:
     """The projection of a campaign, checked. It has n inputs and K components.
 
     Attributes:
-        inputs: indices of the projected numeric features, shape (n,), in increasing order.
+        inputs: indices in ``Schema.features`` of the projected numeric features, shape (n,), n ≥ 1, increasing.
         matrix: weights, shape (K, n), 32-bit integers.
         offsets: shape (K,), 64-bit integers.
-        shift: sums are divided by 2^shift.
-        components: the K outputs.
+        shift: sums are divided by 2^shift; 0 … 40.
+        components: the K outputs, 1 … 1024, with distinct names.
     """
 
     __slots__ = ("components", "inputs", "matrix", "offsets", "shift")
@@ -95,7 +99,12 @@ class Projection:
         shift: int,
         components: Sequence[Component],
     ) -> None:
-        """Raises InputError ``projection_invalid``; ``projection_overflow``: a sum could leave 64 bits."""
+        """The arguments are the attributes of the class.
+
+        Raises:
+            InputError: ``projection_overflow``: a weight does not fit into 32 bits, or a sum could leave 64 bits;
+                ``projection_invalid``: any other part is not as the attributes state.
+        """
         self.inputs = tuple(inputs)
         self.matrix = tuple(tuple(row) for row in matrix)
         self.offsets = tuple(offsets)
@@ -145,11 +154,12 @@ def parse_projection(entry: dict[str, Any], reason: str, missing_inputs: frozens
     Args:
         entry: the map that a payload carries.
         reason: the reason of a DocumentError.
-        missing_inputs: indices of the numeric features without a substitute for missing numbers.
+        missing_inputs: indices of the features without a substitute for missing values. If one of them is an input,
+            all components may be missing.
 
     Raises:
-        DocumentError: with the given reason.
-        InputError: ``projection_invalid``, ``projection_overflow``.
+        DocumentError: with the given reason: a field is missing or can not be read.
+        InputError: ``projection_invalid``, ``projection_overflow``: as :class:`Projection` and :class:`Component`.
     """
     inputs = read_field(entry, "inputs", list, reason)
     parts = read_field(entry, "components", list, reason)
@@ -175,8 +185,11 @@ def integer_array(kind: str, values: Sequence[int], shape: Sequence[int]) -> dic
 
     Args:
         kind: ``<i4`` (32 bits) or ``<i8`` (64 bits).
-        values: the integers.
-        shape: of the array.
+        values: the integers, row by row.
+        shape: of the array; not compared with the number of values.
+
+    Raises:
+        OverflowError: an integer does not fit.
     """
     packed = array(_CODES[kind], values)
     if sys.byteorder == "big":

@@ -40,10 +40,10 @@ class Subject(NamedTuple):
             the number is missing, and the class), ``moment`` (one feature's number or its square, in the record's
             class), ``moments`` (the numbers or squares of all numeric features), ``outcome`` (true and predicted
             class).
-        feature: index of the observed feature; None for kinds without one.
-        size: number of possible inputs, or number of coordinates of the input.
-        power: 1 for the number, 2 for its square; moments only.
-        of_class: the class of a single-number moment, else None.
+        feature: index in ``Schema.observed``; None for ``class``, ``moments`` and ``outcome``.
+        size: number of coordinates of the input for ``moment`` and ``moments``, else number of possible inputs.
+        power: 1 for the number, 2 for its square; None for other kinds than ``moment`` and ``moments``.
+        of_class: class code of a moment about one feature in one class (:data:`SINGLE_NUMBER`), else None.
     """
 
     kind: str
@@ -88,15 +88,21 @@ class Question(NamedTuple):
         """The mechanism's input for one record.
 
         For class c of k classes: ``class``: c. ``cell``: a·k + c for value code a. ``present``: k + c, or c if the
-        number is missing. ``outcome``: c·k + predicted. Moments: a vector with v = u, or ⌊u²/S⌋ for power 2, at the
-        coordinate of class c, and 0 at all other coordinates; a missing number has v = 0. A single-number moment is
-        v if ``of_class`` is c, else 0; for power 2 this number w becomes 2w − S.
+        number is missing. ``outcome``: c·k + predicted. For moments let v be the scaled integer u of a number, or
+        ⌊u²/S⌋ for power 2, and 0 for a missing number. ``moment`` of one feature in all classes: a tuple of k integers
+        with v at place c and 0 elsewhere. ``moments``: for numeric feature i the integer v at place i·k + c, and 0
+        elsewhere. ``moment`` in one class: w = v if ``of_class`` is c, else 0; for power 2 the input is 2w − S.
+
+        The arguments are not checked.
 
         Args:
             observation: codes and numbers of the record.
-            label_code: c.
-            classes: k.
-            predicted: the class that a model predicts; ``outcome`` only.
+            label_code: c, the code of the record's class.
+            classes: k, the number of classes.
+            predicted: code of the class that a model predicts; ``outcome`` only.
+
+        Returns:
+            a tuple of integers for moments of all classes, else one integer.
         """
         kind, feature, size, power, of_class = self.subject
         if kind == CLASS:
@@ -122,7 +128,7 @@ class Question(NamedTuple):
         return 2 * value - SCALE if power == SQUARE else value
 
     def to_dict(self) -> dict[str, Any]:
-        """The map that a campaign carries."""
+        """The map that a campaign carries. ``feature``, ``power`` and ``class`` are left out if they are None."""
         entry = {
             "kind": self.kind,
             "size": self.size,
@@ -143,15 +149,15 @@ def _moment(number: int | None, power: int | None) -> int:
 
 
 def unfit(subject: Subject, mechanism: Mechanism, numbers: int) -> str:
-    """Why a mechanism can not perturb every possible input of a subject; empty if it can.
+    """Why a mechanism may not be used for a subject, as a sentence for people; the empty text if it may.
 
-    No record may be outside the mechanism's domain. Otherwise the mere existence of a report would depend on the
-    record, and no ε covers that.
+    A mechanism must perturb every possible input of the subject. Otherwise the mere existence of a report would depend
+    on the record, and no ε covers that. Besides, ``outcome`` allows only the mechanism ``direct``.
 
     Args:
-        subject: of the question.
-        mechanism: of the question.
-        numbers: number of numeric features.
+        subject: the property of a record that the question is about.
+        mechanism: the mechanism of the question.
+        numbers: number of numeric observed features.
     """
     if mechanism.size != subject.size:
         return "a mechanism is of another size than its question"
@@ -183,8 +189,8 @@ def gaussian_subjects(schema: Schema, form: str) -> list[Subject]:
 
     Args:
         schema: with k classes and n numeric observed features, n ≥ 1.
-        form: of the moment questions: :data:`SINGLE_NUMBER` (n·k questions per power), :data:`ONE_PER_CLASS` (n)
-            or :data:`ALL_AT_ONCE` (one).
+        form: of the moment questions: :data:`SINGLE_NUMBER` (n·k questions per power), :data:`ONE_PER_CLASS` (n
+            per power) or :data:`ALL_AT_ONCE` (one per power).
 
     Raises:
         InputError: ``no_numbers``: the schema has no numeric feature.
@@ -229,8 +235,13 @@ def build_questions(
         weights: positive integers, one per subject, chosen before any data is seen; equal by default. The weight of
             a question is its share of the ids of its stratum.
 
+    Returns:
+        the questions in the order of the subjects; stratum numbers rise from 0.
+
     Raises:
-        InputError: ``answers_invalid``, ``weights_invalid``.
+        InputError: ``answers_invalid``: r is no integer of 1 … Q, or Q is above 65535; ``weights_invalid``: not one
+            positive integer per subject, or a weight so small that its interval of ids would be empty. Errors of
+            ``mechanism_for`` are passed on.
     """
     count = len(subjects)
     if type(answers) is not int or not 1 <= answers <= count <= MAX_QUESTIONS:
@@ -249,7 +260,10 @@ def build_questions(
 
 
 def interval_bounds(weights: Sequence[int]) -> list[int]:
-    """The bounds B_j = ⌊2^32·(w₁ + … + w_j)/Σw⌋ of questions with weights w₁, w₂, ….
+    """The bounds B_j = ⌊2^32·(w₁ + … + w_j)/Σw⌋ of the questions of one stratum with weights w₁, w₂, ….
+
+    Args:
+        weights: positive integers, at least one.
 
     Raises:
         InputError: ``weights_invalid`` if a question would get an empty interval.
@@ -267,7 +281,11 @@ def interval_bounds(weights: Sequence[int]) -> list[int]:
 
 
 class Assignment:
-    """The question of each report id, per stratum. Used by device and aggregator."""
+    """The question of each report id, per stratum. Used by device and aggregator.
+
+    Args:
+        questions: all questions of a campaign, in order of strata and bounds; not checked here.
+    """
 
     __slots__ = ("_bounds", "_first")
 
@@ -281,12 +299,20 @@ class Assignment:
             self._bounds[question.stratum].append(question.bound)
 
     def question_for(self, report_id: bytes, stratum: int) -> int:
-        """Index of the question, among all questions of the campaign, that this id answers in this stratum."""
+        """Index of the question, among all questions of the campaign, that this id answers in this stratum.
+
+        Only the first four bytes of the id decide.
+        """
         u = int.from_bytes(report_id[:4], "big")
         return self._first[stratum] + bisect_right(self._bounds[stratum], u)
 
     def interval(self, question: int, stratum: int) -> tuple[int, int]:
-        """The half-open interval of ids, by their first four bytes as an integer, that answer a question."""
+        """The half-open interval [low, high) of ids, by their first four bytes as an integer, that answer a question.
+
+        Args:
+            question: index among all questions of the campaign.
+            stratum: number of the question's stratum.
+        """
         bounds = self._bounds[stratum]
         place = question - self._first[stratum]
         return (bounds[place - 1] if place else 0), bounds[place]

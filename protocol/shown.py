@@ -1,4 +1,4 @@
-"""Names in messages for people: complete, on one line, and different for different names.
+"""Names and texts in messages for people, on one line. Only :func:`quoted` shows different names differently.
 
 The texts of a document hold no characters that control a terminal (docs/formats.md, section 5). They may hold quotes,
 which could end a quoted name too early, and invisible characters: two names may differ only by these. Paths and keys
@@ -25,7 +25,7 @@ _EDGES = tuple(edge for first, last in sorted(_UNSEEN) for edge in (first, last 
 
 
 def is_seen(text: str) -> bool:
-    r"""Whether every character of a text is visible or a space.
+    r"""Whether a text is printable (:func:`protocol.document.is_printable`) and has no character of the table above.
 
     >>> is_seen("odor 3"), is_seen("odor\u3164")
     (True, False)
@@ -38,7 +38,9 @@ def _is_invisible(character: str) -> bool:
 
 
 def shown(text: str) -> str:
-    r"""A text on one line, with escapes for control characters and invisible characters.
+    r"""A text on one line, with Python's escapes for control characters and invisible characters.
+
+    Backslashes are not escaped, so two different texts may look equal; :func:`quoted` tells them apart.
 
     >>> print(shown("a\x1b[2J\u3164"))
     a\x1b[2J\u3164
@@ -49,9 +51,10 @@ def shown(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""A name between quotes. Quotes within the name are escaped.
+    r"""A name between quotes, escaped as by :func:`shown`. Quotes and backslashes within the name are escaped, too.
 
-    The second and later spaces of a row are escaped, so that a name can not push text to the next line of a terminal.
+    Different names have different results. The second and later spaces of a row are escaped, so that a name can not
+    push text to the next line of a terminal.
 
     >>> print(quoted("its 'odor'"), quoted("a   b"))
     'its \'odor\'' 'a \x20\x20b'
@@ -61,7 +64,9 @@ def quoted(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """A longer text on one line. A row of spaces becomes one space, so that it can not imitate a new line.
+    """A longer text on one line, escaped as by :func:`shown`.
+
+    A row of spaces becomes one space, so that it can not imitate a new line.
 
     >>> sentence("learn.    The policy allows it.")
     'learn. The policy allows it.'

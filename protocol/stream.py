@@ -34,6 +34,7 @@ class Stream:
 
         Raises:
             InputError: ``seed_invalid``: the seed is not 32 bytes.
+            OverflowError: the tag is longer than 255 bytes.
         """
         if type(seed) is not bytes or len(seed) != SEED_BYTES:
             raise InputError("seed_invalid", f"a seed is {SEED_BYTES} bytes")
@@ -43,7 +44,7 @@ class Stream:
         self._blocks = 1
 
     def read(self, count: int) -> bytes:
-        """The next ``count`` bytes."""
+        """The next ``count`` bytes; ``count`` is at least 0."""
         start = self._position
         stop = start + count
         if stop > len(self._buffer):

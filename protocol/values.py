@@ -39,7 +39,7 @@ def parse_bound(text: str) -> Decimal:
     of −300 … 300. The number is 0, or its absolute value is at least 10^−300 and below 10^301.
 
     Raises:
-        InputError: ``schema_invalid``.
+        InputError: ``schema_invalid``: ``text`` is no text, or not of this form.
     """
     number = _read_decimal(text) if isinstance(text, str) else None
     if number is not None:
@@ -57,7 +57,9 @@ def _read_decimal(text: str) -> Decimal | None:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value is missing: None, the empty text, NaN of any type, or pandas' NA and NaT.
+    """Whether a value is missing: None, the empty text, NaN of any type, or pandas' NA and NaT. Never raises.
+
+    NaN is every value that is not equal to itself.
 
     Any other value that a feature can not read is *unlisted*. A feature may code the two cases differently.
     """
@@ -107,12 +109,13 @@ def _digits(number: int) -> str | None:
 
 
 def as_number(value: object) -> int | float | Fraction | Decimal | None:
-    """A value as a number without loss of precision; None for everything that is no real number.
+    """A value as a number that every feature codes as the exact number; None for everything that is no real number.
 
-    None stands for booleans, NaN, and texts that do not follow the grammar of bounds. The type of the result does not
-    change a feature's code for the same number: integers of other types (NumPy) become int; types with an exact ratio
-    (Decimal, Fraction, floats of other widths) become Fraction; texts become Decimal; all other types are
-    converted by ``float``. Infinities are floats.
+    None stands for booleans, bytes, NaN, and texts that do not follow the grammar of :func:`parse_bound`. Integers of
+    other types (NumPy) become int; types with an exact ratio (Decimal, Fraction, floats of other widths) become
+    Fraction; texts become Decimal; floats stay; all other types are converted by ``float``. A Decimal from
+    ±10^4300 on becomes a float infinity, and a Decimal between 0 and ±10^−400 becomes ±10^−400. Infinities are floats.
+    Never raises.
     """
     if type(value) is int:
         return value
