@@ -107,12 +107,23 @@ def decode_batches(data: Source, campaign: Campaign, *, now: int) -> Decoded:
         data: the whole file.
         campaign: the campaign that the reports must belong to.
         now: the present in seconds since 1970; reports of later periods are too early.
+
+    Raises:
+        FileShortenedError: ``data`` is a :class:`~aggregator.decoding.large_file.LargeFile`, and the file became
+            shorter.
     """
     return Decoder(campaign).decode(data, now=now)
 
 
 class Decoder:
-    """Judges the files of one campaign. Immutable and picklable."""
+    """Judges the files of one campaign. Immutable and picklable.
+
+    Every method that reads a :class:`~aggregator.decoding.large_file.LargeFile` raises ``FileShortenedError`` if the
+    file became shorter.
+
+    Args:
+        campaign: the campaign that the reports must belong to.
+    """
 
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign.id

@@ -72,7 +72,7 @@ class Matrix(NamedTuple):
         return self.field(0, ">u8").astype(np.uint64)
 
     def head(self) -> NDArray[np.uint64]:
-        """(N,) uint64: period · 2^32 + question · 2^16 + value (0 in layouts 2 and 3)."""
+        """(N,) uint64: period · 2^32 + question · 2^16 + value (0 unless the layout is ``SINGLE``)."""
         place = len(self.layout.prefix) + ID_BYTES
         if self.layout.kind == SINGLE:
             return self.field(place, ">u8").astype(np.uint64)

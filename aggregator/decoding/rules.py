@@ -32,7 +32,7 @@ class Fields(NamedTuple):
     Attributes:
         rows: the matrix that the fields are copied from.
         first: (N,) uint64, the fixed first bytes and the start of the id.
-        head: (N,) uint64, period · 2^32 + question · 2^16 + value (0 in layouts 2 and 3).
+        head: (N,) uint64, period · 2^32 + question · 2^16 + value (0 unless the layout is ``SINGLE``).
         question: (N,) int64, index in the campaign's questions.
     """
 
@@ -57,7 +57,10 @@ class Fields(NamedTuple):
 
 
 class Rules:
-    """The rules of one campaign as arrays over its questions. Immutable and picklable."""
+    """The rules of one campaign as arrays over its questions. Immutable and picklable.
+
+    In all methods ``now`` is the present, in seconds since 1970.
+    """
 
     def __init__(self, campaign: Campaign) -> None:
         layout, questions = campaign.layout, campaign.questions
@@ -77,7 +80,8 @@ class Rules:
         if layout.kind == INTEGERS:
             self._integers = range(layout.record_length - layout.answer_bytes, layout.record_length, 4)
         self._least, self._most = np.array([mechanism.bounds for mechanism in mechanisms] or [(0, 0)], np.int64).T
-        # (period + 1)·precision ≤ not_before and period·precision ≥ expires, without products that overflow.
+        # A report is too early if (period + 1)·precision ≤ not_before, and too late if period·precision ≥ expires.
+        # Both are kept as bounds of the period: the products could overflow.
         self._first_period = campaign.header.not_before // campaign.time_precision
         self._end_period = -(-campaign.header.expires // campaign.time_precision)
 

@@ -136,7 +136,7 @@ def write_roster(
         for given in roster.provisionings():
             _write_private(hidden / DEVICES / _file_name(given.device), build_provisioning(given))
         _write_private(hidden / LIST_FILE, sealed)
-        os.sync()  # one flush for however many small files
+        os.sync()  # one flush of all files is faster than a flush of each
         hidden.rename(out)
         sync_folder(out.absolute().parent)
         return

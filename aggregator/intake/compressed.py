@@ -33,7 +33,11 @@ that place on, so less is lost. Each round takes about as long as the first.
 
 
 def codec_of(data: Source) -> str | None:
-    """Find a file's compression by its first bytes, whatever its name; None if it has none. No batch begins so."""
+    """Find a file's compression by its first bytes, whatever its name.
+
+    Returns:
+        ``gzip``, ``zstd``, or None for any other file. No batch begins with the first bytes of these formats.
+    """
     return next((codec for codec, magic in _MAGIC.items() if data[: len(magic)] == magic), None)
 
 

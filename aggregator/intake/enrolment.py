@@ -69,7 +69,7 @@ class FromRosters:
         return ids
 
     def known(self, period: int) -> tuple[Ids, ...]:
-        """The ids of a period: for every index an array, (devices,) uint64, rising."""
+        """The ids of a period: for every answer that a device gives in it an array, (devices,) uint64, rising."""
         from aggregator.fleet.ids import IdMaker
 
         maker = IdMaker(self._secrets[at : at + 32] for at in range(0, len(self._secrets), 32))
@@ -115,14 +115,17 @@ class Enrolled:
             records: N records that all other rules accept.
 
         Returns:
-            (N,) bool.
+            (N,) bool, whether an enrolled device made each.
+
+        Raises:
+            InputError: ``file_not_found``, ``ids_invalid``: the ids come from a file that changed after it was opened.
         """
         accepted = np.zeros(records.size, np.bool_)
         group = records.period.astype(np.int64) * self._indices + self._stratum[records.question]
         order = np.argsort(group, kind="stable")
         group = group.take(order)
         starts = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]])) if len(group) else order
-        for start, rows in zip(starts, np.split(order, starts[1:]), strict=False):  # without records there is one split
+        for start, rows in zip(starts, np.split(order, starts[1:]), strict=False):  # without records: one empty split
             period, index = divmod(int(group[start]), self._indices)
             known = self._ids(period)[index]
             accepted[rows] = _is_in(self._source.known_as(period, index, records.id[rows]), known)
@@ -161,6 +164,10 @@ def _is_in(wanted: Ids, sorted_ids: Ids) -> NDArray[np.bool_]:
 
 def check_enrolment(manifest: Manifest, enrolled: Enrolled | None) -> bool:
     """Whether a store belongs to a closed fleet after an ingest with these ids.
+
+    Args:
+        manifest: of the store, before the ingest.
+        enrolled: the ids that the ingest is given; None for none.
 
     Raises:
         PolicyError: ``enrolment_needed``: the store belongs to a closed fleet, and no ids are given;

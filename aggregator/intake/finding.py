@@ -135,7 +135,10 @@ def _divided(pattern: str) -> tuple[str, bool, str]:
 def read_names(stream: IO[bytes]) -> list[str]:
     """Read names of files: one on each line or, as ``find -print0`` writes them, each ended by a zero byte.
 
-    A star in a name is no pattern.
+    The names are returned unchanged: patterns and folders are not searched. Empty names are left out.
+
+    Args:
+        stream: an open binary file.
 
     Raises:
         InputError: ``too_large``: the list has more than 256 MiB.
@@ -153,6 +156,10 @@ def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Executor | 
     Args:
         files: paths and URLs.
         cluster: its workers try to read the files; None: this process does.
+
+    Raises:
+        InputError: on a cluster: ``protocol_unknown``, ``missing_extra``: a worker can not read such a URL.
+        StorageError: on a cluster: ``cluster_lost``, ``cluster_differs``.
     """
     if cluster is None:
         return _all_unreadable(files)

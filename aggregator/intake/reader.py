@@ -119,7 +119,11 @@ class Reader:
         self._enrolment = b"" if enrolled is None else enrolled.digest
 
     def finish(self) -> list[Part]:
-        """Write what is waiting, and return all parts. Called when every file is read."""
+        """Write the records that still wait in memory, and return all parts. Called when every file is read.
+
+        Raises:
+            OSError: a part can not be written.
+        """
         return self._writer.finish()
 
     def read(self, sources: Sequence[Source], *, may_repeat: bool = False) -> list[Read]:
@@ -130,7 +134,13 @@ class Reader:
             may_repeat: whether this ingest may have read one of the contents before.
 
         Returns:
-            one for each file, in any order.
+            A result for each file, in any order.
+
+        Raises:
+            StorageError: ``input_shortened``: a file became shorter after some of it was written.
+            InputError: as :meth:`aggregator.intake.enrolment.Enrolled.accepts`.
+            OSError: a part can not be written.
+            MemoryError: a file does not fit into memory, and some of it was written.
         """
         found = []
         small = []
@@ -156,7 +166,10 @@ class Reader:
             return found + [self._alone(source, None, None) for source in small]
 
     def read_anew(self, source: Source) -> Read:
-        """Read a known file of which the store has no record, as if it came for the first time."""
+        """Read a known file of which the store has no record, as if it came for the first time. Raises as :meth:`read`.
+
+        The result still has the earlier entry of the file as ``known``.
+        """
         name = identity(source.data)
         known = self._inputs.get(name)
         return self._alone(source, name, None)._replace(known=known)
@@ -187,7 +200,7 @@ class Reader:
             return [self._alone(source, None, None) for source in sources]
         found = self._decoder.whole_files([source.data[:] for source in sources], now=self._now)
         records, file, rest = found.records, found.file, set(found.left_over)
-        if self._enrolled is not None:  # files with a foreign record are read one by one, for the quarantine
+        if self._enrolled is not None:  # only reading a file by itself keeps its foreign records for the quarantine
             foreign = np.unique(file[~self._enrolled.accepts(records)])
             sound = ~np.isin(file, foreign)
             records, file, rest = records.take(sound), file[sound], rest | set(foreign.tolist())

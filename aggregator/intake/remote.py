@@ -64,8 +64,11 @@ def read_remotely(
 
     Raises:
         PolicyError: ``cluster_open``: the secrets of a fleet would be sent unencrypted.
-        StorageError: ``store_not_shared``, ``cluster_lost``, ``cluster_differs``, ``store_damaged``, ``disk_full``,
-            ``io_failed``.
+        InputError: ``protocol_unknown``, ``missing_extra``: a process can not read such a URL; and as
+            :meth:`aggregator.intake.enrolment.Enrolled.accepts`.
+        StorageError: ``store_not_shared``, ``cluster_lost``, ``cluster_differs``, ``store_damaged``;
+            ``input_shortened``: a file became shorter while it was read.
+        OSError: a part can not be written.
     """
     if enrolled is not None and enrolled.holds_secrets and not executor.is_private:
         problem = "a fleet list holds secrets, and tcp:// is not encrypted; use tls://, or --enrolled"

@@ -70,7 +70,10 @@ class Share(NamedTuple):
 
 
 def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
-    """Load all files, in shares. A file with the length and end of an earlier one is named, and not kept."""
+    """Load all files, in shares of several megabytes or many files.
+
+    A file with the length and end of an earlier one is not loaded into a share, but named in its ``similar``.
+    """
     seen: set[tuple[int, bytes]] = set()
     share, size = Share([], [], []), 0
     for number, (file, data) in enumerate(zip(files, ahead(read_source, files), strict=True)):
@@ -96,7 +99,11 @@ def read_source(file: str | os.PathLike[str], in_memory: int | None = None) -> C
     Args:
         file: path or URL.
         in_memory: files with more bytes are read in pieces, unless they are named by a URL; None for
-            :data:`MAPPED_BYTES`.
+            :data:`MAPPED_BYTES`. Content that is read in pieces raises
+            :class:`~aggregator.decoding.large_file.FileShortenedError` if the file became shorter.
+
+    Raises:
+        ImportError: the file is a URL, and fsspec is not installed (:func:`aggregator.intake.urls.check_urls`).
     """
     in_memory = MAPPED_BYTES if in_memory is None else in_memory
     reason = "unreadable"
@@ -109,7 +116,7 @@ def read_source(file: str | os.PathLike[str], in_memory: int | None = None) -> C
     except PermissionError:
         reason = "permission_denied"
     except ValueError:
-        pass  # a name with a zero byte
+        pass  # a name with a zero byte: its reason is ``unreadable``
     except FileShortenedError:
         reason = SHORTENED_REASON
     except MemoryError:

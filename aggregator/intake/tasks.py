@@ -60,7 +60,7 @@ def job_of(folder: Path, manifest: Manifest) -> Job:
 
 
 class Mark(NamedTuple):
-    """Length and last eight bytes of a file, which differ for most files."""
+    """Length and last eight bytes of a file's decompressed content, which differ for most files."""
 
     size_bytes: int
     tail: bytes
@@ -149,7 +149,10 @@ def read_files(
             False for files of which each has a length and end of its own.
 
     Raises:
-        StorageError: ``store_not_shared``, ``cluster_differs``.
+        StorageError: ``store_not_shared``, ``cluster_differs``, ``store_damaged``, ``io_failed``;
+            ``input_shortened``: a file became shorter while it was read.
+        InputError: ``protocol_unknown``, ``missing_extra``; and as
+            :meth:`aggregator.intake.enrolment.Enrolled.accepts`.
         OSError: the parts can not be written.
     """
     campaign, manifest = opened(job)
@@ -191,7 +194,8 @@ def on_store(job: Job, function: Callable[..., Result], *arguments: object) -> R
     """Task: ``function(folder, campaign, manifest, *arguments)`` of the store that the client means.
 
     Raises:
-        StorageError: ``store_not_shared``, ``cluster_differs``, ``store_damaged``.
+        StorageError: as :func:`opened`.
+        Exception: what the function raises.
     """
     campaign, manifest = opened(job)
     return function(Path(job.folder), campaign, manifest, *arguments)
@@ -202,7 +206,8 @@ def opened(job: Job) -> tuple[Campaign, Manifest]:
 
     Raises:
         StorageError: ``store_not_shared``: at its path the worker sees another store, or none; ``cluster_differs``:
-            the worker has other software.
+            the worker has another version of this software; ``store_newer``, ``store_older``, ``store_damaged``,
+            ``io_failed``: the worker can not read the store there.
     """
     if version("hearsay") != job.software:
         raise StorageError("cluster_differs", "a worker has another version of hearsay; install the same everywhere")

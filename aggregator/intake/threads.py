@@ -43,7 +43,9 @@ def read_with_threads(
         progress: called after each file with (files finished, files given).
 
     Raises:
-        StorageError: ``store_damaged``, ``disk_full``, ``io_failed``.
+        StorageError: ``input_shortened``: a file became shorter while it was read.
+        InputError: as :meth:`aggregator.intake.enrolment.Enrolled.accepts`.
+        OSError: a part, or a file of the quarantine, can not be written.
     """
     with ExitStack() as stack:
         pool = ThreadPoolExecutor(threads)

@@ -74,7 +74,7 @@ class IngestTransaction:
 
     @contextmanager
     def reader(self, now: int, enrolled: Enrolled | None, sharing: WorkSharingPool | None = None) -> Iterator[Reader]:
-        """Open a reader whose parts belong to this ingest. Called once: the names of the parts depend on nothing else.
+        """Open a reader whose parts belong to this ingest. Call it once: a second reader would use the same names.
 
         Args:
             now: the present, in seconds since 1970.
@@ -86,7 +86,11 @@ class IngestTransaction:
             yield Reader(self.campaign, self.inputs, writer, first_period, now, enrolled, sharing)
 
     def note(self, read: Read) -> None:
-        """Record what was found in one file: its entry in the index, its counts, its pieces for the quarantine."""
+        """Record what was found in one file: its entry in the index, its counts, its pieces for the quarantine.
+
+        Raises:
+            OSError: a file of the quarantine can not be written.
+        """
         entry, known = read.entry, read.known
         if read.unreadable is not None:
             self.note_unreadable(read.number, read.unreadable)
@@ -120,15 +124,22 @@ class IngestTransaction:
         self.inputs.add(entry)
 
     def correct_totals(self, *, fewer: Counter[str], more: Counter[str]) -> None:
-        """Change the store's totals of rejected records, by reason."""
+        """Change the store's totals of rejected pieces: add the numbers ``more``, subtract the numbers ``fewer``.
+
+        Args:
+            fewer, more: numbers by reason.
+        """
         self._totals.update(more)
         self._totals.subtract(fewer)
 
     def commit(self) -> Manifest | None:
-        """Return the manifest to write, once everything it names is on the disk; None if nothing changed.
+        """Return the manifest to write; None if the index gets no new entry. All files that it names are on the disk.
+
+        The names of empty files go into the quarantine in both cases.
 
         Raises:
             StorageError: ``store_damaged``: a part that is joined with others is not as it was written.
+            OSError: a file can not be written.
         """
         if self._quarantine is not None:
             self._quarantine.keep_empty(found.file for found in self.unreadable if found.reason == EMPTY_FILE)

@@ -92,11 +92,13 @@ def expand(files: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLike[st
 
 
 def read_url(url: str, most: int) -> bytes | mmap.mmap:
-    """Read the content of a remote file; it is mapped if it is large.
+    """Read the content of a remote file. Large content is a mapping of a temporary file.
 
     Raises:
         OSError: ``errno`` ``EFBIG``: it has more than ``most`` bytes; ``EISDIR``: it is a folder;
-            ``EHOSTUNREACH``: no server answers; ``EIO``: another error of the file system's library.
+            ``EHOSTUNREACH``: no server answers; ``EIO``: an error of the file system's library that is no ``OSError``.
+            An ``OSError`` of the library, for example ``FileNotFoundError``, is raised as it is.
+        ImportError: fsspec is not installed (:func:`check_urls`).
     """
     files, path, size = _found(url)
     with _library_errors():
@@ -118,7 +120,8 @@ def ends_of(url: str, most: int) -> tuple[int, bytes, bytes]:
     A small file is read in one request.
 
     Raises:
-        OSError: as :func:`read_url`.
+        OSError: as :func:`read_url`, except ``EFBIG``.
+        ImportError: as :func:`read_url`.
     """
     files, path, size = _found(url)
     with _library_errors():
@@ -132,7 +135,10 @@ def ends_of(url: str, most: int) -> tuple[int, bytes, bytes]:
 def ahead(
     function: Callable[[str | os.PathLike[str]], Found], files: Sequence[str | os.PathLike[str]]
 ) -> Iterator[Found]:
-    """Yield ``function(file)`` of every file, in order. Remote files are read several at a time, to wait less."""
+    """Yield ``function(file)`` of every file, in order. If there is a URL, several calls run at a time, to wait less.
+
+    What the function raises is raised here.
+    """
     if not any(map(is_url, files)):
         yield from map(function, files)
         return

@@ -30,7 +30,8 @@ def compact(
 ) -> list[Part]:
     """Join the small parts of every bucket that has too many. Returns the parts for the next manifest.
 
-    The small parts stay on the disk until the next manifest is written.
+    Small are parts with fewer records than :data:`SMALL_RECORDS`. They stay on the disk until the next manifest is
+    written.
 
     Args:
         folder: of the store.
@@ -42,6 +43,7 @@ def compact(
 
     Raises:
         StorageError: ``store_damaged``: one of the small parts is not as it was written.
+        OSError: a joined part can not be written.
     """
     kept: list[Part] = []
     joined: list[Part] = []

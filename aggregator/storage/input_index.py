@@ -88,6 +88,9 @@ def pack_places(places: NDArray[np.int64]) -> bytes:
 
     Args:
         places: (N,) int64, rising.
+
+    Returns:
+        Bytes for :func:`unpack_places`; none if N is 0.
     """
     return zlib.compress(np.diff(places, prepend=0).astype("<u8").tobytes(), 1) if len(places) else b""
 
@@ -142,12 +145,12 @@ class Inputs:
         self._new: dict[bytes, Ingested] = {}
 
     def may_know(self, tail: bytes) -> bool:
-        """Whether an earlier ingest read a file with this tail."""
+        """Whether an earlier ingest read a file with this tail, as :func:`tail` gives it."""
         low, high = _places(self._tails, tail)
         return high > low
 
     def has_all(self, name: bytes, present: int, enrolment: bytes = b"") -> bool:
-        """Whether a file is known and reading it again would add no report.
+        """Whether a file is known and reading it again would add no report. True for all files of this ingest.
 
         Reports that were too early may be accepted in a later period. Reports that were not enrolled may be accepted
         with another set of enrolled ids.
@@ -206,7 +209,16 @@ class Inputs:
         return numbers(b"".join(self._table["batches"].to_pylist()))
 
     def write(self, name: str) -> tuple[SideFile, ...]:
-        """Write the new entries to a file of this name. Returns all files of the index, for the next manifest."""
+        """Write the new entries to a file of this name.
+
+        If the index has :data:`MAX_FILES` files, all entries are written, and the new file replaces these.
+
+        Returns:
+            All files of the index, for the next manifest.
+
+        Raises:
+            OSError: the file can not be written.
+        """
         joined = len(self._files) >= MAX_FILES
         table = _to_table(self.entries() if joined else self._new.values())
         sink = pa.BufferOutputStream()
@@ -260,7 +272,7 @@ def _to_table(entries: Iterable[Ingested]) -> pa.Table:
     columns["rejected"] = [json.dumps(entry.rejected) if entry.rejected else "" for entry in entries]
     columns["name"] = [
         entry.name.encode("utf-8", "replace").decode() for entry in entries
-    ]  # some names are not valid UTF-8
+    ]  # a name may hold bytes that are no UTF-8: each becomes a question mark
     return pa.table(columns, schema=_SCHEMA)
 
 

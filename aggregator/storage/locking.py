@@ -1,7 +1,8 @@
 """Atomic writes of files, and one lock per folder.
 
 A file is written under a temporary name, flushed and renamed, and its folder is flushed. After a power cut the file
-has its old content or its new content. Errors of the operating system become ``StorageError`` here.
+has its old content or its new content. :func:`storage_errors` turns errors of the operating system into
+``StorageError``.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ def write_durably(path: Path, data: bytes, mode: int = ORDINARY) -> None:
     """Write ``data`` to ``path`` atomically, and flush the file and its folder to the disk.
 
     A link under the temporary name is removed, and never followed. ``mode`` is that of the file, before the umask.
+
+    Raises:
+        OSError: the file can not be written. ``path`` is as before, unless only the flush of its folder failed.
     """
     temporary = path.with_name(path.name + TEMPORARY)
     temporary.unlink(missing_ok=True)
@@ -57,7 +61,11 @@ def write_durably(path: Path, data: bytes, mode: int = ORDINARY) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and flush its entry in the parent to the disk. Several threads may make the same folder."""
+    """Make a folder unless it exists, and flush its entry in the parent to the disk. Threads may do so at a time.
+
+    Raises:
+        OSError: the folder can not be made or flushed, or its parent is missing.
+    """
     if not path.is_dir():
         path.mkdir(exist_ok=True)
         sync_folder(path.parent)
@@ -71,7 +79,7 @@ def exclusive(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[None]:
-    """Hold the lock file at ``path``; wait for another process that holds it.
+    """Hold the lock file at ``path`` during the body. Wait up to ``timeout_seconds`` for another process to release it.
 
     The operating system releases the lock when its holder ends, however it ends.
 

@@ -53,7 +53,13 @@ class Part(NamedTuple):
 
 
 class SideFile(NamedTuple):
-    """A Parquet file without records: the index of input files of an ingest, or the counts of forgotten periods."""
+    """A Parquet file without records: the index of input files of an ingest, or the counts of forgotten periods.
+
+    Attributes:
+        name: its file name.
+        rows: number of its rows.
+        sha256: digest of its bytes, in hexadecimal.
+    """
 
     name: str
     rows: int
@@ -134,6 +140,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
     Raises:
         StorageError: ``store_damaged``: the manifest was replaced too often. Only an edited manifest says so.
+        OSError: as :func:`aggregator.storage.locking.write_durably`.
     """
     if manifest.generation > MAX_GENERATION:
         raise damaged(f"its manifest can not be replaced more than {MAX_GENERATION} times")
@@ -141,7 +148,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def fingerprint(manifest: Manifest) -> bytes:
-    """SHA-256 of a manifest's file. Two processes with equal fingerprints see the same store."""
+    """SHA-256 of a manifest's file. Equal fingerprints mean equal manifests, which name the same files."""
     return sha256(_to_bytes(manifest)).digest()
 
 

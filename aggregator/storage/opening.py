@@ -36,7 +36,8 @@ def read_documents(folder: Path) -> Opened:
     """Read a store's manifest and campaign. Run by a store's operator and by a cluster's worker.
 
     Raises:
-        StorageError: ``not_a_store``, ``store_newer``, ``store_damaged``, ``io_failed``.
+        StorageError: ``not_a_store``, ``store_newer``, ``store_older``, ``io_failed``; ``store_damaged``: the manifest
+            was changed, or the campaign file is missing, not acceptable, or of another campaign.
     """
     manifest = read_manifest(folder)
     problem = ""
@@ -58,7 +59,8 @@ def read_campaign(raw: bytes) -> Campaign:
     """Parse a signed campaign file. The caller has verified its signatures.
 
     Raises:
-        DocumentError: the campaign is malformed, or this software does not understand it.
+        DocumentError: ``malformed``, ``too_large``, ``wrong_role``, ``unsupported_version``, ``unknown_crit``,
+            ``invalid_campaign``, ``epsilon_understated``.
     """
     campaign = parse_campaign(read_envelope(raw, "campaign").payload)
     check_understood(campaign.header, UNDERSTOOD)
@@ -73,6 +75,7 @@ def remove_orphans(folder: Path, manifest: Manifest) -> None:
 
     Raises:
         StorageError: ``store_damaged``: a file that the manifest names is missing, or a folder of the store is a link.
+        OSError: a folder can not be listed, or a file not deleted.
     """
     named = manifest.paths()
     found: set[str] = set()

@@ -1,7 +1,7 @@
 """Write records into parts. Records are divided into buckets by the low bits of their ids, and written in row groups.
 
 A part counts only once a manifest names it. A part is therefore written under its final name, and only flushed. The
-next ingest removes the parts that a crash leaves. Threads share a writer: each bucket has its own lock.
+next change of the store removes the parts that a crash leaves. Threads share a writer: each bucket has its own lock.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ def by_bucket(ids: NDArray[np.uint64], buckets: int) -> tuple[NDArray[np.intp], 
 
 
 class PartWriter:
-    """Gathers records per bucket and writes them into parts. A context manager: after an error it removes its parts.
+    """Gathers records per bucket and writes them into parts. A context manager.
+
+    If its body raises, it removes its parts. A part that can not be removed stays until the store's next change.
 
     Args:
         folder: of the store.
@@ -133,7 +135,11 @@ class PartWriter:
                     part.path.unlink()
 
     def add(self, stored: Stored) -> None:
-        """Add records. They are on the disk after :meth:`finish`."""
+        """Add records. They are on the disk after :meth:`finish`.
+
+        Raises:
+            OSError: a part can not be written.
+        """
         order, ends = by_bucket(stored.records.id, self._buckets)
         fields = _varying(stored.records)
         starts = [0, *ends]
@@ -168,6 +174,9 @@ class PartWriter:
         """Write all waiting records, flush everything to the disk, and return the parts in order of bucket.
 
         No thread may call :meth:`add` any more.
+
+        Raises:
+            OSError: a part can not be written or flushed.
         """
         with ThreadPoolExecutor(_FINISHERS) as pool:
             for sink in pool.map(self._finish, self._gathered):
@@ -196,7 +205,7 @@ class PartWriter:
         part.write(to_table(stored, self._layout))
         if part.records + self._rows > self._most:
             self._flushes.append(self._flusher.submit(self._end(bucket, part).sync_and_release))
-        elif part.sink.unflushed >= _FLUSH_BYTES:  # early, so that the disk writes while the rest is read
+        elif part.sink.unflushed >= _FLUSH_BYTES:  # before the part ends, so that the disk does not stand idle
             part.sink.unflushed = 0
             self._flushes.append(self._flusher.submit(part.sink.sync))
 

@@ -48,7 +48,7 @@ class Quarantine:
 
     Args:
         folder: made when the first piece is kept.
-        limit_bytes: size of all files in it.
+        limit_bytes: limit of the size of all files in it.
     """
 
     def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -65,7 +65,10 @@ class Quarantine:
             pieces: its rejected pieces.
 
         Returns:
-            The number of pieces that there was room for.
+            The number of pieces that there was room for: the first ones. The others are not kept.
+
+        Raises:
+            OSError: the file can not be written.
         """
         path = self._folder / f"{digest}{_SUFFIX}"
         if not pieces and not path.exists():
@@ -85,7 +88,7 @@ class Quarantine:
         return len(lines)
 
     def keep_empty(self, names: Iterable[str]) -> None:
-        """Note empty files, at most :data:`MAX_EMPTY` of one ingest.
+        """Note empty files, at most the first :data:`MAX_EMPTY` names of a call, and only while there is room.
 
         Empty files hold no report, so they are not counted and not in the index of input files. Their names are kept
         without folders; files with equal names are noted once.
@@ -107,7 +110,7 @@ class Quarantine:
         self._used = None
 
     def files(self) -> Iterator[Kept]:
-        """Yield the kept pieces of every input file.
+        """Yield the kept pieces of every input file that has any, by its identity.
 
         Raises:
             StorageError: ``store_damaged``: a file is not as it was written.

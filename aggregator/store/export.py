@@ -103,7 +103,7 @@ def export(
             newer = read_manifest(store.path)
             if newer.generation == manifest.generation:
                 raise
-            manifest = newer  # an ingest replaced parts meanwhile: begin again
+            manifest = newer  # a change of the store replaced parts meanwhile: begin again
 
 
 def _write(store: Store, manifest: Manifest, sink: IO[bytes], kind: str, scope: Scope, everything: bool) -> int:  # noqa: FBT001

@@ -39,7 +39,7 @@ def stored_records(
     for which in partitions(manifest, width, memory_bytes, 1):
         stored = load(folder, campaign, manifest, which)
         records = stored.records
-        if not everything:  # of the whole partition: repeats may be in any part
+        if not everything:  # before the scope is applied: it must not change which records count
             records = Columns.join(settle_partition(stored, manifest, which).kept(), width)
         chosen = scope.chosen(records)
         rows = np.arange(records.size) if chosen is None else np.flatnonzero(chosen)

@@ -226,7 +226,7 @@ class _Retry:
         due: Counter[str] = Counter()
         for reason, number in Counter(piece.reason for piece in judged.pieces()).items():
             exact = reason in (EARLY, NOT_ENROLLED)
-            if exact or counts[reason] <= entry.rejected.get(reason, 0):  # else subtracted by a retry before a crash
+            if exact or counts[reason] <= entry.rejected.get(reason, 0):  # else a retry subtracted them, and crashed
                 due[reason] = number
         more = Counter(reason for _, reason in judged.turned)
         self._transaction.correct_totals(fewer=due, more=more)

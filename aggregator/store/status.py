@@ -167,7 +167,7 @@ def status(store: Store | str | Path, *, target: float | None = None) -> Status:
             newer = read_manifest(store.path)
             if newer.generation == manifest.generation:
                 raise
-            manifest = newer  # an ingest replaced parts meanwhile
+            manifest = newer  # a change of the store replaced parts meanwhile: begin again
 
 
 def _status(store: Store, manifest: Manifest, target: float | None) -> Status:

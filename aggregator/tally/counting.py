@@ -80,7 +80,7 @@ EVERYTHING = Scope()
 
 
 def scope_of(periods: range | None, *, proven_only: bool = False) -> Scope:
-    """The scope of a range of periods, None for all periods. ``proven_only`` as in :class:`Scope`."""
+    """The scope of a range of periods, not empty; None for all periods. ``proven_only`` as in :class:`Scope`."""
     return Scope(proven_only=proven_only) if periods is None else Scope(periods[0], periods[-1], proven_only)
 
 
@@ -119,7 +119,11 @@ class Counted(NamedTuple):
     conflicting: int = 0
 
     def merge(self, other: Counted) -> Counted:
-        """The counts of both. Associative and commutative."""
+        """The counts of both. Associative and commutative.
+
+        Raises:
+            InputError: ``other_campaign``: the counts are of different campaigns.
+        """
         return Counted(
             self.tally.merge(other.tally),
             self.turnout.merge(other.turnout),
@@ -164,6 +168,10 @@ def partitions(
     manifest: Manifest, answer_bytes: int, memory_bytes: int, workers: int, *, ids_only: bool = False
 ) -> list[Partition]:
     """Divide a store into partitions, of which ``workers`` fit into the memory at a time.
+
+    A bucket without records gives no partition. With very little memory a partition still gets a quarter of
+    :data:`~aggregator.storage.part_writer.PART_BYTES`, and a bucket is divided at most 4096 times: then the partitions
+    may need more than ``memory_bytes``.
 
     Args:
         manifest: of the store.
@@ -221,6 +229,9 @@ def settle_partition(everything: Stored, manifest: Manifest, which: Partition) -
         everything: all records of the partition, from :func:`load`.
         manifest: of the store.
         which: the partition.
+
+    Returns:
+        The records, divided by whether they count, and the numbers of those that do not.
     """
     stored = without(everything, manifest.superseded)
     records = stored.records

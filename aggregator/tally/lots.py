@@ -33,8 +33,8 @@ class _Piece(NamedTuple):
 class Lots:
     """Records divided by bits of their ids, so that all records of an id are in one lot. A context manager.
 
-    The file is in the folder that ``TMPDIR`` names. It has no name, so the system removes it when the process ends,
-    also by a crash.
+    The file is in the system's folder for temporary files, which ``TMPDIR`` changes. It has no name, so the system
+    removes it when the process ends, also by a crash.
 
     Args:
         number: number of lots, a power of two.
@@ -42,7 +42,7 @@ class Lots:
         answer_bytes: width of the campaign's answer field.
 
     Raises:
-        StorageError: ``disk_full``, ``io_failed``.
+        StorageError: ``disk_full``, ``io_failed``. :meth:`add` and the iteration raise it, too.
     """
 
     def __init__(self, number: int, known_bits: int, answer_bytes: int) -> None:
@@ -63,7 +63,7 @@ class Lots:
         self._file.close()
 
     def add(self, records: Columns) -> None:
-        """Append records to their lots."""
+        """Append records to their lots, in the file."""
         lot = ((records.id >> self._shift) & self._mask).astype(np.uint16)
         moved = records.take(np.argsort(lot, kind="stable"))
         ends = np.cumsum(np.bincount(lot, minlength=len(self._pieces))).tolist()

@@ -59,10 +59,10 @@ class PeriodSums:
         self._waiting: list[tuple[Numbers, Numbers]] = []
 
     def add(self, records: Columns) -> None:
-        """Count some records.
+        """Count some settled records: at most one of each id.
 
         Raises:
-            StorageError: ``store_damaged``: a record does not belong to the campaign.
+            StorageError: ``store_damaged``: a record's question or answer is none of the campaign's.
         """
         group = 2 * records.period.astype(np.int64) + records.proven
         order = np.argsort(group, kind="stable")
@@ -107,7 +107,10 @@ class PeriodSums:
         self._keys, self._counts = keys[starts][kept], sums[kept]
 
     def table(self) -> pa.Table:
-        """All counts that are not 0, in the order of their columns."""
+        """All counts that are not 0, with the columns :data:`SCHEMA`.
+
+        The rows are sorted by period, then unproven before proven, then by question and cell.
+        """
         self._merge()
         group, place = np.divmod(self._keys, len(self._cell))
         columns = [group >> 1, group & 1 == 1, self._question[place], self._cell[place], self._counts]

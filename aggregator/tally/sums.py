@@ -53,7 +53,7 @@ class Sums:
     @property
     def n(self) -> tuple[int, ...]:
         """Number of answers to each question."""
-        if self._rows is None:  # every answer is in one bin
+        if self._rows is None:  # all values are single: each answer is counted in one place of the histogram
             return tuple(map(sum, self.counts))
         return tuple(self._n.tolist())
 
@@ -103,10 +103,10 @@ class Sums:
         """Count N records. If one of them is no answer to its question, count none.
 
         Args:
-            question: (N,) int64, numbers of questions, with groups as in :class:`Sums`.
-            answer: (N, A) uint8, the answer fields. Needed in layouts 2 and 3.
-            value: (N,) int64, the first 2 bytes of each answer field as a number, in layout 3 the first 4 bytes.
-                Needed if the campaign has questions with single values.
+            question: (N,) int64, numbers of questions of the campaign, with groups as in :class:`Sums`.
+            answer: (N, A) uint8, the answer fields. Needed unless the campaign's layout is ``SINGLE``.
+            value: (N,) int64, the first 2 bytes of each answer field as a number; the first 4 bytes if the campaign's
+                layout is ``INTEGERS``. Needed if the campaign has questions with single values.
 
         Returns:
             Whether the records were counted.

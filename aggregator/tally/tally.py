@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tally:
-    """Integer counts of Q questions. Statistics are computed from these counts alone.
+    """Integer counts of Q questions. Estimates are computed from these counts.
 
     Attributes:
         campaign: id of the campaign.
@@ -68,7 +68,11 @@ class Tally:
         )
 
     def less(self, other: Tally) -> Tally:
-        """The tally without the reports of ``other``, which must be among these."""
+        """The tally without the reports of ``other``, which must be among these.
+
+        Raises:
+            InputError: as :meth:`merge`.
+        """
         return self.merge(
             Tally(other.campaign, tuple(-a for a in other.n), tuple(tuple(-a for a in cells) for cells in other.counts))
         )
@@ -118,6 +122,9 @@ def settle(records: Columns) -> Settled:
 
     If an id has a proven record, its unproven records are superseded. If all other records of the id are equal, one is
     kept and its copies are replays. If they differ, they are in conflict, copies included, and none is kept.
+
+    Returns:
+        The kept records in the order in which they were given, and the numbers of the others by reason.
     """
     order = _rising(records.id)
     ids = records.id.take(order)
@@ -244,7 +251,7 @@ def row_bytes(records: Columns) -> NDArray[Any]:
 
 
 def count(campaign: Campaign, records: Columns) -> Tally:
-    """The tally of settled records.
+    """The tally of settled records: at most one of each id.
 
     Raises:
         InputError: as :meth:`TallyBuilder.add`.
@@ -255,7 +262,12 @@ def count(campaign: Campaign, records: Columns) -> Tally:
 
 
 class TallyBuilder:
-    """Counts records in blocks that stay in the processor's cache. With several groups each has its own counts."""
+    """Counts records in blocks that stay in the processor's cache.
+
+    Args:
+        campaign: of the records.
+        groups: number of groups of records that are counted apart.
+    """
 
     def __init__(self, campaign: Campaign, groups: int = 1) -> None:
         self._campaign = campaign
@@ -263,15 +275,16 @@ class TallyBuilder:
         self._has_values = any(question.mechanism.layout == SINGLE for question in campaign.questions)
 
     def add(self, records: Columns, group: NDArray[np.int64] | None = None) -> None:
-        """Count some settled records.
+        """Count some settled records: at most one of each id.
 
         Args:
             records: N records.
-            group: (N,) int64, the group of each record; None if there is only one group.
+            group: (N,) int64, the group of each record, from 0 on; None if there is only one group.
 
         Raises:
             InputError: ``question_unknown``, a record answers a question that the campaign does not have;
-                ``value_out_of_domain``, an answer is not possible for its question.
+                ``value_out_of_domain``, an answer is not possible for its question. Some of the records may be
+                counted then.
         """
         for start in range(0, records.size, BLOCK_RECORDS):
             block = slice(start, start + BLOCK_RECORDS)
@@ -292,9 +305,9 @@ class TallyBuilder:
             raise InputError("value_out_of_domain", "a record's answer is none of its question's")
 
     def drain(self) -> NDArray[np.int64]:
-        """Take out the counts of all groups. As :meth:`aggregator.tally.sums.Sums.drain`."""
+        """Return the counts of all groups, and set them to 0. As :meth:`aggregator.tally.sums.Sums.drain`."""
         return self._sums.drain()
 
     def tally(self) -> Tally:
-        """The tally of all records so far."""
+        """The tally of all records since the last :meth:`drain`. Only for a single group."""
         return Tally(self._campaign.id, self._sums.n, self._sums.counts)

@@ -96,7 +96,7 @@ class ByPeriod(NamedTuple):
 
 
 class TurnoutCounter:
-    """Adds up the turnout of records."""
+    """Counts records by period and stratum, as a :class:`Turnout`."""
 
     def __init__(self, campaign: Campaign) -> None:
         self._stratum = np.array([question.stratum for question in campaign.questions], np.int64)
@@ -111,7 +111,7 @@ class TurnoutCounter:
         strata = self._total.strata
         first, last = int(records.period.min()), int(records.period.max())
         span = (last - first + 1) * strata
-        if span == 1:  # the common case: records of one period and one stratum
+        if span == 1:  # the common case: records of one period, and a campaign with one stratum
             return Turnout(1, np.array([first]), np.array([records.size]))
         place = (records.period - np.uint32(first)).astype(np.int64)
         if strata > 1:
@@ -134,7 +134,8 @@ def turnout_of(strata: int, period: Integers, stratum: Integers, answers: Intege
 
     Args:
         strata: as in :class:`Turnout`.
-        period, stratum, answers: (N,) integers each.
+        period, stratum: (N,) integers each, of N places.
+        answers: (N,) integers, the number of answers of each. Numbers of the same place are added up.
     """
     return _summed(strata, period.astype(np.int64) * strata + stratum, answers.astype(np.int64))
 
