@@ -38,15 +38,16 @@ class CampaignParameters(NamedTuple):
         name: name of the campaign. A later campaign of the same name is its next version.
         epsilon_micro: total ε of a device in one period, in millionths.
         mechanism: name of the mechanism that perturbs answers, or ``auto``.
-        answers: r, the number of answers per device and period. Each answer has ⌊ε/r⌋.
-        purpose, contact: sentences for the owner of a device.
+        answers: r, the number of answers per device and period. Each answer spends ⌊ε/r⌋ millionths, where ε is
+            ``epsilon_micro``.
+        purpose, contact: sentences for the owner of a device. An empty purpose becomes a standard sentence.
         period_seconds: length of a period. A device answers at most once per period.
-        lifetime_seconds: time from ``now`` to ``expires``.
+        lifetime_seconds: time from signing to expiry.
         min_batch_size: fewest reports from which estimates or models are published.
         postprocess: name of the method that makes probabilities from estimates.
         options: options of the mechanism, for example ``theta`` of ``the``.
         family: ``discrete`` or ``gaussian``.
-        approach: how ``laplace`` asks for moments: 1 or 3.
+        approach: only for ``laplace`` in a Gaussian campaign: 1 asks for all moments at once, 3 for one; None is 3.
         variance_floor_micro: smallest variance of a scaled number, in millionths.
         split: weights of three groups of questions in a Gaussian campaign: classes and categories, first
             moments, second moments. Without it every question has the same weight.
@@ -70,7 +71,7 @@ class CampaignParameters(NamedTuple):
 
     @property
     def warning(self) -> str:
-        """A warning if the total ε is so high that little is hidden; otherwise empty."""
+        """A warning if the total ε is above :data:`.privacy.HIGH_EPSILON_MICRO`; otherwise empty."""
         return epsilon_warning(self.epsilon_micro)
 
 
@@ -79,15 +80,20 @@ Terms = CampaignParameters
 
 
 def publish_campaign(workspace: Workspace, schema: Schema, parameters: CampaignParameters, now: int) -> bytes:
-    """Build the next version of a campaign, check it as a device does, sign it and record it.
+    """Build the next version of a campaign, check it, sign it and record it.
+
+    Args:
+        workspace: the workspace that signs.
+        schema: label and features of the records.
+        parameters: the other parameters.
+        now: seconds since 1970, the time of issue.
 
     Returns:
-        The bytes of the ``.hsc`` file.
+        The bytes of the ``.hsc`` file. It is a draft if the workspace has too few keys (:meth:`Workspace.publish`).
 
     Raises:
-        InputError: ``epsilon_invalid``, ``mechanism_unknown``, ``answers_invalid``, ``postprocess_unknown``,
-            ``size_invalid``, ``terms_invalid``.
-        DocumentError: ``invalid_campaign``; ``expired``, of the workspace's trust root; ``too_large``.
+        InputError, DocumentError: as :func:`build_campaign` and :meth:`Workspace.publish`; ``expired`` is also about
+            the workspace's trust root.
         StorageError: as :meth:`Workspace.publish`.
     """
 
@@ -98,10 +104,19 @@ def publish_campaign(workspace: Workspace, schema: Schema, parameters: CampaignP
 
 
 def build_campaign(schema: Schema, parameters: CampaignParameters, version: int, now: int) -> bytes:
-    """The payload of one version of a campaign.
+    """The payload of one version of a campaign, unsigned.
+
+    Args:
+        schema: label and features of the records.
+        parameters: the other parameters.
+        version: number of the version.
+        now: seconds since 1970, the time of issue.
 
     Raises:
-        InputError, DocumentError: as :func:`publish_campaign`.
+        InputError: ``epsilon_invalid``, ``mechanism_unknown``, ``mechanism_incomplete``, ``option_unknown``,
+            ``parameters_invalid``, ``size_invalid``, ``family_unknown``, ``approach_invalid``, ``no_numbers``,
+            ``answers_invalid``, ``weights_invalid``, ``postprocess_unknown``, ``schema_invalid``, ``terms_invalid``.
+        DocumentError: as :func:`protocol.documents.campaign.parse_campaign`.
     """
     check_postprocess(parameters.postprocess)
     _check_seen(schema, parameters.name)
@@ -140,7 +155,9 @@ def build_campaign(schema: Schema, parameters: CampaignParameters, version: int,
 
 
 def _check_seen(schema: Schema, name: str) -> None:
-    """Refuse invisible characters in names and values: two different texts would look the same.
+    """Refuse invisible characters in names, classes and values: two different texts would look the same.
+
+    A text that :func:`is_printable` refuses is passed over here.
 
     Raises:
         InputError: ``schema_invalid``.
@@ -156,8 +173,15 @@ def _check_seen(schema: Schema, name: str) -> None:
 def campaign_subjects(schema: Schema, family: str, mechanism: str, approach: int | None = None) -> list[Subject]:
     """The subjects of the questions that a campaign of a family asks, in order.
 
+    Args:
+        schema: label and features of the records.
+        family: ``discrete`` or ``gaussian``.
+        mechanism: name of the mechanism; read only for a Gaussian campaign.
+        approach: as in :class:`CampaignParameters`.
+
     Raises:
-        InputError: ``family_unknown``, ``mechanism_unknown``, ``approach_invalid``, ``no_numbers``.
+        InputError: ``family_unknown``; ``mechanism_unknown``, ``no_numbers``: only for a Gaussian campaign;
+            ``approach_invalid``.
     """
     if family == GAUSSIAN:
         return gaussian_subjects(schema, form_of(mechanism, approach))
@@ -172,13 +196,17 @@ def group_weights(subjects: Sequence[Subject], split: tuple[int, int, int]) -> l
     """Weights of questions, so that devices are asked about three groups in the proportion of ``split``.
 
     The groups are: classes and categories (no power), first moments, second moments. All questions of one group have
-    the same weight.
+    the same weight. The number for a group without questions has no effect.
+
+    Args:
+        subjects: the subjects of the questions.
+        split: one whole number from 1 to 10⁶ per group.
 
     Returns:
         One whole number per subject.
 
     Raises:
-        InputError: ``weights_invalid``: ``split`` is not three positive whole numbers.
+        InputError: ``weights_invalid``: ``split`` is not three such numbers.
     """
     if len(split) != 3 or not all(type(part) is int and 0 < part <= 10**6 for part in split):
         raise InputError("weights_invalid", "a split is three positive whole numbers, for example 1:2:2")
@@ -194,10 +222,14 @@ def gaussian_fields(family: str, variance_floor: str | None, split: str | None) 
     Args:
         family: family of the campaign.
         variance_floor: decimal text from 0.000001 to 1, in units of the squared scaled number.
-        split: weights as ``A:B:C``.
+        split: weights as ``A:B:C``, three whole numbers of at most seven digits.
+
+    Returns:
+        ``variance_floor_micro`` and ``split``, for the arguments that are given.
 
     Raises:
-        InputError: ``floor_invalid``, ``weights_invalid``; ``family_unknown``: another family has no such fields.
+        InputError: ``floor_invalid``; ``weights_invalid``; ``family_unknown``: an argument is given and the family is
+            not ``gaussian``.
     """
     if family != GAUSSIAN and (variance_floor is not None or split is not None):
         raise InputError("family_unknown", "--variance-floor and --split belong to the family gaussian")
@@ -213,7 +245,11 @@ def gaussian_fields(family: str, variance_floor: str | None, split: str | None) 
 
 
 def _floor_micro(text: str) -> int:
-    """A variance as a whole number of millionths."""
+    """A variance as a whole number of millionths.
+
+    Raises:
+        InputError: ``floor_invalid``.
+    """
     try:
         micro = Decimal(text) * MICRO if len(text) <= 20 else Decimal(0)
     except InvalidOperation:
@@ -235,7 +271,7 @@ def parse_answers(text: str, questions: int, epsilon_micro: int) -> int:
         epsilon_micro: total ε, in millionths.
 
     Raises:
-        InputError: ``answers_invalid``.
+        InputError: ``answers_invalid``: another text, or a number that is not from 1 to d.
     """
     if text in ("one", "all"):
         return 1 if text == "one" else questions
@@ -254,8 +290,10 @@ def parse_duration(text: str) -> int:
     >>> parse_duration("12h")
     43200
 
+    A number without a unit is in seconds. The units are s, m, h, d and w.
+
     Raises:
-        InputError: ``period_invalid``.
+        InputError: ``period_invalid``: another text, a number of more than ten digits, or zero.
     """
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
     if not (number.isascii() and number.isdecimal() and len(number) <= 10 and int(number) > 0):

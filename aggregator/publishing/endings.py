@@ -23,17 +23,23 @@ _LEAST_LIFETIME_SECONDS = 2 * DAY_SECONDS
 def end_campaign(workspace: Workspace, name: str, now: int) -> bytes:
     """Sign the version that ends a campaign, and record it.
 
-    That version repeats the version before, but has no questions. It expires no earlier than any version of the
-    name: a device that was off for long learns of the end as long as it would still report. A later version may
-    ask questions again.
+    That version repeats schema, texts, period and fit of the newest version, but has no questions and ε = 0. It
+    expires no earlier than any version of the name: a device that was off for long can learn of the end as long as
+    it would still report. A later version may ask questions again.
+
+    Args:
+        workspace: the workspace that signed the campaign.
+        name: name of the campaign, or another form that :mod:`aggregator.publishing.naming` lists.
+        now: seconds since 1970, the time of issue.
 
     Returns:
         The bytes of the ``.hsc`` file.
 
     Raises:
         InputError: ``campaign_unknown``: the workspace signed no campaign of that name; ``campaign_ended``: the
-            newest version ends the campaign already.
-        DocumentError, StorageError: as :meth:`Workspace.publish`.
+            newest version ends the campaign already; and as :meth:`Workspace.publish`.
+        DocumentError, StorageError: as :meth:`Workspace.publish`; ``workspace_damaged`` also if the copy of a version
+            is lost.
     """
     name = find_document(workspace, "campaign", name).name
     versions = [item for item in workspace.history() if (item.role, item.name) == ("campaign", name)]

@@ -1,7 +1,7 @@
 """Making a campaign that evaluates a published model. Run by the analyst.
 
 A device that has a labelled record and the model answers with the pair (true class, predicted class), perturbed by
-``direct`` (GRR, k-ary randomised response). No label and no record leaves the device.
+``direct`` (GRR, k-ary randomised response). The record and the true label do not leave the device.
 Source: docs/math.md, section 3 (outcome).
 """
 
@@ -38,14 +38,22 @@ class EvaluationParameters(NamedTuple):
 
 
 def publish_evaluation(workspace: Workspace, model_bytes: bytes, parameters: EvaluationParameters, now: int) -> bytes:
-    """Sign a campaign that evaluates a model of this workspace.
+    """Sign a campaign that evaluates a model, and record it.
+
+    Args:
+        workspace: the workspace that signs. Its root in force must accept the model.
+        model_bytes: the model's file.
+        parameters: the other parameters.
+        now: seconds since 1970, the time of issue.
 
     Returns:
         The bytes of the ``.hsc`` file.
 
     Raises:
-        DocumentError: this workspace did not sign the model, or a device would no longer accept the model.
-        InputError: ``epsilon_invalid``.
+        DocumentError: as :func:`protocol.documents.trust.verify` for the model: it lacks signatures of the workspace's
+            model keys, or is out of date; ``invalid_model``; as :meth:`Workspace.publish` for the campaign.
+        InputError: ``epsilon_invalid``, ``size_invalid``; ``terms_invalid``: the lifetime is less than a day; and as
+            :meth:`Workspace.publish`.
         StorageError: as :meth:`Workspace.publish`.
     """
     check_answer_micro(parameters.epsilon_micro)

@@ -16,7 +16,14 @@ MAX_HISTORY_BYTES = 64 << 20
 
 
 class Published(NamedTuple):
-    """One entry of the history. ``digest`` is SHA-256 of the payload; for a campaign that is its id."""
+    """One entry of the history.
+
+    Attributes:
+        role: campaign or model.
+        name, version: name and version of the document.
+        digest: SHA-256 of the payload; for a campaign that is its id.
+        issued_at: seconds since 1970.
+    """
 
     role: str
     name: str
@@ -35,7 +42,8 @@ def read_history(path: Path) -> list[Published]:
     """The entries of a history file, oldest first. A missing file is an error: an empty history would reuse versions.
 
     Raises:
-        StorageError: ``workspace_damaged``, ``workspace_newer``.
+        StorageError: ``workspace_damaged``: the file is missing, unreadable, above :data:`MAX_HISTORY_BYTES` or
+            malformed; ``workspace_newer``: newer software wrote it.
     """
     items: list[Published] = []
     newer = False
@@ -62,7 +70,7 @@ def read_history(path: Path) -> list[Published]:
 
 
 def latest_of_each(items: list[Published]) -> list[Published]:
-    """The newest document of every role and name, in the order of roles and names."""
+    """The newest document of every role and name, sorted by role, then by name."""
     newest: dict[tuple[str, str], Published] = {}
     for item in items:
         known = newest.get((item.role, item.name))

@@ -1,6 +1,6 @@
 """Key files: a signing key, in the clear or under a passphrase, and its public part as one line of text.
 
-A key file is a canonical msgpack map. Only its owner may read the file.
+A key file is a canonical msgpack map. :func:`write_key` lets only its owner read the file.
 
     in the clear   hearsay_key 1, role, seed (32 bytes)
     encrypted      hearsay_key 2, role, public, sealed
@@ -76,8 +76,10 @@ class KeyFile(NamedTuple):
             passphrase: returns the passphrase; called only if the file is encrypted.
 
         Raises:
-            InputError: ``passphrase_wrong``, also if the file was altered; ``passphrase_missing``.
-            StorageError: ``memory_short``.
+            InputError: ``passphrase_wrong``, also if the file was altered; ``passphrase_missing``, also if the
+                passphrase is empty; the errors of ``passphrase``.
+            StorageError: ``memory_short``; ``sealed_damaged``, ``sealed_newer``: only if :func:`parse_key` did not
+                make this object.
         """
         seed = self._unsealed(passphrase()) if self.seed is None else self.seed
         return SigningKey.from_seed(seed)
@@ -86,7 +88,8 @@ class KeyFile(NamedTuple):
         """The seed of an encrypted file, checked against role and public key.
 
         Raises:
-            InputError: ``passphrase_wrong``.
+            InputError: ``passphrase_wrong``, ``passphrase_missing``.
+            StorageError: as :meth:`open`.
         """
         seed: Any = None
         with suppress(DocumentError):
@@ -141,8 +144,8 @@ def parse_key(raw: bytes) -> KeyFile:
     """Parse a key file. An encrypted key is not opened.
 
     Raises:
-        InputError: ``key_invalid``: the bytes are no key file, or opening it would take more time or memory than the
-            limit; ``key_newer``.
+        InputError: ``key_invalid``: the bytes are no key file or a damaged one, or opening it would take more time or
+            memory than the limit; ``key_newer``: newer software made the file.
     """
     body: Any = None
     try:
@@ -194,6 +197,11 @@ def read_key(path: Path) -> KeyFile:
 def write_key(path: Path, key: KeyFile, *, force: bool = False) -> None:
     """Write a key file that only its owner may read.
 
+    Args:
+        path: the file to write.
+        key: its content.
+        force: replace an existing file.
+
     Raises:
         InputError, StorageError: as :func:`aggregator.files.write_output`.
     """
@@ -206,10 +214,14 @@ def public_line(key: KeyFile) -> str:
 
 
 def parse_public(raw: bytes, role: str) -> bytes:
-    """The public key of a line made by :func:`public_line`.
+    """The public key of a line made by :func:`public_line`, 32 bytes.
+
+    Args:
+        raw: the line.
+        role: the role that the line must name.
 
     Raises:
-        InputError: ``key_invalid``; ``wrong_key``: the key is for another role.
+        InputError: ``key_invalid``: it is no such line; ``wrong_key``: the key is for another role.
     """
     words = raw.decode("ascii", "replace").split()
     if len(words) != 3 or words[0] != PUBLIC_WORD or len(words[2]) != 2 * KEY_BYTES:

@@ -6,10 +6,10 @@ from protocol.document import DAY_SECONDS, Header
 from protocol.errors import InputError
 
 MAX_DAYS = 36_500
-"""Longest lifetime of a campaign, and of any document that a command makes."""
+"""Longest lifetime, in days, of a campaign that is not an evaluation. No command takes a longer one."""
 
 LEAST_SECONDS = DAY_SECONDS + 1
-"""Shortest lifetime: a document expires more than a day after its issue (docs/formats.md, section 5)."""
+"""Shortest lifetime, in seconds: a document expires more than a day after its issue (docs/formats.md, section 5)."""
 
 
 def seconds_of(days: int) -> int:

@@ -54,10 +54,12 @@ def publish_model(
         The bytes of the ``.hsm`` file.
 
     Raises:
-        PolicyError, InputError: ``batch_too_small``; ``postprocess_unknown``, ``not_fittable``; ``other_campaign``,
-            the file is of another campaign than the statistics; ``several_sources``, the statistics join several
-            sources.
-        DocumentError: ``bad_signature``, this workspace did not sign the campaign; ``too_large``.
+        PolicyError: ``batch_too_small``: fewer reports than the campaign's smallest batch.
+        InputError: ``postprocess_unknown``; ``not_fittable``: the campaign evaluates a model, or lacks a question that
+            the method needs; ``other_campaign``: the file is of another campaign than the statistics;
+            ``several_sources``: the statistics join several sources; ``terms_invalid``: the lifetime is less than a
+            day; and as :meth:`Workspace.publish`.
+        DocumentError: as :meth:`Workspace.check_signed` for the campaign and :meth:`Workspace.publish` for the model.
         StorageError: as :meth:`Workspace.publish`.
     """
     workspace.check_signed(campaign_bytes)
@@ -93,7 +95,7 @@ def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any
     Args:
         statistics: the statistics to fit.
         postprocess: how estimates become probabilities.
-        common: the fields that models of all families have.
+        common: the fields that models of all families have: header, campaign, schema, statistics_id, previous, card.
 
     Raises:
         InputError: ``postprocess_unknown``, ``not_fittable``.
@@ -118,7 +120,15 @@ def _rows(table: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:
 
 
 def model_card(statistics: Statistics, postprocess: str) -> dict[str, Any]:
-    """Facts about how a model was made. They are integers and text, because payloads hold no floats."""
+    """Facts about how a model was made, by name. None is a float, because payloads hold no floats.
+
+    Args:
+        statistics: the statistics that were fitted.
+        postprocess: how estimates became probabilities.
+
+    Raises:
+        InputError: ``several_sources``: the statistics join several sources.
+    """
     campaign = statistics.campaign
     return {
         **statistics.source.card(),

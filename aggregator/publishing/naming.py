@@ -2,10 +2,10 @@
 
 A command takes a file. With a workspace, an argument that names no file may be
 
-    mushrooms          the newest version of that name that has questions
+    mushrooms          the newest version of that name; of a campaign the newest that has questions, if one has
     mushrooms@2        version 2 of that name
     56475aa75463474c   an id in hexadecimal: its first 8 digits or more
-    four-words-of-it   an id in words, as ``to_words`` prints it
+    four-words-of-it   an id in words, as ``protocol.words.to_words`` prints it
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def document_bytes(role: str, given: str | Path, workspace: Workspace | None) ->
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``campaign_unknown``, ``model_unknown``:
-            the workspace has no document of that name or id.
+            the workspace has no document of that name or id, or the digits begin several ids.
+        DocumentError: as :func:`find_document`.
         StorageError: as :meth:`Workspace.history` and :meth:`Workspace.copy`.
     """
     if workspace is None or Path(given).exists():
@@ -48,8 +49,18 @@ def document_bytes(role: str, given: str | Path, workspace: Workspace | None) ->
 def find_document(workspace: Workspace, role: str, given: str) -> Published:
     """The document that the workspace signed under a name or id. The forms are tried in the order of the module's list.
 
+    Args:
+        workspace: the workspace to search.
+        role: ``campaign`` or ``model``.
+        given: name, name with version, or id.
+
+    Returns:
+        The document's entry in the history.
+
     Raises:
         InputError: ``campaign_unknown``, ``model_unknown``: no document fits, or the digits begin several ids.
+        DocumentError: this software can not read a version of the campaign.
+        StorageError: as :meth:`Workspace.history` and :meth:`Workspace.copy`.
     """
     signed = [item for item in workspace.history() if item.role == role]
     name, mark, version = given.rpartition("@")
@@ -68,7 +79,11 @@ def find_document(workspace: Workspace, role: str, given: str) -> Published:
 
 
 def _with_questions(workspace: Workspace, versions: list[Published]) -> list[Published]:
-    """Versions of one name, newest first. Of a campaign only the newest version with questions, if there is one."""
+    """Versions of one name, newest first. Of a campaign only the newest version with questions, if there is one.
+
+    Raises:
+        DocumentError, StorageError: as :func:`find_document`.
+    """
     newest = sorted(versions, key=lambda item: item.version, reverse=True)
     if not newest or newest[0].role != "campaign":
         return newest

@@ -52,7 +52,7 @@ class PrivacySheet(NamedTuple):
 
     @property
     def declared_per_answer_micro(self) -> int:
-        """⌊declared / answers⌋; 0 for a campaign that has ended."""
+        """⌊declared / answers⌋, in millionths; 0 for a campaign that has ended."""
         return self.declared_micro // self.answers if self.answers else 0
 
     @property
@@ -61,7 +61,10 @@ class PrivacySheet(NamedTuple):
         return not self.total.exceeds(self.declared_micro)
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``hearsay verify --privacy --json`` prints. Ratios are exact fractions."""
+        """The object under ``privacy`` in the output of ``hearsay verify --privacy --json``.
+
+        Ratios are texts of :func:`ratio_text` with ``most=None``.
+        """
         per_answer = format_micro(self.declared_per_answer_micro)
         return {
             "questions": [
@@ -91,8 +94,12 @@ def privacy_sheet(body: dict[str, Any]) -> PrivacySheet:
 
     Run by an auditor, who needs only the campaign's file and the trust root.
 
+    Args:
+        body: the parsed payload of the campaign.
+
     Raises:
-        DocumentError: ``invalid_campaign``: its questions can not be read.
+        DocumentError: ``invalid_campaign``: its features, its questions, its ε or its number of answers can not be
+            read.
     """
     features = body.get("features")
     entries = body.get("questions")
@@ -145,7 +152,10 @@ def _name(question: Question, names: list[str]) -> str:
 
 
 def _observed_names(body: dict[str, Any]) -> list[str]:
-    """Names of features outside the projection, then of the projection's components; ``?`` for an unreadable name."""
+    """Names of features outside the projection, then of the projection's components, from an unchecked payload.
+
+    A feature that is no map has the name ``?``. A component that is no map is left out.
+    """
     features = [entry.get("name") if isinstance(entry, dict) else "?" for entry in body.get("features", [])]
     projection = body.get("projection")
     if not isinstance(projection, dict):
@@ -163,7 +173,10 @@ def epsilon_warning(epsilon_micro: int) -> str:
 
 
 def refusal_warning(schema: Schema) -> str:
-    """A warning about a schema that refuses records with unlisted values; otherwise empty. A refusal tells beyond ε."""
+    """A warning about a schema that refuses records with unlisted values; otherwise empty.
+
+    A device sends no report for such a record. The missing report tells something that ε does not cover.
+    """
     names = ", ".join(f"'{name}'" for name in refusing(schema))
     if not names:
         return ""
@@ -174,7 +187,11 @@ def refusal_warning(schema: Schema) -> str:
 
 
 def model_warning(model: bytes | None) -> str:
-    """A warning that an evaluation's model decides what is read of a record; empty for other campaigns."""
+    """A warning that an evaluation's model decides what is read of a record.
+
+    Args:
+        model: digest of the model that the evaluation names; None, for other campaigns, gives an empty text.
+    """
     if model is None:
         return ""
     return (
@@ -184,10 +201,13 @@ def model_warning(model: bytes | None) -> str:
 
 
 def pace_warning(epsilon_micro: int, time_precision: int, lifetime_seconds: int) -> str:
-    """A warning that default limits on devices end the answers before the campaign ends; otherwise empty.
+    """A warning that the default limits make a device skip periods, or stop before the campaign ends; otherwise empty.
+
+    It is also empty for an ε above the default limit of one period: a device then answers only under limits that its
+    owner has set.
 
     Args:
-        epsilon_micro: ε of one period, in millionths.
+        epsilon_micro: ε of one period, in millionths; positive.
         time_precision: seconds in a period.
         lifetime_seconds: time from the campaign's begin to its end.
     """
@@ -225,12 +245,13 @@ def periods(found: Campaign) -> int:
 def ratio_text(loss: PrivacyLoss, most: int | None = 48) -> str:
     """The text of a worst ratio: an exact fraction in lowest terms, for Laplace noise times a power of e.
 
-    Many answers give fractions of thousands of digits, which Python does not print. Their text is a power of e.
+    A fraction with more than about :data:`MAX_DIGITS` digits in numerator or denominator becomes an approximate power
+    of e, because Python does not print such integers.
 
     Args:
         loss: privacy loss of a question or of a campaign.
-        most: most characters of a fraction. A longer one becomes its first digits. None prints the whole fraction,
-            up to :data:`MAX_DIGITS`.
+        most: most characters of a fraction. A longer one becomes ``≈`` and its value with twelve significant digits.
+            None prints the whole fraction.
     """
     if max(map(_bits, (loss.ratio, loss.exponent))) > MAX_DIGITS * _BITS_PER_DIGIT:
         return f"≈ e^{float(loss):.12g}"

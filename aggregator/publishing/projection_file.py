@@ -39,8 +39,8 @@ def reduction_facts(reduction: Reduction, method: str, rows: int) -> dict[str, A
     """Facts about a fit, for the file and for people.
 
     Args:
-        reduction: result of the fit. Its arrays ``explained``, ``discriminant`` and ``clipped`` are (K,) float64 for K
-            components.
+        reduction: result of the fit. Its arrays ``directions.explained``, ``directions.discriminant`` and ``clipped``
+            are (K,) float64 for K components.
         method: ``pca`` or ``dca``.
         rows: number of records in the pilot.
     """
@@ -92,13 +92,18 @@ def load_projection(path: str | Path, schema: Schema) -> Schema:
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``projection_invalid``, the file is no
             projection file, or its parts do not fit together; ``projection_overflow``;
-            ``projection_mismatch``, the projection was fitted to other features or bounds.
+            ``projection_mismatch``, the projection was fitted to other features or bounds; ``schema_invalid``, as
+            :func:`protocol.schema.build_schema`.
     """
     return parse_projection_text(read_file(path, MAX_FILE_BYTES), schema)
 
 
 def parse_projection_text(raw: bytes, schema: Schema) -> Schema:
-    """As :func:`load_projection`, from the bytes of the file."""
+    """The schema, with a projection added that is read from the bytes of a file.
+
+    Raises:
+        InputError: as :func:`load_projection`, apart from the reasons of an unreadable file.
+    """
     body = _body(raw)
     inputs = _integers(body, "inputs")
     identities = _list(body, "features")

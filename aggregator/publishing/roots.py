@@ -47,7 +47,7 @@ class NextRoot(NamedTuple):
         root: the parsed root.
         path: file in the workspace: in roots/ if the root is in force, else in pending/.
         in_force: whether enough keys have signed.
-        before: signatures by keys of the root before.
+        before: signatures by keys of the root before. For the root in force that is given again: as ``own``.
         own: signatures by keys of this root.
     """
 
@@ -62,7 +62,8 @@ class RootChange(NamedTuple):
     """The differences between the next root and the root in force.
 
     Attributes:
-        role: role whose keys or threshold change; None changes only the dates.
+        role: role whose keys or threshold change; None changes only the dates, and the other fields stay at their
+            defaults.
         add: public keys to add.
         fresh: number of keys to make in the workspace and add.
         drop: key ids to remove, in hexadecimal; ``all`` removes every key that the role has.
@@ -88,20 +89,24 @@ def change_root(
     signers: Iterable[SigningKey] = (),
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> NextRoot:
-    """Make the next root and sign it with all available root keys. Enough signatures put it in force.
+    """Make the next root and sign it with the root keys at hand, at most 16. Enough signatures put it in force.
+
+    New keys are written to the folder keys/ before the root, also if the root then waits for signatures.
 
     Args:
         workspace: the workspace. Its root on disk is the root before.
         change: the differences.
         now: seconds since 1970.
         lifetime_seconds: lifetime of the new root.
-        signers: opened root keys from outside of the workspace.
-        entropy: returns random bytes for new keys.
+        signers: opened root keys from outside of the workspace. Keys that neither root names do not sign.
+        entropy: returns a given number of random bytes, for new keys.
 
     Raises:
-        InputError: ``key_unknown``, ``key_repeated``, ``role_invalid``; ``passphrase_missing``,
-            ``passphrase_wrong``.
-        StorageError: ``root_pending``: an earlier next root lacks signatures; ``workspace_damaged``, ``io_failed``.
+        InputError: ``key_unknown``, ``key_repeated``, ``role_invalid``; ``terms_invalid``: the lifetime is less than a
+            day; ``passphrase_missing``, ``passphrase_wrong``.
+        DocumentError: ``too_large``.
+        StorageError: ``root_pending``: an earlier next root lacks signatures; ``workspace_damaged``,
+            ``workspace_newer``, ``io_failed``, ``memory_short``.
     """
     with workspace.locked() as current:
         if pending_path(current).exists():
@@ -127,7 +132,8 @@ def _changed_role(name: str, role: Role, change: RootChange) -> Role:
     """A role with other keys or another threshold.
 
     Raises:
-        InputError: ``key_unknown``, ``key_repeated``, ``role_invalid``.
+        InputError: ``key_unknown``: the role has no key to drop; ``key_repeated``: it has an added key already;
+            ``role_invalid``: it would have no key or more than 16, or a threshold below 1 or above their number.
     """
     by_id = {keyid(public).hex(): public for public in role.keys}
     dropped = set(by_id) if change.drop == ALL else set(change.drop)
@@ -150,7 +156,12 @@ def _changed_role(name: str, role: Role, change: RootChange) -> Role:
 def _new_key_files(
     current: Workspace, role: str, made: list[SigningKey], entropy: Callable[[int], bytes]
 ) -> list[KeyFile]:
-    """Key files of new keys, under the workspace's passphrase if its keys have one."""
+    """Key files of new keys, under the workspace's passphrase if any of its key files is encrypted.
+
+    Raises:
+        InputError: ``passphrase_missing``, ``passphrase_wrong``.
+        StorageError: as :meth:`Workspace.key_files`; ``memory_short``.
+    """
     sealed = [each for each in current.key_files() if each.encrypted]
     passphrase = None
     if made and sealed:
@@ -166,7 +177,10 @@ def _root_keys_here(current: Workspace, root: Root) -> list[SigningKey]:
 
 
 def _sign_for_both(envelope: Envelope, current: Workspace, root: Root, keys: Iterable[SigningKey]) -> Envelope:
-    """Sign with keys of either root, first with keys of both: an envelope holds at most 16 signatures."""
+    """Sign with the keys that either root names, first with keys that both name.
+
+    An envelope holds at most 16 signatures. Keys after the first 16 do not sign, and keys of neither root never do.
+    """
     old, new = current.root.roles["root"].keys, root.roles["root"].keys
     counting = [key for key in dict.fromkeys(keys) if key.public in old | new]
     counting.sort(key=lambda key: (key.public in old) + (key.public in new), reverse=True)
@@ -176,7 +190,12 @@ def _sign_for_both(envelope: Envelope, current: Workspace, root: Root, keys: Ite
 
 
 def _write_root(current: Workspace, envelope: Envelope, root: Root) -> NextRoot:
-    """Write the next root to roots/ if it has enough signatures, else to pending/."""
+    """Write the next root to roots/ if it has enough signatures, else to pending/. In roots/ it is in force.
+
+    Raises:
+        DocumentError: ``too_large``, and as :func:`successor`.
+        StorageError: as :meth:`Workspace.apply_newest_root`.
+    """
     before = standing(envelope, current.root.roles["root"])
     own = standing(envelope, root.roles["root"])
     raw = to_bytes(envelope, "root")
@@ -192,7 +211,7 @@ def _write_root(current: Workspace, envelope: Envelope, root: Root) -> NextRoot:
 
 
 def pending_path(workspace: Workspace) -> Path:
-    """Path of a next root that waits for signatures."""
+    """Path of the next root while it waits for signatures. The file need not exist."""
     return workspace.path / "pending" / f"{workspace.root.header.version + 1}.hst"
 
 
@@ -200,7 +219,8 @@ def pending(workspace: Workspace) -> NextRoot | None:
     """The root that waits for signatures; None if there is none.
 
     Raises:
-        StorageError: ``workspace_damaged``.
+        InputError: ``unreadable``, ``too_large``.
+        StorageError: ``workspace_damaged``: the file is no root.
     """
     path = pending_path(workspace)
     if not path.exists():
@@ -222,6 +242,8 @@ def discard(workspace: Workspace) -> int:
 
     Raises:
         InputError: ``nothing_pending``.
+        StorageError: as :meth:`Workspace.locked`.
+        OSError: the file can not be deleted.
     """
     with workspace.locked() as current:
         path = pending_path(current)
@@ -234,7 +256,8 @@ def discard(workspace: Workspace) -> int:
 def gather_copies(workspace: Workspace, role: str, copies: Sequence[bytes]) -> NextRoot | tuple[Published, Standing]:
     """Join the signatures of copies of one document, including the workspace's own copy.
 
-    A root with enough signatures comes into force. A root that was made elsewhere is taken if it is the next one.
+    A root with enough signatures comes into force. A root that was made elsewhere is taken only if it is the next one,
+    the copies hold enough signatures, and no other root is pending.
 
     Args:
         workspace: the workspace where the document was made.
@@ -245,9 +268,11 @@ def gather_copies(workspace: Workspace, role: str, copies: Sequence[bytes]) -> N
         For a root :class:`NextRoot`; for another document its entry in the history, and its signatures.
 
     Raises:
-        InputError: ``document_unknown``: the workspace did not make the document; ``copies_differ``.
-        StorageError: ``workspace_damaged``, ``io_failed``.
-        DocumentError: a copy is malformed, or a root is not the next one.
+        InputError: ``document_unknown``: the workspace did not make the document, or another root is pending;
+            ``copies_differ``: there is no copy, or the copies are of several documents.
+        StorageError: ``workspace_damaged``, ``workspace_newer``, ``io_failed``.
+        DocumentError: as :func:`protocol.documents.envelope.read_envelope` for a copy; as :func:`root_of` and
+            :func:`successor` for a root.
     """
     envelopes = [read_envelope(raw, role) for raw in copies]
     if len({envelope.payload for envelope in envelopes}) != 1:
@@ -278,7 +303,13 @@ def _gather_root(current: Workspace, envelopes: list[Envelope]) -> NextRoot:
 
 
 def _gather_document(current: Workspace, role: str, envelopes: list[Envelope]) -> tuple[Published, Standing]:
-    """Join copies of a campaign or model with the workspace's own copy, and replace that copy."""
+    """Join copies of a campaign or model with the workspace's own copy, and replace that copy.
+
+    Raises:
+        InputError: ``document_unknown``.
+        DocumentError: ``malformed``, ``too_large``.
+        StorageError: ``workspace_damaged``, ``workspace_newer``, ``io_failed``.
+    """
     _, header = read_payload(envelopes[0].payload)
     for item in current.history():
         if (item.role, item.name, item.version) == (role, header.name, header.version):
@@ -293,13 +324,20 @@ def _gather_document(current: Workspace, role: str, envelopes: list[Envelope]) -
 def resign(workspace: Workspace, now: int) -> list[tuple[Published, Standing]]:
     """Add signatures of the workspace's keys to documents that have too few for the root in force.
 
-    The newest version of every name is signed, if it has not expired. Payloads, versions and ids stay the same.
+    The newest version of every name is signed, if it has not expired. Payloads, versions and ids stay the same. After
+    an error the documents before it stay signed.
+
+    Args:
+        workspace: the workspace that signs.
+        now: seconds since 1970.
 
     Returns:
-        The documents that had too few signatures, and the signatures that they have now.
+        The documents that had too few signatures, and the signatures that they have now. These may still be too few.
 
     Raises:
-        StorageError, InputError: as :meth:`Workspace.publish`.
+        StorageError: ``workspace_damaged``, also if a copy is lost; and as :meth:`Workspace.publish`.
+        InputError: ``passphrase_missing``, ``passphrase_wrong``.
+        DocumentError: ``too_large``.
     """
     redone = []
     with workspace.locked() as current:
@@ -317,7 +355,13 @@ def resign(workspace: Workspace, now: int) -> list[tuple[Published, Standing]]:
 
 
 def lacking(workspace: Workspace, now: int) -> list[Published]:
-    """Newest unexpired versions with too few signatures for the root in force, or whose copy is lost."""
+    """Newest versions that are unexpired at ``now`` and have too few signatures for the root in force.
+
+    A newest version is also in the list if its copy is lost.
+
+    Raises:
+        StorageError: as :meth:`Workspace.history`.
+    """
     return [item for item in latest_of_each(workspace.history()) if not _is_covered(workspace, item, now)]
 
 

@@ -4,7 +4,8 @@ It serves the documents that ``publishing.tree`` writes, and stores batches in `
 server for the internet needs more (TLS, limits per client): docs/serving.md.
 
 Limits: the size of one file and of all files, :data:`MOST_CONNECTIONS` at once, :data:`MOST_SECONDS` per connection,
-and file names of the forms that devices use. The answer is 2xx only after a complete file was flushed to disk.
+and file names of the forms that devices use. An upload is answered with 2xx only after its complete file was flushed
+to disk.
 """
 
 from __future__ import annotations
@@ -86,8 +87,9 @@ class TreeServer(http.server.ThreadingHTTPServer):
             token: bearer token that an upload must carry; None asks for none.
             limits: limits of uploads.
             log: called with method, path and status of every answer, without the client's address. A path outside of
-                the folder is logged as ``-``.
-            seconds: longest life of a connection.
+                the folder is ``-``. Method and path are ``-`` for a malformed request, and for status 500, which
+                stands for an exception that ended a connection without an answer.
+            seconds: longest life of a connection, to about half a second.
 
         Raises:
             InputError: ``not_a_tree``: the folder is no published folder.
@@ -115,7 +117,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
         self.url = f"http://{named}:{self.server_port}/"
 
     def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
-        """Start a thread for a connection. Close the connection if there are too many."""
+        """Start a thread for a connection. Close the connection if :data:`MOST_CONNECTIONS` are open."""
         assert isinstance(request, socket.socket)
         with self._guard:
             full = len(self._open) >= MOST_CONNECTIONS
@@ -127,22 +129,22 @@ class TreeServer(http.server.ThreadingHTTPServer):
             super().process_request(request, client_address)
 
     def shutdown_request(self, request: socket.socket | tuple[bytes, socket.socket]) -> None:
-        """Close a connection."""
+        """Close a connection, which then no longer counts as open."""
         with self._guard:
             self._open.pop(request, None)  # type: ignore[arg-type]
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """End connections that have lasted too long. The library calls this twice a second."""
+        """End connections that have lasted too long. The library calls this at least twice a second."""
         self._end(before=time.monotonic() - self._seconds)
 
     def server_close(self) -> None:
-        """Stop listening and end all connections. Incomplete uploads are discarded."""
+        """Stop listening, end all connections and wait for their threads. Incomplete uploads are discarded."""
         self._end(before=float("inf"))
         super().server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002  # as the library calls it
-        """Log status 500 for an exception in a handler, without details of the client."""
+        """Log status 500 for an exception in a handler, without details of the client. No answer is sent."""
         self.log("-", "-", int(HTTPStatus.INTERNAL_SERVER_ERROR))
 
     def _end(self, before: float) -> None:
@@ -158,8 +160,14 @@ class TreeServer(http.server.ThreadingHTTPServer):
 
         The same file may be uploaded again. Another content for an existing name is refused.
 
+        Args:
+            name: file name in ``reports/``, already checked.
+            body: body of the request. It is read to its end only if the file is stored, or was there already.
+
         Returns:
-            The status to answer.
+            The status to answer: 201 stored; 204 an existing file has this content; 409 an existing file has another
+            content, or can not be compared; 400 the body is shorter than announced; 503 the file appeared meanwhile,
+            or ``reports/`` does not exist; 507 the folder would be too full, or writing or reading failed.
         """
         path = self.tree / REPORTS / name
         if os.path.lexists(path):
@@ -175,7 +183,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
             status = HTTPStatus.CREATED
         except EOFError:
             status = HTTPStatus.BAD_REQUEST
-        except InputError:  # another request writes the same file
+        except InputError:  # another request wrote the same file meanwhile, or reports/ does not exist
             status = HTTPStatus.SERVICE_UNAVAILABLE
         except (StorageError, OSError):
             pass
@@ -185,7 +193,11 @@ class TreeServer(http.server.ThreadingHTTPServer):
 
 
 class _DiskQuota:
-    """Limit on the bytes of all files in a folder. Files that are moved away no longer count."""
+    """Limit on the bytes of all files in a folder.
+
+    The folder is measured at the start, and again when a file would not fit. From then on files that were moved away
+    no longer count.
+    """
 
     def __init__(self, folder: Path, most: int) -> None:
         self._folder = folder
@@ -215,7 +227,12 @@ class _DiskQuota:
                 self._used -= size
 
     def _measure(self) -> int:
-        """Bytes of the complete files. Names of incomplete files begin with a dot."""
+        """Bytes of the complete files, each counted as at least :data:`LEAST_COST`.
+
+        Names of incomplete files begin with a dot.
+
+        The result is 0 if the folder can not be read, or if a file vanishes meanwhile.
+        """
         with contextlib.suppress(OSError), os.scandir(self._folder) as entries:
             complete = (entry.stat(follow_symlinks=False) for entry in entries if not entry.name.startswith("."))
             return sum(max(found.st_size, LEAST_COST) for found in complete)
@@ -223,7 +240,11 @@ class _DiskQuota:
 
 
 class _RequestBody:
-    """The body of a request, read block by block to its announced end."""
+    """The body of a request, read block by block to its announced end.
+
+    Attributes:
+        left: number of announced bytes that were not read yet.
+    """
 
     def __init__(self, stream: BufferedIOBase, length: int) -> None:
         self._stream = stream
@@ -234,6 +255,7 @@ class _RequestBody:
 
         Raises:
             EOFError: the body is shorter than announced.
+            OSError: the connection failed.
         """
         if not self.left:
             return b""
@@ -244,14 +266,14 @@ class _RequestBody:
         return block
 
     def discard(self, most: int) -> None:
-        """Discard the rest of the body, at most ``most`` bytes: a client reads the answer only after sending."""
+        """Discard the rest of the body, about ``most`` bytes at most: a client reads the answer only after sending."""
         with contextlib.suppress(EOFError, OSError):
             while most > 0 and (block := self.read()):
                 most -= len(block)
 
 
 def _has_content(path: Path, body: _RequestBody) -> bool:
-    """Whether a file has the content of a request body."""
+    """Whether a file has the content of a request body. False also if file or body can not be read to the end."""
     try:
         with _open_regular(path) as file:
             while block := body.read():
@@ -266,7 +288,7 @@ def _open_regular(path: Path) -> IO[bytes]:
     """Open a regular file for reading. Links are not followed, and a pipe does not block.
 
     Raises:
-        OSError: the path is no regular file.
+        OSError: the path is no regular file, or can not be opened.
     """
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -284,7 +306,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Send a document; 304 if the client has the same version already."""
+        """Send a document with its digest as ETag: 200; 304 if ``If-None-Match`` has that ETag; 404 if there is none.
+
+        HEAD gets the same status and headers without the document.
+        """
         found = self._document()
         if found is None:
             self._respond(HTTPStatus.NOT_FOUND)
@@ -298,7 +323,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815  # as the library calls it
 
     def do_PUT(self) -> None:
-        """Store a batch."""
+        """Store a batch, and answer with a status of :meth:`_store`; 411 if the request announces no length."""
         length = self.headers.get("Content-Length", "")
         if not re.fullmatch("[0-9]{1,15}", length) or "Transfer-Encoding" in self.headers:
             self._respond(HTTPStatus.LENGTH_REQUIRED)
@@ -310,7 +335,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     do_POST = do_PUT  # noqa: N815
 
     def _store(self, body: _RequestBody) -> HTTPStatus:
-        """Check an upload and store it. Returns the status to answer."""
+        """Check an upload and store it.
+
+        Returns:
+            The status to answer: 404 no path of a batch; 401 the token is missing or wrong; 413 larger than the limit;
+            otherwise as :meth:`TreeServer.store_batch`.
+
+        Raises:
+            ValueError: as :meth:`_parts`.
+        """
         parts = self._parts()
         if parts is None or parts[0] != REPORTS or not _BATCH.fullmatch(parts[1]):
             return HTTPStatus.NOT_FOUND
@@ -328,7 +361,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return hmac.compare_digest(shown, f"Bearer {self.server.token}".encode())
 
     def _parts(self) -> tuple[str, str] | None:
-        """Folder and file name in the request's path, decoded; None if the path does not have that form."""
+        """Folder and file name in the request's path, decoded; None if the path does not have that form.
+
+        Raises:
+            ValueError: the percent-encoded bytes of the name are not UTF-8.
+        """
         parts = self.path.split("/")
         if len(parts) != 3 or parts[0] or not self.path.isascii():
             return None

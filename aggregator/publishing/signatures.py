@@ -72,7 +72,11 @@ def standing(envelope: Envelope, role: Role) -> Standing:
 
 
 def draft(payload_type: str, payload: bytes, keys: Iterable[SigningKey] = ()) -> Envelope:
-    """An envelope of a payload, signed with the given keys; :data:`UNSIGNED` without any key."""
+    """An envelope of a payload, signed with the given keys. Without any key its one signature is :data:`UNSIGNED`.
+
+    Raises:
+        InputError: ``signatures_invalid``: there are more than 16 keys.
+    """
     envelope = Envelope(payload_type, payload, (UNSIGNED,))
     for key in keys:
         envelope = signed(envelope, key)
@@ -80,12 +84,12 @@ def draft(payload_type: str, payload: bytes, keys: Iterable[SigningKey] = ()) ->
 
 
 def signed(envelope: Envelope, key: SigningKey) -> Envelope:
-    """The envelope with a signature of one more key; the same envelope if that key has signed already.
+    """The envelope with a signature of one more key; the same envelope if it has a valid signature of that key.
 
     An invalid signature under the key's id is replaced.
 
     Raises:
-        InputError: ``signatures_invalid``: the envelope holds 16 signatures already.
+        InputError: ``signatures_invalid``: the envelope holds 16 signatures of other keys already.
     """
     if key.public in verified_by(envelope, [key.public]):
         return envelope
@@ -99,6 +103,8 @@ def signed(envelope: Envelope, key: SigningKey) -> Envelope:
 
 def joined(copies: Iterable[Envelope], keys: Iterable[bytes]) -> Envelope:
     """One envelope with the valid signatures of several copies, sorted by key id, one per key.
+
+    Without any valid signature its one signature is :data:`UNSIGNED`.
 
     Args:
         copies: envelopes of one payload, at least one.
@@ -122,6 +128,7 @@ def to_bytes(envelope: Envelope, role: str) -> bytes:
 
     Raises:
         DocumentError: ``too_large``.
+        InputError: ``signatures_invalid``: the envelope has no signature, or more than 16.
     """
     raw = write_envelope(envelope)
     if len(raw) > SIZE_LIMITS[role]:
@@ -165,7 +172,7 @@ def root_of(envelope: Envelope) -> Root:
     """The root in an envelope. Signatures are not checked.
 
     Raises:
-        DocumentError: as :func:`check_payload`.
+        DocumentError: ``malformed``, ``unsupported_version``, ``unknown_crit``.
     """
     header = check_payload(envelope, "root")
     return trust.parse_root(read_payload(envelope.payload)[0], header)
@@ -179,7 +186,8 @@ def successor(root: Root, raw: bytes) -> Root:
         raw: bytes of the file.
 
     Raises:
-        DocumentError: ``bad_signature``; ``rollback``: it is not the next root; the reasons of a malformed file.
+        DocumentError: ``bad_signature``: fewer signatures than the threshold of either root; ``rollback``: another
+            name, or not the next number; ``unknown_crit``; as :func:`protocol.documents.envelope.read_envelope`.
     """
     envelope = read_envelope(raw, "root")
     needed = standing(envelope, root.roles["root"])

@@ -3,11 +3,11 @@
     roots/N.hst          every trust root by number, from 1 to the one in force
     campaigns/NAME.hsc   the newest version of every campaign that has enough signatures
     models/NAME.hsm      likewise of every model
-    reports/             made empty, for a server that takes uploads
+    reports/             made if it does not exist, for a server that takes uploads
 
 NAME is the document's name, percent-encoded except for letters, digits and ``_.-~``. Roots are written before the
 documents that need them. Each file is replaced atomically, and only if its content changes. A reader that comes in
-between therefore finds valid documents, and writing again changes nothing.
+between therefore finds complete documents. Writing again from an unchanged workspace changes nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Tree(NamedTuple):
     """The content of a published folder.
 
     Attributes:
-        roots, campaigns, models: number of files of each kind.
+        roots, campaigns, models: number of files of each kind that the workspace has to publish.
         written: paths of the files that changed, relative to the folder.
         lacking: newest versions with too few signatures. The folder has the newest version with enough instead,
             if there is one.
@@ -55,12 +55,16 @@ def write_tree(workspace: Workspace, folder: str | Path) -> Tree:
 
     Args:
         workspace: source of the documents.
-        folder: the published folder. It is made if its parent exists.
+        folder: the published folder. It is made if its parent exists. Files of other names in it stay.
+
+    Returns:
+        What was published, and what was left out.
 
     Raises:
+        InputError: ``output_invalid``: a folder has the name of a file to write.
         StorageError: ``tree_newer``: the folder has a newer version of a document, or another document of the same
             version: the workspace is an old copy, or the folder belongs to another workspace;
-            ``workspace_damaged``, ``io_failed``.
+            ``workspace_damaged``, ``workspace_newer``, ``io_failed``.
     """
     folder = Path(folder)
     with workspace.locked() as current:
@@ -80,7 +84,7 @@ def write_tree(workspace: Workspace, folder: str | Path) -> Tree:
 
 
 def file_name(role: str, name: str) -> str:
-    """Path of a document's file, relative to the folder."""
+    """Path of a document's file, relative to the published folder. ``role`` is campaign or model."""
     kind, extension = FOLDERS[role]
     return f"{kind}/{quote(name, safe='')}{extension}"
 
@@ -112,7 +116,13 @@ def _files_to_publish(current: Workspace) -> tuple[dict[str, tuple[str, bytes]],
 
 
 def _check_not_newer(path: Path, role: str, raw: bytes) -> None:
-    """Refuse to replace a document by an older one: devices would take it for a replay."""
+    """Refuse to replace a document by an older one, or by another one of the same version: devices would refuse it.
+
+    A file that can not be read as a document may be replaced.
+
+    Raises:
+        StorageError: ``tree_newer``.
+    """
     if not path.exists():
         return
     present = None
@@ -134,7 +144,11 @@ def _check_not_newer(path: Path, role: str, raw: bytes) -> None:
 
 
 def _check_last_root(folder: Path, roots: int) -> None:
-    """Refuse a folder that has more roots than the workspace."""
+    """Refuse a folder that has a root after the workspace's last one.
+
+    Raises:
+        StorageError: ``tree_newer``.
+    """
     if (folder / "roots" / f"{roots + 1}.hst").exists():
         raise StorageError(
             "tree_newer", f"the tree has a root {roots + 1}, the workspace has {roots}; is the workspace an old copy?"

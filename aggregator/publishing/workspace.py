@@ -6,10 +6,11 @@
     pending/         at most one root that lacks signatures
     history.json     role, name, version and digest of every signed document; the next version follows from it
     published/       a copy of every document, by digest, written before the document is handed out
-    lock             held while publishing
+    lock             locked by every process that changes the workspace
 
 A version is recorded before its document is handed out. A crash may leave out a number, but two documents never have
-one version, which devices refuse as ``equivocation``. A root is in force once its file is in roots/. The consequences
+one version, which devices refuse as ``equivocation``. An old copy of a workspace breaks
+this. A root is in force once its file is in roots/. The consequences
 (root.hst, retired keys) are applied again each time the workspace is locked, so a crash in between does no harm.
 """
 
@@ -53,7 +54,7 @@ class Workspace(NamedTuple):
         path: the folder.
         root_bytes: the signed trust root in force, as devices get it.
         root: the trust root in force, parsed.
-        passphrase: returns the passphrase of encrypted keys; called when something is signed.
+        passphrase: returns the passphrase of encrypted keys; called when a key is opened or made.
     """
 
     path: Path
@@ -62,7 +63,7 @@ class Workspace(NamedTuple):
     passphrase: Callable[[], bytes] = no_passphrase
 
     def history(self) -> list[Published]:
-        """All documents that were signed in the workspace, oldest first.
+        """All campaigns and models that were signed in the workspace, oldest first.
 
         Raises:
             StorageError: ``workspace_damaged``, ``workspace_newer``.
@@ -70,18 +71,22 @@ class Workspace(NamedTuple):
         return read_history(self.path / "history.json")
 
     def latest(self, role: str, name: str) -> Published | None:
-        """The newest version of a role and name; None if there is none."""
+        """The newest version of a role and name; None if there is none.
+
+        Raises:
+            StorageError: as :meth:`history`.
+        """
         return next((item for item in latest_of_each(self.history()) if (item.role, item.name) == (role, name)), None)
 
     def copy_path(self, item: Published) -> Path:
-        """Path of the copy of a document."""
+        """Path of the copy of a document. The file need not exist."""
         return self.path / "published" / f"{item.digest.hex()}{EXTENSIONS[item.role]}"
 
     def copy(self, item: Published) -> bytes:
         """The signed file of a document in the history.
 
         Raises:
-            StorageError: ``workspace_damaged``: the copy is missing, or has another digest.
+            StorageError: ``workspace_damaged``: the copy is missing, unreadable or malformed, or has another digest.
         """
         with suppress(InputError, DocumentError):
             raw = read_file(self.copy_path(item), SIZE_LIMITS[item.role])
@@ -102,10 +107,13 @@ class Workspace(NamedTuple):
         return [*(path.read_bytes() for path in numbered), self.root_bytes]
 
     def key_files(self, role: str | None = None) -> list[KeyFile]:
-        """The key files in the workspace, of one role or of all roles. The root in force need not name them.
+        """The key files in keys/, of one role or of all roles. Retired keys are left out.
+
+        The root in force need not name the keys.
 
         Raises:
-            StorageError: ``workspace_damaged``, ``workspace_newer``.
+            StorageError: ``workspace_damaged``: a key file can not be read, or its name does not begin with its role;
+                ``workspace_newer``: newer software made a key file.
         """
         found = [self._read_key(path) for path in sorted((self.path / "keys").glob("*.key"))]
         return [each for each in found if role in (None, each.role)]
@@ -131,7 +139,8 @@ class Workspace(NamedTuple):
         """The key files that the root in force names for a role; empty if all keys of the role are kept elsewhere.
 
         Raises:
-            StorageError: ``workspace_damaged``: the workspace has keys of the role, and the root names none of them.
+            StorageError: ``workspace_damaged``: the workspace has keys of the role, and the root names none of them;
+                and as :meth:`key_files`.
         """
         here = self.key_files(role)
         named = [each for each in here if each.public in self.root.roles[role].keys]
@@ -140,11 +149,19 @@ class Workspace(NamedTuple):
         return named
 
     def standing(self, role: str, raw: bytes) -> Standing:
-        """The valid signatures of a campaign or model under the root in force, and the number that it needs."""
+        """The valid signatures of a campaign or model under the root in force, and the number that it needs.
+
+        Args:
+            role: ``campaign`` or ``model``.
+            raw: the signed file.
+
+        Raises:
+            DocumentError: as :func:`protocol.documents.envelope.read_envelope`.
+        """
         return standing(read_envelope(raw, role), self.root.roles[role])
 
     def publish(self, role: str, name: str, now: int, payload_for: Callable[[int, bytes | None], bytes]) -> bytes:
-        """Sign the next version of a document with every key of the workspace, and record it.
+        """Sign the next version of a document with every key of its role in the workspace, and record it.
 
         If the role needs more signatures than the workspace has keys, the file is a draft. Devices refuse a draft
         until it has enough signatures. Its version is recorded all the same.
@@ -152,16 +169,17 @@ class Workspace(NamedTuple):
         Args:
             role: ``campaign`` or ``model``.
             name: name of the document. The version is one more than the last version of the role and name.
-            now: seconds since 1970. Devices would accept the document at this time.
-            payload_for: makes the payload from the version and the digest of the version before.
+            now: seconds since 1970. Root and document must be in date at this time.
+            payload_for: makes the payload from the version and the digest of the version before, which is None for
+                the first version. Its errors are passed on.
 
         Returns:
             The bytes of the signed file.
 
         Raises:
-            StorageError: ``workspace_damaged``, ``io_failed``.
+            StorageError: ``workspace_damaged``, ``workspace_newer``, ``io_failed``, ``memory_short``.
             InputError: ``passphrase_missing``, ``passphrase_wrong``, ``mechanism_incomplete``.
-            DocumentError: a device would refuse the document for another reason than signatures; nothing is recorded.
+            DocumentError: ``too_large``, or :meth:`judge` refuses the payload; nothing is recorded then.
         """
         with self.locked() as current:
             before = current.latest(role, name)
@@ -176,10 +194,22 @@ class Workspace(NamedTuple):
         return raw
 
     def judge(self, role: str, payload: bytes, now: int) -> trust.Verdict:
-        """Check a payload as a device does, apart from signatures: a temporary key takes the place of the role's keys.
+        """Check the header and dates of a payload, the dates of the root in force, and all values of a campaign.
+
+        A temporary key takes the place of the role's keys, so signatures do not count. Earlier versions and the values
+        of a model are not checked.
+
+        Args:
+            role: ``campaign`` or ``model``.
+            payload: the bytes to be signed.
+            now: seconds since 1970.
+
+        Returns:
+            The verdict on a document with this payload.
 
         Raises:
-            DocumentError: a device would refuse the payload.
+            DocumentError: as :func:`protocol.documents.trust.verify`; as
+                :func:`protocol.documents.campaign.parse_campaign` for a campaign.
             InputError: ``mechanism_incomplete``: the answers of a campaign can not be estimated.
         """
         if role == "campaign":
@@ -191,19 +221,24 @@ class Workspace(NamedTuple):
         return trust.verify(trusting, seal(PAYLOAD_TYPES[role], payload, [temporary]), role, now, _UNDERSTOOD[role])
 
     def check_signed(self, raw: bytes) -> None:
-        """Refuse a campaign that this workspace did not sign. Dates are not checked.
+        """Refuse a campaign that is not in the history and lacks signatures under the root in force.
 
-        A campaign in the history is accepted even if its keys have been replaced since.
+        A campaign in the history is accepted even if its keys have been replaced since. Dates are not checked.
 
         Raises:
-            DocumentError: ``bad_signature`` and the other reasons of a foreign or damaged file.
+            DocumentError: as :func:`signed_campaign`.
+            StorageError: as :meth:`history`.
         """
         digest = sha256(read_envelope(raw, "campaign").payload).digest()
         if not any((item.role, item.digest) == ("campaign", digest) for item in self.history()):
             signed_campaign(self.root_bytes, raw)
 
     def record(self, item: Published) -> None:
-        """Add an entry to the history. Run while locked."""
+        """Add an entry to the history. Run while locked.
+
+        Raises:
+            StorageError: ``workspace_damaged``, ``workspace_newer``, ``io_failed``.
+        """
         write_output(self.path / "history.json", history_bytes([*self.history(), item]), force=True)
 
     @contextmanager
@@ -211,7 +246,8 @@ class Workspace(NamedTuple):
         """Lock the workspace against other processes. The block gets the workspace as it is on disk then.
 
         Raises:
-            StorageError: ``io_failed``, and as :func:`open_workspace`.
+            StorageError: ``io_failed``; as :func:`open_workspace` and :meth:`apply_newest_root`.
+            InputError: as :func:`open_workspace`.
         """
         handle = -1
         with suppress(OSError):
@@ -230,10 +266,11 @@ class Workspace(NamedTuple):
         """Apply the consequences of the newest root. Run while locked; running it again changes nothing.
 
         ``root.hst`` becomes the newest root. Keys that only earlier roots name are moved to keys/retired/. A pending
-        root is deleted if its number is in force.
+        root is deleted if its number is not above that of the root in force.
 
         Raises:
-            StorageError: ``io_failed``.
+            StorageError: ``io_failed``; ``workspace_damaged``: an earlier root is lost, or a key file can not be used;
+                ``workspace_newer``.
         """
         with _io_errors(self.path):
             for folder in _FOLDERS:
@@ -295,8 +332,10 @@ def create_workspace(
         entropy: returns a given number of random bytes of the operating system; tests pass another source.
 
     Raises:
-        StorageError: ``workspace_exists``; ``io_failed``; ``memory_short``.
-        InputError: ``name_invalid``; ``passphrase_missing``: the passphrase is empty.
+        StorageError: ``workspace_exists``: the path is no folder, or a folder with content; ``io_failed``;
+            ``memory_short``.
+        InputError: ``name_invalid``; ``passphrase_missing``: the passphrase is empty; ``terms_invalid``: the lifetime
+            is less than a day.
     """
     path = Path(path).absolute()
     passphrase = passphrase.encode() if isinstance(passphrase, str) else passphrase
@@ -333,7 +372,7 @@ def _create_folder(path: Path, keys: list[KeyFile], root: bytes) -> None:
 
 
 def open_workspace(path: str | Path, passphrase: Callable[[], bytes] | bytes | str | None = None) -> Workspace:
-    """Open an existing workspace. Keys are read only when something is signed.
+    """Open an existing workspace. No key file is read yet.
 
     Args:
         path: the folder.
@@ -341,7 +380,9 @@ def open_workspace(path: str | Path, passphrase: Callable[[], bytes] | bytes | s
             the first line of the file that ``HEARSAY_PASSPHRASE_FILE`` names at that time.
 
     Raises:
-        StorageError: ``not_a_workspace``, ``workspace_damaged``.
+        StorageError: ``not_a_workspace``; ``workspace_damaged``: a root is malformed, or does not follow from the one
+            before.
+        InputError: ``unreadable``, ``too_large``: the file of a root.
     """
     path = Path(path)
     if not (path / "root.hst").is_file() or not (path / "keys").is_dir():
