@@ -1,7 +1,8 @@
 """Files that appear complete or not at all: written under a temporary name, flushed, then given their name.
 
 The temporary name is random, and the file must be new. So a link that somebody has put into a shared folder is never
-followed. A new file never replaces another one.
+followed. A new file does not replace another one. (On file systems without hard links it can, if the other file appears
+just before the rename.)
 """
 
 from __future__ import annotations
@@ -23,9 +24,16 @@ _NO_LINKS = frozenset((errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP
 def write_new(path: str, write: Callable[[IO[bytes]], None]) -> None:
     """Make a new file that ``write`` fills. Only its owner can read it, and it is flushed to disk.
 
+    Temporary files that a crash left in the folder are removed (:func:`remove_abandoned`).
+
+    Args:
+        path: of the new file; its folder must exist.
+        write: writes the content into the open file.
+
     Raises:
         FileExistsError: the name is taken, by a dangling link too; that file is unchanged.
-        OSError: no file is left at ``path`` or beside it.
+        OSError: the file can not be written or flushed. After this and any error of ``write``, the new file and its
+            temporary file are removed, if the system allows it.
     """
     if os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -49,10 +57,13 @@ def write_new(path: str, write: Callable[[IO[bytes]], None]) -> None:
 
 
 def replace(path: str, content: bytes) -> None:
-    """Replace a file's content completely or not at all. Only its owner can read it, and it is flushed to disk.
+    """Replace a file's content, or make the file. Only its owner can read it, and it is flushed to disk.
+
+    Temporary files that a crash left in the folder are removed (:func:`remove_abandoned`).
 
     Raises:
-        OSError: the old content stays, and no file is left beside it.
+        OSError: the old content stays, unless only the last flush failed: then the new content is there, but a power
+            cut may undo it. The temporary file is removed, if the system allows it.
     """
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
@@ -89,7 +100,7 @@ def _place(temporary: str, path: str) -> None:
 
 
 def remove_abandoned(folder: str, mine: os.stat_result) -> None:
-    """Remove temporary files that a crash left in a folder.
+    """Remove temporary files that a crash left in a folder. Errors are ignored.
 
     Removed are temporary files of the same owner as ``mine`` that were changed more than an hour before or after it.
     Both times come from the folder's file system, so a wrong clock does not matter. A slow writer that loses its
@@ -140,7 +151,11 @@ def make_folder(path: str) -> None:
 
 
 def flush_folder(folder: str) -> None:
-    """Flush the names in a folder to disk, so that they survive a power cut."""
+    """Flush the names in a folder to disk, so that they survive a power cut.
+
+    Raises:
+        OSError: the folder can not be read or flushed.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

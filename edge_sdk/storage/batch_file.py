@@ -19,7 +19,10 @@ def batches(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
     """The bytes of a file with one batch per campaign.
 
     Args:
-        reports: campaign id → its reports, all of one length.
+        reports: campaign id → its reports, at least one, all of one length.
+
+    Raises:
+        InputError: ``batch_invalid``: the reports of a campaign differ in length, or are more than 2^32 − 1.
     """
     return b"".join(
         write_batch(Header(campaign, layout_kind(records[0]), len(records[0])), records)
@@ -34,7 +37,7 @@ def write_outbox(path: str, content: bytes) -> None:
 
     Raises:
         StorageError: ``file_exists``: a file that may not have been sent is never overwritten; ``disk_full``,
-            ``io_failed``. In these two cases no file is left at ``path``.
+            ``io_failed``. In these two cases a new file at ``path`` is removed, if the system allows it.
     """
 
     def write(file: IO[bytes]) -> None:

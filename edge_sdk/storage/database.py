@@ -35,13 +35,23 @@ _BUSY_SECONDS = 30.0
 
 
 class State:
-    """Reads and writes of the state file. Methods that write are called inside :meth:`transaction`."""
+    """Reads and writes of the state file. Methods that write are called inside :meth:`transaction`.
+
+    All methods but :meth:`close` raise a :class:`StorageError`: ``state_closed`` after it, ``state_forked`` in a child
+    process that may not use the state, ``state_busy``, ``state_damaged``, ``disk_full`` or ``io_failed``.
+
+    Attributes:
+        read_only: whether the file can not be written.
+        era: a number that rises when a change is rolled back, and in a child process. What a caller keeps of rows that
+            it read in an earlier era is void.
+    """
 
     def __init__(self, path: str | None) -> None:
         """Open or create the file at ``path``. None keeps the state in memory, for simulations.
 
         Raises:
-            StorageError: ``state_newer``, ``state_damaged``, ``state_busy``, ``io_failed``.
+            StorageError: ``state_newer``, ``state_older``, ``state_damaged``, ``state_busy``, ``disk_full``,
+                ``io_failed``.
         """
         self._path = path
         self._lock = RLock()
@@ -114,10 +124,15 @@ class State:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run a transaction: all changes inside are durable when it ends, or none was made.
+        """Run a transaction: all changes inside are durable when it ends. After an error in it they are undone.
+
+        Only if the last flush of the commit fails, the changes may stay although an error is raised; the next
+        transaction then writes again before it ends.
 
         Raises:
-            StorageError: ``state_busy``, ``disk_full``, ``state_damaged``, ``io_failed``.
+            StorageError: ``state_lost``: the file was removed, or replaced by another or by an older copy;
+                ``io_failed``, also for a state that can only be read; ``state_busy``, ``disk_full``,
+                ``state_damaged``, ``state_closed``, ``state_forked``.
         """
         if self.read_only:
             raise StorageError("io_failed", "the state can only be read: nothing can be answered or changed")
@@ -196,7 +211,7 @@ class State:
             raise StorageError("state_lost", "the state file was removed or replaced while in use; open it again")
 
     def check_highest(self) -> None:
-        """Check that the state has the newest ledger line that earlier runs have noted, from now on as well.
+        """Check that the state has the newest ledger line that earlier runs have noted, now and in each transaction.
 
         Raises:
             StorageError: ``state_lost``: the line is missing, so the state is an older copy.
@@ -272,7 +287,12 @@ class State:
         return self._turns if self._inside else 0
 
     def run(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        """Run one SQL statement and return all its rows."""
+        """Run one SQL statement and return all its rows.
+
+        Args:
+            statement: with a ``?`` for each value.
+            values: the values.
+        """
         problem: sqlite3.Error | OSError
         with self._lock:
             try:
@@ -299,7 +319,7 @@ class State:
         return dict(self._meta.all())
 
     def write_meta(self, key: str, value: bytes) -> None:
-        """Store a single value under a key."""
+        """Store a single value under a key, or replace the key's value."""
         if self.meta(key) is None:
             self._meta.add((key, value))
         else:
@@ -308,7 +328,7 @@ class State:
             self._metas[key] = value
 
     def remove_meta(self, key: str) -> None:
-        """Delete a single value. Its bytes are overwritten in the file."""
+        """Delete the single value of a key, if there is one. Its bytes are overwritten in the state file."""
         if self.meta(key) is not None:
             self._meta.remove(lambda row: row[0] == key)
             self._metas = None

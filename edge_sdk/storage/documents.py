@@ -45,7 +45,7 @@ class Documents:
 
         Raises:
             StorageError: ``state_damaged``: the stored root could not have been accepted, or an entry that
-                provisioning writes is missing.
+                provisioning writes is missing or malformed.
         """
         with self._state.reading():
             meta, known = self._state.all_meta(), self._floors.all()
@@ -66,12 +66,16 @@ class Documents:
         return restored
 
     def time_floor(self) -> int:
-        """The earliest time that is possible, in seconds since 1970, whatever the wall clock shows."""
+        """The earliest possible time by the dates of signed documents, in seconds since 1970; 0 in a new state.
+
+        Raises:
+            StorageError: ``state_damaged``.
+        """
         text = self._state.meta("time_floor")
         return 0 if text is None else _floor(text)
 
     def write_trust(self, trust: TrustState) -> None:
-        """Replace the trust state."""
+        """Replace the stored root, time floor and version floors."""
         self._state.write_meta("root", trust.root_bytes)
         self._state.write_meta("time_floor", b"%d" % trust.time_floor)
         self._floors.rewrite([(*name, *floor) for name, floor in sorted(trust.floors.items())])
@@ -93,7 +97,7 @@ class Documents:
         return _payload(self._documents.body(number), role)
 
     def payload(self, role: str, digest: bytes) -> bytes | None:
-        """The payload of one accepted document, by its digest.
+        """The payload of one accepted document, by its digest; None if there is no such document.
 
         Raises:
             StorageError: ``state_damaged``: the payload differs from the accepted one.
@@ -115,7 +119,13 @@ class Documents:
         self._state.remove_meta(_ended_key(role, name))
 
     def end_unsigned(self, role: str, now_trusted: Role) -> list[str]:
-        """Delete the documents that the role's present keys have not signed. Names and version floors stay.
+        """Delete the documents of a role that too few of its present keys have signed. Their names are noted.
+
+        Version floors stay.
+
+        Args:
+            role: ``"campaign"`` or ``"model"``.
+            now_trusted: the present keys of that role, and how many of them must sign.
 
         Returns:
             The names of the deleted documents.
@@ -137,10 +147,14 @@ class Documents:
         return [key.removeprefix(prefix) for key in self._state.all_meta() if key.startswith(prefix)]
 
     def keep_contradictions(self, role: str, refused: Iterable[bytes]) -> None:
-        """Store signed documents as evidence, each with the document that it contradicts.
+        """Store signed documents as evidence, each with the document that it contradicts; eight pairs at most.
 
-        A campaign or model is compared with the accepted one of its name. Roots are compared with the trusted root
-        and with each other.
+        A campaign or model is stored with the accepted one of its name, if the two differ. Roots are compared with the
+        trusted root and with each other.
+
+        Args:
+            role: of the documents.
+            refused: the files that were refused as ``equivocation``.
         """
         if role == "root":
             pairs = list(self._contradicting_roots(refused))
@@ -175,13 +189,13 @@ class Documents:
         return None
 
     def _keep_pair(self, role: str, accepted: bytes, refused: bytes) -> None:
-        """Store a pair once, and eight pairs at most, so that a publisher can not fill the disk."""
+        """Store a refused file once, and eight pairs at most, so that a publisher can not fill the disk."""
         known = self.evidence()
         if len(known) < _MAX_EVIDENCE and all(refused != kept for _, _, kept in known):
             self._evidence.add((None, role, accepted, refused))
 
     def evidence(self) -> list[tuple[str, bytes, bytes]]:
-        """Pairs of signed documents that contradict each other: role, the accepted, the refused envelope."""
+        """See :meth:`edge_sdk.Device.evidence`."""
         return [(role, accepted, refused) for _, role, accepted, refused in self._evidence.all()]
 
 

@@ -36,18 +36,26 @@ class Fetched:
         self._changed = False
 
     def get(self, place: str, version: int | None) -> Known | None:
-        """The note on a place, if it is of the version that the device has."""
+        """The note on a place, if it is of the version that the device has; None otherwise.
+
+        Args:
+            place: path of the document inside the source.
+            version: the version that the device has; None if it has none.
+        """
         known = self._places.get(place)
         return known if known is not None and known.version == version else None
 
     def put(self, place: str, known: Known) -> None:
-        """Note an accepted document."""
+        """Note an accepted document; :meth:`save` writes the note to disk."""
         if self._places.get(place) != known:
             self._places[place] = known
             self._changed = True
 
     def save(self) -> None:
-        """Write the notes if they changed, by one rename. They are not flushed, to spare the memory card."""
+        """Write the notes if they changed, by one rename. They are not flushed, to spare the memory card.
+
+        Errors are ignored: documents are then fetched once more.
+        """
         if not self._changed:
             return
         text = json.dumps({"address": self._address, "places": self._places})

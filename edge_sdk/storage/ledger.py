@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LAST = (1 << 63) - 1
 _RESET = "reset"
-"""Key of the note that the ledger begins with such a line, so that an empty ledger is damage."""
+"""Key of the note that the ledger begins with the line of a reset. With this note, an empty ledger is damage."""
 
 
 class Answered(NamedTuple):
@@ -63,8 +63,8 @@ _LINES = f"SELECT {', '.join(LEDGER.columns)}, seal FROM ledger"  # noqa: S608  
 class Ledger:
     """Reads and writes of the ledger. Methods that write are called inside a transaction.
 
-    Methods that read raise ``state_damaged`` (a :class:`protocol.errors.StorageError`) if a line or a row was changed
-    or is missing.
+    Methods that read raise ``state_damaged`` (a :class:`protocol.errors.StorageError`) if a line or a row that they
+    read was changed or is missing, and the errors of :class:`edge_sdk.storage.database.State`.
     """
 
     def __init__(self, state: State) -> None:
@@ -73,7 +73,7 @@ class Ledger:
         self._tally: Tally | None = None
 
     def known(self) -> list[Known]:
-        """Every campaign that was ever answered, by number.
+        """Every campaign that was ever answered, sorted by number.
 
         The newest line of all campaigns must be present: a state without its last lines would answer again.
         """
@@ -130,7 +130,11 @@ class Ledger:
             return self._current_tally().campaigns.get(campaign_id)
 
     def said(self, known: Known) -> bytes:
-        """The bytes of the reports for a campaign's newest period; empty after an opt-out."""
+        """The bytes of the reports for a campaign's newest period; empty if an opt-out or a reset deleted them.
+
+        Args:
+            known: the campaign's row, from :meth:`newest`.
+        """
         if self._payer(known.number) != known:
             raise damaged()
         return self._campaigns.body(known.number)
@@ -201,7 +205,7 @@ class Ledger:
         return newest
 
     def spent_micro(self) -> int:
-        """All that this device ever spent, in millionths of ε."""
+        """All that this device ever spent, in millionths of ε, with what a reset counted as spent."""
         with self._state.reading():
             return self._current_tally().newest.total_micro
 
@@ -210,8 +214,9 @@ class Ledger:
         return self._newest().total_micro
 
     def spent_around(self, time: int, seconds: int) -> int:
-        """The cost of lines that were answered less than ``seconds`` before or after a time, in millionths of ε.
+        """The cost of lines that were answered less than ``seconds`` before or after ``time``, in millionths of ε.
 
+        ``time`` is in seconds since 1970. The cost that a reset counted is left out, since its time is not known.
         Lines after the time exist if a clock was ahead and was corrected. Both directions count, so that no window
         holds more than its limit; lines that are years ahead do not count against the days until then.
         """
@@ -223,6 +228,14 @@ class Ledger:
 
     def spend(self, campaign: Campaign, period: int, answered_at: int, reports: bytes) -> tuple[int, int]:
         """Write a line and the bytes of the period's reports. They replace the bytes of the campaign's last period.
+
+        Neither the period nor the limits are checked: the caller has done that.
+
+        Args:
+            campaign: the answered campaign.
+            period: index of the period since 1970.
+            answered_at: the device's time of the answer, in seconds since 1970.
+            reports: the bytes of the reports, joined.
 
         Returns:
             The line's number, which rises by one, and the campaign's number in this state.
@@ -238,7 +251,7 @@ class Ledger:
         return line.number, number
 
     def lines(self) -> Lines:
-        """All campaigns and their lines, checked as by :meth:`check`, to be copied by a reset.
+        """All campaigns and their lines, checked as by :meth:`check`, to be copied by a reset. No line of a reset.
 
         Raises:
             StorageError: ``state_damaged``.
@@ -279,7 +292,7 @@ class Ledger:
         return line
 
     def history(self) -> list[Answered]:
-        """Every line, oldest first."""
+        """Every line, oldest first, with the line of a reset."""
         with self._state.reading():
             known = {each.number: each for each in self.known()}
             known[BEFORE_RESET] = Known(BEFORE_RESET, b"", "", 0, 0, 0, 0)

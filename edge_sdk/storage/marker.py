@@ -63,7 +63,7 @@ class Marker(NamedTuple):
 
 
 def used_mark(secret: bytes) -> str:
-    """A digest by which the marker recognises a secret without revealing it."""
+    """A digest, 64 hexadecimal digits, by which the marker recognises a secret without revealing it."""
     return sha256(_USED_TAG + secret).digest().hex()
 
 
@@ -108,7 +108,7 @@ def _digest(text: bytes) -> bytes:
 
 
 def write_marker(path: str, marker: Marker) -> None:
-    """Write the marker, which shows that a device is installed here.
+    """Write or replace the marker, which shows that a device is installed here, and flush it to disk.
 
     Raises:
         StorageError: ``disk_full``, ``io_failed``.
@@ -135,7 +135,18 @@ def write_marker(path: str, marker: Marker) -> None:
 def note_in_marker(
     folder: str, known: Marker | None, lifetime_micro: int, secret: bytes | None, *, policy: bool = False
 ) -> None:
-    """Write the install marker if it would change: the largest lifetime ε, a secret if one is given, a policy file."""
+    """Add to the install marker, and write it if that changes it.
+
+    Args:
+        folder: the state folder.
+        known: the present marker; None if there is none.
+        lifetime_micro: a lifetime ε that the owner allows, in millionths; the marker keeps the largest.
+        secret: the secret of a provisioning file that is used here; None to add none.
+        policy: whether there is a policy file; once noted, this stays.
+
+    Raises:
+        StorageError: ``disk_full``, ``io_failed``.
+    """
     old = known or Marker()
     enrolments = old.enrolments if secret is None else (*old.enrolments, used_mark(secret))
     new = old._replace(

@@ -28,7 +28,10 @@ class Outbox:
         self._path = os.path.join(os.path.abspath(folder), OUTBOX)
 
     def new(self, chance: bytes) -> str:
-        """The path of a new file, named after 16 random bytes. The folder is made if needed.
+        """The path for a new file. The folder is made if needed, the file is not.
+
+        Args:
+            chance: 16 random bytes; the name has their hexadecimal digits.
 
         Raises:
             StorageError: ``io_failed``, ``disk_full``.

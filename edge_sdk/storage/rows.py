@@ -104,7 +104,10 @@ class Rows:
         self._key = table.columns[0]
 
     def all(self) -> list[tuple[Any, ...]]:
-        """Every row, sorted by key, without the bodies. A missing row is an error."""
+        """Every row, sorted by key, without the bodies.
+
+        A missing row is an error in a table of :data:`COUNTED`. In ledger and spool the caller checks the numbers.
+        """
         with self._state.reading():
             rows = self._checked(self._state.run(f"{_select(self._table)} ORDER BY {self._key}"))
             expected = self._count() if self._table in COUNTED else len(rows)
@@ -113,7 +116,7 @@ class Rows:
         return rows
 
     def some(self, condition: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-        """The rows that match an SQL condition, without the bodies. A missing row is not noticed."""
+        """The rows that match an SQL condition, ``WHERE …``, without the bodies. A missing row is not noticed."""
         return self._checked(self._state.run(f"{_select(self._table)} {condition}", values))
 
     def _checked(self, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -124,7 +127,7 @@ class Rows:
         return [row[:width] for row in rows]
 
     def body(self, key: object) -> bytes:
-        """The body of an existing row."""
+        """The body of the row with a key. If there is no such row, ``state_damaged`` is raised."""
         statement = f"SELECT {self._table.body}, body_digest FROM {self._table.name} WHERE {self._key} = ?"  # noqa: S608
         for content, digest in self._state.run(statement, (key,)):
             if isinstance(content, bytes) and sha256(content).digest() == digest:
@@ -132,7 +135,12 @@ class Rows:
         raise damaged()
 
     def add(self, values: Sequence[object], body: bytes | None = None) -> None:
-        """Add a row. A number of None becomes the next free number."""
+        """Add a row.
+
+        Args:
+            values: one for each column but the body. A key of None becomes the next free number.
+            body: the body, in a table that has one.
+        """
         key, *others = values
         if key is None:
             ((key,),) = self._state.run(f"SELECT coalesce(max(number), 0) + 1 FROM {self._table.name}")  # noqa: S608
@@ -140,7 +148,7 @@ class Rows:
         self._recount(1)
 
     def replace(self, values: Sequence[object], body: bytes | None = None) -> None:
-        """Replace the existing row of the same key."""
+        """Replace the row of the same key, which must exist; arguments as :meth:`add`."""
         self._write("REPLACE", values, body)
 
     def _write(self, verb: str, values: Sequence[object], body: bytes | None) -> None:
@@ -158,7 +166,10 @@ class Rows:
         return len(keys)
 
     def rewrite(self, rows: Sequence[Sequence[object]]) -> None:
-        """Replace all rows by these, numbered from 1. Nothing is written if the rows are equal."""
+        """Replace all rows of a table without bodies by ``rows``, numbered from 1.
+
+        Each row comes without its number. Nothing is written if the table has these rows already.
+        """
         wanted = [(number, *row) for number, row in enumerate(rows, 1)]
         present = self.all()
         if present != wanted:

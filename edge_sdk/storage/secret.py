@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
 
 def secret_of(enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes:
-    """The secret of a closed fleet's provisioning file; a random one without such a file."""
+    """The secret, 32 bytes, of a closed fleet's provisioning file; a random one if ``enrolment`` is None.
+
+    Args:
+        enrolment: the bytes of the file.
+        entropy: n → n random bytes.
+
+    Raises:
+        DocumentError: ``malformed``, ``too_large``, ``unsupported_version``: the file is not acceptable.
+        StorageError: ``entropy_unavailable``.
+    """
     if enrolment is None:
         return entropy(SEED_BYTES)
     from protocol.documents.provisioning import parse_provisioning
@@ -36,10 +45,10 @@ def fresh_secret(
     enrolled: bool,
     leave_fleet: bool,
 ) -> bytes:
-    """A secret that was never used on this device.
+    """A new secret. A provisioning file's secret is refused if the marker says that it was used on this device.
 
     Args:
-        known: the install marker.
+        known: the install marker; None if there is none, so that nothing is known of earlier files.
         enrolment: a provisioning file; None for a random secret.
         entropy: n → n random bytes.
         enrolled: whether the device is in a closed fleet, which counts no report under a random secret.
@@ -48,7 +57,8 @@ def fresh_secret(
     Raises:
         InputError: ``enrolment_missing``: the device is in a closed fleet, and no file is given;
             ``enrolment_used``: the provisioning file's secret was used here;
-        StorageError: ``state_damaged``: the marker is damaged, so it is not known whether it was used.
+        DocumentError, StorageError: as :func:`secret_of`;
+        StorageError: ``state_damaged``: the marker was damaged, so it is not known whether the file was used here.
     """
     if enrolled and enrolment is None and not leave_fleet:
         raise InputError(
@@ -77,7 +87,8 @@ def check_secret(state: State, enrolment: bytes | None, entropy: Callable[[int],
         The secret; None if no file is given.
 
     Raises:
-        InputError: ``enrolment_late``.
+        InputError: ``enrolment_late``: the state has another secret, or none.
+        DocumentError: as :func:`secret_of`.
     """
     if enrolment is None:
         return None
@@ -96,7 +107,10 @@ def check_secret(state: State, enrolment: bytes | None, entropy: Callable[[int],
 def enable_state(
     state: State, enrolment: bytes | None, entropy: Callable[[int], bytes], *, leave_fleet: bool = False
 ) -> None:
-    """Give a disabled state a new secret; see :meth:`edge_sdk.Device.enable`. Called inside a transaction."""
+    """Give a disabled state a new secret; see :meth:`edge_sdk.Device.enable`. Called inside a transaction.
+
+    A state that has a secret keeps it; a given file is then only checked (:func:`check_secret`).
+    """
     if state.meta("secret") is not None:
         check_secret(state, enrolment, entropy)
         return

@@ -34,7 +34,7 @@ class Kept(NamedTuple):
         line: number of the ledger line that paid for the reports.
         campaign: the campaign's number in this state.
         answers: number of reports.
-        made_at: time of the answer, in seconds since 1970; never later than that of a later row.
+        made_at: time of the answer, in seconds since 1970, lowered so that it is never later than that of a later row.
         all_answers, all_bytes: totals of the rows up to this one, since the spool was last empty.
         reports: the bytes of the reports.
     """
@@ -182,7 +182,13 @@ class Spool:
         return groups
 
     def note_sealed(self, path: str, content: bytes, now: int) -> None:
-        """Note that all reports of the spool are in a sealed file."""
+        """Note that all reports of the spool are in a sealed file. Notes on the 256 newest files are kept.
+
+        Args:
+            path: the absolute path where the file was sealed.
+            content: the bytes of the file.
+            now: seconds since 1970.
+        """
         through = max((row.line for row in self._kept()), default=0)
         known = self._sealed.all()
         number = 1 + max((row[0] for row in known), default=0)
@@ -198,7 +204,7 @@ class Spool:
             digest: SHA-256 of the file's bytes, None if the file is gone. A digest decides alone, since files move.
 
         Raises:
-            InputError: ``batch_unknown``.
+            InputError: ``batch_unknown``: no note fits.
         """
         rows = self._sealed.all()
         if digest is not None:

@@ -35,8 +35,12 @@ _DAMAGE = (
 def ensure_file(path: str) -> None:
     """Make a new state file with empty tables, unless there is a file.
 
-    The new file is written under another name and linked into place, readable by its owner only. So an empty file is
+    The new file is written under another name and appears complete, readable by its owner only. So an empty file is
     never a new state, but what is left of a damaged one: it is refused, since it would count as having spent nothing.
+
+    Raises:
+        StorageError: ``state_damaged``: the file is empty.
+        OSError, sqlite3.Error: the file can not be made or examined.
     """
     if not os.path.lexists(path):
         with suppress(FileExistsError):  # another process made it meanwhile
@@ -47,7 +51,7 @@ def ensure_file(path: str) -> None:
 
 def _write_tables(file: IO[bytes]) -> None:
     with closing(sqlite3.connect(file.name, isolation_level=None)) as connection:
-        connection.execute("PRAGMA journal_mode = MEMORY")  # a file that a crash leaves unfinished is removed
+        connection.execute("PRAGMA journal_mode = MEMORY")  # no journal: write_new removes unfinished files
         _make_tables(connection)
 
 
@@ -78,7 +82,11 @@ def address_of(path: str, *, read_only: bool) -> str:
 
 
 def place_of(path: str) -> tuple[int, int]:
-    """Device and inode of the file at a path; (0, 0) if there is none."""
+    """Device and inode of the file at a path; (0, 0) if there is none.
+
+    Raises:
+        OSError: the file can not be examined.
+    """
     with suppress(FileNotFoundError):
         found = os.stat(path)
         return found.st_dev, found.st_ino
@@ -102,7 +110,7 @@ def storage_errors() -> Iterator[None]:
 
 
 def translated(error: sqlite3.Error | OSError) -> StorageError:
-    """The :class:`StorageError` for an error of SQLite or of the system."""
+    """The :class:`StorageError` for an error: ``disk_full``, ``io_failed``, ``state_busy`` or ``state_damaged``."""
     if isinstance(error, OSError):
         reason = "disk_full" if error.errno in (28, 122) else "io_failed"
         return StorageError(reason, f"the state can not be written: {os.strerror(error.errno or 5)}")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 BEFORE_RESET = 0
-"""Campaign number of the line for a lost state. Its cost is all that the lost state might have spent."""
+"""Campaign number of the line that a reset writes. Its cost is what counts as spent beyond the kept old lines."""
 _SPARE = 2
 """A window keeps lines for this many times its length, so a clock that goes back a little still finds them."""
 
@@ -58,7 +58,7 @@ class Tally:
 
     Attributes:
         era: ``State.era`` when the tally was read; a tally of another era is void.
-        turn: number of the transaction in which the tally was last brought up to date.
+        turn: number of the transaction in which the tally was last brought up to date; 0 if outside of transactions.
         newest: the last line of the tally.
         campaigns: id → row of a campaign that was ever answered.
         ends: name → when the last paid period of the name ends, in seconds since 1970.
@@ -102,7 +102,7 @@ class Tally:
                 window.add(line)
 
     def spent_around(self, seconds: int, time: int) -> int:
-        """The cost of lines less than ``seconds`` away from a time, in millionths of ε."""
+        """The cost of lines less than ``seconds`` away from a time, in millionths of ε. Called after :meth:`cover`."""
         return self._windows[seconds].spent_around(time)
 
 
@@ -122,7 +122,7 @@ class _Window:
             self._costs.insert(place, line.epsilon_micro)
 
     def spent_around(self, time: int) -> int:
-        """The cost of lines less than the window's length away. Old lines are dropped once they are half of all."""
+        """The cost of lines less than the window's length away. Old lines are dropped if they are over half of all."""
         old = bisect_right(self._times, time - _SPARE * self._seconds)
         if 2 * old > len(self._times):
             self.start = time - _SPARE * self._seconds
