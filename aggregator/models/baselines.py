@@ -24,10 +24,15 @@ def fit_plain(frame: pd.DataFrame, schema: Schema) -> Model:
         P(C_j) = (N_j + 1) / (N + k),   P(F = a | C_j) = (N_{a,j} + 1) / (N_j + A)
 
     where k is the number of classes, A the number of values, N the number of rows, N_j the number of rows of class j,
-    and N_{a,j} the number of rows of class j with value a.
+    and N_{a,j} the number of rows of class j with value a. A row without a label counts as the label's substitute.
+
+    Args:
+        frame: records with labels; the label has one column.
+        schema: schema of the records.
 
     Raises:
-        InputError: ``label_missing``, ``columns_missing``, ``value_refused``.
+        InputError: ``label_missing``; ``columns_missing``, no feature has a column; ``duplicate_column``;
+            ``value_refused``, a value is not listed, and the schema refuses such values.
     """
     classes = len(schema.label.classes)
     labels = label_codes(frame, schema.label, substitute=True)
@@ -45,8 +50,12 @@ def fit_plain(frame: pd.DataFrame, schema: Schema) -> Model:
 def fit_majority(frame: pd.DataFrame, schema: Schema) -> Model:
     """A model that always predicts the most frequent class and ignores the features.
 
+    Args:
+        frame: records with labels; the label has one column. A row without a label counts as the label's substitute.
+        schema: schema of the records.
+
     Raises:
-        InputError: ``label_missing``, ``value_refused``.
+        InputError: ``label_missing``; ``value_refused``, a label is not listed, and the schema refuses such labels.
     """
     classes = len(schema.label.classes)
     prior = np.bincount(label_codes(frame, schema.label, substitute=True), minlength=classes) + 1.0
@@ -57,13 +66,16 @@ def fit_majority(frame: pd.DataFrame, schema: Schema) -> Model:
 def fit_plain_gaussian(frame: pd.DataFrame, schema: Schema, floor: float) -> Model:
     """Naive Bayes without privacy, with a normal distribution per number and class.
 
+    Categories and classes are as in :func:`fit_plain`. A class without any value of a number gets mean 0 and
+    variance 1.
+
     Args:
-        frame: records with labels.
+        frame: records with labels; the label has one column.
         schema: schema of the records.
         floor: smallest variance of x = u/S.
 
     Raises:
-        InputError: ``label_missing``, ``columns_missing``, ``value_refused``.
+        InputError: as :func:`fit_plain`.
     """
     classes = len(schema.label.classes)
     labels = label_codes(frame, schema.label, substitute=True)

@@ -39,8 +39,8 @@ def fit(statistics: Statistics, postprocess: str = "simplex") -> Parameters:
         postprocess: name of the post-processing, a key of :data:`aggregator.models.postprocess.POSTPROCESSES`.
 
     Raises:
-        InputError: ``postprocess_unknown``; ``not_fittable``, the campaign lacks the class question or the question
-            of a feature.
+        InputError: ``postprocess_unknown``; ``not_fittable``, the campaign lacks the question about a feature's
+            values or, with ``paper``, the question about the class alone.
     """
     check_postprocess(postprocess)
     named = POSTPROCESSES[postprocess]

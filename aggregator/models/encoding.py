@@ -84,7 +84,8 @@ def recognise(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
     A feature without a column is missing in every row.
 
     Raises:
-        InputError: ``columns_missing``: the frame has no column of any feature; ``duplicate_column``.
+        InputError: ``columns_missing``: the frame has no column of any feature; ``duplicate_column``: two columns
+            have the name of the label or of one feature.
     """
     return _project(schema, _encode_known(frame, schema), MISSING)
 
@@ -92,8 +93,11 @@ def recognise(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 def observe(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
     """Observed features of every row for reports: :meth:`protocol.schema.Schema.observe`, vectorised.
 
+    A feature without a column is missing in every row. Missing values have the code of a report.
+
     Raises:
-        InputError: ``columns_missing``; ``duplicate_column``; ``value_refused``: a value is not listed, and the
+        InputError: ``columns_missing``: the frame has no column of any feature; ``duplicate_column``: two columns
+            have the name of the label or of one feature; ``value_refused``: a value is not listed, and the
             feature's ``unlisted`` is ``refuse``.
     """
     return _project(schema, _reported(frame, schema), None)
@@ -139,7 +143,11 @@ def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> Enco
 
 
 def feature_numbers(column: pd.Series, feature: Numeric) -> Codes:
-    """Shape (rows,) int64: ``scaled`` of every cell of one column, :data:`NO_NUMBER` if ``scaled`` is None."""
+    """The scaled number u of every cell of one column, as :meth:`protocol.features.Numeric.scaled` returns it.
+
+    Returns:
+        Shape (rows,) int64; :data:`NO_NUMBER` for a cell without a number.
+    """
     if _are_floats(column):
         return _scaled(column.to_numpy().astype(np.float64), feature)
     return _by_value(column, feature.scaled, NO_NUMBER)
@@ -179,10 +187,15 @@ def _scaled(numbers: NDArray[np.float64], feature: Numeric) -> Codes:
 def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) -> Codes:
     """Shape (rows,) int64: the class code of every record.
 
-    An unknown label has the code :data:`MISSING`, or with ``substitute`` the label's substitute, as in a report.
+    Args:
+        frame: records, with at most one column of the label's name.
+        label: the label.
+        substitute: False gives a record without one of the classes the code :data:`MISSING`; True gives it the code
+            of the label's substitute, as in a report.
 
     Raises:
-        InputError: ``label_missing``; ``value_refused``.
+        InputError: ``label_missing``: no column has the label's name; ``value_refused``: ``substitute`` is True, a
+            label is no class, and the label's ``unlisted`` is ``refuse``.
     """
     if label.name not in frame.columns:
         raise InputError("label_missing", f"the frame has no column '{label.name}'")
@@ -196,7 +209,7 @@ def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) 
 
 
 def feature_codes(column: pd.Series, feature: Feature) -> Codes:
-    """Shape (rows,) int64: ``known_code`` of every cell of one column, :data:`MISSING` if ``known_code`` is None."""
+    """Shape (rows,) int64: the value code of every cell of one column, :data:`MISSING` for a cell without a code."""
     if isinstance(feature, Numeric):
         return _bins(feature_numbers(column, feature), feature)
     return _by_value(column, feature.known_code, MISSING)

@@ -4,7 +4,7 @@ The model is tested on simulated records of many fleets that agree with the stat
 (:mod:`aggregator.models.stand_in`). In a simulated fleet, features are independent given the class, and missing values
 are left out of the score as on a device. The expected accuracy is the interval from the smallest to the largest
 accuracy over all fleets. The model beats the largest class if it is better in all fleets, and does not if it is better
-in none. Otherwise the answer is not known.
+in none. Otherwise, or if the largest class's share is too uncertain, the answer is not known.
 
 In real fleets features depend on each other within a class, numbers are not normal, a record without a label counts as
 the label's substitute, and a value with a substitute may be missing. The statistics do not show these effects, so every
@@ -52,10 +52,11 @@ class Foresight(NamedTuple):
     """Expected shares of right predictions.
 
     Attributes:
-        accuracy: expected accuracy of the model, the mean over the simulated fleets; None with too few reports.
+        accuracy: expected accuracy of the model, the mean over the simulated fleets; None if an interval is too wide
+            (:func:`foresee`).
         largest_class: estimated share of the largest class, the accuracy of always predicting it.
         low, high: 95 % interval for the largest class's share, wide enough for every class (Bonferroni), because the
-            class was selected as the largest of noisy shares.
+            class was selected as the largest of noisy shares. The interval contains ``largest_class``.
         beats: whether the model is expected to be better than always predicting the largest class; None if not known.
         least, most: smallest and largest accuracy over :data:`FLEETS` simulated fleets; None if not known, and for
             models of older releases.
@@ -86,7 +87,11 @@ class Foresight(NamedTuple):
 
     @classmethod
     def of_card(cls, card: Mapping[str, Any]) -> Foresight:
-        """Read the card entries of :meth:`to_card`, from this release or an older one."""
+        """Read the card entries of :meth:`to_card`, from this release or an older one.
+
+        Raises:
+            KeyError: the card has no such entries.
+        """
         beats = card["beats_largest_class"]
         return cls(
             _read(card["expected_accuracy"]),
@@ -141,10 +146,14 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
 
     The same statistics give the same numbers, because the statistics' id seeds the random generator. The accuracy is
     known if the interval of the largest class is at most :data:`WIDEST_SHARE` wide, and the interval of the accuracy at
-    most :data:`WIDEST_ACCURACY`.
+    most :data:`WIDEST_ACCURACY`. Whether the model beats the largest class needs only the first of these conditions.
+
+    Args:
+        statistics: statistics of a discrete or Gaussian campaign.
+        postprocess: name of the model's post-processing.
 
     Raises:
-        InputError: ``postprocess_unknown``, ``not_fittable``.
+        InputError: ``postprocess_unknown``; ``not_fittable``: as the fits of the two families.
     """
     shares = class_shares(statistics)
     spread = np.sqrt(np.where(np.isfinite(shares.variance), shares.variance, 1.0))

@@ -2,8 +2,9 @@
 
     m1 = E[x·[y = c]],  m2 = E[x²·[y = c]],  mean = m1/P(c),  variance = m2/P(c) − mean²
 
-where x = u/S is the number in [−1, 1], y the class of the record and c one class. If the number can be missing,
-P(number present, c) replaces P(c). Moments are clipped to their possible range for numbers in [−1, 1]. The variance is
+where x = u/S is the number in [−1, 1], y the class of the record and c one class. If devices answered whether the
+number is present, P(number present, c) replaces P(c).
+Moments are clipped to their possible range for numbers in [−1, 1]. The variance is
 at least the campaign's floor.
 Source: Yilmaz, Al-Rubaie, Chang 2019, section 3.2; docs/math.md, section 4.
 """
@@ -57,8 +58,12 @@ def fit(statistics: Statistics, postprocess: str) -> GaussianParameters:
         statistics: statistics of a Gaussian campaign.
         postprocess: name of the post-processing for the classes and categories.
 
+    Returns:
+        The parameters. A number without answers has mean 0 and the variance 1/3, or the floor if that is larger.
+
     Raises:
-        InputError: ``postprocess_unknown``; ``not_fittable``.
+        InputError: ``postprocess_unknown``; ``not_fittable``: the campaign lacks the question about a category's
+            values or, with ``paper``, the question about the class alone.
     """
     check_postprocess(postprocess)
     named = POSTPROCESSES[postprocess]
@@ -78,7 +83,7 @@ def fit(statistics: Statistics, postprocess: str) -> GaussianParameters:
 
 
 def _share(statistics: Statistics, feature: int, prior: Floats) -> Floats:
-    """Shape (k,) float64: P(number present, class); P(class) if the number is never missing."""
+    """Shape (k,) float64: P(number present, class); P(class) without answers about the number's presence."""
     for found in statistics.questions:
         if found.subject.kind == PRESENT and found.subject.feature == feature and found.n:
             there = found.estimate[len(prior) :] / found.n

@@ -26,6 +26,11 @@ class Outside(NamedTuple):
     """Number of a pilot's cells below and above the bounds of a feature, and number of missing cells.
 
     Numbers outside the bounds belong to the first or the last bin.
+
+    Attributes:
+        name: name of the feature.
+        below, above: number of cells below the lower and above the upper bound.
+        missing: number of cells that are no number to a device.
     """
 
     name: str
@@ -42,10 +47,14 @@ def check_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = 
         schema: the schema of the campaign.
         missing: texts of a missing value.
 
+    Returns:
+        The columns of the label and of the features, as :func:`aggregator.tables.typed` returns them.
+
     Raises:
         InputError: ``columns_missing``, ``label_missing``; ``value_invalid``: a cell of a numeric feature is neither
-            a missing value nor a finite number by the devices' rules; ``one_class``: the table has fewer than two
-            classes of the schema.
+            a missing value nor a finite number by the devices' rules; ``value_refused``: a label is no class, and the
+            schema refuses such labels; ``one_class``: the table has fewer than two classes of the schema, with the
+            substitute in place of other labels.
     """
     names = [feature.name for feature in schema.features if isinstance(feature, Numeric)]
     absent = [name for name in names if name not in table.columns]
@@ -75,6 +84,10 @@ def outside(frame: pd.DataFrame, schema: Schema) -> list[Outside]:
 
     Reports of devices do not show this, because numbers outside the bounds fall into the first or the last bin. Only a
     pilot shows it, before the bounds are signed.
+
+    Args:
+        frame: a table from :func:`check_pilot`.
+        schema: the schema with the bounds.
     """
     found = []
     for feature in schema.features:

@@ -72,7 +72,7 @@ def paper_prior(statistics: Statistics) -> Floats:
 def paper_table(joint: Floats, _asked: int) -> Floats:
     """P(F = a | C_j) = Ê_{a,j} / Σ_h Ê_{h,j}, as printed in the paper; estimates Ê_{a,j} ≤ 0 become 1.
 
-    ``joint`` and result: shape (values, k) float64.
+    ``joint`` and result: shape (values, k) float64. The number of answers, the second argument, is not used.
     """
     positive = _at_least_one(joint)
     return np.asarray(positive / positive.sum(axis=0), np.float64)
@@ -92,17 +92,29 @@ def simplex_prior(statistics: Statistics) -> Floats:
 def simplex_table(joint: Floats, asked: int) -> Floats:
     """P(value | class) from the nearest table (Euclidean) with cells ≥ 0 that sum to ``asked``.
 
-    Every cell gets half a report before the columns are normalised. ``joint`` and result: shape (values, k) float64.
+    Every cell gets half a report before the columns are normalised.
+
+    Args:
+        joint: shape (values, k) float64, the estimates.
+        asked: number of answers.
+
+    Returns:
+        Shape (values, k) float64.
     """
     smooth = project_to_simplex(joint.ravel(), asked).reshape(joint.shape) + HALF
     return np.asarray(smooth / smooth.sum(axis=0), np.float64)
 
 
 def table_of(postprocess: Postprocess, statistics: Statistics, feature: int) -> Floats:
-    """P(value | class) of one observed feature: shape (values, k) float64. Value a·k + c of the question is row a.
+    """P(value | class) of one observed feature: shape (values, k) float64, value a of class c in row a, column c.
+
+    Args:
+        postprocess: the post-processing.
+        statistics: statistics with a question about the feature's values and the class.
+        feature: index of the observed feature.
 
     Raises:
-        InputError: ``not_fittable``.
+        InputError: ``not_fittable``: there is no such question.
     """
     classes = len(statistics.schema.label.classes)
     joint = _estimate(statistics, CELL, feature).reshape(-1, classes)
@@ -150,7 +162,7 @@ def _estimate(statistics: Statistics, kind: str, feature: int | None) -> Floats:
     """Shape (K,) float64: the estimate about one subject, summed over all questions about the subject.
 
     Raises:
-        InputError: ``not_fittable``.
+        InputError: ``not_fittable``: there is no such question.
     """
     found = [item.estimate for item in statistics.questions if _is_about(item.subject, kind, feature)]
     if not found:

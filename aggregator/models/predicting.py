@@ -56,7 +56,7 @@ def predict_file(
         missing: texts of a missing value.
 
     Raises:
-        InputError: as :func:`aggregator.tables.read_table`; ``columns_missing``.
+        InputError: as :func:`aggregator.tables.read_table`; ``columns_missing``: no feature has a column.
     """
     records = typed(read_table(path), model.schema, missing)
     columns: dict[str, object] = {LINE: records.index.to_numpy(), PREDICTED: model.predict(records)}

@@ -40,9 +40,9 @@ class Directions(NamedTuple):
     Attributes:
         weights: shape (n, K) float64: one direction per column.
         mean: shape (n,) float64: means of the pilot's inputs.
-        explained: shape (K,) float64: share of the pilot's variance along each direction.
+        explained: shape (K,) float64: share of the pilot's variance along each direction; 0 if the pilot never varies.
         discriminant: shape (K,) float64: wᵀS_B w / wᵀS̄ w, the share of a direction's variance between the classes;
-            S_B is the scatter of the class means, S̄ the covariance.
+            S_B is the scatter of the class means, S̄ the covariance. 0 for a direction without variance.
     """
 
     weights: Floats
@@ -70,8 +70,12 @@ class Reduction(NamedTuple):
 def pilot_inputs(frame: pd.DataFrame, schema: Schema) -> tuple[tuple[int, ...], Integers]:
     """Indices of the n numeric features, and their scaled integers: shape (rows, n) int64.
 
+    A missing number counts as its feature's substitute; without a substitute it is
+    :data:`aggregator.models.encoding.NO_NUMBER`.
+
     Raises:
-        InputError: ``no_numbers``; ``pilot_incomplete``: a number without a substitute is missing.
+        InputError: ``no_numbers``: the schema has no numeric feature; ``pilot_incomplete``: every row lacks a number
+            without a substitute; as :func:`aggregator.models.encoding.observe`.
     """
     inputs = tuple(index for index, feature in enumerate(schema.features) if isinstance(feature, Numeric))
     if not inputs:
@@ -90,12 +94,14 @@ def fit_directions(x: Floats, labels: Integers, method: str, components: int, ri
         x: shape (rows, n) float64, inputs in [−1, 1].
         labels: shape (rows,) int64, class codes; DCA only.
         method: ``pca`` or ``dca``.
-        components: K. DCA finds at most k − 1 that tell the classes apart; more are allowed.
-        ridge: ρ ≥ 0, in units of variance; DCA only.
+        components: K, at most n. Of k classes, at most k − 1 directions of DCA tell the classes apart; K may be
+            larger.
+        ridge: ρ ≥ 0, in units of variance; checked for both methods, used by DCA only.
 
     Raises:
-        InputError: ``method_unknown``, ``components_invalid``, ``pilot_too_small``, ``one_class``,
-            ``scatter_singular``, ``ridge_invalid``.
+        InputError: ``method_unknown``; ``components_invalid``; ``pilot_too_small``, not more rows than inputs;
+            ``ridge_invalid``; for DCA ``one_class``, fewer than two classes, and ``scatter_singular``, S̄ + ρI has no
+            inverse.
     """
     rows, n = x.shape
     if method not in METHODS:
@@ -178,7 +184,7 @@ def fit_projection(
         schema: the pilot's schema, without a projection; every numeric feature is projected.
         method: ``pca`` or ``dca``.
         components: K, the number of components.
-        bins: number of bins of every component.
+        bins: number of bins of every component; the largest number with ``equal_frequency``.
         ridge: ρ of DCA.
         bounds: ``inputs`` (no possible input leads to a clipped output) or ``pilot`` (quantiles of the pilot's
             outputs).
@@ -186,8 +192,11 @@ def fit_projection(
         equal_frequency: bins of equal frequency in the pilot instead of equal width.
 
     Raises:
-        InputError: as :func:`fit_directions`; ``bins_invalid``, ``bounds_invalid``, ``quantile_invalid``,
-            ``projection_invalid``, ``projection_overflow``.
+        InputError: as :func:`pilot_inputs` and :func:`fit_directions`; ``label_missing``; ``value_refused``;
+            ``bins_invalid``, also if the outputs are too alike for bins of equal frequency; ``bounds_invalid``;
+            ``quantile_invalid``; ``scatter_singular``, the pilot does not vary along a component;
+            ``projection_invalid``; ``projection_overflow``, the bounds are too narrow; ``schema_invalid``, a
+            component has too many values for one question.
     """
     inputs, numbers = pilot_inputs(frame, schema)
     rows = (numbers != NO_NUMBER).all(axis=1)

@@ -147,7 +147,8 @@ class Model:
         results agree to the last bit.
 
         Raises:
-            InputError: ``columns_missing``; ``duplicate_column``; ``argument_invalid``, ``frame`` is no DataFrame.
+            InputError: ``columns_missing``, no feature has a column; ``duplicate_column``, two columns have the name
+                of the label or of one feature; ``argument_invalid``, ``frame`` is no DataFrame.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         encoded = recognise(frame, self.schema)
@@ -163,10 +164,12 @@ class Model:
         return total
 
     def predict(self, frame: pd.DataFrame) -> NDArray[np.object_]:
-        """Shape (rows,) object: the class of every record with the largest score; of equal scores the first class.
+        """Shape (rows,) object: the class of every record with the largest score.
+
+        Of classes with equal scores it is the first in the order of ``classes``.
 
         Raises:
-            InputError: ``columns_missing``, ``argument_invalid``.
+            InputError: as :meth:`scores`.
         """
         names = np.array(self.classes, dtype=object)
         return np.asarray(names[self.scores(frame).argmax(axis=1)], dtype=object)
@@ -175,7 +178,7 @@ class Model:
         """Shape (rows, k) float64: P(class | record), columns in the order of ``classes_``; rows sum to 1.
 
         Raises:
-            InputError: ``columns_missing``, ``argument_invalid``.
+            InputError: as :meth:`scores`.
         """
         scores = self.scores(frame)
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -194,8 +197,7 @@ class Model:
                 the model's classes are not counted.
 
         Raises:
-            InputError: ``argument_invalid``, not one label for each record; ``label_missing``, ``no_labels``,
-                ``columns_missing``.
+            InputError: ``argument_invalid``, not one label for each record; as :meth:`accuracy`.
         """
         if labels is None:
             return self.accuracy(frame)
@@ -211,7 +213,7 @@ class Model:
 
         Raises:
             InputError: ``label_missing``, the frame has no label column; ``no_labels``, no row has one of the
-                classes; ``columns_missing``, ``argument_invalid``.
+                classes; as :meth:`scores`.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         check_columns(frame, self.schema)

@@ -34,7 +34,10 @@ def mechanism_for(name: str, epsilon_micro: int, size: int, **options: Any) -> M
         options: further parameters of the mechanism.
 
     Raises:
-        InputError: ``mechanism_unknown``, ``option_unknown``, ``epsilon_invalid``, ``size_invalid``.
+        InputError: ``mechanism_unknown``; ``option_unknown``, ``auto`` or the mechanism has no such option;
+            ``epsilon_invalid``, ``size_invalid``, outside the mechanism's range; ``parameters_invalid``, the noise
+            does not fit into a report; ``theta_invalid``, ``delta_invalid``, of a mechanism with this option.
+
     Source: Wang et al., USENIX Security 2017, section 5.1, equations for f = 0.
     """
     if name == AUTO:
@@ -90,6 +93,9 @@ def moment_mechanism(name: str, epsilon_micro: int, subject: Subject, numbers: i
         epsilon_micro: ε of one answer, in millionths.
         subject: the question's subject.
         numbers: number of numeric observed features.
+
+    Raises:
+        InputError: as :func:`mechanism_for`.
     """
     if subject.kind not in (MOMENT, MOMENTS):
         return mechanism_for("direct", epsilon_micro, subject.size)

@@ -40,7 +40,7 @@ def check_complete(questions: Iterable[Question]) -> None:
     Run by the analyst, before signing.
 
     Raises:
-        InputError: ``mechanism_incomplete``.
+        InputError: ``mechanism_incomplete``, for the first such mechanism; the error names the missing parts.
     """
     for mechanism in {question.mechanism for question in questions}:
         missing = missing_parts(mechanism)

@@ -48,7 +48,8 @@ def draw(mechanism: Mechanism, inputs: Integers, rng: np.random.Generator) -> ND
         rng: source of randomness.
 
     Returns:
-        Layout 1: shape (N,) int64. Layout 2: shape (N, A) bool. Layout 3: shape (N, A) int64.
+        By the mechanism's layout, a constant of :mod:`protocol.mechanisms.base`: shape (N,) int64 for ``SINGLE``,
+        (N, A) bool for ``BITS``, (N, A) int64 for ``INTEGERS``.
 
     Raises:
         InputError: ``mechanism_incomplete``: the mechanism's family has no registered draw.
@@ -79,7 +80,7 @@ def draw_unary(mechanism: UnaryMechanism, inputs: Integers, rng: np.random.Gener
 def draw_histogram(mechanism: SummedHistogram, inputs: Integers, rng: np.random.Generator) -> Integers:
     """``she``: one-hot vector plus discrete Laplace noise, the difference of two geometric numbers.
 
-    (N,) int64 → (N, A) int64.
+    The sums are clipped to ``mechanism.bounds``. (N,) int64 → (N, A) int64.
     """
     shape = (len(inputs), mechanism.size)
     leave = -np.expm1(-mechanism.s / mechanism.t)
@@ -101,7 +102,13 @@ def draw_bits(mechanism: Bits, inputs: Integers, rng: np.random.Generator) -> Bo
 
 
 def coins(inputs: Integers, threshold: int, rng: np.random.Generator) -> Bools:
-    """One random bit per number, with the probabilities of ``bit``. Int64 → bool of the same shape."""
+    """One random bit per number, with the probabilities of ``bit``. Int64 → bool of the same shape.
+
+    Args:
+        inputs: scaled numbers from −S to S.
+        threshold: probability of a 1 for the number S, times 2³².
+        rng: source of randomness.
+    """
     return rng.integers(0, ONE, inputs.shape) < HALF + inputs * (threshold - HALF) // SCALE
 
 
@@ -129,7 +136,10 @@ def draw_hybrid(mechanism: Hybrid, inputs: Integers, rng: np.random.Generator) -
 
 @draw.register(Laplace)
 def draw_laplace(mechanism: Laplace, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """``laplace``: each number is rounded at random to the grid; the noise is that of ``she``. Shape kept, int64."""
+    """``laplace``: each number is rounded at random to the grid. Noise and clipping are as for ``she``.
+
+    Int64 → int64 of the same shape.
+    """
     steps, rest = np.divmod(inputs * GRID, SCALE)
     steps += rng.integers(0, SCALE, inputs.shape) < rest
     leave = -np.expm1(-mechanism.s / mechanism.t)
@@ -139,9 +149,10 @@ def draw_laplace(mechanism: Laplace, inputs: Integers, rng: np.random.Generator)
 
 @draw.register(Duchi)
 def draw_duchi(mechanism: Duchi, inputs: Integers, rng: np.random.Generator) -> Bools:
-    """``duchi``: corners of the cube, redrawn until each is on the side that its random bit chose.
+    """``duchi``: the input is rounded at random to a corner v of a cube; the answer is a uniform corner of one half.
 
-    (N, A) int64 → (N, A) bool.
+    A random bit chooses the half: the corners that agree with v in most coordinates, or all others. Corners are
+    redrawn until each is in its half. (N, A) int64 → (N, A) bool.
     """
     people, d = len(inputs), mechanism.dimensions
     padded = np.zeros((people, d), np.int64)

@@ -31,7 +31,7 @@ class Confusion(NamedTuple):
     Attributes:
         true, predicted: the classes.
         share: share of the records with these classes, unbiased; may be negative.
-        low, high: interval for the population of the devices.
+        low, high: interval for the population of the devices; not clipped to [0, 1], as the next one.
         devices_low, devices_high: interval for these devices, each weighted by its number of answers.
     """
 
@@ -84,7 +84,8 @@ def evaluate(statistics: Statistics) -> Evaluation:
     """Accuracy and confusion matrix from the statistics of an outcome campaign. Run by the aggregator.
 
     Raises:
-        InputError: ``not_an_evaluation``: the campaign does not evaluate a model.
+        InputError: ``not_an_evaluation``: the campaign does not evaluate a model; ``mechanism_unknown``: as
+            :func:`accuracy_of`.
         PolicyError: ``batch_too_small``: fewer reports than the campaign's minimum batch size, or none.
     """
     if statistics.fit.family != EVALUATION:

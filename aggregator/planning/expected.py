@@ -54,10 +54,17 @@ class Candidate(NamedTuple):
 
 
 def candidates(schema: Schema, epsilon_micro: int) -> list[Candidate]:
-    """All choices for the numbers of a schema with ε per answer, sorted by rising variance.
+    """All choices for the numbers of a schema, sorted by rising variance.
+
+    ``laplace`` is left out where its noise does not fit into a report.
+
+    Args:
+        schema: the campaign's schema, with its projection.
+        epsilon_micro: ε of one answer, in millionths.
 
     Raises:
-        InputError: ``epsilon_invalid``; ``no_numbers``: the schema has no numeric feature.
+        InputError: ``epsilon_invalid``: outside the range of an answer; ``no_numbers``: the schema has no numeric
+            feature.
     """
     found = []
     for name in forms():
@@ -86,7 +93,7 @@ def _gaussian(schema: Schema, epsilon_micro: int, name: str, approach: int | Non
 
 
 def settle_family(family: str, mechanism: str) -> str:
-    """The family of a campaign: as named, or discrete for ``auto``.
+    """The family of a campaign: as named, or discrete for ``auto``. Other names are not checked here.
 
     Raises:
         InputError: ``family_unknown``: ``auto`` together with a mechanism of the gaussian family.
@@ -114,7 +121,8 @@ def choose(schema: Schema, family: str, mechanism: str, approach: int | None, ep
         The candidate; None unless the family is ``gaussian`` and the mechanism ``auto``.
 
     Raises:
-        InputError: ``approach_invalid``; ``no_numbers``: the schema has no numeric feature.
+        InputError: ``approach_invalid``: the approach is neither None, 1 nor 3; ``epsilon_invalid``, ``no_numbers``:
+            as :func:`candidates`.
     """
     if approach not in (None, 1, 3):
         raise InputError("approach_invalid", "an approach is 1 or 3, and of laplace alone")
