@@ -4,9 +4,13 @@
     made = aggregator.make_campaign(work, "schema.toml", epsilon=1, mechanism="direct")
     made.save("c.hsc")
 
-The commands call these functions, so both write the same bytes. Times are arguments (``now``, seconds since
-1970); without one the clock is asked. A workspace is one that is open, or its folder; a passphrase belongs to the
-open one (:func:`aggregator.open_workspace`). Documents are bytes, paths, or names and ids that the workspace knows.
+The commands call these functions, so both write the same bytes. Arguments of all functions:
+
+- ``now``: seconds since 1970; None means the present time.
+- ``workspace``: an open workspace, or its folder. Only an open one can have a passphrase given in Python
+  (:func:`aggregator.open_workspace`); for a folder, the environment names the passphrase's file. A folder raises the
+  errors of :func:`aggregator.open_workspace` too.
+- Documents: the bytes of a file, its path, or a name or id that the workspace knows.
 """
 
 from __future__ import annotations
@@ -56,7 +60,7 @@ class Planned(NamedTuple):
         terms: the parameters of the campaign.
         why: the candidates that ``auto`` compared, the chosen one first; empty without ``auto``.
         warnings: sentences for the signer.
-        notes: what an argument came to mean.
+        notes: sentences that say what ``auto`` as the family means.
     """
 
     schema: Schema
@@ -72,8 +76,8 @@ class SignedCampaign(NamedTuple):
     Attributes:
         raw: the bytes of the ``.hsc`` file.
         campaign: the parsed campaign.
-        standing: its signatures. Devices refuse a campaign that lacks some.
-        why, warnings: as of :class:`Planned`.
+        standing: its valid signatures and the needed number. Devices refuse a campaign with fewer.
+        why, warnings: as in :class:`Planned`.
     """
 
     raw: bytes
@@ -87,7 +91,7 @@ class SignedCampaign(NamedTuple):
         return f"SignedCampaign({header.name!r}, version {header.version}, {len(self.raw)} bytes)"
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the file; as :func:`aggregator.files.write_output`."""
+        """Write the file. ``force`` replaces an existing file. Errors as :func:`aggregator.files.write_output`."""
         write_output(Path(path), self.raw, force=force)
 
     def _repr_html_(self) -> str:
@@ -117,16 +121,33 @@ def plan_campaign(
     min_batch_size: int = 1,
     postprocess: str = "simplex",
 ) -> Planned:
-    """Decide the whole content of a campaign without signing it. Arguments as ``hearsay campaign --help``.
+    """Decide the whole content of a campaign without signing it.
+
+    ``hearsay campaign --help`` describes the arguments at more length.
 
     Args:
         schema: a schema file, its path, or a schema, which then needs a ``name``.
-        epsilon: total of a device in one period.
+        epsilon: total ε of a device in one period.
+        mechanism: name of the mechanism, or ``auto``.
+        name: name of the campaign; by default the name in the schema file.
+        answers: answers of a device in one period: ``one``, ``all``, ``auto`` or a number.
+        family: ``discrete``, ``gaussian``, or ``auto``, which means discrete.
+        approach: 1 or 3, only for ``laplace`` in a Gaussian campaign.
         projection: a file of ``hearsay projection``, to embed.
+        theta: threshold of the mechanism ``the``, as decimal text.
+        variance_floor, split: of a Gaussian campaign (:func:`aggregator.publishing.campaigns.gaussian_fields`).
+        purpose, contact: texts for the owners of devices.
+        period: seconds of a period, or text such as ``12h`` or ``1d``.
+        days: lifetime of the campaign.
+        min_batch_size: number of reports below which nothing is published.
+        postprocess: name of the post-processing of the model.
 
     Raises:
-        InputError: as :func:`aggregator.publishing.campaigns.publish_campaign` and the loaders of the files;
-            ``name_invalid``: there is no name.
+        InputError: as :func:`aggregator.schema_file.load_schema` and
+            :func:`aggregator.publishing.projection_file.load_projection`; ``name_invalid``, there is no name;
+            ``epsilon_invalid``; ``mechanism_unknown``; ``family_unknown``; ``approach_invalid``; ``no_numbers``;
+            ``answers_invalid``; ``period_invalid``; ``terms_invalid``; ``floor_invalid``; ``weights_invalid``. Other
+            contents are checked when the campaign is signed.
     """
     if isinstance(schema, str | Path):
         schema = load_schema(schema)
@@ -168,7 +189,8 @@ def sign_campaign(workspace: Workspace | str | Path, planned: Planned, *, now: i
     """Sign a planned campaign as the next version of its name, and record it in the workspace.
 
     Raises:
-        InputError, DocumentError, StorageError: as :func:`aggregator.publishing.campaigns.publish_campaign`.
+        InputError, DocumentError, StorageError: as :func:`aggregator.publishing.campaigns.publish_campaign`;
+            ``mechanism_incomplete``; ``passphrase_missing``, ``passphrase_wrong``.
     """
     signer = opened(workspace)
     raw = publish_campaign(signer, planned.schema, planned.terms, present(now))
@@ -182,7 +204,12 @@ def make_campaign(
     now: int | None = None,
     **arguments: Any,
 ) -> SignedCampaign:
-    """``hearsay campaign``: :func:`plan_campaign` with these arguments, then :func:`sign_campaign`."""
+    """``hearsay campaign``: :func:`plan_campaign` with ``schema`` and ``arguments``, then :func:`sign_campaign`.
+
+    Raises:
+        InputError, DocumentError, StorageError: as these two functions.
+        TypeError: ``arguments`` lack ``epsilon`` or ``mechanism``, or have an unknown name.
+    """
     return sign_campaign(workspace, plan_campaign(schema, **arguments), now=now)
 
 
@@ -208,9 +235,18 @@ def make_evaluation(
     min_batch_size: int = 1,
     now: int | None = None,
 ) -> SignedCampaign:
-    """``hearsay evaluate ask``: the campaign that asks devices how often a model is right.
+    """``hearsay evaluate ask``: sign the campaign that asks devices how often a model is right.
+
+    Args:
+        workspace: the workspace that signed the model.
+        model: the signed model.
+        epsilon: ε of the answer of a device in one period.
+        name: name of the campaign; by default made from the model's name.
+        contact, period, days, min_batch_size, now: as for :func:`plan_campaign` and :func:`sign_campaign`.
 
     Raises:
+        InputError: ``epsilon_invalid``, ``period_invalid``, ``terms_invalid``; for a model that is not given as
+            bytes ``file_not_found``, ``unreadable``, ``too_large``, ``model_unknown``.
         InputError, DocumentError, StorageError: as :func:`aggregator.publishing.evaluations.publish_evaluation`.
     """
     signer = opened(workspace)
@@ -226,11 +262,18 @@ def make_evaluation(
 def check_campaign(
     campaign: Document, *, workspace: Workspace | str | Path | None = None, trust: bytes | str | Path | None = None
 ) -> bytes:
-    """The bytes of a campaign, checked against the signatures of the workspace or trust root if one is given.
+    """The bytes of a campaign. Its signatures are checked only if a workspace or a trust root is given.
+
+    Args:
+        campaign: the signed campaign.
+        workspace: the workspace that must have signed the campaign.
+        trust: the trust root, a path or bytes, whose keys must have signed the campaign.
 
     Raises:
-        InputError: ``trust_ambiguous``; those of reading.
+        InputError: ``trust_ambiguous``: workspace and trust are both given; ``file_not_found``, ``unreadable``,
+            ``too_large``: a file can not be read; ``campaign_unknown``: the workspace has no campaign of that name.
         DocumentError: ``bad_signature`` and the other reasons of a foreign or damaged file.
+        StorageError: ``workspace_damaged`` and the other reasons of the workspace.
     """
     if workspace is not None and trust is not None:
         raise InputError("trust_ambiguous", "give --trust or --workspace, not both")
@@ -244,12 +287,16 @@ def check_campaign(
 
 
 def opened(workspace: Workspace | str | Path) -> Workspace:
-    """The given workspace, or the workspace in the given folder."""
+    """The given workspace, or the workspace in the given folder.
+
+    Raises:
+        StorageError: as :func:`aggregator.publishing.workspace.open_workspace`, for a folder.
+    """
     return workspace if isinstance(workspace, Workspace) else open_workspace(workspace)
 
 
 def present(now: int | None) -> int:
-    """The given time, or the present time."""
+    """The given time, or the present time if it is None; seconds since 1970."""
     return int(time.time()) if now is None else now
 
 

@@ -40,9 +40,17 @@ def check_output(path: Path, *, force: bool) -> None:
 def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = ORDINARY) -> None:
     """Write a file under a temporary name, flush it to the disk, and move it into place.
 
+    Args:
+        path: the file.
+        data: its content.
+        force: replace an existing file.
+        mode: :data:`ORDINARY` or :data:`PRIVATE`.
+
     Raises:
-        InputError: as :func:`check_output`; also if the file appeared meanwhile.
-        StorageError: ``io_failed``: disk full, no permission; nothing is left behind.
+        InputError: as :func:`check_output`; without ``force`` also ``output_exists`` if the file appeared meanwhile.
+        StorageError: ``io_failed``: for example disk full, or no permission. What was at ``path`` is then unchanged,
+            unless only the last flush, that of the folder, failed: then the new file is there, but a power cut may
+            undo it. The temporary file is removed, if the system allows it.
     """
     check_output(path, force=force)
     problem = ""
@@ -69,9 +77,16 @@ def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = OR
 def open_output(path: Path, *, force: bool = False, mode: int = ORDINARY) -> Iterator[IO[bytes]]:
     """Open an output file to write it piece by piece. It is moved into place at the end, as by :func:`write_output`.
 
+    If the body raises, what was at ``path`` is unchanged. An ``OSError`` of the body is reported as below; other
+    exceptions of the body pass unchanged.
+
+    Args:
+        path, force, mode: as for :func:`write_output`.
+
     Raises:
-        InputError: as :func:`check_output`; also if the file appeared meanwhile.
-        StorageError: ``disk_full``, ``io_failed``; nothing is left behind then, nor if the body raises.
+        InputError: as :func:`write_output`.
+        StorageError: ``disk_full``; ``io_failed``: any other error of the system. The files are then as after an
+            error of :func:`write_output`.
     """
     check_output(path, force=force)
     problem = ("", "")
@@ -128,12 +143,16 @@ def _move(temporary: Path, path: Path, *, force: bool) -> None:
         except FileExistsError:
             raise
         except OSError:
-            pass  # a file system without hard links: rely on the check at the start
+            pass  # no hard link, for example on FAT: the rename below relies on the check at the start
     temporary.replace(path)
 
 
 def sync_folder(path: Path) -> None:
-    """Flush the entries of a folder to the disk. Without it a power cut may undo a rename."""
+    """Flush the entries of a folder to the disk. Without it a power cut may undo a rename.
+
+    Raises:
+        OSError: the folder can not be opened or flushed.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -145,7 +164,8 @@ def read_file(path: str | Path, most: int) -> bytes:
     """The bytes of a file of at most ``most`` bytes.
 
     Raises:
-        InputError: ``file_not_found``, ``unreadable``, ``too_large``.
+        InputError: ``file_not_found``; ``unreadable``: a folder, or no permission; ``too_large``.
+        ValueError: ``path`` has a zero byte in it.
     """
     path = Path(path)
     problem = ("unreadable", f"'{path}' is not a file that can be read")

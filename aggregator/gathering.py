@@ -4,7 +4,7 @@
     aggregator.count("store", "2026-11-01..2026-11-30").frame()
     aggregator.make_model("work", "store").save("m.hsm")
 
-The commands call these functions, as in :mod:`aggregator.asking`. Arguments have the same kinds as there.
+The commands call these functions. Workspaces, documents and ``now`` are given as in :mod:`aggregator.asking`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SignedModel(NamedTuple):
     Attributes:
         raw: the bytes of the ``.hsm`` file.
         document: the parsed model.
-        standing: its signatures. Devices refuse a model that lacks some.
+        standing: its valid signatures and the needed number. Devices refuse a model with fewer.
     """
 
     raw: bytes
@@ -64,7 +64,7 @@ class SignedModel(NamedTuple):
 
     @property
     def expected(self) -> Foresight:
-        """How often the model is expected to be right; its ``warning`` says if it is of no use, or may be."""
+        """How often the model is expected to be right. ``warning`` says if always guessing one class may be as good."""
         return Foresight.of_card(self.document.card)
 
     def __repr__(self) -> str:
@@ -74,7 +74,7 @@ class SignedModel(NamedTuple):
         return f"SignedModel({header.name!r}, version {header.version}, {len(self.raw)} bytes; {found}{warning})"
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the file; as :func:`aggregator.files.write_output`."""
+        """Write the file. ``force`` replaces an existing file. Errors as :func:`aggregator.files.write_output`."""
         write_output(Path(path), self.raw, force=force)
 
     def _repr_html_(self) -> str:
@@ -100,9 +100,15 @@ def ingest(
         campaign: the campaign of the reports; checked as by :func:`check_campaign`.
         files: one or several files, folders and patterns, as :func:`aggregator.intake.finding.gather` takes them.
         store: its folder.
-        enrolled: the ids of a closed fleet.
-        buckets: of a new store.
+        workspace, trust: whose signatures the campaign must have; without them signatures are not checked.
+        enrolled: the ids of a closed fleet; reports with other ids are refused.
+        buckets: number of buckets of a new store, a power of two.
         recursive: whether folders in a folder are searched too.
+        now: the present, in seconds since 1970; None asks the clock.
+        progress: called after each file with (files finished, files given).
+
+    Returns:
+        Counts of the accepted and refused reports of these files.
 
     Raises:
         InputError: ``unreadable``: there is no store yet, and none of the files can be read.
@@ -135,8 +141,10 @@ def count(
         rosters: fleet lists, from which the number of answers of each device is known.
 
     Raises:
-        InputError: ``periods_invalid``, ``periods_absent``; as :meth:`aggregator.store.store.Store.statistics`.
-        StorageError: as :meth:`aggregator.store.store.Store.tally_report`.
+        InputError: ``argument_invalid``: periods of another type; ``periods_invalid``, ``periods_absent``; as
+            :meth:`aggregator.store.store.Store.statistics`; for a folder as :func:`aggregator.open_store`.
+        StorageError: as :meth:`aggregator.store.store.Store.tally_report`; for a folder as
+            :func:`aggregator.open_store`.
     """
     if not (periods is None or isinstance(periods, str | range)):
         raise InputError("argument_invalid", "periods are given as text (2026-11-01..2026-11-30), as a range, or None")
@@ -155,7 +163,21 @@ def sign_model(
     days: int = 365,
     now: int | None = None,
 ) -> SignedModel:
-    """Fit, sign and record a model of statistics; arguments as :func:`aggregator.publishing.models.publish_model`."""
+    """Fit, sign and record a model of statistics.
+
+    Args:
+        workspace: the workspace that signed the campaign.
+        statistics: statistics of one source.
+        campaign: the bytes of the source's campaign file.
+        postprocess: name of the post-processing; by default as the campaign says.
+        name: name of the model; by default the campaign's name.
+        days: lifetime of the model.
+        now: seconds since 1970; None asks the clock.
+
+    Raises:
+        InputError: ``terms_invalid``: ``days`` is no whole number, or less than 1.
+        InputError, PolicyError, DocumentError, StorageError: as :func:`aggregator.publishing.models.publish_model`.
+    """
     signer = opened(workspace)
     raw = publish_model(
         signer,
@@ -178,7 +200,11 @@ def make_model(
     proven_only: bool = False,
     **options: Any,
 ) -> SignedModel:
-    """``hearsay publish``: :func:`count` reports of a store, then :func:`sign_model` with these options."""
+    """``hearsay publish``: :func:`count` reports of a store, then :func:`sign_model` with ``options``.
+
+    Raises:
+        InputError, PolicyError, DocumentError, StorageError: as these two functions.
+    """
     kept = store if isinstance(store, Store) else open_store(store)
     statistics = count(kept, periods, proven_only=proven_only)
     return sign_model(workspace, statistics, kept.campaign_bytes, **options)
@@ -195,5 +221,6 @@ def evaluate(
 
     Raises:
         InputError, PolicyError: as :func:`aggregator.planning.evaluation.evaluate`.
+        InputError, StorageError: as :func:`count`.
     """
     return evaluate_statistics(count(store, periods, proven_only=proven_only, rosters=rosters))

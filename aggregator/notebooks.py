@@ -19,7 +19,7 @@ MOST_ROWS = 60
 
 
 def text(value: object) -> str:
-    """A value as HTML text, which is safe in an attribute too. Floats have six digits; None is empty."""
+    """A value as HTML text, which is safe in an attribute too. Floats have six significant digits; None is empty."""
     if value is None:
         return ""
     shown = f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -27,13 +27,13 @@ def text(value: object) -> str:
 
 
 def facts(title: str, pairs: Mapping[str, object]) -> str:
-    """A heading, and a table of names and values."""
+    """HTML of a heading, and of a table of names and values."""
     rows = "".join(f"<tr><th>{text(name)}</th><td>{text(value)}</td></tr>" for name, value in pairs.items())
     return f"<div><strong>{text(title)}</strong><table>{rows}</table></div>"
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table with one row of headings, cut after :data:`MOST_ROWS` rows."""
+    """HTML of a table with one row of headings. The number of rows after :data:`MOST_ROWS` replaces these rows."""
     listed = [list(row) for row in rows]
     head = "".join(f"<th>{text(name)}</th>" for name in columns)
     body = "".join(f"<tr>{''.join(f'<td>{text(cell)}</td>' for cell in row)}</tr>" for row in listed[:MOST_ROWS])

@@ -20,10 +20,11 @@ def passphrase_from(given: Callable[[], bytes] | bytes | str | None) -> Callable
     """A function that returns a passphrase.
 
     Args:
-        given: the passphrase, or a function that returns it; None reads the file that :data:`VARIABLE` names.
+        given: the passphrase, where text becomes UTF-8; or a function that returns it, which is the result; or None,
+            to read the file that the environment variable :data:`VARIABLE` names.
 
-    Raises (when the result is called):
-        InputError: ``passphrase_missing``: no passphrase was given; as :func:`read_passphrase`.
+    Raises (when the result is called, and ``given`` is None):
+        InputError: ``passphrase_missing``: the variable is not set; as :func:`read_passphrase`.
     """
     if callable(given):
         return given
@@ -42,10 +43,11 @@ def _from_environment() -> bytes:
 
 
 def read_passphrase(file: str | Path) -> bytes:
-    """The first line of a file.
+    """The first line of a file, without its line break.
 
     Raises:
-        InputError: ``passphrase_missing``: the line is empty; as :func:`aggregator.files.read_file`.
+        InputError: ``passphrase_missing``: the line is empty; as :func:`aggregator.files.read_file`, with a limit of
+            :data:`MAX_PASSPHRASE_BYTES` for the file.
     """
     lines = read_file(file, MAX_PASSPHRASE_BYTES).splitlines()
     if lines and lines[0]:

@@ -41,13 +41,17 @@ class Moment(NamedTuple):
         return self.number // time_precision if self.lasts else self.number
 
     def first(self, time_precision: int) -> int:
-        """The first period that begins on or after a day, or the period that contains a minute."""
+        """The first period of a range that starts here.
+
+        For a number it is that period; for a day the first period that begins on or after the day's first second; for
+        a minute the period that contains the minute's first second.
+        """
         if self.lasts == DAY_SECONDS:
             return -(-self.number // time_precision)
         return self.period(time_precision)
 
     def last(self, time_precision: int) -> int:
-        """The last period that begins before the end of the day or minute."""
+        """The period with this number, or the last period that begins before the end of the day or minute."""
         if self.lasts:
             return -(-(self.number + self.lasts) // time_precision) - 1
         return self.number
@@ -78,8 +82,10 @@ class Span(NamedTuple):
 def parse_span(text: str) -> Span:
     """``A..B``, ``A..``, ``..B``, ``..`` or ``A``; A and B are periods' numbers, days or minutes, both included.
 
+    ``A`` alone means A to A. An end that is left out is open.
+
     Raises:
-        InputError: ``periods_invalid``.
+        InputError: ``periods_invalid``: no such text, or A comes after B and both are of one kind.
     """
     first, dots, last = text.partition("..")
     start = parse_start(first) if first or not dots else None
@@ -93,8 +99,11 @@ def parse_span(text: str) -> Span:
 def parse_start(text: str) -> Moment:
     """A period's number, a day ``2026-11-22``, or a minute ``2026-11-22T06:00``, UTC.
 
+    A space may replace the T, and a Z may follow the minutes.
+
     Raises:
-        InputError: ``periods_invalid``.
+        InputError: ``periods_invalid``: another text, no such day, a year before 1970, or a number above
+            :data:`LAST_PERIOD`.
     """
     if _NUMBER.fullmatch(text) and int(text) <= LAST_PERIOD:
         return Moment(int(text))
@@ -136,7 +145,7 @@ def shown(period: int, time_precision: int) -> str:
 
 
 def shown_range(periods: range, time_precision: int) -> str:
-    """First and last period by number and date.
+    """First and last period by number and date; ``periods`` has at least one.
 
     >>> shown_range(range(20_758, 20_788), 86_400)
     '20758..20787 (2026-11-01 to 2026-11-30)'

@@ -20,7 +20,7 @@ _STEPS = 5
 
 
 class Line(NamedTuple):
-    """A curve and its name. Points that are not finite leave a gap."""
+    """A curve: its name, and equally many x and y. Points that are not finite leave a gap."""
 
     name: str
     xs: Sequence[float]
@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """One bar per name of the horizontal axis, from 0 up."""
+    """One bar per name of the horizontal axis, from 0 to the value; ``name`` stands in the legend."""
 
     name: str
     values: Sequence[float]
@@ -52,10 +52,17 @@ class _Axis(NamedTuple):
 
 
 def bar_chart(title: str, names: Sequence[str], series: Sequence[Bars], *, y_label: str = "", x_label: str = "") -> str:
-    """Bars side by side over names, all values ≥ 0.
+    """Bars side by side over names, all values ≥ 0. Returns the text of an SVG file.
+
+    Args:
+        title: above the chart.
+        names: of the horizontal axis.
+        series: one value for each name; each series has its own colour.
+        y_label, x_label: of the axes.
 
     Raises:
-        InputError: ``plot_invalid``: no values, of other number than the names, or not finite and ≥ 0.
+        InputError: ``plot_invalid``: there are no values, a series has not one value for each name, or a value is
+            negative or not finite.
     """
     values = [value for bars in series for value in bars.values]
     if not values or any(len(bars.values) != len(names) for bars in series):
@@ -91,17 +98,18 @@ def line_chart(
     log_y: bool = False,
     marks: Sequence[tuple[float, float, str]] = (),
 ) -> str:
-    """Curves over a common axis.
+    """Curves over a common axis. Returns the text of an SVG file.
 
     Args:
         title: above the chart.
-        lines: at least one, with at least two different x.
+        lines: at least one, with at least one finite point.
         x_label, y_label: of the axes.
-        log_x, log_y: axes in powers of ten; all their numbers are then > 0.
-        marks: points with a text, for example where two lines cross.
+        log_x, log_y: axes in powers of ten; all their numbers are then > 0, also those of ``marks``.
+        marks: (x, y, text) of points, for example where two lines cross.
 
     Raises:
-        InputError: ``plot_invalid``.
+        InputError: ``plot_invalid``: no line has a finite point, or a logarithmic axis has a number ≤ 0.
+        ValueError: a line has not one y for each x, or a mark is not > 0 on a logarithmic axis.
     """
     points = [_finite(line) for line in lines]
     xs = [x for line in points for x, _ in line]

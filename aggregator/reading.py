@@ -23,7 +23,7 @@ def read_regular(path: Path | str, most: int = sys.maxsize) -> bytes:
         ValueError: ``path`` has a zero byte in it.
     """
     _check(os.stat(path), most)  # noqa: PTH116 - making a Path takes as long as reading a small file
-    # Another file may have replaced it by now. Opening must not block, and the open file is checked again.
+    # Another file may have taken the name since the check. So opening must not block, and the open file is checked.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)

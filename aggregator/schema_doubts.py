@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FEWEST_RECORDS = 20
 """With fewer records, a column without repeated cells is no sign of serial numbers."""
 MOST_COMMON_SHARE = 0.9
-"""Share of the cells that must look like times."""
+"""Smallest share of cells that look like times for which a column counts as times."""
 CERTAIN_RECORDS = 200
 """Number of records from which whole numbers without repeats count as serial numbers in any order."""
 
@@ -130,7 +130,7 @@ def misleading(listed: Sequence[str], *, numbers: bool = True) -> str | None:
 def look_alike(texts: Sequence[str]) -> bool:
     """Whether some of different texts look alike: they differ in capitals, spaces, forms of a letter or its alphabet.
 
-    Yes and yes; é of one code point and of two (NFKC); a Latin and a Cyrillic or Greek a.
+    Examples: Yes and yes; é as one code point and as two; a Latin and a Cyrillic a.
     """
     seen = {"".join(normalize("NFKC", text).translate(_LATIN_LOOKS).casefold().split()) for text in texts}
     return len(seen) < len(texts)
@@ -165,7 +165,14 @@ def marker(column: pd.Series, missing: Collection[str]) -> str | None:
 
 
 def doubts(frame: pd.DataFrame, label: str, missing: Collection[str], drop: Collection[str]) -> list[str]:
-    """One line for every warning about a column of a pilot. Arguments as of ``schema_draft.draft_schema``."""
+    """One line for every warning about a column of a pilot.
+
+    Args:
+        frame: as :func:`aggregator.tables.read_table` returns it.
+        label: the column to predict.
+        missing: cells that stand for a missing value.
+        drop: columns without warnings, because they are left out.
+    """
     said = []
     for column in frame.columns:
         if column in drop:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DEFAULT_BINS = 4
 DEFAULT_MAX_VALUES = 12
 MAX_LISTED_VALUES = 256
-"""Limit of the values of a category. A column with more different texts holds names or numbers of people."""
+"""Limit of the values of a category. A column with more is refused: its texts are probably names or serial numbers."""
 
 _HEADER = """\
 # Drafted from a pilot file. Read it before it becomes a campaign: everything here becomes public.
@@ -38,7 +38,7 @@ _HEADER = """\
 """
 
 MOST_LISTED = 100
-"""Columns that one refusal names."""
+"""Largest number of columns that one error names."""
 _UNPRINTABLE = "holds text that does not print or is over 1024 bytes"
 _UNREAD = (
     "a number too large or too long, or spelled as devices do not read it (0.5 and not .5, 5 and not 5. or +5, and no "
@@ -65,9 +65,11 @@ def draft_schema(
     code. A categorical feature with missing values gets a code for them. A column that looks like times or
     serial numbers gets a comment; see :func:`aggregator.schema_doubts.doubts`.
 
-    A column of numbers with a few other cells is refused, and the line of the first such cell is named: such cells
-    most likely mean "missing", and would be useless as a category. One refusal names all columns that can not become
-    features. Its reason is the reason of the first column.
+    A column of numbers is refused if fewer than half of its cells are something else, and the numbers alone would be
+    a numeric feature: these cells most likely mean "missing". It is also refused if it has cells that only other
+    software reads as numbers, such as nan, +1 or .5. The error names the line of the first such cell. One
+    error names all columns that can not become features, the first :data:`MOST_LISTED` of them. Its reason is the
+    reason of the first column.
 
     Args:
         frame: as :func:`aggregator.tables.read_table` returns it.
@@ -76,14 +78,16 @@ def draft_schema(
         bins: bins of a numeric feature, 2 or more.
         equal_frequency: edges at the pilot's quantiles instead of bins of equal width; fewer bins where
             many numbers are alike.
-        max_values: see above.
+        max_values: largest number of different whole numbers of a categorical feature.
         missing: cells that stand for a missing value.
         drop: columns to leave out.
 
     Raises:
-        InputError: ``label_missing``, ``one_class``, ``too_many_classes``, ``column_unknown``,
-            ``constant_column``, ``value_invalid``, ``too_many_values``, ``no_features``, ``bins_invalid``,
-            ``schema_invalid``.
+        InputError: of the label, ``label_missing``, ``one_class``, ``too_many_classes``; of the arguments,
+            ``column_unknown`` (a dropped column does not exist), ``no_features``, ``bins_invalid``; of a feature's
+            column, ``constant_column`` (fewer than two different cells), ``value_invalid`` (as above),
+            ``too_many_values`` (more than :data:`MAX_LISTED_VALUES` texts); ``schema_invalid``: a text does not
+            print, or a campaign would refuse the schema.
     """
     if not 2 <= bins <= MAX_VALUES:
         raise InputError("bins_invalid", f"a numeric feature has 2 to {MAX_VALUES} bins")
@@ -242,6 +246,9 @@ def equal_frequency_edges(name: str, present: list[Decimal], bins: int) -> list[
         name: of the feature.
         present: its numbers, sorted, at least two of them different.
         bins: 2 or more.
+
+    Returns:
+        The edges, rising; at least one.
     """
     scale = Numeric(name, *outward(present[0], present[-1]), [0])
 

@@ -59,7 +59,9 @@ def load_schema(path: str | Path) -> SchemaFile:
     """Read a schema file. Run by the maker of a campaign.
 
     Raises:
-        InputError: ``file_not_found``, ``unreadable``, ``not_utf8``, ``schema_invalid``, ``label_is_feature``.
+        InputError: ``file_not_found``; ``unreadable``; ``not_utf8``; ``schema_invalid``: more than
+            :data:`MAX_FILE_BYTES` bytes, or as :func:`parse_schema_text`; ``label_is_feature``.
+        ValueError: ``path`` has a zero byte in it.
     """
     path = Path(path)
     problem = ("unreadable", f"'{path}' is not a file that can be read")
@@ -84,7 +86,7 @@ def parse_schema_text(text: str) -> SchemaFile:
 
     Raises:
         InputError: ``schema_invalid``: the text is not TOML, a key is unknown, missing or of another type, or
-            parts contradict each other; ``label_is_feature``.
+            parts contradict each other; ``label_is_feature``: a feature has the label's name.
     """
     body: dict[str, Any] = {}
     problem = ""
@@ -110,8 +112,14 @@ def equal_width_edges(name: str, low: str, high: str, bins: int) -> list[int]:
 
     Edges are rounded half to even, as a device scales numbers, so a number on an edge is in the upper bin.
 
+    Args:
+        name: of the feature, for errors.
+        low, high: its bounds, as decimal text.
+        bins: number of bins.
+
     Raises:
-        InputError: ``schema_invalid``.
+        InputError: ``schema_invalid``: not 2 to :data:`protocol.features.MAX_VALUES` bins, or bounds that are no
+            decimal text or not in order.
     """
     if type(bins) is not int or not 2 <= bins <= MAX_VALUES:
         raise InputError("schema_invalid", f"feature '{name}' needs 2 to {MAX_VALUES} bins")

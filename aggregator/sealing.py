@@ -53,8 +53,11 @@ def seal_secret(
     Args:
         secret: any bytes.
         passphrase: not empty.
-        entropy: returns a number of random bytes from the operating system.
-        cost: of one attempt.
+        entropy: returns n random bytes for a number n; by default from the operating system.
+        cost: of one attempt at the passphrase.
+
+    Returns:
+        The sealed secret, in the format above.
 
     Raises:
         InputError: ``passphrase_missing``: it is empty.
@@ -71,12 +74,19 @@ def seal_secret(
 def open_secret(raw: bytes, passphrase: bytes) -> bytes:
     """Decrypt a secret.
 
+    Args:
+        raw: the sealed secret.
+        passphrase: the passphrase that it was sealed under.
+
+    Returns:
+        The secret.
+
     Raises:
         InputError: ``passphrase_wrong``: the passphrase is wrong, or the file was altered; the cipher
             can not distinguish these. ``passphrase_missing``: the passphrase is empty.
         StorageError: ``sealed_damaged``: the bytes are no encrypted secret, or the costs exceed
             :data:`MAX_PASSES` or :data:`MAX_MEMORY_BYTES`; ``sealed_newer``: written by newer software;
-            ``memory_short``.
+            ``memory_short``: there is not enough memory to derive a key.
     """
     if not passphrase:
         raise InputError("passphrase_missing", "the passphrase is empty")
@@ -92,7 +102,7 @@ def check_sealed(raw: bytes) -> None:
     """Check an encrypted secret before a user is asked for its passphrase.
 
     Raises:
-        StorageError: ``sealed_damaged``, ``sealed_newer``.
+        StorageError: ``sealed_damaged``, ``sealed_newer``, as :func:`open_secret`.
     """
     _parse(raw)
 

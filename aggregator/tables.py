@@ -53,16 +53,18 @@ _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]{1,40}([. ][0-9]{3}){0,9},[0-9]{1,40}")
 def read_table(path: str | Path) -> pd.DataFrame:
     """A CSV file, plain or ``.gz``, as a frame of text.
 
-    Cells and names are as written, with any spaces around them: devices that read the file hold the same texts.
+    Cells and names are as written, with any spaces around them: devices that read the file hold the same texts. Blank
+    lines are skipped.
 
     Returns:
         One column of text per column of the file, and at least one row. The index ``line`` is the number of the line
         on which each row ends.
 
     Raises:
-        InputError: ``file_not_found``, ``unreadable``, ``too_large`` (1 GiB; unpacked 2 GiB
-            or 100 times as much; 50,000,000 cells), ``not_utf8``,
-            ``empty_file``, ``csv_invalid`` (ragged rows, stray quotes, bad names), ``duplicate_column``.
+        InputError: ``file_not_found``; ``unreadable``, also for a damaged ``.gz`` file; ``too_large``, above
+            :data:`MAX_FILE_BYTES`, :data:`MAX_CELLS`, the free memory or, unpacked, :data:`MAX_UNPACKED_BYTES` or
+            :data:`MAX_EXPANSION`; ``not_utf8``; ``empty_file``, no row after the header; ``csv_invalid``, rows of
+            different length, stray quotes, another separator, or a name that does not print; ``duplicate_column``.
     """
     path = Path(path)
     raw = _read_bytes(path)
@@ -79,7 +81,8 @@ def read_table(path: str | Path) -> pd.DataFrame:
         problem = ("too_large", f"'{path.name}' does not fit into {room}; take a sample of its lines")
     if problem[0] == "csv_invalid" and _other_separator(text):
         problem = ("csv_invalid", _wrong_separator(path))
-    raise InputError(*problem)  # out here: the exceptions above carry cells
+    # Raised after the except clauses, so that the error has no context: the exceptions above contain cells.
+    raise InputError(*problem)
 
 
 class _RaggedError(Exception):
@@ -89,7 +92,8 @@ class _RaggedError(Exception):
 def _frame(rows: Iterator[tuple[int, list[str]]], path: Path) -> pd.DataFrame:
     """The frame of the rows of a file. Cells become arrays, a few rows at a time.
 
-    The garbage collector visits every list again and again, and no array: a frame is made three times as fast.
+    Arrays replace the lists of cells early, because the garbage collector visits every list again and again. This
+    makes the function three times as fast.
     """
     _, header = next(rows, (0, []))
     names = header
@@ -154,7 +158,7 @@ def _decode(raw: bytes, path: Path) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         position = error.start
-    # Raised out here: the exception above carries the whole file, private values included.
+    # Raised after the except clause, so that the error has no context: the exception above contains the whole file.
     raise InputError("not_utf8", f"'{path.name}' is not UTF-8 text (byte {position}); convert it first")
 
 
@@ -227,15 +231,15 @@ def check_label(frame: pd.DataFrame, label: str, missing: Collection[str] = MISS
 
 
 def unlabelled(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSING_TOKENS) -> int:
-    """How many records of a frame of text have no label."""
+    """How many records of a frame of text have a missing value in the column ``label``, which must exist."""
     return int(frame[label].isin(set(missing)).sum())
 
 
 def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSING_TOKENS) -> pd.DataFrame:
     """A frame of text as the values that devices hold: the texts, and None for missing values.
 
-    A text has the same meaning as on a device: for a numeric feature it is the number that it spells by the grammar of
-    bounds, and missing if it spells none.
+    Numbers stay texts, which have the same meaning as on a device: for a numeric feature, a text is the number that it
+    spells by the grammar of bounds (:func:`protocol.values.parse_bound`), and missing if it spells none.
 
     Returns:
         The label and the features that the frame has, in the schema's order: object columns of str and None.
@@ -269,13 +273,13 @@ def without_meaning(frame: pd.DataFrame, schema: Schema) -> list[str]:
 
 
 def have_decimal_commas(texts: Iterable[object]) -> bool:
-    """Whether most of some texts are numbers with a comma, as 3,5 and 1.234,5 are."""
+    """Whether more than half of the texts are numbers with a decimal comma, as 3,5 and 1.234,5 are."""
     found = [isinstance(text, str) and _DECIMAL_COMMA.fullmatch(text) is not None for text in texts]
     return 2 * sum(found) > len(found)
 
 
 def have_outer_spaces(text: object) -> bool:
-    """Whether a text begins or ends with a space."""
+    """Whether a value is a text that begins or ends with white space."""
     return isinstance(text, str) and text != text.strip()
 
 
