@@ -1,8 +1,9 @@
 """The group of all commands, plugins of other packages, and the handling of failures: one line and a status.
 
 Exit status: 0 success; 1 a refusal, ``reason: detail`` on standard error; 2 wrong usage, the same line with the
-reason ``usage``; 130 interrupted. The terminal shows no traceback and no value of a record. With ``HEARSAY_DEBUG=1``
-it shows the traceback of an internal error.
+reason ``usage``, or the whole help if there is no argument; 130 interrupted. An internal error is one line with its
+type and place, without its message, which may hold a value of a record. With ``HEARSAY_DEBUG=1`` the traceback is
+printed instead, with the message.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ def installed_plugins() -> Iterable[EntryPoint]:
 
 
 class Commands(click.Group):
-    """A group of the commands of this package and of other packages. A command is imported only when it runs.
+    """A group of the commands of this package and of other packages.
+
+    A command is imported when it runs. The help and the completion of the group import a command only if its source
+    does not hold its help text (:mod:`aggregator.cli.summaries`).
 
     A plugin that can not be loaded does not affect other commands.
 
@@ -67,7 +71,11 @@ class Commands(click.Group):
         return sorted({*super().list_commands(ctx), *self._table, *self._offered()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command by its name. A command of this package takes precedence over a plugin of the same name."""
+        """Import a command by its name; None if there is none.
+
+        A command of this package takes precedence over a plugin of the same name. For a plugin that can not be loaded
+        the result is a command that raises ``plugin_broken`` when it runs.
+        """
         added = super().get_command(ctx, cmd_name)
         if added is not None:
             return added
@@ -79,7 +87,7 @@ class Commands(click.Group):
         return None if plugin is None else _load(plugin)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write one line per command. A command is imported only if its source does not hold the line."""
+        """Write one line per command. A command is imported only if its source does not hold its help text."""
         self._listed(ctx).format_commands(ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -117,7 +125,7 @@ class Commands(click.Group):
         standalone_mode: bool = True,  # noqa: FBT001, FBT002 - click's own signature
         **extra: Any,
     ) -> Any:
-        """Run a command line; in standalone mode end the process with its status."""
+        """Run a command line. In standalone mode end the process with its status; otherwise do as click does."""
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode, **extra)
         sys.exit(self._guarded(args, prog_name, complete_var, extra))
@@ -125,7 +133,10 @@ class Commands(click.Group):
     def _guarded(
         self, args: Sequence[str] | None, prog_name: str | None, complete_var: str | None, extra: dict[str, Any]
     ) -> int:
-        """Run a command line and print a failure as one line. Returns the exit status."""
+        """Run a command line and print a failure as one line. Returns the exit status.
+
+        If the reader of standard output has closed it, the status is 1 without a line.
+        """
         try:
             status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()
@@ -184,7 +195,10 @@ def _broken(plugin: EntryPoint, problem: str) -> click.Command:
 
 
 def _report_bug(error: BaseException) -> None:
-    """Print type and place of an internal error. The message may hold a value of a record and is not printed."""
+    """Print type and place of an internal error. Its message may hold a value of a record and is left out.
+
+    With ``HEARSAY_DEBUG=1`` print the traceback instead, with the message.
+    """
     if os.environ.get("HEARSAY_DEBUG") == "1":
         traceback.print_exception(error)
         return

@@ -25,14 +25,14 @@ def chosen_periods(periods: Span | None, campaign: Campaign) -> range | None:
     """The period numbers of a campaign that a span of dates or periods selects; None for all.
 
     Raises:
-        InputError: ``periods_absent``.
+        InputError: ``periods_absent``: no period of the campaign's length begins in the span, or it is empty.
     """
     return None if periods is None else periods.of(campaign.time_precision)
 
 
 @contextmanager
 def workers_of(cluster: str | None) -> Iterator[Executor | None]:
-    """Connect to the cluster at an address; None without an address.
+    """Connect to the cluster at an address for the block; None without an address. Warn of a ``tcp://`` address.
 
     Raises:
         InputError: ``missing_extra``.
@@ -54,7 +54,7 @@ def workers_of(cluster: str | None) -> Iterator[Executor | None]:
 
 @contextmanager
 def working_on(store: Store, cluster: str | None) -> Iterator[None]:
-    """Let a cluster do a store's work, if ``cluster`` names one. Raises as :func:`workers_of`."""
+    """Let a cluster do a store's work during the block, if ``cluster`` is its address. Raises as :func:`workers_of`."""
     with workers_of(cluster) as workers:
         store.cluster = workers
         try:
@@ -86,7 +86,8 @@ def count_store(
         The statistics, and the bytes of the campaign's file.
 
     Raises:
-        InputError, StorageError: as the store's own methods.
+        InputError: ``periods_absent``, ``missing_extra``; as the methods of the store.
+        StorageError: ``cluster_unreachable``; as the methods of the store.
     """
     from aggregator.store.store import open_store
     from aggregator.tally.counting import scope_of
@@ -100,7 +101,7 @@ def count_store(
 
 
 def print_populations(populations: Mapping[str, Any]) -> None:
-    """Print, below a table, its two populations and the assumption behind the intervals of the second one.
+    """Print what the two intervals of each estimate are about: these devices, and a population; with the assumption.
 
     Args:
         populations: value of :attr:`aggregator.estimates.statistics.Statistics.populations`.

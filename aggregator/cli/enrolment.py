@@ -21,7 +21,10 @@ def campaign_of(given: Path, workspace: Path | None) -> Campaign:
     """The campaign in a file or, with a workspace, by name or id. Its signature is not checked.
 
     Raises:
-        InputError, DocumentError, StorageError: as :func:`aggregator.publishing.naming.document_bytes`.
+        InputError: as :func:`aggregator.publishing.naming.document_bytes`.
+        DocumentError: as :func:`protocol.documents.envelope.read_envelope` and
+            :func:`protocol.documents.campaign.parse_campaign`.
+        StorageError: as ``document_bytes`` and :func:`aggregator.publishing.workspace.open_workspace`.
     """
     from aggregator.publishing.naming import document_bytes
     from aggregator.publishing.workspace import open_workspace
@@ -49,7 +52,7 @@ def rosters_of(lists: tuple[Path, ...], passphrase_file: Path | None) -> list[Ro
 def enrolled_ids(
     campaign: Campaign, enrolled: Path | None, lists: tuple[Path, ...], passphrase_file: Path | None
 ) -> Enrolled | None:
-    """The ids of the enrolled devices, from ``--enrolled`` or ``--fleet``; None for an open fleet.
+    """The ids of the enrolled devices, from ``--enrolled`` or ``--fleet``; None if neither is given.
 
     Raises:
         InputError: ``enrolment_ambiguous``, both options are given; ``ids_invalid``, ``other_campaign``, and

@@ -16,7 +16,9 @@ recursive_option = click.option("--recursive", is_flag=True, help="Read folders 
 
 
 def report_files(names: Sequence[str], *, recursive: bool) -> list[str]:
-    """The files that arguments name. Notes tell how many files and folders are left out.
+    """The files and URLs that arguments name. Print notes on how many files and folders are left out.
+
+    A URL with a pattern is returned as it is.
 
     Args:
         names: files, folders, patterns and URLs; ``-`` for a list of names on standard input.

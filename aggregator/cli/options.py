@@ -122,7 +122,7 @@ def memory_option(default: str | None = None) -> Decorator:
 
 
 def periods_option(*, required: bool = False) -> Decorator:
-    """``periods``: a :class:`Span`, or None."""
+    """``periods``: a :class:`Span`; None if the option is neither required nor given."""
     text = "First and last period or day, both included, UTC: 2026-11-01..2026-11-30, 20758.., .. for all."
     return click.option("--periods", callback=read_span, metavar="A..B", required=required, help=text)
 

@@ -37,7 +37,10 @@ def warn(text: str) -> None:
 
 
 def printable(text: str) -> str:
-    """The text on one line, without control characters: a name from a file can not forge lines or move the cursor."""
+    """The text on one line: a space for other white space, U+FFFD for each other character that does not print.
+
+    So a name from a file can not forge lines or move the cursor.
+    """
     return "".join(char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text)
 
 

@@ -1,4 +1,4 @@
-"""Help texts of commands that are not imported, for ``hearsay --help`` and the shell's completion.
+"""Help texts of commands without importing the commands, for ``hearsay --help`` and the shell's completion.
 
 The list shows one line per command. Importing all commands for it would load numpy and every module that a command
 needs. The source of a command holds the same line, so the source is parsed and not run.

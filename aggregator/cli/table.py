@@ -1,7 +1,7 @@
 """The commands of ``hearsay`` in this package: name → ``module:attribute``, as in an entry point.
 
 Commands are in the order in which a campaign needs them, and ``docs/cli.md`` keeps that order. ``hearsay --help``
-sorts them by name. The module of a command is imported only when the command runs.
+sorts them by name. The module of a command is imported when the command runs.
 
 How to add a command: ``docs/extending.md``.
 """

@@ -9,9 +9,9 @@
     lock             locked by every process that changes the workspace
 
 A version is recorded before its document is handed out. A crash may leave out a number, but two documents never have
-one version, which devices refuse as ``equivocation``. An old copy of a workspace breaks
-this. A root is in force once its file is in roots/. The consequences
-(root.hst, retired keys) are applied again each time the workspace is locked, so a crash in between does no harm.
+one version, which devices refuse as ``equivocation``. An old copy of a workspace breaks this. A root is in force once
+its file is in roots/. The consequences (root.hst, retired keys) are applied again each time the workspace is locked, so
+a crash in between does no harm.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def document(envelope: Envelope, role: str) -> Shown:
 
 
 def uncompressed(file: Path, raw: bytes) -> Source:
-    """The content of a report file, decompressed if need be. The limits are those of an ingest.
+    """The content of a report file, decompressed if it is compressed. The limits are those of an ingest.
 
     Args:
         file: name of the file, for errors.

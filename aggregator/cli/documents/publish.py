@@ -148,7 +148,7 @@ def _publish_model(
 
 
 def _dated(periods: str, campaign: Campaign) -> str:
-    """The periods of a model's card, by number and date."""
+    """The periods of a model's card (``all``, or first and last number joined by ``..``), with their dates."""
     if periods == "all":
         return periods
     return "..".join(shown(int(end), campaign.time_precision) if end else "" for end in periods.split(".."))

@@ -63,7 +63,8 @@ def _read_token(path: Path) -> str:
     """The token in a file.
 
     Raises:
-        InputError: ``token_invalid``; the reasons of an unreadable file.
+        InputError: ``token_invalid``: the file is empty or holds more than one word of ASCII; ``file_not_found``,
+            ``unreadable``, ``too_large``.
     """
     from aggregator.files import read_file
 

@@ -40,8 +40,8 @@ def sign(
 ) -> None:
     """Add one signature to a trust root, campaign or model. Needs only the key file, no workspace.
 
-    Look at the document first (hearsay show): your signature tells devices to obey it. A document that no device
-    would accept is not signed. Signing twice with one key changes nothing.
+    Look at the document first (hearsay show): your signature tells devices to obey it. A document with invalid
+    content is not signed. Dates are not checked. Signing twice with one key changes nothing.
 
     \b
     Example:
@@ -79,7 +79,7 @@ def _say_signed(
     added: bool,
     as_json: bool,
 ) -> None:
-    """Print the document, its signatures, and how many signatures are needed."""
+    """Print the document and the number of its signatures; with a trust root, or for a root, how many are needed."""
     from aggregator.files import read_file
     from aggregator.publishing.signatures import root_of, standing
     from protocol.documents.trust import restore

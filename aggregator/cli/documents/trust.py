@@ -106,8 +106,8 @@ def add_key(role: str, key: Path | None, threshold: int | None) -> RootChange:
 def revoke(role: str, keyids: tuple[str, ...], threshold: int | None) -> RootChange:
     """Remove keys from a role: lost or stolen keys, or keys of people who left.
 
-    Devices that get the new root refuse documents that only these keys had signed. hearsay trust resign signs
-    those documents again.
+    Devices that get the new root refuse documents that have too few signatures without these keys. hearsay trust
+    resign signs the newest version of each again.
 
     \b
     Example:
@@ -174,7 +174,11 @@ def renew() -> RootChange:
 
 
 def _public(path: Path, role: str) -> bytes:
-    """The public key in a .pub file, for a role."""
+    """The public key in a .pub file, which must be for a role.
+
+    Raises:
+        InputError: ``key_invalid``, ``wrong_key``; ``file_not_found``, ``unreadable``, ``too_large``.
+    """
     from aggregator.files import read_file
     from aggregator.publishing.keys import MAX_KEY_BYTES, parse_public
 
@@ -316,8 +320,8 @@ def discard(workspace: Path, *, as_json: bool) -> None:
 def resign(workspace: Path, passphrase_file: Path | None, *, as_json: bool) -> None:
     """Sign the newest campaigns and models again, if they lack signatures under the root in force.
 
-    Payloads, ids and versions stay the same. Enrolled devices go on, and new devices accept the documents. hearsay
-    publish --to then publishes the files.
+    Payloads, ids and versions stay the same, so enrolled devices go on. Once a document has enough signatures, new
+    devices accept it, and hearsay publish --to publishes it.
 
     \b
     Example:

@@ -88,7 +88,8 @@ def _refuse_unsigned(file: Path, raw: bytes) -> NoReturn:
     """Refuse a file that is no signed document.
 
     Raises:
-        InputError: ``not_signed``: it is a report file; ``unknown_file``.
+        InputError: ``not_signed``: it is a report file; ``unknown_file``: it is no file of this software; as
+            :func:`.describe.uncompressed`.
     """
     if any(isinstance(piece, batch.Batch) for piece in batch.read_batches(uncompressed(file, raw))):
         raise InputError(
@@ -117,7 +118,8 @@ def _verified_root(state: trust.TrustState, raw: bytes, now: int) -> Header:
     """The header of a root that is the trusted root or follows from it.
 
     Raises:
-        DocumentError: ``rollback``: the trusted root has replaced it; the reasons of ``install_roots``.
+        DocumentError: ``rollback``: the trusted root has replaced it, or is a copy with other signatures; as
+            :func:`protocol.documents.trust.install_roots`.
     """
     after = trust.install_roots(state, [raw], now)
     if after.root_bytes != raw:
@@ -126,7 +128,12 @@ def _verified_root(state: trust.TrustState, raw: bytes, now: int) -> Header:
 
 
 def _check_values(role: str, payload: bytes, *, privacy: bool, as_json: bool) -> None:
-    """Check all values of a payload. With ``--privacy`` an understated ε is printed before the campaign is refused."""
+    """Check all values of a payload. With ``--privacy`` an understated ε is printed before the campaign is refused.
+
+    Raises:
+        DocumentError: as :func:`protocol.documents.campaign.parse_campaign` or
+            :func:`protocol.documents.model.parse_model`.
+    """
     if role == "model":
         model.parse_model(payload)
         return
@@ -172,7 +179,7 @@ def _sheet(payload: bytes) -> PrivacySheet:
 
 
 def print_sheet(sheet: PrivacySheet) -> None:
-    """Print the privacy sheet as a table. ε is rounded up in its last digit."""
+    """Print the privacy sheet as a table, and whether it holds. ε is rounded up to nine decimal places."""
     per_answer = format_micro(sheet.declared_per_answer_micro)
     rows: list[list[object]] = [
         [name, question.mechanism.name, question.size, question.stratum, _foldable(loss), rounded_up(loss), per_answer]

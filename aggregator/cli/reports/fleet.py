@@ -120,7 +120,7 @@ def ids(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Compute a mark of every report id that a fleet's devices have in some periods of a campaign.
+    """Compute a digest of every report id that a fleet's devices have in some periods of a campaign.
 
     With this file, ingest (--enrolled IDS.hsi) refuses the reports of all other devices and needs no secret. The file
     holds no name, does not tell which ids belong to one device, and holds no id with which anybody could report.
@@ -151,7 +151,7 @@ def ids(
 
 
 def _periods_in_campaign(campaign: Campaign, periods: range) -> range:
-    """The given periods that the campaign has.
+    """The given period numbers from the campaign's first period to its last.
 
     Raises:
         InputError: ``periods_absent``: the campaign has none of them.

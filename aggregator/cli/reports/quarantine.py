@@ -41,7 +41,7 @@ def quarantine() -> None:
 
 
 def _all_kept(store: Path) -> list[Kept]:
-    """The files of a store's quarantine, with their pieces."""
+    """The files that have pieces in a store's quarantine, with these pieces."""
     from aggregator.storage.manifest import QUARANTINE
     from aggregator.storage.quarantine import Quarantine
 
