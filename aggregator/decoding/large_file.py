@@ -54,7 +54,7 @@ class LargeFile:
         return block[start - first : max(start, stop) - first]
 
     def find(self, what: bytes, start: int = 0, stop: int | None = None, /) -> int:
-        """As ``bytes.find``, for a ``what`` that is short and not empty."""
+        """As ``bytes.find``, for a ``what`` that is short and not empty, and positions that are not negative."""
         stop = self._size if stop is None else min(stop, self._size)
         while stop - start >= len(what):
             first, block = self._block(start, start + len(what))

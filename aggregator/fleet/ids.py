@@ -125,11 +125,13 @@ def fleet_ids(
 ) -> Iterator[PeriodIds]:
     """Yield the ids of all devices, period by period. Run by the holder of the fleet list.
 
+    Finish one iteration before the next is begun: those that use no further processes share their state.
+
     Args:
         rosters: one or more fleet lists. Together they are the fleet; a device may be in several lists.
         campaign: the campaign that the reports answer.
         periods: numbers of the periods, with ``step`` 1.
-        processes: number of processes that may compute.
+        processes: number of processes that may compute; they are started only for a million ids or more.
     """
     secrets = distinct_secrets(rosters)
     answers = campaign.answers

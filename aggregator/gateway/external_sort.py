@@ -51,7 +51,11 @@ class Sorter:
         self.held_bytes += tagged.nbytes
 
     def spill(self) -> None:
-        """Move the records in memory to the disk."""
+        """Move the records in memory to the disk.
+
+        Raises:
+            OSError: the files can not be written.
+        """
         if self._held:
             self._divide(self._joined(), self._folder, 0)
             self._spilled = True

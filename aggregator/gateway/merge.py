@@ -99,7 +99,8 @@ def merge_files(
     After an error ``out`` is as before, unless only the last flush failed: then it is the new file.
 
     Args:
-        paths: report files or URLs, compressed or not. All must be readable; empty files are passed over.
+        paths: report files, or URLs without patterns, compressed or not. All must be readable; empty files are
+            passed over.
         out: the file to write, atomically.
         campaign: keep only records of this campaign; None keeps all records.
         memory_bytes: bytes of records in memory. More records are sorted on the disk, in the folder of ``out``.

@@ -52,6 +52,9 @@ def decompress(data: Source, codec: str, in_memory: int) -> bytes | mmap.mmap:
         codec: ``gzip`` or ``zstd``.
         in_memory: content with more bytes goes through a temporary file, and is returned as a mapping of it.
 
+    Returns:
+        The content, perhaps empty.
+
     Raises:
         OSError: ``errno`` ``EFBIG``: the file holds more than :data:`MOST_GROWTH` times its length; ``EILSEQ``:
             no content can be decompressed; others: the temporary file can not be written.

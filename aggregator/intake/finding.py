@@ -31,8 +31,9 @@ class Gathered(NamedTuple):
     """Files found by names.
 
     Attributes:
-        files: names of files to read, in the order given; files of one folder or pattern are sorted.
-        left: number of other files in the folders.
+        files: names of files to read, in the order given; files of one folder or pattern are sorted. A pattern without
+            a match, or a folder that can not be listed, is here itself: reading it will give the reason.
+        left: number of files in the searched folders that are hidden, or have no end of :data:`SUFFIXES`.
         folders: number of folders that were found and not searched.
     """
 
@@ -46,7 +47,7 @@ def gather(names: Iterable[str], *, recursive: bool = False) -> Gathered:
 
     Args:
         names: files; folders, whose report files are taken; patterns with ``*``, ``?``, ``[`` and ``**``, unless a
-            file has exactly that name; URLs.
+            file has exactly that name, of which all matching files are taken; URLs, which stay unchanged.
         recursive: search folders in folders, too. Links to folders are never followed, also not by ``**``.
     """
     search = _Search(recursive=recursive)

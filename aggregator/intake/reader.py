@@ -82,7 +82,7 @@ def _new_rows(block: Block, file: _File) -> NDArray[np.intp] | None:
 
 
 class Reader:
-    """Judges files and writes their good records into parts. Threads may share one reader: it has no changing state.
+    """Judges files and writes their good records into parts. Threads may share one reader, and thereby its writer.
 
     Args:
         campaign: its rules judge the records.

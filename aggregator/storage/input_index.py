@@ -57,9 +57,9 @@ class Ingested(NamedTuple):
 
     Attributes:
         identity: see :func:`identity`.
-        tail: its last eight bytes.
+        tail: the last eight bytes of its content, decompressed, see :func:`tail`.
         name: its name, without folders, when it was read.
-        size_bytes: its length.
+        size_bytes: length of its content, decompressed.
         present: the latest period in which it was read. Reports of later periods were refused as too early.
         proven: number of good records in batches with the right digest and count.
         unproven: number of good records in other batches.
@@ -107,8 +107,11 @@ def identity(data: Source, body: bytes | None = None) -> bytes:
     In a file of one batch the inner digest is the digest of the batch, which is computed anyway.
 
     Args:
-        data: the whole file.
+        data: the whole content, decompressed.
         body: the inner digest; None computes it.
+
+    Raises:
+        FileShortenedError: ``data`` is a large file that became shorter.
     """
     cut = max(0, len(data) - TRAILER_BYTES)
     inner = piecewise_digest(data, 0, cut) if body is None else body

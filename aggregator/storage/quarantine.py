@@ -102,7 +102,11 @@ class Quarantine:
                 self.keep(identity, name, [Rejected(EMPTY_FILE, 0, 0, b"")])
 
     def remove(self, kept: Kept, rest: Sequence[Rejected]) -> None:
-        """Remove the kept pieces of one file, except ``rest``. The counts of the store do not change."""
+        """Remove the kept pieces of one file, except ``rest``. The counts of the store do not change.
+
+        Raises:
+            OSError: the file can not be written or removed.
+        """
         if rest:
             self.keep(kept.identity, kept.file, rest)
             return
