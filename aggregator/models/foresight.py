@@ -44,8 +44,11 @@ RECORDS, FEWEST_RECORDS, WORK = 2500, 500, 100_000
 """Largest and smallest number of records per fleet; in between, records × features × classes ≤ ``WORK``."""
 WIDEST_SHARE, WIDEST_ACCURACY = 0.2, 0.3
 NOT_KNOWN = "not known yet"
-ASSUMES = "if features are independent given the class and every record has a label"
-ASSUMES_NORMAL = "if features are independent given the class, numbers normal, and every record has a label"
+ASSUMES = "if features are independent given the class, and no record lacks its label or a value that has a substitute"
+ASSUMES_NORMAL = (
+    "if features are independent given the class, numbers normal, and no record lacks its label or a value that has a "
+    "substitute"
+)
 
 
 class Foresight(NamedTuple):

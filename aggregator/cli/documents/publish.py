@@ -66,9 +66,9 @@ def publish(
 
     The expected accuracy is simulated from the statistics: the model classifies records of fleets that the
     statistics could be of. It is an interval, and with too few reports it is "not known yet". It holds if features
-    are independent in each class and every record has a label; where features repeat each other the model may be
-    far worse. An evaluation campaign measures the accuracy. A warning is printed unless the model is expected to
-    be better than always saying the largest class.
+    are independent in each class and no record lacks its label or a value that has a substitute; where features
+    repeat each other the model may be far worse. An evaluation campaign measures the accuracy. A warning is printed
+    unless the model is expected to be better than always saying the largest class.
 
     With --to: update a folder with all roots and the newest campaigns and models of the workspace. Any web
     server can serve the folder to devices (hearsay-edge sync). A store is then not needed.

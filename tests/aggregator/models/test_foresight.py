@@ -162,6 +162,11 @@ def test_tables_of_pure_noise_promise_nothing():
     assert sum(one.beats is True for one in found) <= 1
 
 
+def test_the_condition_names_substitutes_since_reports_do_not_tell_them_from_values():
+    statistics, _, _ = statistics_of(np.random.default_rng(5), 3, 3000, 0.25)
+    assert "a value that has a substitute" in foresee(statistics, "simplex").assumes
+
+
 def test_the_same_statistics_give_the_same_numbers_and_the_warning_both():
     statistics, _, _ = statistics_of(np.random.default_rng(3), 5, 400, 0.0)
     assert foresee(statistics, "simplex") == foresee(statistics, "simplex")
