@@ -2,7 +2,8 @@
 
 Ids are pseudo-random, so sorting by id shuffles the records. The output holds no name, order, size or time of an input
 file. Any order, division or repetition of the same batches gives the same bytes. A store counts the same from the
-output as from the inputs, byte for byte. The one exception are records that form a header (:func:`_readable`).
+output as from the inputs, byte for byte. The exception is an unproven record that forms a
+header: it is lost (:func:`_readable`).
 
     - Of identical records one is written. Different records with one id are all written; a store rejects them.
     - Proven records are written into a batch with a trailer. Other records are written into a batch *without* a
@@ -96,7 +97,8 @@ def merge_files(
 ) -> MergeSummary:
     """Merge report files. Run by a gateway, or by an operator who archives reports.
 
-    After an error ``out`` is as before, unless only the last flush failed: then it is the new file.
+    After an error ``out`` is as before, unless only the last flush or the removal of temporary files failed: then
+    it is the new file.
 
     Args:
         paths: report files, or URLs without patterns, compressed or not. All must be readable; empty files are

@@ -76,8 +76,8 @@ class IngestSummary(NamedTuple):
 
     Attributes:
         files: number of files given; a pattern counts as the files that match it.
-        files_repeated: number of files of which nothing was read, since the store, or an earlier file of this call,
-            has the same content.
+        files_repeated: number of files that were skipped, since the store, or another file of this call, has the same
+            content.
         unreadable: the files that could not be read, each with its reason; no report of them is stored.
         proven: number of good records added from complete batches.
         unproven: number of good records added from damaged batches.
@@ -280,7 +280,7 @@ class Store:
 
         Every tally gives the same numbers as before. Reports of the removed periods that arrive later are refused
         as ``period_forgotten``. If a kept report has the id of a removed one, the latter's id and period stay.
-        Nothing changes if the periods were removed earlier. Memory is bounded by ``memory_bytes``.
+        Nothing changes if the periods were removed earlier.
 
         Args:
             before: the first period that is kept.
@@ -356,7 +356,7 @@ class Store:
             ids_only: whether the function keeps only the ids of a partition in memory, not its records.
 
         Raises:
-            StorageError: on a cluster ``cluster_lost``, ``cluster_differs``, ``store_not_shared``, ``store_damaged``.
+            StorageError: on a cluster ``cluster_lost``, and as :func:`aggregator.intake.tasks.opened`.
             Exception: what the function raises.
         """
         at_once = self.workers if self.cluster is None else self.cluster.threads_each
