@@ -241,7 +241,7 @@ def make_evaluation(
         workspace: the workspace that signed the model.
         model: the signed model.
         epsilon: ε of the answer of a device in one period.
-        name: name of the campaign; by default made from the model's name.
+        name: name of the campaign; by default the model's name with ``-outcome``.
         contact, period, days, min_batch_size, now: as for :func:`plan_campaign` and :func:`sign_campaign`.
 
     Raises:

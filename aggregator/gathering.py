@@ -64,7 +64,7 @@ class SignedModel(NamedTuple):
 
     @property
     def expected(self) -> Foresight:
-        """How often the model is expected to be right. ``warning`` says if always guessing one class may be as good."""
+        """How often the model is expected to be right. ``warning`` says if it may not beat the largest class."""
         return Foresight.of_card(self.document.card)
 
     def __repr__(self) -> str:

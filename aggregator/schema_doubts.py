@@ -113,6 +113,9 @@ def misleading(listed: Sequence[str], *, numbers: bool = True) -> str | None:
     Args:
         listed: the texts.
         numbers: whether numbers are listed as texts, as for a label; else they become a numeric feature.
+
+    Returns:
+        One sentence, the first that applies; None if no text is of these kinds.
     """
     if numbers and any(_is_number(text) and as_text(parse_bound(text)) not in (None, text) for text in listed):
         return (
@@ -152,8 +155,9 @@ def alike_in(schema: Schema) -> str:
 def marker(column: pd.Series, missing: Collection[str]) -> str | None:
     """A number of a column that probably means "missing": -1, or -9, -99 and so on; None if there is none.
 
-    It is the only negative number of the column, the others are not just 0 and 1, and it does not continue them: the
-    least other number is 1 or more, or occurs less often.
+    All cells are numbers. The marker is the only negative number. There are at least :data:`FEWEST_OTHERS` different
+    other numbers, the largest above 1. The marker does not continue them: the least other number is 1 or more, or
+    occurs less often than the marker.
     """
     counts = column[~column.isin(set(missing))].value_counts()
     numbers = {parse_bound(text): (text, int(count)) for text, count in counts.items() if _is_number(text)}

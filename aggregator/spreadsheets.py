@@ -37,7 +37,7 @@ def to_cell(text: str) -> str:
 
 
 def from_cell(cell: str) -> str:
-    """The text that :func:`to_cell` made a cell of.
+    """The text from which :func:`to_cell` made this cell.
 
     >>> [from_cell(cell) for cell in ("'=1+1", "''=1+1", "-3.5", "plain", "a;'=1+2")]
     ['=1+1', "'=1+1", '-3.5', 'plain', 'a;=1+2']

@@ -93,7 +93,7 @@ def at_most(campaign: Campaign, tally: Tally, turnout: Turnout) -> Recurrence:
 
 
 def known(campaign: Campaign, tally: Tally, squares: tuple[int, ...]) -> Recurrence:
-    """Exact recurrence from ``squares``, ΣT² of every stratum, computed with the fleet's secrets."""
+    """Exact recurrence from ``squares``, one ΣT² for every stratum, computed with the fleet's secrets."""
     answers = answers_by_stratum(campaign, tally)
     pairs = zip(squares, answers, strict=True)
     return Recurrence(KNOWN, answers, tuple(square / number**2 if number else 0.0 for square, number in pairs))

@@ -143,8 +143,8 @@ class Model:
     def scores(self, frame: pd.DataFrame) -> Floats:
         """Shape (rows, k) float64: log P(c) + Σ log P(x_i | c) over the features that are not missing.
 
-        Terms are added in the order of the features, in double precision. Devices add in the same order, so both
-        results agree to the last bit.
+        Terms are added in the order of the features, in double precision. Devices add the same numbers in the same
+        order. Only the logarithm of a normal distribution's variance may differ in its last bit between libraries.
 
         Raises:
             InputError: ``columns_missing``, no feature has a column; ``duplicate_column``, two columns have the name

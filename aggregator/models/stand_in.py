@@ -141,8 +141,11 @@ def fleets(statistics: Statistics, generator: np.random.Generator, draws: int) -
 
     Args:
         statistics: statistics of a discrete or Gaussian campaign.
-        generator: source of randomness.
+        generator: source of randomness; its state advances with every fleet.
         draws: number of fleets.
+
+    Returns:
+        An iterator over ``draws`` fleets. Their features are in the order of the schema's observed features.
     """
     shares = class_shares(statistics)
     spread = np.sqrt(np.where(np.isfinite(shares.variance), shares.variance, 1.0))

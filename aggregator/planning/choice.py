@@ -74,7 +74,8 @@ def form_of(name: str, approach: int | None = None) -> str:
             numbering).
 
     Raises:
-        InputError: ``mechanism_unknown``, the mechanism is not numeric; ``approach_invalid``.
+        InputError: ``mechanism_unknown``, the mechanism is not numeric; ``approach_invalid``, the approach is neither
+            1 nor 3, or the mechanism is not ``laplace``.
     """
     if name not in forms():
         raise InputError("mechanism_unknown", f"a Gaussian campaign takes {', '.join(forms())}")
