@@ -2,11 +2,11 @@
 
 Ids are pseudo-random, so sorting by id shuffles the records. The output holds no name, order, size or time of an input
 file. Any order, division or repetition of the same batches gives the same bytes. A store counts the same from the
-output as from the inputs, byte for byte. The exception is an unproven record that forms a
-header: it is lost (:func:`_readable`).
+output as from the inputs, byte for byte. The exception is an unproven record that forms a header: it is lost
+(:func:`_readable`).
 
     - Of identical records one is written. Different records with one id are all written; a store rejects them.
-    - Proven records are written into a batch with a trailer. Other records are written into a batch *without* a
+    - Proven records are written into a batch with a trailer. Other records are written into batches *without* a
       trailer, which every reader takes for unproven. The gateway does not vouch for records of damaged batches.
     - If the trailer of a damaged batch states the digest of a complete batch of the inputs (by its first eight bytes),
       its records are a damaged copy and are left out (docs/formats.md, section 4).

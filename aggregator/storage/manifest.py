@@ -136,7 +136,7 @@ class Manifest(NamedTuple):
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest atomically. This commits an ingest.
+    """Replace the manifest atomically. This commits a change of the store.
 
     Raises:
         StorageError: ``store_damaged``: the manifest was replaced too often. Only an edited manifest says so.
