@@ -26,7 +26,8 @@ def pack(value: Any) -> bytes:
     """Encode a value of dicts, lists, tuples, str, bytes, int, bool and None as canonical bytes.
 
     Raises:
-        InputError: ``not_canonical``: a type without a canonical form, for example float.
+        InputError: ``not_canonical``: a type without a canonical form, for example float; a key that is not a str;
+            containers nested deeper than 16; an integer outside 64 bits; a str with surrogates.
     """
     try:
         packed = msgpack.packb(_sorted(value, 0), use_bin_type=True, strict_types=True)

@@ -29,10 +29,10 @@ def micro_epsilon(epsilon: str | float | Decimal) -> int:
     """ε as an integer number of millionths.
 
     Args:
-        epsilon: a positive multiple of 10⁻⁶. Text is read exactly; a float is read as its shortest text.
+        epsilon: a positive multiple of 10⁻⁶ below 10⁶. Text is read exactly; a float is read as its shortest text.
 
     Raises:
-        InputError: ``epsilon_invalid``: not a number, infinite, not positive, or no multiple of 10⁻⁶.
+        InputError: ``epsilon_invalid``: not a number, a bool, not positive, 10⁶ or more, or no multiple of 10⁻⁶.
     """
     problem = "ε is a positive number with at most six decimal places, for example 0.5"
     if isinstance(epsilon, bool) or not isinstance(epsilon, str | int | float | Decimal):
@@ -54,7 +54,7 @@ def micro_epsilon(epsilon: str | float | Decimal) -> int:
 
 
 def check_answer_micro(micro: int) -> None:
-    """Refuse an ε per answer outside 0.001 … 16.
+    """Refuse an ε per answer, in millionths, that is no integer of 1000 … 16000000 (0.001 … 16).
 
     Raises:
         InputError: ``epsilon_invalid``.
@@ -111,7 +111,10 @@ class PrivacyLoss(float):
         return self
 
     def above(self, other: PrivacyLoss) -> bool:
-        """Whether this loss is larger than ``other``, also if both round to the same float."""
+        """Whether this loss is larger than ``other``, also if both round to the same float.
+
+        For equal floats the comparison is exact if the exponents are equal, else right to 1 part in 10⁴⁹.
+        """
         if float(self) != float(other):
             return float(self) > float(other)
         if self.exponent == other.exponent:
@@ -130,7 +133,9 @@ class PrivacyLoss(float):
 
 
 def composed(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
-    """Sequential composition: all answers are about one record, so the ratios are multiplied.
+    """Sequential composition: all answers are about one record, so ratios are multiplied and exponents are added.
+
+    The loss of no answers is 0.
 
     The ratios are multiplied in pairs, then in pairs of pairs. One by one, the growing product of thousands of
     strata takes minutes on a device.

@@ -46,7 +46,12 @@ class Categorical:
     def __init__(
         self, name: str, values: Sequence[str], unlisted: str = "missing", substitute: int | None = None
     ) -> None:
-        """Raises InputError ``schema_invalid`` where the parts do not fit together."""
+        """The arguments are the attributes of the class.
+
+        Raises:
+            InputError: ``schema_invalid``: no values or a repeated one, an unknown ``unlisted``, a substitute that is
+                no code of a listed value, or fewer than 2 or more than 65536 codes.
+        """
         self.name = name
         self.values = tuple(values)
         self.unlisted = unlisted
@@ -69,7 +74,7 @@ class Categorical:
 
     @property
     def missing_code(self) -> int:
-        """The code of a missing value."""
+        """The code of a missing value: the substitute, or the code of *missing*."""
         return len(self.values) if self.substitute is None else self.substitute
 
     def knows(self, value: object) -> bool:
@@ -78,7 +83,10 @@ class Categorical:
         return text is not None and text in self._codes
 
     def known_code(self, value: object) -> int | None:
-        """The code of a listed value or of *other*; None for a missing value, which classification leaves out."""
+        """The code of a listed value or, if ``unlisted`` is ``other``, of an unlisted one; else None.
+
+        Classification leaves out values without a code.
+        """
         text = as_text(value)
         code = None if text is None else self._codes.get(text)
         if code is None and self.unlisted == "other" and not is_missing(value):
@@ -102,12 +110,12 @@ class Categorical:
         """Code and number of a value for a report. The number of a categorical feature is always None.
 
         Raises:
-            InputError: ``value_refused``.
+            InputError: ``value_refused``, as :meth:`code`.
         """
         return self.code(value), None
 
     def known(self, value: object) -> tuple[int, None] | None:
-        """Code and number (None) of a value for classification; None for a missing value."""
+        """Code and number (always None) of a value for classification; None if :meth:`known_code` is None."""
         code = self.known_code(value)
         return None if code is None else (code, None)
 
@@ -174,7 +182,13 @@ class Numeric:
         unlisted: str = "missing",
         substitute: int | None = 0,
     ) -> None:
-        """Raises InputError ``schema_invalid`` where the parts do not fit together."""
+        """The arguments are the attributes of the class.
+
+        Raises:
+            InputError: ``schema_invalid``: a bound that :func:`protocol.values.parse_bound` refuses, low ≥ high, no
+                edge or more than 65535, edges that do not increase within (−S, S], an unknown ``unlisted``, or a
+                substitute outside −S … S.
+        """
         self.name = name
         self.low = low
         self.high = high
@@ -235,7 +249,7 @@ class Numeric:
         return self.scale_ratio(*number.as_integer_ratio())
 
     def scale_ratio(self, numerator: int, denominator: int) -> int:
-        """The scaled integer u of the number numerator/denominator, exactly."""
+        """The scaled integer u of the number numerator/denominator, exactly. The denominator is positive."""
         top = (numerator * self._mul - self._off * denominator) * self._num
         bottom = denominator * self._den
         quotient, rest = divmod(top, bottom)
@@ -244,11 +258,11 @@ class Numeric:
         return min(max(quotient - SCALE, -SCALE), SCALE)
 
     def knows(self, value: object) -> bool:
-        """Whether a value is a number."""
+        """Whether a value is a number, also if it is outside the bounds."""
         return self.scaled(value) is not None
 
     def known_code(self, value: object) -> int | None:
-        """The bin of a number; None for a missing number, which classification leaves out."""
+        """The bin of a number; None for a missing value and for a value that is no number."""
         scaled = self.scaled(value)
         return None if scaled is None else bisect_right(self.edges, scaled)
 
@@ -266,10 +280,12 @@ class Numeric:
         return self.missing_code
 
     def reading(self, value: object) -> tuple[int, int | None]:
-        """Code and u of a value for a report. u is None only for a missing value without a substitute.
+        """Code and u of a value for a report.
+
+        A missing value, or one that is no number, has the missing code and the substitute as u, or None without one.
 
         Raises:
-            InputError: ``value_refused``.
+            InputError: ``value_refused``: the value is not missing and no number, and ``unlisted`` is ``refuse``.
         """
         number = self.scaled(value)
         if number is None:
@@ -279,7 +295,7 @@ class Numeric:
         return bisect_right(self.edges, number), number
 
     def known(self, value: object) -> tuple[int, int] | None:
-        """Code and u of a value for classification; None for a missing number."""
+        """Code and u of a value for classification; None for a missing value and for a value that is no number."""
         number = self.scaled(value)
         return None if number is None else (bisect_right(self.edges, number), number)
 
@@ -313,7 +329,7 @@ def parse_feature(entry: dict[str, Any], reason: str) -> Feature:
 
     Raises:
         DocumentError: with the given reason.
-        InputError: ``schema_invalid``: contradictory parts.
+        InputError: ``schema_invalid``: as :class:`Categorical` and :class:`Numeric`.
     """
     kind, name = read_text(entry, "kind", reason), read_text(entry, "name", reason)
     unlisted = read_text(entry, "unlisted", reason)

@@ -28,7 +28,7 @@ class Label:
 
     Attributes:
         name: key of the label in a record; never the name of a feature.
-        classes: at least two, as text.
+        classes: 2 … 256 distinct texts.
         substitute: code of a missing or unlisted label.
         unlisted: ``missing`` codes an unlisted label as the substitute; ``refuse``, for development only, refuses it.
     """
@@ -36,7 +36,12 @@ class Label:
     __slots__ = ("_codes", "classes", "name", "substitute", "unlisted")
 
     def __init__(self, name: str, classes: Sequence[str], substitute: int = 0, unlisted: str = "missing") -> None:
-        """Raises InputError ``schema_invalid``."""
+        """The arguments are the attributes of the class.
+
+        Raises:
+            InputError: ``schema_invalid``: too few, too many or repeated classes, a substitute that is no class code,
+                or an unknown ``unlisted``.
+        """
         self.name = name
         self.classes = tuple(classes)
         self.substitute = substitute
@@ -59,7 +64,7 @@ class Label:
         return self.known_code(value) is not None
 
     def code(self, value: object) -> int:
-        """The code that a report uses.
+        """The code that a report uses: of the class, or the substitute for a missing or unlisted label.
 
         Raises:
             InputError: ``value_refused``: the label is unlisted and ``unlisted`` is ``refuse``. The text never names
@@ -97,11 +102,11 @@ class Check(NamedTuple):
 
     Attributes:
         missing: names of the features, and perhaps the label, without a value.
-        unlisted: names of the features, and perhaps the label, with an unreadable value: a text that is not
-            listed, a text that is no number, or another type. They are coded as their ``unlisted`` states.
+        unlisted: names of the features, and perhaps the label, with a value that is not missing and can not be read:
+            not one of the listed values or classes, or no number. A report codes or refuses such a value as the
+            part's ``unlisted`` states.
         ignored: number of the record's keys that are neither a feature nor the label.
-        hints: one sentence per feature with a probable mistake: a decimal comma, a number outside the feature's
-            range, an unlisted code such as -1.
+        hints: one sentence per feature or label with a probable mistake; see :func:`protocol.hints.hint`.
     """
 
     missing: tuple[str, ...]
@@ -115,8 +120,9 @@ class Observation(NamedTuple):
 
     Attributes:
         codes: the value codes.
-        numbers: u of a number; None for a categorical feature and for a missing number without a substitute.
-        numeric_places: indices of the numeric features.
+        numbers: u of a number, or the substitute of a missing one; None for a categorical feature and for a missing
+            number without a substitute.
+        numeric_places: indices of the numeric features among the observed ones.
     """
 
     codes: tuple[int, ...]
@@ -159,10 +165,11 @@ class Schema(NamedTuple):
         return tuple(index for index in range(len(self.features)) if index not in inputs)
 
     def observe(self, record: Mapping[str, object]) -> Observation:
-        """Codes and numbers of a record for a report. Other keys are ignored; absent features are missing.
+        """Codes and numbers of a record for a report. Label and other keys are ignored; absent features are missing.
 
         Raises:
-            InputError: ``record_invalid``: the record is not a mapping; ``value_refused``.
+            InputError: ``record_invalid``: the record is not a mapping; ``value_refused``: a value is unlisted and its
+                feature refuses such values.
         """
         check_record(record)
         readings = [feature.reading(record.get(feature.name)) for feature in self.features]
@@ -172,10 +179,10 @@ class Schema(NamedTuple):
         return Observation(codes, numbers, self.numeric)
 
     def label_in(self, record: Mapping[str, object], label: object = FROM_RECORD) -> object:
-        """The argument ``label`` if it is given (None for a missing label), else the label in the record.
+        """The argument ``label`` if it is given (None for a missing label), else the record's value, None if absent.
 
         Raises:
-            InputError: ``record_invalid``.
+            InputError: ``record_invalid``: the record is not a mapping.
         """
         check_record(record)
         return record.get(self.label.name) if label is FROM_RECORD else label
@@ -188,7 +195,7 @@ class Schema(NamedTuple):
             label: the record's class; None if it is not known. By default the label in the record.
 
         Raises:
-            InputError: ``record_invalid``.
+            InputError: ``record_invalid``: the record is not a mapping.
         """
         from protocol.hints import hint  # imported here, because reports need no hints
 
@@ -230,10 +237,13 @@ class Schema(NamedTuple):
         return [*(readings[index] for index in self.kept), *parts]
 
     def recognise(self, record: Mapping[str, object]) -> list[tuple[int, int | None] | None]:
-        """Code and u of every observed feature for classification; None for a missing feature.
+        """Code and u of every observed feature for classification.
+
+        An entry is None for a value that classification leaves out: a missing value; an unlisted value, unless the
+        feature codes it as *other*; a component with such an input. Substitutes are not used, and nothing is refused.
 
         Raises:
-            InputError: ``record_invalid``.
+            InputError: ``record_invalid``: the record is not a mapping.
         """
         check_record(record)
         known: list[tuple[int, int | None] | None] = [
@@ -252,12 +262,12 @@ class Schema(NamedTuple):
 
 
 def may_be_missing(feature: Feature | Component) -> bool:
-    """Whether a missing number of this feature or component has no substitute."""
+    """Whether an observation may lack a value here: a feature without a substitute, or a component of such inputs."""
     return feature.has_missing if isinstance(feature, Component) else feature.substitute is None
 
 
 def check_record(record: object) -> None:
-    """Refuse a record that is no mapping.
+    """Refuse a record that is no mapping: an object without ``get`` or ``keys``.
 
     Raises:
         InputError: ``record_invalid``.
@@ -270,7 +280,10 @@ def build_schema(label: Label, features: Sequence[Feature], projection: Projecti
     """Make a schema and check that label, features and projection fit together.
 
     Raises:
-        InputError: ``schema_invalid``, ``label_is_feature``, ``projection_invalid``.
+        InputError: ``label_is_feature``: the label has the name of a feature; ``schema_invalid``: no features, more
+            than 4096, two with one name, or an observed feature with more than 65536 codes times classes;
+            ``projection_invalid``: an input is no numeric feature, or a component has the name of a feature that is not
+            projected or a ``has_missing`` that contradicts the inputs.
     """
     names = [feature.name for feature in features]
     if label.name in names:
@@ -287,7 +300,7 @@ def build_schema(label: Label, features: Sequence[Feature], projection: Projecti
 
 
 def _check_projection(projection: Projection, features: Sequence[Feature]) -> None:
-    """Check that all inputs are numeric features, and that components may be missing only if an input may."""
+    """Check that inputs are numeric features, ``has_missing`` follows from the inputs, and names are distinct."""
     if projection.inputs[0] < 0 or projection.inputs[-1] >= len(features):
         raise InputError("projection_invalid", "an input of the projection is not a feature")
     inputs = [features[index] for index in projection.inputs]
@@ -305,7 +318,7 @@ def parse_schema(body: dict[str, Any], reason: str = _REASON) -> Schema:
     """Read the schema, with the projection, of a campaign or model payload.
 
     Raises:
-        DocumentError: with the given reason.
+        DocumentError: with the given reason: a field is missing or wrong, or the parts do not fit together.
     """
     entry = read_field(body, "label", dict, reason)
     features = read_field(body, "features", list, reason)

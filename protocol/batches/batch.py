@@ -1,4 +1,4 @@
-"""Batch files (``.hsr``): header, records, trailer. A damaged record does not make the reader lose another one.
+"""Batch files (``.hsr``): header, records, trailer. The reader goes on after damage.
 
 A record is the bytes of one report. The writer runs on the device, the reader at the aggregator.
 Source: docs/formats.md, section 4, which defines the terms *proven*, *sign*, *grid* and *held*.
@@ -49,8 +49,8 @@ __all__ = (
 )
 
 MAX_PIECES = 1 << 14
-"""Most runs of records and damaged stretches in one :class:`Batch`. A damaged batch may have one for every byte, so it
-is returned in several pieces."""
+"""A batch with about this many runs of records and damaged stretches is returned in several pieces. A damaged batch may
+have one for every byte."""
 _UNKNOWN: Mapping[bytes, Layout] = MappingProxyType({})
 _DIGEST_BYTES = 32
 
@@ -61,7 +61,8 @@ class Batch(NamedTuple):
     Attributes:
         header: the header; corrected if one bit of it was wrong.
         spans: runs of adjacent records, as (position of the first record, number of records).
-        proven: the trailer states the right digest and the right number of records.
+        proven: the digest was computed, and the trailer states this digest and the right number of records. False also
+            if digests are skipped (``verify``), or if wrong digests have cost too much (``scan.MAX_WASTED``).
         truncated: the batch has no trailer.
         digest: the digest that the trailer states, right or wrong; empty without a trailer.
         goes_on: this is a further piece of the batch before.
@@ -97,9 +98,10 @@ def read_batches(
 ) -> Iterator[Batch | Damage]:
     """Read the batches and the damage of a file of concatenated batches, in order. Never raises for any bytes.
 
-    Runs of records and damaged stretches cover every byte outside headers and trailers exactly once. The time is
-    proportional to the length of the file, also for files made to be slow. At most :data:`MAX_PIECES` runs and
-    stretches are in memory at a time.
+    The damage inside a batch follows the batch, or the piece of the batch that :data:`MAX_PIECES` cuts off. Runs of
+    records and damaged stretches cover every byte outside headers and trailers exactly once. For a given number of
+    known campaigns the time is proportional to the length of the file, also for files made to be slow. The number of
+    runs and stretches in memory is bounded.
 
     Args:
         data: the whole file.
@@ -148,7 +150,7 @@ def _prefix(header: Header, known: Layout | None, first: bytes) -> bytes:
 
 @lru_cache(maxsize=4096)
 def prefixes(kind: int, record_length: int) -> tuple[bytes, ...]:
-    """The possible first bytes of records of this layout and length."""
+    """The possible first bytes of records of this layout and length: none, one, or two for bits with L = 18."""
     widths = (record_length - head - FIXED_BYTES for head in (2, 3, 4))
     layouts = [Layout(kind, width) for width in widths if 0 < width < (1 << 16) - FIXED_BYTES]
     return tuple(layout.prefix for layout in layouts if layout.record_length == record_length)

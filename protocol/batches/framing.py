@@ -35,7 +35,13 @@ class Source(Protocol):
 
 
 class Header(NamedTuple):
-    """The header of a batch: campaign id (32 bytes), layout (1, 2 or 3) and record length L in bytes."""
+    """The header of a batch.
+
+    Attributes:
+        campaign: id of the campaign, 32 bytes.
+        layout: ``SINGLE``, ``BITS`` or ``INTEGERS`` of :mod:`protocol.mechanisms` (1, 2 or 3).
+        record_length: L, length of every record in bytes.
+    """
 
     campaign: bytes
     layout: int
@@ -67,7 +73,7 @@ def _pack_length(length: int) -> bytes:
 
 
 def read_header(data: Source, position: int) -> tuple[Header, int] | None:
-    """The readable header at ``position`` and its end; None if there is none."""
+    """The readable header at ``position``, and the position after it; None if there is none."""
     start = position + len(MARK)
     if data[position:start] != MARK or data[start : start + 1] != bytes((FILE_VERSION,)):
         return None
@@ -87,17 +93,23 @@ def read_header(data: Source, position: int) -> tuple[Header, int] | None:
 
 
 def trailer(count: int, digest: bytes) -> bytes:
-    """Encode the trailer ``93 "end" N digest``.
+    """Encode the trailer ``93 "end" N digest``, 44 bytes.
 
     Args:
         count: N, the number of records.
-        digest: SHA-256 of all bytes of the batch before the trailer.
+        digest: SHA-256 of all bytes of the batch before the trailer, 32 bytes.
+
+    Raises:
+        OverflowError: N is not in 0 … 2^32 − 1.
     """
     return END + COUNT_HEAD + count.to_bytes(4, "big") + DIGEST_HEAD + digest
 
 
 def is_cut_header(rest: bytes) -> bool:
-    """Whether the last bytes of a file are the beginning of a readable header."""
+    """Whether the last bytes of a file are the beginning of a header that the end of the file cuts off.
+
+    ``rest`` holds all bytes up to the end of the file. Callers make sure that it is no complete header.
+    """
     if len(rest) >= 64:
         return False
     examples = (Header(bytes(32), 1, length).to_bytes() for length in (1, 1 << 7, 1 << 8, 1 << 16))

@@ -33,7 +33,8 @@ class Layout(NamedTuple):
     """The shape that all reports of a campaign share.
 
     Attributes:
-        kind: 1 single values, 2 rows of bits, 3 rows of integers; also the msgpack extension type.
+        kind: ``SINGLE`` (single values), ``BITS`` (rows of bits) or ``INTEGERS`` (rows of integers); also the msgpack
+            extension type.
         answer_bytes: width of the answer field.
     """
 
@@ -57,7 +58,7 @@ class Layout(NamedTuple):
 
 
 def layout_for(mechanisms: Sequence[Mechanism]) -> Layout:
-    """The smallest layout that holds the answers of these mechanisms; layout 1 if there is no mechanism.
+    """The smallest layout that holds the answers of these mechanisms; for no mechanism that of single values.
 
     Raises:
         InputError: ``layout_invalid``: bits and integers in one campaign, or answers too wide for a report.
@@ -84,17 +85,26 @@ def report_id(secret: bytes, campaign_id: bytes, period: int, index: int) -> byt
     A retry has the same id. Without the device's secret, ids of different campaigns or periods can not be linked.
 
     Args:
-        secret: the secret of the device.
+        secret: the secret of the device, at most 64 bytes.
         campaign_id: 32 bytes.
-        period: the period of the answer.
-        index: number of the answer within the period, from 0.
+        period: number of the period of the answer, 0 … 2^32 − 1.
+        index: number of the answer within the period, 0 … 65535.
+
+    Returns:
+        8 bytes.
     """
     message = ID_PREFIX + campaign_id + _ID_TAIL.pack(period, index)
     return hmac_sha256(secret, message)[:ID_BYTES]
 
 
 def encode_answer(mechanism: Mechanism, answer: Any, layout: Layout) -> bytes:
-    """Encode an answer as the answer field of the campaign's layout, padded with zeros."""
+    """Encode an answer as the answer field of a report: ``layout.answer_bytes`` bytes, padded with zeros.
+
+    Args:
+        mechanism: that made the answer.
+        answer: the result of ``mechanism.perturb``.
+        layout: of the campaign, as :func:`layout_for` returns it for all its mechanisms.
+    """
     if mechanism.layout == SINGLE:
         raw = _SHORT.pack(answer) if layout.kind != INTEGERS else answer.to_bytes(4, "big")
     elif mechanism.layout == BITS:
@@ -126,7 +136,7 @@ def decode_answer(mechanism: Mechanism, field: bytes, layout: Layout) -> Any:
 
 
 def encode_report(layout: Layout, identifier: bytes, period: int, question: int, answer_field: bytes) -> bytes:
-    """Encode one report."""
+    """Encode one report: prefix, id (8 bytes), period, index of the question in the campaign, and answer field."""
     return layout.prefix + _HEAD.pack(identifier, period, question) + answer_field
 
 

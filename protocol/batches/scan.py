@@ -44,6 +44,9 @@ _FEW, _MANY = 16, 1 << 14
 class Scan:
     """Positions of headers, trailers and runs of records in one file.
 
+    Each method whose name begins with ``next`` finds positions at or after the given one, and expects calls with rising
+    positions; so does :meth:`run_end`.
+
     Args:
         data: the whole file.
         known: the headers of known campaigns; they are found even with one wrong bit.
@@ -105,13 +108,13 @@ class Scan:
         return found.startswith((prefix, MARK, END)) if prefix else found.startswith((MARK, END))
 
     def next_mark(self, position: int) -> int:
-        """Position of the next header, readable or not; the end of the file if there is none."""
+        """Position of the next :data:`MARK`, the first bytes of a header; the end of the file if there is none."""
         if self._marks < position:
             self._marks = self._find(MARK, position)
         return self._marks
 
     def next_end(self, position: int) -> int:
-        """Position of the next trailer; the end of the file if there is none."""
+        """Position of the next :data:`END`, the first bytes of a trailer; the end of the file if there is none."""
         if self._ends < position:
             self._ends = self._find(END, position)
         return self._ends
@@ -156,7 +159,10 @@ class Scan:
         return nearest
 
     def run_end(self, position: int, length: int, prefix: bytes) -> int:
-        """End of the run of adjacent complete records of this prefix and length that begins at ``position``."""
+        """End of the run of adjacent complete records of this prefix and length that begins at ``position``.
+
+        The result is ``position`` if no such record begins there.
+        """
         key = prefix, position % length  # the prefix determines the length
         known = self._runs.get(key, -1)
         if known >= position:
@@ -171,8 +177,8 @@ class Scan:
     def trailer_digest(self, start: int, end: int, count: int) -> bytes | None:
         """The digest in the trailer at ``end``, if it is that of data[start:end] and the trailer states ``count``.
 
-        None otherwise. The digest is computed last. It is not computed if wrong digests have already cost more than
-        :data:`MAX_WASTED` times the bytes read: overlapping batches could otherwise make a reader hash the same bytes
+        None otherwise. If ``verify`` is False, the digest is not compared. The digest is computed last. It is not
+        computed, and the result is None, if wrong digests have already cost more than :data:`MAX_WASTED` times the bytes read: overlapping batches could otherwise make a reader hash the same bytes
         thousands of times.
         """
         if count > MAX_RECORDS or end + TRAILER_BYTES > self.size:
