@@ -178,8 +178,8 @@ class Scan:
         """The digest in the trailer at ``end``, if it is that of data[start:end] and the trailer states ``count``.
 
         None otherwise. If ``verify`` is False, the digest is not compared. The digest is computed last. It is not
-        computed, and the result is None, if wrong digests have already cost more than :data:`MAX_WASTED` times the bytes read: overlapping batches could otherwise make a reader hash the same bytes
-        thousands of times.
+        computed, and the result is None, if wrong digests have already cost more than :data:`MAX_WASTED` times the
+        bytes read: overlapping batches could otherwise make a reader hash the same bytes thousands of times.
         """
         if count > MAX_RECORDS or end + TRAILER_BYTES > self.size:
             return None

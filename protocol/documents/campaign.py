@@ -63,7 +63,7 @@ class Fit(NamedTuple):
 
     Attributes:
         family: ``discrete`` or ``gaussian``; ``outcome`` for an evaluation, which makes no model.
-        postprocess: name of the method that turns estimates into probabilities.
+        postprocess: name of the method that turns estimates into probabilities; any text here.
         variance_floor_micro: smallest variance of a scaled number, in millionths; Gaussian only.
     """
 
@@ -133,7 +133,11 @@ class Campaign(NamedTuple):
         return now // self.time_precision
 
     def check(self, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
-        """Missing and unlisted values of a record; see :meth:`protocol.schema.Schema.check`."""
+        """Missing and unlisted values of a record; see :meth:`protocol.schema.Schema.check`.
+
+        Raises:
+            InputError: ``record_invalid``: the record is not a mapping.
+        """
         return self.schema.check(record, label)
 
     def privacy_loss(self) -> PrivacyLoss:
@@ -172,12 +176,15 @@ def build_payload(
     fit: Fit,
     model: bytes | None = None,
 ) -> bytes:
-    """Encode the payload of a new campaign and check it as a device does. Run by the aggregator.
+    """Encode the payload of a new campaign and check it by :func:`parse_campaign`. Run by the aggregator.
 
-    A payload without questions and with an ε of 0 ends the versions before it.
+    The arguments are the attributes of :class:`Campaign`. The layout and the number of answers follow from the
+    questions. A payload without questions and with an ε of 0 ends the versions before it.
 
     Raises:
-        InputError, DocumentError: as :func:`parse_campaign`.
+        InputError: ``layout_invalid``: as :func:`protocol.batches.report.layout_for`; ``not_canonical``: as
+            :func:`protocol.canonical.pack`.
+        DocumentError: as :func:`parse_campaign`.
     """
     layout = layout_for([question.mechanism for question in questions])
     evaluated = {} if model is None else {"model": model}
@@ -206,11 +213,14 @@ def build_payload(
 
 @lru_cache(maxsize=8)
 def parse_campaign(payload: bytes) -> Campaign:
-    """Parse a payload with verified signatures and check all its values. Run by device and aggregator.
+    """Parse the payload of a campaign and check its values. Run by device and aggregator.
+
+    Callers verify signatures, ``spec`` and ``crit`` first. The result is cached.
 
     Raises:
-        DocumentError: ``malformed``; ``epsilon_understated``: the exact privacy loss of the stated
-            integers is infinite or above the declared ε; ``invalid_campaign``: any other wrong value.
+        DocumentError: ``malformed``: the payload or its header can not be read; ``epsilon_understated``: the exact
+            privacy loss of the stated integers is infinite or above the declared ε; ``invalid_campaign``: any other
+            wrong value.
     """
     body, header = read_payload(payload)
     schema = parse_schema(body, _REASON)

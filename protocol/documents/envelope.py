@@ -46,7 +46,10 @@ class Envelope(NamedTuple):
 
 
 class SigningKey(NamedTuple):
-    """An Ed25519 key pair for signing. Its ``repr`` shows only the key id."""
+    """An Ed25519 key pair for signing: public key, 32 bytes, and libsodium's secret key, 64 bytes.
+
+    Its ``repr`` shows only the key id.
+    """
 
     public: bytes
     secret: bytes
@@ -118,7 +121,8 @@ def read_envelope(raw: bytes, role: str) -> Envelope:
         role: the expected role: root, campaign or model.
 
     Raises:
-        DocumentError: ``too_large``, ``malformed``, ``unsupported_version`` or ``wrong_role``.
+        DocumentError: ``too_large``, ``malformed``, ``unsupported_version``; ``wrong_role``: an envelope of another
+            payload type.
     """
     if len(raw) > SIZE_LIMITS[role]:
         raise DocumentError("too_large", f"a {role} document has at most {SIZE_LIMITS[role]} bytes")
@@ -150,7 +154,10 @@ def _is_signature(pair: object) -> bool:
 
 
 def role_of(raw: bytes) -> str | None:
-    """The role that an unverified file states by its payload type; None if the file is no Hearsay envelope."""
+    """The role whose payload type is in the first 80 bytes of a file; None if there is none.
+
+    The file is neither parsed nor verified, so it may be no valid envelope.
+    """
     for role, payload_type in PAYLOAD_TYPES.items():
         if payload_type.encode() in raw[:80]:
             return role
@@ -162,7 +169,8 @@ def verified_by(envelope: Envelope, keys: Iterable[bytes]) -> frozenset[bytes]:
 
     Args:
         envelope: parsed.
-        keys: Ed25519 public keys. libsodium verifies at most one signature per matching key id.
+        keys: Ed25519 public keys. Only signatures with the id of one of these keys are verified, and none after a key's
+            first valid one.
     """
     by_hint = {keyid(public): public for public in keys}
     message = pae(envelope.payload_type, envelope.payload)

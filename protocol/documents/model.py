@@ -125,10 +125,11 @@ def read_float_array(entry: object, shape: Sequence[int]) -> tuple[float, ...]:
 
 
 def build_payload(model: Model) -> bytes:
-    """Encode the payload of a model and check it as a device does. Run by the aggregator.
+    """Encode the payload of a model and check it by :func:`parse_model`. Run by the aggregator.
 
     Raises:
-        DocumentError: ``invalid_model``.
+        InputError: ``not_canonical``: the card holds a value without a canonical form, for example a float.
+        DocumentError: as :func:`parse_model`.
     """
     family, parameters = _parameters(model)
     schema = model.schema
@@ -168,10 +169,13 @@ def _table(rows: Sequence[Sequence[float]], classes: int) -> dict[str, Any]:
 
 
 def parse_model(payload: bytes) -> Model:
-    """Parse a payload with verified signatures and check all its values.
+    """Parse the payload of a model and check types, shapes and ranges of its values.
+
+    Callers verify signatures, ``spec`` and ``crit`` first. Parameters must be finite and variances positive; that
+    probabilities sum to 1 is not checked, and any map is accepted as card.
 
     Raises:
-        DocumentError: ``malformed``, ``invalid_model``.
+        DocumentError: ``malformed``: the payload or its header can not be read; ``invalid_model``: any other value.
     """
     body, header = read_payload(payload)
     schema = parse_schema(body, _REASON)

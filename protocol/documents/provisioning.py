@@ -55,8 +55,9 @@ def parse_provisioning(raw: bytes) -> Provisioning:
     """Parse and check a provisioning file. Run by a device when its owner provisions it.
 
     Raises:
-        DocumentError: ``too_large``; ``unsupported_version``; ``malformed``, also for a file with a wrong bit: the
-            aggregator would never count the reports of a device with a wrong secret.
+        DocumentError: ``too_large``; ``unsupported_version``: made by newer software; ``malformed``: not a provisioning
+            file, a wrong value, or check bytes that do not fit: the aggregator would never count the reports of a
+            device whose secret was damaged on the way.
     """
     if len(raw) > MAX_BYTES:
         raise DocumentError("too_large", f"a provisioning file has at most {MAX_BYTES} bytes")

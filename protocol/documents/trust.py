@@ -57,8 +57,10 @@ class TrustState(NamedTuple):
     Attributes:
         root_bytes: the envelope of the newest accepted root.
         root: the same root, parsed.
-        floors: (role, name) → (version, SHA-256 of the payload) of the newest accepted document.
-        time_floor: the largest ``issued_at`` of all accepted documents, in seconds.
+        floors: (role, name) → (version, SHA-256 of the payload) of the newest accepted document. A new root may drop
+            the floors of a role, see :func:`install_roots`.
+        time_floor: the largest ``issued_at``, in seconds, of the root and of the documents accepted under it. A new
+            root sets it to its own ``issued_at``.
     """
 
     root_bytes: bytes
@@ -90,8 +92,8 @@ def parse_root(body: dict[str, Any], header: Header) -> Root:
     """Read the roles of a root payload.
 
     Raises:
-        DocumentError: ``malformed``: a key id that does not follow from its key, a repeated or unknown key id, or a
-            threshold of zero or above the number of keys.
+        DocumentError: ``malformed``: a key id that does not follow from its key, a repeated or unknown key id, roles
+            other than :data:`ROLES`, a role with more than 16 keys, or a threshold of zero or above the number of keys.
     """
     keys = read_field(body, "keys", dict)
     for hint, public in keys.items():
@@ -121,7 +123,8 @@ def pin(raw: bytes, wall_clock: int) -> TrustState:
         wall_clock: seconds since 1970; the clock may be wrong.
 
     Raises:
-        DocumentError: as :func:`verify`; ``bad_signature`` if the root does not meet its own threshold.
+        DocumentError: ``too_large``, ``malformed``, ``unsupported_version``, ``wrong_role``, ``unknown_crit``;
+            ``bad_signature``: the root does not meet its own threshold; ``not_yet_valid``, ``expired``.
     """
     root = _read_own_root(raw)
     _check_dates(root.header, max(wall_clock, root.header.issued_at), "root")
@@ -129,7 +132,12 @@ def pin(raw: bytes, wall_clock: int) -> TrustState:
 
 
 def restore(raw: bytes, floors: Mapping[tuple[str, str], tuple[int, bytes]], time_floor: int) -> TrustState:
-    """Rebuild a stored state. The dates of the root are not checked again."""
+    """Rebuild a stored state from its root file, version floors and time floor. Dates are not checked again.
+
+    Raises:
+        DocumentError: the stored root is unreadable or does not meet its own threshold; reasons as :func:`pin` without
+            the two of dates.
+    """
     return TrustState(raw, _read_own_root(raw), floors, time_floor)
 
 
@@ -156,7 +164,8 @@ def install_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> 
     """Follow a chain of newer roots from the stored root to the newest that can be reached.
 
     Each step goes to the next version. The thresholds of both the old and the new root must sign the new root. After
-    each step a role's version floors stay if enough of its keys stay. So one call with many roots leaves the same
+    each step a role's version floors stay if the number of its keys that stay reaches its new threshold; else they are
+    dropped. The time floor becomes the ``issued_at`` of the new root. So one call with many roots leaves the same
     floors as many calls with one root. Only the newest root reached must be in date; without a step no date is
     checked. Roots that can not be reached are ignored if at least one given root was a step, the stored root, or an
     older root that the keys of the stored or of a reached root have signed.
@@ -170,7 +179,8 @@ def install_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> 
         DocumentError: ``bad_signature``: no given root can be reached, or a next root lacks the signatures of its own
             threshold; ``not_yet_valid`` or ``expired``: the newest root reached; ``equivocation``: two different
             roots of one version; ``rollback``: a root of another workspace, signed by the keys of the stored or of a
-            reached root; ``malformed`` and the other reasons of a file that can not be read.
+            reached root; ``too_large``, ``malformed``, ``unsupported_version``, ``wrong_role``, ``unknown_crit``: a
+            file that can not be read.
     """
     pending = {raw: read_envelope(raw, "root") for raw in raws}
     given = len(pending)
@@ -227,8 +237,8 @@ def _late(header: Header, now: int) -> DocumentError | None:
 def reconcile_pinned(state: TrustState, raw: bytes, wall_clock: int) -> TrustState:
     """Follow the root that the owner has put on the device, if it is newer than the stored root.
 
-    An older or equal root is ignored: the device has followed the chain since. A newer root must be a step from the
-    stored root.
+    An older root of the same name is ignored, since the device has followed the chain beyond it; so is the stored root
+    itself. A newer root must be a step from the stored root.
 
     Args:
         state: the current state.
@@ -236,7 +246,7 @@ def reconcile_pinned(state: TrustState, raw: bytes, wall_clock: int) -> TrustSta
         wall_clock: seconds since 1970; the clock may be wrong.
 
     Raises:
-        DocumentError: as :func:`install_roots`.
+        DocumentError: as :func:`install_roots`; ``bad_signature`` also if the root does not meet its own threshold.
     """
     pinned = _read_own_root(raw)
     if pinned.header.name == state.root.header.name and pinned.header.version < state.root.header.version:

@@ -79,11 +79,13 @@ def from_epsilon(name: str, epsilon: str | float | Decimal, size: int = 1, **opt
     Args:
         name: one of :func:`names`.
         epsilon: 0.001 … 16, a multiple of 10⁻⁶.
-        size: the number of values.
+        size: the number of values, classes or dimensions of the input.
         options: the mechanism's :attr:`~Mechanism.option_names`: ``theta`` of ``the``, ``delta`` of ``laplace``.
 
     Raises:
-        InputError: ``mechanism_unknown``, ``epsilon_invalid``, ``size_invalid``, ``parameters_invalid``.
+        InputError: ``mechanism_unknown``, ``mechanism_incomplete``, ``epsilon_invalid``, ``size_invalid``,
+            ``option_unknown``, ``theta_invalid``, ``delta_invalid``; ``parameters_invalid``: with this ε and size no
+            useful answer is possible.
     """
     if type(size) is not int:  # 6.0 and 6 are the same key of the cache
         raise InputError("size_invalid", "the size is an integer")
@@ -91,7 +93,7 @@ def from_epsilon(name: str, epsilon: str | float | Decimal, size: int = 1, **opt
 
 
 def from_micro(name: str, epsilon_micro: int, size: int, **options: Any) -> Mechanism:
-    """As :func:`from_epsilon`, with ε in millionths."""
+    """As :func:`from_epsilon`, with ε in millionths. Raises the same errors."""
     if options:  # not cached: an option may be of any type, also without a hash
         found = kind(name)
         unknown = set(options) - set(found.option_names)
@@ -112,7 +114,8 @@ def from_dict(parameters: object) -> Mechanism:
     The integers may not follow from the stated ε. Campaign checks compare them with :func:`from_micro`.
 
     Raises:
-        InputError: ``mechanism_unknown``, ``parameters_invalid``, ``loss_unbounded``, ``size_invalid``.
+        InputError: ``mechanism_unknown``, ``mechanism_incomplete``, ``parameters_invalid``, ``loss_unbounded``,
+            ``size_invalid``, ``delta_invalid``.
     """
     if not isinstance(parameters, dict):
         raise InputError("parameters_invalid", "a mechanism is a map of parameters")

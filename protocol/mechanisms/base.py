@@ -52,12 +52,22 @@ class Mechanism(ABC):
     @classmethod
     @abstractmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> Mechanism:
-        """The mechanism with the integers that docs/math.md derives from ε."""
+        """The mechanism with the integers that docs/math.md derives from ε.
+
+        Raises:
+            InputError: ``epsilon_invalid``, ``size_invalid``; some mechanisms also ``parameters_invalid`` or the reason
+                of a wrong option.
+        """
 
     @classmethod
     @abstractmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Mechanism:
-        """The mechanism with the integers that a document states, also if they do not follow from the stated ε."""
+        """The mechanism with the integers that a document states, also if they do not follow from the stated ε.
+
+        Raises:
+            InputError: ``size_invalid``; ``parameters_invalid``: a wrong set of parameters, or answers that say
+                nothing; ``loss_unbounded``: the privacy loss is infinite.
+        """
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -65,11 +75,21 @@ class Mechanism(ABC):
 
     @abstractmethod
     def perturb(self, value: Any, seed: bytes) -> Any:
-        """The random answer for an input; a pure function of input and 32-byte seed. Run by the device."""
+        """The random answer for an input; a pure function of input and 32-byte seed. Run by the device.
+
+        Raises:
+            InputError: ``value_out_of_domain``, ``seed_invalid``.
+        """
 
     @abstractmethod
     def distribution(self, value: Any) -> dict[Any, Fraction]:
-        """The exact probability of every answer for an input."""
+        """The exact probability of every answer for an input.
+
+        ``she`` and ``laplace`` have irrational probabilities: they return rounded ones of the likeliest answers only.
+
+        Raises:
+            InputError: ``value_out_of_domain``; ``too_many_answers``: too many answers to list.
+        """
 
     @abstractmethod
     def privacy_loss(self) -> PrivacyLoss:
@@ -86,12 +106,12 @@ class Mechanism(ABC):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Layout 3: the smallest and the largest integer in an answer."""
+        """The smallest and the largest integer in an answer; for layout :data:`INTEGERS` only."""
         return -(1 << 31), (1 << 31) - 1
 
     @property
     def counted(self) -> tuple[int, int]:
-        """Layout 3: the range to which the aggregator clips the integers of an answer before it adds them."""
+        """The smallest and the largest integer to which the aggregator clips before it adds; :data:`INTEGERS` only."""
         return self.bounds
 
     def options(self) -> dict[str, Any]:

@@ -52,7 +52,11 @@ class Bit(CoinMechanism, SingleNumberMechanism):
         return "one bit from a coin that the number bends, the more the larger ε is (bit)"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """The probabilities of 0 and 1 for an input."""
+        """The probabilities of 0 and 1 for an input.
+
+        Raises:
+            InputError: ``value_out_of_domain``.
+        """
         from fractions import Fraction
 
         check_number(value)

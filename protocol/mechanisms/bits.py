@@ -61,7 +61,11 @@ class Bits(CoinMechanism):
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def bit_probabilities(self, value: Sequence[int]) -> list[Fraction]:
-        """Exact probability that each bit of the answer is 1."""
+        """Exact probability that each bit of the answer is 1.
+
+        Raises:
+            InputError: ``value_out_of_domain``.
+        """
         from fractions import Fraction
 
         check_vector(value, self.size, most_nonzero=1)
@@ -71,7 +75,7 @@ class Bits(CoinMechanism):
         """The probability of every row of bits.
 
         Raises:
-            InputError: ``too_many_answers`` above 16 classes; use :meth:`bit_probabilities`.
+            InputError: ``value_out_of_domain``; ``too_many_answers`` above 16 classes: use :meth:`bit_probabilities`.
         """
         if self.size > _MAX_ENUMERATED:
             raise InputError("too_many_answers", "2^size answers are too many to list; use bit_probabilities")

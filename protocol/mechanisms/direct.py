@@ -41,7 +41,11 @@ class Direct(FrequencyMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> Direct:
-        """Derive T from ε; ``size`` is the number of values, 2 … 65536."""
+        """Derive T from ε; ``size`` is the number of values, 2 … 65536.
+
+        Raises:
+            InputError: ``epsilon_invalid``, ``size_invalid``.
+        """
         check_answer_micro(epsilon_micro)
         check_size(size, 2, 65536)
         power = exp_below(epsilon_micro)
@@ -50,7 +54,11 @@ class Direct(FrequencyMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Direct:
-        """Read T as a document states it."""
+        """Read T as a document states it.
+
+        Raises:
+            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
+        """
         size, micro, keep = read_integers(parameters, ("keep",))
         check_size(size, 2, 65536)
         return cls._checked(micro, size, keep)
@@ -105,7 +113,11 @@ class Direct(FrequencyMechanism):
         return f"one of {self.size} values, the true one {chance} of the time, else another at random"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """The probability of every answer: p for the true value, q for each other value."""
+        """The probability of every answer: p for the true value, q for each other value.
+
+        Raises:
+            InputError: ``value_out_of_domain``.
+        """
         self.check_value(value)
         p, q = self.p, self.q
         return {answer: p if answer == value else q for answer in range(self.size)}

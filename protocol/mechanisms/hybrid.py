@@ -38,7 +38,11 @@ class Hybrid(SingleNumberMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int = 1) -> Hybrid:
-        """Derive A and the integers of both parts from ε; the size is 1."""
+        """Derive A and the integers of both parts from ε; the size is 1.
+
+        Raises:
+            InputError: ``epsilon_invalid``, ``size_invalid``.
+        """
         check_answer_micro(epsilon_micro)
         check_size(size, 1, 1)
         share = 0
@@ -48,7 +52,11 @@ class Hybrid(SingleNumberMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Hybrid:
-        """Read A, w and both T as a document states them."""
+        """Read A, w and both T as a document states them.
+
+        Raises:
+            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
+        """
         names = ("share", "window", "piecewise_threshold", "bit_threshold")
         size, micro, share, window, inside, coin = read_integers(parameters, names)
         check_size(size, 1, 1)
@@ -90,7 +98,11 @@ class Hybrid(SingleNumberMechanism):
         return f"one number of {self.answers}, likelier near the true one ({self.name})"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """The probability of every answer: the tables of both parts, weighted by A/2^32 and 1 − A/2^32."""
+        """The probability of every answer: the tables of both parts, weighted by A/2^32 and 1 − A/2^32.
+
+        Raises:
+            InputError: ``value_out_of_domain``.
+        """
         from fractions import Fraction
 
         chosen = Fraction(self.share, ONE)

@@ -46,7 +46,12 @@ class Laplace(NoisyIntegers, NumericMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int, *, delta: int | None = None) -> Laplace:
-        """Derive s and t from ε and Δ. By default Δ is 2·size."""
+        """Derive s and t from ε and Δ. By default Δ is 2·size.
+
+        Raises:
+            InputError: ``epsilon_invalid``, ``size_invalid``, ``delta_invalid``; ``parameters_invalid``: the noise
+                does not fit into 32 bits.
+        """
         check_answer_micro(epsilon_micro)
         check_size(size, 1, MAX_SIZE)
         delta = 2 * size if delta is None else delta
@@ -55,7 +60,11 @@ class Laplace(NoisyIntegers, NumericMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Laplace:
-        """Read Δ, s and t as a document states them."""
+        """Read Δ, s and t as a document states them.
+
+        Raises:
+            InputError: ``parameters_invalid``, ``size_invalid``, ``delta_invalid``, ``loss_unbounded``.
+        """
         size, micro, delta, s, t = read_integers(parameters, ("delta", "s", "t"), most=1 << 50)
         check_size(size, 1, MAX_SIZE)
         _check_delta(delta, size)

@@ -83,7 +83,7 @@ def rate(epsilon_micro: int, sensitivity: int) -> tuple[int, int]:
 
     Args:
         epsilon_micro: ε in millionths.
-        sensitivity: Δ, the largest difference of two inputs, summed over coordinates.
+        sensitivity: Δ, the largest difference of two inputs, summed over coordinates, in units of M steps.
     """
     numerator, denominator = epsilon_micro, MICRO * sensitivity * GRID
     common = gcd(numerator, denominator)
@@ -91,7 +91,10 @@ def rate(epsilon_micro: int, sensitivity: int) -> tuple[int, int]:
 
 
 def discrete_laplace(stream: Stream, s: int, t: int) -> int:
-    """Draw one integer n with P(n) ∝ e^{−|n|·s/t}. The numbers in the code are the steps of docs/math.md."""
+    """Draw one integer n with P(n) ∝ e^{−|n|·s/t}, for positive integers s and t.
+
+    The numbers 1 to 6 in the code's comments are the steps of the algorithm in docs/math.md, section 1.
+    """
     while True:
         u = stream.below(t)  # 1
         if not _bernoulli_exp(stream, u, t):  # 2
@@ -118,7 +121,7 @@ class ApproximateTable(dict[Any, Fraction]):
     """A distribution with irrational probabilities: rounded probabilities of the likeliest answers only.
 
     Attributes:
-        mass: the sum of the probabilities in the table.
+        approximate: always True; plain tables of exact probabilities have no such attribute.
     """
 
     approximate = True

@@ -30,8 +30,9 @@ HALF = ONE // 2
 class NumericMechanism(Mechanism):
     """A mechanism whose input is a number, or a vector of numbers, in [−S, S].
 
-    The mean of :meth:`estimate` over the random answers is the input. Estimates are in units of 1/S, variances in
-    units of 1/S².
+    The mean of :meth:`estimate` over the random answers is the input, up to the rounding of probabilities to multiples
+    of 2^−32 and, for ``laplace``, the clipping of rare noise. Estimates are in units of 1/S, variances in units of
+    1/S².
 
     Attributes:
         asks_for_all: the input is the vector of all numbers of a record, not one number of one class.
@@ -42,11 +43,11 @@ class NumericMechanism(Mechanism):
 
     @abstractmethod
     def estimate(self, answer: Any) -> Any:
-        """Unbiased estimate of the input from one answer: a Fraction, or a tuple of one Fraction per coordinate."""
+        """Estimate of the input from one answer: a Fraction, or a tuple of one Fraction per coordinate."""
 
     @abstractmethod
     def variance(self, x: int) -> Fraction:
-        """Exact variance of the estimate of one coordinate x."""
+        """Variance of the estimate of one coordinate x: exact, except to 49 digits for ``laplace``."""
 
 
 class SingleNumberMechanism(NumericMechanism):
@@ -138,13 +139,21 @@ class CoinMechanism(NumericMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int = 1) -> Self:
-        """Derive T from ε; ``size`` is the number of coordinates."""
+        """Derive T from ε; ``size`` is the number of coordinates, 1 … ``MAX_SIZE``.
+
+        Raises:
+            InputError: ``epsilon_invalid``, ``size_invalid``.
+        """
         check_answer_micro(epsilon_micro)
         return cls._checked(epsilon_micro, size, coin_threshold(epsilon_micro))
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
-        """Read T as a document states it."""
+        """Read T as a document states it.
+
+        Raises:
+            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
+        """
         size, micro, threshold = read_integers(parameters, ("threshold",))
         return cls._checked(micro, size, threshold)
 

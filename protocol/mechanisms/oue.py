@@ -18,7 +18,11 @@ class OptimisedUnary(UnaryMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> OptimisedUnary:
-        """Derive Q from ε; ``size`` is the number of values, 2 … 65536."""
+        """Derive Q from ε; ``size`` is the number of values, 2 … 65536.
+
+        Raises:
+            InputError: ``epsilon_invalid``, ``size_invalid``.
+        """
         check_answer_micro(epsilon_micro)
         check_size(size, 2, 65536)
         return cls._checked(epsilon_micro, size, ONE // 2, ceiling(ONE / (1 + exp_below(epsilon_micro))))

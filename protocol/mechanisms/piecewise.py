@@ -42,7 +42,11 @@ class Piecewise(SingleNumberMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int = 1) -> Piecewise:
-        """Derive w and T from ε; the size is 1."""
+        """Derive w and T from ε; the size is 1.
+
+        Raises:
+            InputError: ``epsilon_invalid``, ``size_invalid``.
+        """
         check_answer_micro(epsilon_micro)
         check_size(size, 1, 1)
         window = round(CELLS / (exp_below(epsilon_micro, 2 * MICRO) + 1))
@@ -51,7 +55,11 @@ class Piecewise(SingleNumberMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Piecewise:
-        """Read w and T as a document states them."""
+        """Read w and T as a document states them.
+
+        Raises:
+            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
+        """
         size, micro, window, threshold = read_integers(parameters, ("window", "threshold"))
         check_size(size, 1, 1)
         return cls._checked(micro, window, threshold)
@@ -106,7 +114,11 @@ class Piecewise(SingleNumberMechanism):
         return f"one number of {self.answers}, likelier near the true one ({self.name})"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """The probability of every cell: the mixture over the two possible starts of the window."""
+        """The probability of every cell: the mixture over the two possible starts of the window.
+
+        Raises:
+            InputError: ``value_out_of_domain``.
+        """
         from fractions import Fraction
 
         check_number(value)

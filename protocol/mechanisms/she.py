@@ -32,14 +32,22 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> SummedHistogram:
-        """Derive s and t from ε; ``size`` is the number of values, 2 … 4096."""
+        """Derive s and t from ε; ``size`` is the number of values, 2 … 4096.
+
+        Raises:
+            InputError: ``epsilon_invalid``, ``size_invalid``.
+        """
         check_answer_micro(epsilon_micro)
         check_size(size, 2, MAX_SIZE)
         return cls(epsilon_micro, size, *rate(epsilon_micro, SENSITIVITY))
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> SummedHistogram:
-        """Read s and t as a document states them."""
+        """Read s and t as a document states them.
+
+        Raises:
+            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
+        """
         size, micro, s, t = read_integers(parameters, ("s", "t"))
         check_size(size, 2, MAX_SIZE)
         return cls(micro, size, s, t)
@@ -80,6 +88,9 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
 
         The answer must be within :attr:`bounds`. The formula holds for clipped components, too: the value changes
         all probabilities of a tail by the same factor.
+
+        Raises:
+            InputError: ``value_out_of_domain``.
         """
         self.check_value(value)
         return sum(abs(part - GRID * (j == value)) for j, part in enumerate(answer))

@@ -19,7 +19,11 @@ class SymmetricUnary(UnaryMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> SymmetricUnary:
-        """Derive P and Q from ε; ``size`` is the number of values, 2 … 65536."""
+        """Derive P and Q from ε; ``size`` is the number of values, 2 … 65536.
+
+        Raises:
+            InputError: ``epsilon_invalid``, ``size_invalid``.
+        """
         check_answer_micro(epsilon_micro)
         check_size(size, 2, 65536)
         root = exp_below(epsilon_micro, 2 * MICRO)

@@ -64,7 +64,11 @@ class ThresholdedHistogram(UnaryMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
-        """Read P, Q and θ as a document states them."""
+        """Read P, Q and θ as a document states them.
+
+        Raises:
+            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
+        """
         size, micro, one_if_true, one_if_other, theta_micro = read_integers(parameters, ("p", "q", "theta_micro"))
         mechanism = cls._checked(micro, size, one_if_true, one_if_other)
         mechanism.theta_micro = theta_micro
@@ -75,7 +79,7 @@ class ThresholdedHistogram(UnaryMechanism):
         return {**super().to_dict(), "theta_micro": self.theta_micro}
 
     def options(self) -> dict[str, Any]:
-        """The option θ."""
+        """The option θ, under the key ``theta``."""
         return {"theta": Decimal(self.theta_micro).scaleb(-6)}
 
 

@@ -47,7 +47,11 @@ class UnaryMechanism(FrequencyMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
-        """Read P and Q as a document states them."""
+        """Read P and Q as a document states them.
+
+        Raises:
+            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
+        """
         size, micro, one_if_true, one_if_other = read_integers(parameters, ("p", "q"))
         return cls._checked(micro, size, one_if_true, one_if_other)
 
@@ -108,7 +112,11 @@ class UnaryMechanism(FrequencyMechanism):
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def bit_probabilities(self, value: int) -> list[Fraction]:
-        """Exact probability that each bit of the answer is 1."""
+        """Exact probability that each bit of the answer is 1.
+
+        Raises:
+            InputError: ``value_out_of_domain``.
+        """
         self.check_value(value)
         return [self.p if index == value else self.q for index in range(self.size)]
 
@@ -116,7 +124,7 @@ class UnaryMechanism(FrequencyMechanism):
         """The probability of every row of bits, 2^K rows.
 
         Raises:
-            InputError: ``too_many_answers`` above 16 values; use :meth:`bit_probabilities`.
+            InputError: ``value_out_of_domain``; ``too_many_answers`` above 16 values: use :meth:`bit_probabilities`.
         """
         if self.size > _MAX_ENUMERATED:
             raise InputError("too_many_answers", "2^size answers are too many to list; use bit_probabilities")
