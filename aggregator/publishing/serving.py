@@ -207,7 +207,7 @@ class _DiskQuota:
         self._reserved = 0
 
     def reserve(self, size: int) -> bool:
-        """Reserve room for a file that arrives. Returns False if the folder would be too full."""
+        """Reserve room for a file of ``size`` bytes that arrives. Returns False if the folder would be too full."""
         size = max(size, LEAST_COST)
         with self._guard:
             if self._used + size > self._most:
@@ -219,7 +219,7 @@ class _DiskQuota:
             return True
 
     def release(self, size: int, *, kept: bool) -> None:
-        """End a reservation. A file that was not kept no longer counts."""
+        """End the reservation of ``size`` bytes. If the file was not kept, the bytes no longer count."""
         size = max(size, LEAST_COST)
         with self._guard:
             self._reserved -= size

@@ -54,7 +54,9 @@ class Shown(NamedTuple):
 
 
 def document(envelope: Envelope, role: str) -> Shown:
-    """The content of a signed document. If devices would refuse the document, the facts hold the reason.
+    """The content of a signed document. If devices refuse its values, the facts hold the reason.
+
+    Signatures and dates are not checked.
 
     Raises:
         DocumentError: ``malformed``: the payload can not be read at all.
@@ -106,7 +108,10 @@ def uncompressed(file: Path, raw: bytes) -> Source:
 
 
 def batches(raw: Source) -> Shown | None:
-    """The batches and damaged byte ranges of a report file; None if it holds no batch."""
+    """The batches and damaged byte ranges of a report file; None if it holds no batch.
+
+    At most :data:`MAX_DAMAGE` damaged ranges are listed. Numbers of reports and bytes count all of the file.
+    """
     rows: list[list[object]] = []
     entries: list[dict[str, Any]] = []
     records = damaged = stretches = 0

@@ -79,7 +79,9 @@ def _model(given: Path, trust: Path | None, workspace: Path | None) -> Model:
     """Load the model. Its signature is checked if a trust root or a workspace is given.
 
     Raises:
-        InputError: ``trust_ambiguous``; and as :meth:`Model.load` and :func:`document_bytes`.
+        InputError: ``trust_ambiguous``: both are given; as :func:`aggregator.publishing.naming.document_bytes`.
+        DocumentError: the file is no valid model, or the root does not accept it.
+        StorageError: as ``document_bytes`` and :func:`aggregator.publishing.workspace.open_workspace`.
     """
     from aggregator.files import read_file
     from aggregator.models.scoring import Model
@@ -100,7 +102,7 @@ def _model(given: Path, trust: Path | None, workspace: Path | None) -> Model:
 
 
 def _accuracy(found: Predictions) -> dict[str, object]:
-    """The accuracy in words."""
+    """The accuracy as a fact to print: the share of right classes and the number of labelled records."""
     if found.accuracy is None:
         return {"accuracy": "not known: no record has one of the classes as its label"}
     return {"accuracy": f"{found.accuracy:.1%} of {found.labelled} records with a label"}

@@ -1,4 +1,4 @@
-"""``hearsay projection``: fewer numbers in the place of many, fitted on a pilot file."""
+"""``hearsay projection``: replace numeric features by fewer components, fitted on a pilot file."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ def merge(
 ) -> None:
     """Join report files into one, sorted by report id. The order then does not tell where a report came from.
 
-    A gateway runs it before it passes reports on: readers of the output learn no device's place, time or file. Counts
-    do not change: identical reports become one, different reports with the same id stay, and reports of damaged
+    A gateway runs it before it passes reports on: the output does not tell in which file, where or when a report came.
+    Counts do not change: identical reports become one, different reports with the same id stay, and reports of damaged
     files stay unproven. If a file can not be read, nothing is written.
 
     FILES are as for ingest: files, folders, patterns in quotes, URLs, - for names on standard input; plain or

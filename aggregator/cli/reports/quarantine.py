@@ -222,7 +222,7 @@ def _print_piece(campaign: Campaign, file: Kept, piece: Rejected) -> None:
 
 
 def _fields(campaign: Campaign, piece: Rejected) -> dict[str, Any]:
-    """The fields of a piece that is a record of the campaign, without its answer; empty for other pieces."""
+    """The fields of a piece that has a record's length, without its answer; empty for other pieces."""
     from aggregator.estimates.cells import question_name
     from protocol.batches.report import decode_report
 
