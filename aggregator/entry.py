@@ -11,7 +11,7 @@ NEEDED = ("click", "numpy", "pandas", "pyarrow", "rich")
 
 
 def main() -> None:
-    """Run the command line, or print which libraries to install. Ends the process."""
+    """Run the command line, or print which libraries to install and exit with status 1. Ends the process."""
     _replace_what_does_not_encode()
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:

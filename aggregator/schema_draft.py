@@ -109,7 +109,7 @@ def draft_schema(
             unfit.append(error)
     _check_fit(unfit)
     text = "\n".join(parts)
-    parse_schema_text(text)  # refuse here, while the column is known, what a campaign would refuse later
+    parse_schema_text(text)  # refuse now, and name the column, instead of when the campaign is made
     return text
 
 

@@ -99,7 +99,7 @@ def open_secret(raw: bytes, passphrase: bytes) -> bytes:
 
 
 def check_sealed(raw: bytes) -> None:
-    """Check an encrypted secret before a user is asked for its passphrase.
+    """Check the form and the costs of an encrypted secret before a user is asked for its passphrase.
 
     Raises:
         StorageError: ``sealed_damaged``, ``sealed_newer``, as :func:`open_secret`.

@@ -268,7 +268,7 @@ def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]
 
 
 @debias.register(SingleNumberMechanism)
-@debias.register(Bit)  # Bit is a coin and a single number. Its answers are values, not rows of bits.
+@debias.register(Bit)  # Bit is also a CoinMechanism, but its counts are numbers of answers 0 and 1, not sums of bits.
 def debias_single_number(mechanism: SingleNumberMechanism, n: int, counts: Sequence[int]) -> Debiased:
     """``bit``, ``piecewise``, ``hybrid``: the estimate is the sum of the devices' numbers, in units of S.
 

@@ -35,7 +35,12 @@ if TYPE_CHECKING:
 
 
 class Joined(NamedTuple):
-    """Joined statistics, and the test whether the sources look like one population."""
+    """Result of a join.
+
+    Attributes:
+        statistics: the joined statistics.
+        homogeneity: the test whether the sources look like samples of one population.
+    """
 
     statistics: Statistics
     homogeneity: Homogeneity

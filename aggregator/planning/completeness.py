@@ -37,10 +37,11 @@ MAX_DESCRIPTION = 200
 def check_complete(questions: Iterable[Question]) -> None:
     """Refuse questions whose mechanism lacks a description or one of the parts.
 
-    Run by the analyst, before signing.
+    The parts are :data:`PARTS` and, for a mechanism about one value, :data:`PARTS_OF_VALUES`. Run by the analyst,
+    before signing.
 
     Raises:
-        InputError: ``mechanism_incomplete``, for the first such mechanism; the error names the missing parts.
+        InputError: ``mechanism_incomplete``, for one such mechanism; the error names all parts that it lacks.
     """
     for mechanism in {question.mechanism for question in questions}:
         missing = missing_parts(mechanism)
