@@ -45,7 +45,7 @@ _LATER = {"Classifier": "edge_sdk.classifier", "Status": "edge_sdk.status"}
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name of ``__all__`` at its first use."""
+    """Import a class of ``_LATER`` at the first use of its name; AttributeError for other names."""
     if name not in _LATER:
         raise AttributeError(f"module 'edge_sdk' has no attribute '{name}'")
     from importlib import import_module

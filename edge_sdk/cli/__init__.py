@@ -1,5 +1,5 @@
 """``hearsay-edge``: the command line of a device.
 
-In: arguments, and records as JSON. Out: one text or one JSON object, and an exit status. Only the standard library is
-imported, so that the command starts fast.
+In: arguments, and records as JSON. Out: one text or one JSON object, and an exit status. Besides what
+``edge_sdk`` needs, only the standard library is imported, so that the command starts fast.
 """

@@ -1,4 +1,8 @@
-"""The commands of ``hearsay-edge``. Each takes the parsed options and returns one dictionary to print."""
+"""The commands of ``hearsay-edge``. Each takes the parsed options and returns one dictionary to print.
+
+Each raises the errors of opening the device, of the :class:`edge_sdk.Device` methods that it calls, and of
+:func:`edge_sdk.cli.files.read_document` for the files that it reads.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ def open_device(options: argparse.Namespace) -> Device:
 
 
 def provision(options: argparse.Namespace) -> dict[str, Any]:
-    """Pin a trust root, and in a closed fleet store the secret of the provisioning file."""
+    """Make the device's state with a trust root, and in a closed fleet with the secret of the provisioning file."""
     root = read_document(options.root, "root")
     with Device.open(options.state, trust=root, enrolment=_enrolment(options)) as device:
         return {"provisioned": str(options.state), "root_version": device.status().root_version}
@@ -65,7 +69,10 @@ def enrol(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def report(options: argparse.Namespace) -> dict[str, Any]:
-    """Answer about one record. In a period that was answered before, return the same bytes again."""
+    """Answer about one record. In a period that was answered before, return the same bytes again.
+
+    With ``--check``, only tell which features count as missing or unlisted.
+    """
     with open_device(options) as device:
         campaign = device.campaign(options.campaign)
         record = _read_record(options.record)
@@ -113,7 +120,7 @@ def drain(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def ack(options: argparse.Namespace) -> dict[str, Any]:
-    """Forget the reports of sealed files that have arrived."""
+    """Forget the reports of sealed files that have arrived. A refusal stops at that file; files before it are done."""
     with open_device(options) as device:
         return {"acknowledged": sum(device.ack(path) for path in options.sealed)}
 
@@ -137,7 +144,7 @@ def install(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def predict(options: argparse.Namespace) -> dict[str, Any]:
-    """Classify one record."""
+    """Classify one record. With ``--check``, only tell which features count as missing or unlisted."""
     with open_device(options) as device:
         model = device.model(options.model)
         record = _read_record(options.record)
@@ -182,7 +189,11 @@ def history(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def evidence(options: argparse.Namespace) -> dict[str, Any]:
-    """Write the pairs of contradicting documents into a folder."""
+    """Write the pairs of contradicting documents into a folder, which is made if needed.
+
+    Raises:
+        StorageError: ``file_exists``, ``io_failed``. Files that were written before the error stay.
+    """
     from edge_sdk.storage.atomic_files import write_new
 
     extensions = {"root": ".hst", "campaign": ".hsc", "model": ".hsm"}
@@ -220,7 +231,11 @@ def enable(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def reset(options: argparse.Namespace) -> dict[str, Any]:
-    """Start afresh after a loss, with the old budget counted as spent."""
+    """Start afresh after a loss, with the old budget counted as spent.
+
+    Raises:
+        InputError: ``reset_unconfirmed``: the option that confirms it is missing.
+    """
     root = read_document(options.root, "root")
     if not options.count_budget_as_spent:
         raise InputError(
@@ -240,7 +255,11 @@ def reset(options: argparse.Namespace) -> dict[str, Any]:
 def _read_record(source: str) -> dict[str, Any]:
     """Read a JSON object from a file or standard input. Error texts do not quote it.
 
-    Input that is no JSON object, or is larger than 16 MiB, is refused: the calling program is at fault.
+    Args:
+        source: path of the file; ``-`` for standard input.
+
+    Raises:
+        InputError: ``file_unreadable``; ``record_invalid``: it is no JSON object, or larger than 16 MiB.
     """
     raw = None
     if source == "-" and sys.stdin is None:

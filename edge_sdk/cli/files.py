@@ -1,4 +1,4 @@
-"""Files that the command line names: read within a limit, and refused by name if they are of another kind."""
+"""Files that the command line names: read within a limit, and refused if they are of another kind than expected."""
 
 from __future__ import annotations
 
@@ -21,10 +21,14 @@ _KINDS = {
 
 
 def read_file(path: Path, limit: int) -> bytes:
-    """Read a file, at most one byte more than the limit: enough to know that the file is too large.
+    """Read a file, at most one byte more than the limit, by which the caller knows that the file is too large.
+
+    Args:
+        path: where the file is.
+        limit: largest size in bytes that the caller accepts.
 
     Raises:
-        InputError: ``file_unreadable``.
+        InputError: ``file_unreadable``: there is no such file, or it can not be read.
     """
     problem = ""
     try:

@@ -29,7 +29,19 @@ _NAMED = frozenset(("probabilities",))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 done, 1 refused (the reason is on standard error), 2 wrong usage."""
+    """Run one command, and print its result or its refusal.
+
+    Args:
+        arguments: the words after the program's name; None for those of this process.
+
+    Returns:
+        The exit status: 0 done; 1 refused, with the reasons on standard error, or nobody reads the output; 130
+        interrupted.
+
+    Raises:
+        SystemExit: status 2 for wrong usage; 0 after ``--help`` and ``--version``; 1 if the version is not known.
+        Exception: an unexpected error, only if the environment has ``HEARSAY_DEBUG``. Otherwise it is a refusal.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # the encoding of an old terminal may lack ε
             stream.reconfigure(errors="replace")

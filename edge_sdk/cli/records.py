@@ -1,8 +1,8 @@
 """A tolerant reader of records as JSON.
 
 Whether a device reports must not depend on its record. So every text with the structure of one JSON value is read: with
-bytes of another encoding, control characters, NaN, numbers of any length, and nesting of any depth. Such values are
-listed nowhere, so features treat them as unlisted.
+bytes of another encoding, control characters, NaN, numbers of any length, and nesting of any depth. Features
+treat such values as unlisted, and NaN as missing.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ _ALWAYS_CONVERTED = 640
 """Digits that ``int`` converts under every limit that the interpreter can have."""
 
 _TOKENS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
-"""Possessive: a text with many escapes would else cost forty times its size in places to go back to."""
+"""Strings and brackets. Possessive repeats: with others, matching a string with many escapes would need forty times its
+size in memory for backtracking."""
 
 
 def read_record(raw: bytes) -> Any:
-    """Parse a JSON text.
+    """Parse a JSON text into Python objects. In a text that is nested very deeply, inner values become empty lists.
 
     Raises:
         ValueError: the text is not JSON. The error may quote it.
@@ -47,7 +48,10 @@ def _integer(digits: str) -> int | float:
 
 
 def _flattened(text: str) -> str:
-    """Replace every inner list or object of a JSON text by an empty list: features treat all of them alike."""
+    """Replace every inner list or object of a JSON text by an empty list: features treat all of them alike.
+
+    The result is empty if brackets do not match.
+    """
     parts, depth, start = [], 0, 0
     for found in _TOKENS.finditer(text):
         if found[0] in "[{":

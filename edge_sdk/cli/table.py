@@ -35,7 +35,7 @@ class Command(NamedTuple):
 
 
 def _folder(text: str) -> Path:
-    """The path of a folder. The empty text, as of a variable that is not set, is none: it would be this folder."""
+    """The path of a folder. The empty text, as of an unset variable, is refused: it would name the present folder."""
     if not text:
         raise argparse.ArgumentTypeError
     return Path(text)

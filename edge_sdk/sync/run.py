@@ -44,7 +44,13 @@ _PLACES = {"campaign": ("campaigns", "hsc"), "model": ("models", "hsm")}
 
 
 class Refusal(NamedTuple):
-    """A refused step: its place, or ``outbox``; the stable reason; one sentence."""
+    """A refused step.
+
+    Attributes:
+        step: the place of the document; ``outbox`` for sealing, sending and acknowledging; ``policy`` for reading it.
+        reason: the stable reason (docs/reasons.md).
+        detail: one sentence.
+    """
 
     step: str
     reason: str
@@ -66,10 +72,11 @@ class Outcome(NamedTuple):
         rotated: number of new roots that led to it.
         campaigns, models: documents that were accepted in this run.
         unchanged: number of documents that were accepted before and have not changed.
-        absent: places without a document that nobody asked for by name.
-        sent: number of files that have arrived.
+        absent: places where the source has no document. Documents that an argument of :func:`sync` names are not
+            here: they are refused as ``not_published``.
+        sent: number of files that have arrived, with files that were sent again.
         released: number of reports that were acknowledged and deleted.
-        disabled: the owner has opted out, so no campaign was fetched and no file was sent.
+        disabled: the owner had opted out when the run began, so no campaign was fetched and no file was sent.
         refusals: the refused steps.
     """
 
@@ -121,11 +128,12 @@ def sync(
         entropy: n → n random bytes, for the names of batches.
 
     Returns:
-        The results, including refusals of documents, of the source and of storage.
+        The results. Refusals of documents, of the source and of the outbox are listed in it and not raised.
 
     Raises:
-        InputError: ``argument_invalid``: a device in memory needs a folder, or a name is not valid.
-        StorageError: the state or the folder can not be used at all.
+        InputError: ``argument_invalid``: a device in memory needs a folder, or a name is not a printable text of 1 to
+            1024 bytes.
+        StorageError: the device's status can not be read.
     """
     place = device.folder if folder is None else os.fspath(folder)
     if place is None:
@@ -224,7 +232,11 @@ class _Run:
         self._follow(version, roots)
 
     def _fetch_roots(self, version: int, roots: list[bytes], most: int) -> bool:
-        """Append fetched roots up to a number; returns whether that number was reached, so there may be more."""
+        """Append the roots after ``version`` to ``roots``, until there are ``most`` or 4 MiB, or no more can be had.
+
+        Returns:
+            Whether ``most`` was reached, so that there may be more.
+        """
         while len(roots) < most and sum(map(len, roots)) < _MAX_ROOT_BYTES:
             place = _root_place(version + len(roots) + 1)
             content = None
@@ -267,7 +279,12 @@ class _Run:
                 self._renew(role, name, place, held.get(name), asked=name in asked)
 
     def _renew(self, role: str, name: str, place: str, version: int | None, *, asked: bool) -> None:
-        """Fetch one document unless it is unchanged, and let the device judge it."""
+        """Fetch one document unless it is unchanged, and let the device judge it.
+
+        Raises:
+            InputError: ``not_published``: there is no document, and an argument of :func:`sync` names it.
+            HearsayError: as the transport, ``Device.enrol`` and ``Device.install``.
+        """
         known = self._fetched.get(place, version)
         found = self._transport.fetch(place, SIZE_LIMITS[role], "" if known is None else known.tag)
         if found is None:

@@ -53,9 +53,10 @@ class Transport(Protocol):
             tag: tag of the version that is known already. If the document is unchanged, its bytes need not be read.
 
         Raises:
-            InputError: ``address_invalid``, the place is no path below the address (:func:`parts_of`).
-            DocumentError: ``too_large``; StorageError: ``unreachable``, ``refused_by_server``,
-            ``redirect_refused``, ``server_untrusted``, ``io_failed``.
+            InputError: ``address_invalid``: the place is no path below the address (:func:`parts_of`).
+            DocumentError: ``too_large``: the document has more than ``limit`` bytes.
+            StorageError: ``unreachable``, ``refused_by_server``, ``redirect_refused``, ``server_untrusted``,
+                ``io_failed``.
         """
 
     @abstractmethod
@@ -65,13 +66,17 @@ class Transport(Protocol):
         The same file may be sent to the same place any number of times.
 
         Raises:
-            StorageError: as :meth:`fetch`, and ``file_exists``: another file is at the place; ``disk_full``. The
-            file may or may not have arrived; send it again.
+            InputError: ``address_invalid``: as :meth:`fetch`.
+            StorageError: as :meth:`fetch`, and ``file_exists``: another file is at the place; ``disk_full``. After
+                other reasons than ``file_exists`` the file may or may not have arrived; send it again.
         """
 
 
 class Guarded:
-    """Wraps a transport and turns every exception into a :class:`HearsayError`, so that one place can not end a run."""
+    """Wraps a transport, so that a failure at one place can not end a run.
+
+    ``fetch`` and ``send`` raise a :class:`HearsayError` in the place of any other exception, but KeyboardInterrupt.
+    """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -105,7 +110,10 @@ class Guarded:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turn other exceptions into ``transport_failed``. Their text is dropped, since the server may have written it."""
+    """Turn exceptions in the body that are no :class:`HearsayError` into StorageError ``transport_failed``.
+
+    Their text is dropped, since the server may have written it. KeyboardInterrupt passes.
+    """
     foreign = ""
     try:
         yield

@@ -39,7 +39,16 @@ class Folder(Transport):
         return self._path
 
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:  # noqa: ARG002
-        """Read the file at a place. It is always read: a reliable check for changes would cost more."""
+        """Read the file at a place; None if the source has none. ``limit`` is the largest size in bytes.
+
+        The file is read whatever the tag is, since a reliable check for changes would cost more. The result has no tag.
+
+        Raises:
+            InputError: ``address_invalid``: the place is no path below the folder.
+            DocumentError: ``too_large``: the file has more than ``limit`` bytes.
+            StorageError: ``unreachable``: the folder is not there, or nothing was published in it; ``io_failed``: the
+                file can not be read, is not regular, or a link is on the way to it.
+        """
         problem = 0
         try:
             with _opened(self._path, parts_of(place)) as file:
@@ -59,6 +68,15 @@ class Folder(Transport):
         """Copy a file to a place, completely or not at all, and flush it. The same file may be there already.
 
         Every user who may read the folder may read the copy, so the folder's owner decides who can.
+
+        Args:
+            place: path below the folder; missing folders on the way are made.
+            path: of the file to copy.
+
+        Raises:
+            InputError: ``address_invalid``: the place is no path below the folder.
+            StorageError: ``file_exists``: another file is at the place; ``unreachable``: as :meth:`fetch`;
+                ``disk_full``, ``io_failed``.
         """
         *above, name = parts_of(place)
         folder = self._path

@@ -74,7 +74,8 @@ class Web(Transport):
             entropy: n → n random bytes, for the pauses.
 
         Raises:
-            InputError: ``address_invalid``; ``token_invalid``: the token would be sent without encryption.
+            InputError: ``address_invalid``; ``argument_invalid``: the method is another; ``token_invalid``: the token
+                would be sent without encryption, and not to this very machine.
         """
         self._base = parse_url(address)
         if "?" in self._base.path or "#" in address:
@@ -94,11 +95,20 @@ class Web(Transport):
 
     @property
     def address(self) -> str:
-        """The address in a normal form."""
+        """The address in the form ``SCHEME://HOST:PORT/PATH/``."""
         return f"{self._base.scheme}://{_netloc(self._base)}{self._base.path.rstrip('/')}/"
 
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
-        """GET the document at a place. With a tag, the request is conditional on a change."""
+        """GET the document at a place; None after status 404 or 410. ``limit`` is the largest size in bytes.
+
+        With a tag, the request is conditional on a change; the content is None if there was none (status 304).
+
+        Raises:
+            InputError: ``address_invalid``: the place is no path below the address.
+            DocumentError: ``too_large``: the document has more than ``limit`` bytes.
+            StorageError: ``unreachable``, ``server_untrusted``, ``redirect_refused``; ``refused_by_server``: any other
+                status; ``entropy_unavailable``.
+        """
         conditions = _conditions(tag)
         answer = self._ask("GET", place, conditions, None, limit)
         if answer.status in _ABSENT:
@@ -112,17 +122,27 @@ class Web(Transport):
         return Found(answer.content, _tag(answer.headers))
 
     def send(self, place: str, path: str) -> None:
-        """Send a file. Only a status 2xx means that the file has arrived."""
+        """Send the file at ``path`` to a place. Only a status 2xx means that the file has arrived.
+
+        Raises:
+            InputError: ``address_invalid``: the place is no path below the address.
+            StorageError: ``unreachable``, ``server_untrusted``, ``redirect_refused``; ``refused_by_server``: another
+                status; ``io_failed``: the file can not be read; ``entropy_unavailable``.
+        """
         answer = self._ask(self._method, place, {"Content-Type": "application/octet-stream"}, path, 0)
         if not 200 <= answer.status < 300:
             raise _refused(answer)
 
     def _ask(self, method: str, place: str, headers: Mapping[str, str], path: str | None, limit: int) -> Answer:
-        """Repeat a request until its answer is not a temporary failure; returns the last answer.
+        """Repeat a request until its answer is not a temporary failure, or no try or time is left.
+
+        Returns:
+            The answer to the last try, which may be a temporary failure.
 
         Raises:
-            StorageError: ``unreachable``: there was no answer; ``server_untrusted``, ``redirect_refused``,
-                ``io_failed``: a repetition would not help.
+            InputError: ``address_invalid``: the place is no path below the address.
+            StorageError: ``unreachable``: the last try had no answer; ``server_untrusted``, ``redirect_refused``,
+                ``io_failed``: a repetition would not help; ``entropy_unavailable``: for the pauses.
         """
         url = self._base._replace(path=self._base.path.rstrip("/") + "/" + quote("/".join(parts_of(place))))
         deadline = Deadline(self._retry, self._monotonic)
@@ -245,7 +265,7 @@ def _refused(answer: Answer) -> StorageError:
 
 
 def _tag(headers: Mapping[str, str]) -> str:
-    """The tag of an answer: its ``ETag`` and ``Last-Modified``, one line each; "" if it has neither."""
+    """The tag of an answer: its ``ETag`` and ``Last-Modified``, one line each, empty if unusable; "" if both are."""
     etag = headers.get("etag") or ""
     modified = headers.get("last-modified") or ""
     lines = [etag if _ETAG.fullmatch(etag) else "", modified if _is_settled(headers) else ""]
@@ -253,7 +273,10 @@ def _tag(headers: Mapping[str, str]) -> str:
 
 
 def _is_settled(headers: Mapping[str, str]) -> bool:
-    """Whether ``Last-Modified`` identifies the content. It has whole seconds, so its second must have passed."""
+    """Whether ``Last-Modified`` identifies the content: it is two seconds or more before the answer's ``Date``.
+
+    It has whole seconds, so a later change within the same second would have the same ``Last-Modified``.
+    """
     modified, date = _time(headers.get("last-modified")), _time(headers.get("date"))
     return modified is not None and date is not None and date - modified >= _SETTLED_SECONDS
 
@@ -270,7 +293,10 @@ def _conditions(tag: str) -> dict[str, str]:
 
 
 def _asked_pause(headers: Mapping[str, str]) -> float:
-    """Seconds of ``Retry-After``. A date is compared with the server's clock, since the device's may be wrong."""
+    """Seconds of ``Retry-After``; 0 if there is none that can be read.
+
+    A date is compared with the server's ``Date``, since the device's clock may be wrong.
+    """
     text = (headers.get("retry-after") or "").strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])

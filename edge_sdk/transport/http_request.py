@@ -48,7 +48,13 @@ class Url(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer of a server. Header names are in lower case. ``content`` is None if it exceeds the limit."""
+    """The answer of a server.
+
+    Attributes:
+        status: the status code.
+        headers: lower-case name → value.
+        content: the bytes; None if they exceed the limit; empty, since not read, if the status is not 200.
+    """
 
     status: int
     headers: Mapping[str, str]
@@ -95,11 +101,13 @@ def exchange(
         headers: the headers, besides those that HTTP requires.
         deadline: the end of the time for everything.
         body: a file to send; ``headers`` then contain its length.
-        limit: most bytes of content. At most one byte more is read, and only if the status is 200.
+        limit: most bytes of content. For it, at most twice the limit and 64 KiB are received, and only if the status
+            is 200.
         context: TLS settings for an https address; by default the system's authorities are trusted.
 
     Raises:
-        OSError: there is no connection, it broke, or it took too long; ``ssl.SSLCertVerificationError``;
+        OSError: there is no connection, or it broke; TimeoutError: it took too long; ``ssl.SSLCertVerificationError``:
+            the server's certificate is not trusted.
         http.client.HTTPException: the answer is not HTTP, is too long, or is incomplete.
     """
     foreign = ""

@@ -27,11 +27,13 @@ def open_transport(
         address: the address of the source.
         method: how batches are sent over the web, ``PUT`` or ``POST``.
         token: bearer token for the server; None for none.
-        seconds: longest time of one fetch or one sending over the web, including all retries.
+        seconds: longest time of one fetch or one sending over the web, including all retries; None for 300.
 
     Raises:
-        InputError: ``address_invalid``, ``token_invalid``.
-        StorageError: ``transport_failed``; a transport of another package may raise other reasons.
+        InputError: ``address_invalid``; ``argument_invalid``: the method is neither; ``token_invalid``: the token would
+            be sent without encryption.
+        StorageError: ``transport_failed``: another package's transport can not be made. Its function may also raise
+            a :class:`protocol.errors.HearsayError` of its own.
     """
     if address.lower().startswith(("http://", "https://")):
         from edge_sdk.transport.http import Web
