@@ -162,7 +162,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
 
         Args:
             name: file name in ``reports/``, already checked.
-            body: body of the request. It is read to its end only if the file is stored, or was there already.
+            body: body of the request. It is read to its end for status 201 and 204; otherwise a rest may be unread.
 
         Returns:
             The status to answer: 201 stored; 204 an existing file has this content; 409 an existing file has another
