@@ -1,4 +1,4 @@
-"""``hearsay demo``: keys, campaign, devices, reports, store and model on real data, in under a minute.
+"""``hearsay demo``: keys, campaign, devices, reports, store and model on real data.
 
 The records are the breast cancer data of scikit-learn (Wolberg, Mangasarian, Street, 1993): measurements of 569
 tumours. Each simulated device holds one of the training records.
@@ -55,7 +55,22 @@ BOUNDS = {
 
 
 class Outcome(NamedTuple):
-    """The results of the demo. Accuracies are shares of the test records."""
+    """The results of the demo. Accuracies are shares of the test records.
+
+    Attributes:
+        folder: the folder of all files.
+        epsilon: ε of one device, as text.
+        devices: size of the fleet.
+        people: number of training records; several devices may hold the same one.
+        test_records: number of test records.
+        seconds_of_devices: seconds in which all devices answered and the report files were written.
+        reports: number of counted reports.
+        rejected: reason → number of reports or damaged places that were not counted.
+        accuracy: of a device with the private model.
+        accuracy_nonprivate: of Naive Bayes on the training records, without privacy.
+        accuracy_majority: of always guessing the largest class.
+        example: the first test record's ``predicted`` and ``true`` class, and ``probabilities`` of the classes.
+    """
 
     folder: Path
     epsilon: str
@@ -148,7 +163,10 @@ def run_demo(
         devices: size of the fleet; each device holds a training record drawn with replacement.
         seed: of the split and the draw of records. The devices' noise always comes from the operating system.
         clock: seconds since 1970.
-        progress: called with (devices done, devices).
+        progress: called with (devices done, devices) before every fiftieth device.
+
+    Raises:
+        InputError, PolicyError: the parameters make no campaign that devices accept, or no model.
     """
     draw = np.random.default_rng(seed)
     order = draw.permutation(len(frame))

@@ -49,7 +49,10 @@ class Design(NamedTuple):
         return self.method != "none" or (self.fit_bounds and numbers)
 
     def stand_in(self) -> Schema:
-        """A schema with as many questions of the same sizes, which does not depend on records."""
+        """A schema that does not depend on records, with as many questions as the schema of any split.
+
+        Questions have the same sizes, unless a component of the projection may be missing: here none may.
+        """
         if self.method == "none":
             return self.schema
         kept = [feature for feature in self.schema.features if not isinstance(feature, Numeric)]
@@ -60,8 +63,13 @@ class Design(NamedTuple):
     def for_people(self, people: pd.DataFrame, rng: np.random.Generator) -> tuple[Schema, pd.DataFrame]:
         """The schema for one split, and the people whose devices report.
 
+        Args:
+            people: records of the split's people.
+            rng: chooses the pilot; it is read only if ``fit_on`` is ``pilot`` and :attr:`needs_pilot` holds.
+
         Raises:
-            InputError: as :func:`aggregator.models.reduction.fit_projection`.
+            InputError: as :func:`aggregator.models.reduction.fit_projection` and
+                :func:`protocol.schema.build_schema`.
         """
         if not self.needs_pilot:
             return self.schema, people
@@ -82,7 +90,7 @@ def parse_reduction(text: str) -> tuple[str, int]:
     """Read ``none``, ``pca:6`` or ``dca:1`` as method and number of components.
 
     Raises:
-        InputError: ``reduce_invalid``.
+        InputError: ``reduce_invalid``: another text, or a number of components outside 1 … 100000.
     """
     method, _, count = text.partition(":")
     if text == "none":
@@ -93,7 +101,10 @@ def parse_reduction(text: str) -> tuple[str, int]:
 
 
 def _with_bounds(schema: Schema, pilot: pd.DataFrame, bins: int) -> Schema:
-    """The schema with new bounds and bins of equal width: the smallest and largest number of the pilot's records."""
+    """The schema with new bounds and bins of equal width: the smallest and largest number of the pilot's records.
+
+    Equal bounds become [x, x + 1]; a feature without a finite number gets [0, 1].
+    """
     features: list[Feature] = []
     for feature in schema.features:
         if not isinstance(feature, Numeric):

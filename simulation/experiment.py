@@ -48,7 +48,7 @@ ENGINES = ("device", "vector")
 
 
 class Signed(NamedTuple):
-    """A signed model and the root that verifies it. The keys of the simulation are deleted."""
+    """The bytes of a signed model and of the root that verifies it. The simulation deletes the keys at its end."""
 
     model: bytes
     root: bytes
@@ -57,7 +57,15 @@ class Signed(NamedTuple):
 class Trial(NamedTuple):
     """The results of one split. Accuracies are shares of the test records with a known label.
 
-    ``accuracy_private`` is the estimate of an evaluation campaign on the devices of the test people.
+    Attributes:
+        accuracy: of the private model.
+        accuracy_nonprivate: of Naive Bayes on the records of the split's people, without privacy.
+        accuracy_majority: of always guessing the largest class.
+        devices: size of the fleet that answered.
+        reports: number of counted reports.
+        rejected: reason → number of reports that were not counted.
+        accuracy_private: the estimate of an evaluation campaign on the devices of the test people; None without one.
+        signed: the model and its root; None if they are not kept.
     """
 
     accuracy: float
@@ -95,14 +103,18 @@ class SimulationConfig(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A signed campaign, parsed."""
+    """A signed campaign: the bytes of its envelope, and the parsed payload."""
 
     campaign_bytes: bytes
     campaign: Campaign
 
 
 def make_task(config: SimulationConfig, schema: Schema) -> Task:
-    """Sign the next version of the simulation's campaign."""
+    """Sign the next version of the simulation's campaign.
+
+    Raises:
+        InputError: as :func:`aggregator.publishing.campaigns.publish_campaign`.
+    """
     raw = publish_campaign(config.workspace, schema, config.parameters, config.now)
     return Task(raw, parse_campaign(read_envelope(raw, "campaign").payload))
 
@@ -115,6 +127,11 @@ def run_trial(config: SimulationConfig, task: Task, split: Split, fleet: pd.Data
         task: the campaign.
         split: people to learn from and people to test on, as typed frames.
         fleet: the records on devices: the split's people, or a sample of them.
+
+    Raises:
+        InputError: ``no_labels``: no test record has a known label; other reasons as
+            :func:`aggregator.publishing.models.publish_model`.
+        PolicyError: a device refuses the campaign; the vector engine asks no device.
     """
     schema = task.campaign.schema
     statistics = gather(config, task, fleet)
@@ -153,6 +170,9 @@ def gather(config: SimulationConfig, task: Task, fleet: pd.DataFrame, model_byte
         task: the campaign.
         fleet: the records on devices.
         model_bytes: in an evaluation, the model that the devices have installed.
+
+    Raises:
+        PolicyError, InputError: a device refuses the campaign or a record; the vector engine asks no device.
     """
     with tempfile.TemporaryDirectory(prefix="hearsay-") as name:
         folder = Path(name)
@@ -221,7 +241,11 @@ def _accuracy(config: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) 
 
 
 def seeded_entropy(seed: bytes) -> Callable[[int], bytes]:
-    """Repeatable randomness for simulated devices: SHA-256(seed ‖ counter). Never use it on real devices."""
+    """Repeatable randomness for simulated devices: a function that returns the next ``count`` bytes.
+
+    The bytes are SHA-256(seed ‖ counter) for counter 0, 1, …; every call begins with a new counter. Never use it on
+    real devices: whoever knows the seed can remove the noise.
+    """
     counter = 0
 
     def entropy(count: int) -> bytes:

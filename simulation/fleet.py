@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
 
 PERMISSIVE = Policy.of(epsilon_per_period="100000", epsilon_lifetime="100000")
-"""The policy of simulated owners: it allows every simulated campaign."""
+"""The policy of simulated owners: limits on ε of 100000, else the default rules."""
 
 
 def device_reports(
@@ -40,6 +40,9 @@ def device_reports(
 
     Yields:
         all answers of one device, one after another.
+
+    Raises:
+        DocumentError, PolicyError, InputError: a device refuses root, campaign, model or record.
     """
     for record, label in people:
         with Device.open(None, trust=root, policy=PERMISSIVE, clock=lambda: now, entropy=entropy) as device:
@@ -58,7 +61,10 @@ def write_batches(folder: Path, campaign: Campaign, reports: Iterable[bytes], pe
         per_file: devices per file.
 
     Returns:
-        the paths of the files.
+        the paths of the files, in order; files of the same name are replaced.
+
+    Raises:
+        InputError: ``batch_invalid``: a report has a wrong length.
     """
     length = campaign.layout.record_length
     header = Header(campaign.id, campaign.layout.kind, length)

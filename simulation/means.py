@@ -13,10 +13,10 @@ CONFIDENCE = 0.95
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """A 95 % confidence interval of the mean of n independent, identically distributed values: x̄ ∓ t·s/√n.
+    """A 95 % confidence interval of the mean of n independent, identically distributed values.
 
-    x̄ is the sample mean, s the sample standard deviation, t the quantile of Student's distribution with n − 1
-    degrees of freedom. The interval is exact for normal values. None for n < 2.
+    The ends are x̄ − t·s/√n and x̄ + t·s/√n. x̄ is the sample mean, s the sample standard deviation, t the quantile of
+    Student's distribution with n − 1 degrees of freedom. The interval is exact for normal values. None for n < 2.
     """
     if len(values) < 2:
         return None

@@ -61,12 +61,17 @@ def run_simulation(
         repeats: number of repetitions, each with new splits and new noise.
         evaluation_micro: ε of a private evaluation on every test part, in millionths; None for no evaluation.
         seed: of all randomness; None for entropy of the operating system.
-        split_seed: of splits and resampling if ``seed`` is None. Simulations with equal ``split_seed`` have equal
-            splits and fleets.
+        split_seed: of splits, pilots and resampling if ``seed`` is None. Simulations with equal ``split_seed`` have the
+            same first split. All their splits and fleets are equal if ``devices`` and the need for a pilot are equal,
+            too.
         progress: called with (repetitions done, repetitions).
 
     Returns:
         the trials in order of repetitions. Only the first trial has its model.
+
+    Raises:
+        InputError, PolicyError: as :meth:`Division.splits`, :meth:`Design.for_people` and
+            :func:`simulation.experiment.run_trial`.
     """
     now = int(time.time()) if seed is None else SIMULATED_NOW
     splitting, rng = np.random.default_rng(seed).spawn(2)  # equal splits for every mechanism
@@ -90,8 +95,10 @@ def run_simulation(
 
 
 def summarise(trials: list[Trial], parameters: CampaignParameters, engine: str, repeats: int) -> dict[str, Any]:
-    """Means over all trials, and the ε that one device spent.
+    """Means of the accuracies over all trials, the ε that one device spent, settings, and numbers of reports.
 
+    ``accuracy_sd`` is the standard deviation of one trial's accuracy, None for one trial. ``devices`` is the size of
+    the first trial's fleet. Keys that begin with ``accuracy_private`` are there only if evaluations ran.
     ``accuracy_low`` and ``accuracy_high`` are a 95 % confidence interval of the expected accuracy on these records;
     None for one repetition. The interval is computed from the means of the repetitions, because the folds of one
     repetition are not independent. It says nothing about other records.

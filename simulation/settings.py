@@ -70,7 +70,7 @@ class Prepared(NamedTuple):
 
     Attributes:
         settings: its settings.
-        frame: typed records.
+        frame: the records, with the value types of the schema (:func:`aggregator.tables.typed`).
         design, parameters, division: see :func:`simulation.running.run_simulation`.
         notes, warnings: texts for the analyst, to be read before the results.
     """
@@ -86,7 +86,15 @@ class Prepared(NamedTuple):
     def run(
         self, *, split_seed: int | None = None, progress: Callable[[int, int], None] | None = None
     ) -> tuple[dict[str, Any], list[Trial]]:
-        """Run the simulation. Return the summary and the trials."""
+        """Run the simulation. Return the summary by :func:`simulation.running.summarise`, and the trials.
+
+        Args:
+            split_seed: see :func:`simulation.running.run_simulation`.
+            progress: called with (repetitions done, repetitions).
+
+        Raises:
+            InputError, PolicyError: as :func:`simulation.running.run_simulation`.
+        """
         settings = self.settings
         trials = run_simulation(
             self.frame,
@@ -138,7 +146,7 @@ def prepare(
     parameters, notes = _parameters(settings, design.stand_in())
     build_campaign(
         design.stand_in(), parameters._replace(postprocess=settings.postprocess), 1, SIMULATED_NOW
-    )  # or refused
+    )  # raises an error if these settings make no valid campaign
     frame = typed(table, schema)
     share = DEFAULT_TEST_SHARE if settings.test_share is None else settings.test_share
     division = Division(None if test is None else typed(test, schema), settings.folds, share)

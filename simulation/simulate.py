@@ -97,8 +97,8 @@ def simulate(
 ) -> None:
     """Try a campaign on records you have: people, devices, reports, counts, a signed model, its accuracy.
 
-    Every person of the learning part becomes a device that answers once; the signed model is verified
-    and used by another device on the test part.
+    By default every person of the learning part becomes a device that answers one question; another
+    device verifies the signed model and classifies the test part with it.
 
     \b
     Example:

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class Split(NamedTuple):
-    """Two disjoint groups: ``people``, whose devices answer, and ``test``, on whose records the model is tested."""
+    """Two groups: ``people``, whose devices answer, and ``test``, on whose records the model is tested.
+
+    The groups are disjoint unless the test records were given and repeat some of the people's.
+    """
 
     people: pd.DataFrame
     test: pd.DataFrame
@@ -24,7 +27,7 @@ class Division(NamedTuple):
     """How to divide the records. The first attribute that is not None applies.
 
     Attributes:
-        test: a frame of test records; all other records are learned from.
+        test: a frame of test records; all records that are to be divided are then learned from.
         folds: K. K disjoint test parts take turns, so that every person is in one test part.
         test_share: share of a random test part.
     """
@@ -37,7 +40,7 @@ class Division(NamedTuple):
         """Yield the splits of one repetition: one split, or K with folds.
 
         Raises:
-            InputError: ``split_invalid``: a part would be empty.
+            InputError: ``split_invalid``: a part would be empty, or the number of folds or the share is out of range.
         """
         if self.test is not None:
             yield Split(frame, self.test)
@@ -61,5 +64,5 @@ class Division(NamedTuple):
 
 
 def resample(people: pd.DataFrame, devices: int | None, rng: np.random.Generator) -> pd.DataFrame:
-    """The fleet: every person once, or ``devices`` people drawn with replacement."""
+    """The records of the fleet: every person once if ``devices`` is None, else ``devices`` people with replacement."""
     return people if devices is None else people.iloc[rng.integers(0, len(people), devices)]

@@ -1,6 +1,7 @@
 """Sweeps: several simulations with different values of some settings, for one table or plot.
 
-All simulations of a sweep have the same splits and the same people. They differ in the settings and in the noise.
+All simulations of a sweep have the same seed of splits: their first split is the same, and all splits and fleets are if
+the sweep changes neither the size of the fleet nor the need for a pilot.
 """
 
 from __future__ import annotations
@@ -74,7 +75,11 @@ def points(settings: Settings, sweeps: Sequence[str]) -> list[tuple[dict[str, st
     """All combinations of the swept values; the first option changes slowest.
 
     Raises:
-        InputError: ``sweep_invalid``: an option twice, an impossible value, too many combinations.
+        InputError: ``sweep_invalid``: as :func:`parse_sweep`; an option twice, an impossible value, or more than 200
+            combinations.
+
+    Returns:
+        pairs of a combination (option → value as text) and the settings with these values.
     """
     parsed = [parse_sweep(text) for text in sweeps]
     names = [name for name, _ in parsed]
@@ -108,7 +113,11 @@ def _with(settings: Settings, setting: Mapping[str, str]) -> Settings:
 def run_sweep(
     prepared: Sequence[tuple[dict[str, str], Prepared]], *, progress: Callable[[int, int], None] | None = None
 ) -> list[Point]:
-    """Run every point, all with the same splits. ``progress`` is called with (points done, points)."""
+    """Run every point, all with the same seed of splits. ``progress`` is called with (points done, points).
+
+    Raises:
+        InputError, PolicyError: as :func:`simulation.running.run_simulation`.
+    """
     split_seed = secrets.randbits(64)
     found = []
     for setting, simulation in prepared:
@@ -123,7 +132,7 @@ def check_plot(settings: Sequence[Mapping[str, str]]) -> None:
     """Refuse a plot with too many lines, before any simulation runs.
 
     Raises:
-        InputError: ``plot_invalid``.
+        InputError: ``plot_invalid``: more than :data:`MOST_LINES` lines.
     """
     axis = _axis(settings)
     lines = {_name(setting, axis) for setting in settings}
@@ -132,7 +141,12 @@ def check_plot(settings: Sequence[Mapping[str, str]]) -> None:
 
 
 def plot(found: Sequence[Point], label: str) -> str:
-    """Plot the accuracies as SVG: lines over the first numeric option, or bars per combination if there is none."""
+    """Plot the accuracies as SVG: lines over the first numeric option, or bars per combination if there is none.
+
+    Args:
+        found: at least one point.
+        label: name of the predicted column, for the title.
+    """
     axis = _axis([point.setting for point in found])
     title = f"accuracy of '{label}' on unseen records"
     if axis is None:

@@ -28,8 +28,8 @@ class Simulated(NamedTuple):
 
     Attributes:
         result: the summary; the object that ``hearsay simulate --json`` prints.
-        trials: all trials; the first one has the signed model.
-        notes, warnings: the texts that the command prints besides the summary.
+        trials: all trials; only the first one has its signed model.
+        notes, warnings: the texts that the command prints before the summary.
     """
 
     result: dict[str, Any]
@@ -56,13 +56,15 @@ def simulate_campaign(
     Args:
         data: a CSV file, or a frame of text as :func:`aggregator.tables.read_table` returns it.
         label: the column to predict.
-        schema: of the records; None drafts a schema from them.
-        test: records to test on; None takes a part of the data.
+        schema: of the records: a schema, or the path of a schema file; None drafts a schema from the records.
+        test: records to test on, in the forms of ``data``; None takes a part of the data.
         progress: called with (repetitions done, repetitions).
         settings: the fields of :class:`Settings`; ``epsilon`` is required.
 
     Raises:
-        InputError: a wrong setting, or settings that do not fit the records; see ``docs/reasons.md``.
+        InputError: an unreadable file, a wrong setting, or settings that do not fit the records; see
+            ``docs/reasons.md``.
+        TypeError: ``epsilon`` is missing, or a keyword is no field of :class:`Settings`.
     """
     if isinstance(schema, str | Path):
         schema = load_schema(schema)

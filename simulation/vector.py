@@ -42,7 +42,7 @@ def vector_reports(
             returns them.
         labels: (N,) int64, class code of every person.
         period: the period of all answers.
-        rng: the simulation's randomness.
+        rng: source of ids and noise.
         predicted: (N,) int64, class codes that the evaluated model predicts; ``outcome`` campaigns only.
 
     Returns:
