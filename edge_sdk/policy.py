@@ -78,7 +78,7 @@ class Policy(NamedTuple):
         report_bytes: campaigns with more bytes of answers per period are refused, since answers cost time and space.
         features: the only names that a campaign's schema may have for its features and its label; None for any.
         campaigns: the only names that a campaign may have, where ``*`` stands for any characters; None for any.
-        spool: the most reports that may wait to be acknowledged.
+        spool: the most reports that may wait to be acknowledged; those of the newest period always may.
     """
 
     period_micro: int = PERIOD_MICRO

@@ -1,8 +1,9 @@
 """The ledger: the cost of every answered period, in whole millionths of ε, for the life of the device.
 
 A line is never changed or removed, and its digest depends on all lines before it. A second table holds, per campaign,
-the newest answered period and the bytes of its answer. Later calls for that period, or for an earlier one, return these
-bytes. Lines and campaigns are checked against each other, so a missing or older row of either is noticed.
+the newest answered period and the bytes of its answer, which an opt-out or a reset deletes. Later calls for that
+period, or for an earlier one, return these bytes. Lines and campaigns are checked against each other, so a missing or
+older row of either is noticed.
 
 Sums over all lines (``tally``) are kept in memory, so a report reads only the lines that are new.
 """

@@ -3,7 +3,8 @@
 A report stays until its arrival is acknowledged. The spool is bounded by number, bytes and age. When it is full, the
 oldest reports are dropped and counted by reason; their cost stays spent. Each row has the number of the ledger line
 that paid for it. The spool holds the rows of all lines after the last released one. Rows store running totals, and
-dates that never decrease, so adding a report reads only the oldest row, the newest row and the dropped rows.
+dates that never decrease, so adding a report reads only the oldest row, the newest row, the dropped rows and, after a
+clock was set back, the rows whose dates are lowered.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class RetryPolicy(NamedTuple):
 
 
 class Deadline:
-    """The end of the time for one fetch or sending, by a clock that does not jump."""
+    """The end of the time for one fetch or sending, which begins when the object is made."""
 
     def __init__(self, retry: RetryPolicy, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
