@@ -81,6 +81,17 @@ no_passphrase_option = click.option(
 """``no_passphrase``: whether new secrets are stored unencrypted."""
 
 
+def min_batch_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``min_batch_size``: fewer reports than this are not published, from 1 to 2^32 − 1."""
+    return click.option(
+        "--min-batch-size",
+        type=click.IntRange(1, (1 << 32) - 1),
+        default=1,
+        show_default=True,
+        help="Publish nothing from fewer reports.",
+    )(command)
+
+
 def life_option(default: int, of: str) -> Decorator:
     """``days``: how long a document is valid, from 1 to 36,500.
 

@@ -125,8 +125,6 @@ def fleet_ids(
 ) -> Iterator[PeriodIds]:
     """Yield the ids of all devices, period by period. Run by the holder of the fleet list.
 
-    Finish one iteration before the next is begun: those that use no further processes share their state.
-
     Args:
         rosters: one or more fleet lists. Together they are the fleet; a device may be in several lists.
         campaign: the campaign that the reports answer.
@@ -137,8 +135,8 @@ def fleet_ids(
     answers = campaign.answers
     amount = len(periods) * answers * (len(secrets) // 32)
     if processes <= 1 or amount < _WORTH_A_PROCESS:
-        _prepare(secrets, campaign.id, answers)
-        yield from map(_of_period, periods)
+        work = _Work(secrets, campaign.id, answers)
+        yield from map(work.of_period, periods)
         return
     fresh = get_context("spawn")  # a fork would copy the locks of a progress bar without its threads
     given = (secrets, campaign.id, answers)
@@ -150,20 +148,31 @@ def fleet_ids(
             ahead += [pool.submit(_of_period, period) for period in islice(waiting, 1)]
 
 
-_prepared: tuple[IdMaker, bytes, int] | None = None
+class _Work:
+    """Computes the ids of a fleet for one campaign."""
+
+    def __init__(self, secrets: bytes, campaign_id: bytes, answers: int) -> None:
+        self._maker = IdMaker(secrets[at : at + 32] for at in range(0, len(secrets), 32))
+        self._campaign_id = campaign_id
+        self._answers = answers
+
+    def of_period(self, period: int) -> PeriodIds:
+        ids = (self._maker.ids(self._campaign_id, period, index) for index in range(self._answers))
+        return PeriodIds(period, tuple(np.sort(found) for found in ids))
+
+
+_work: _Work | None = None
 """The state of a worker process. The initializer of its pool sets it."""
 
 
 def _prepare(secrets: bytes, campaign_id: bytes, answers: int) -> None:
-    global _prepared  # noqa: PLW0603 - the only way to give a worker process its state once
-    maker = IdMaker(secrets[at : at + 32] for at in range(0, len(secrets), 32))
-    _prepared = maker, campaign_id, answers
+    global _work  # noqa: PLW0603 - the only way to give a worker process its state once
+    _work = _Work(secrets, campaign_id, answers)
 
 
 def _of_period(period: int) -> PeriodIds:
-    assert _prepared is not None
-    maker, campaign_id, answers = _prepared
-    return PeriodIds(period, tuple(np.sort(maker.ids(campaign_id, period, index)) for index in range(answers)))
+    assert _work is not None
+    return _work.of_period(period)
 
 
 class IdFile(NamedTuple):

@@ -14,33 +14,15 @@ from edge_sdk import Device, HearsayError
 from edge_sdk.sync.run import sync
 from protocol import canonical
 from protocol.batches.report import decode_answer, decode_report
-from protocol.documents import campaign
 from protocol.documents.envelope import read_envelope
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import from_micro
 from protocol.projection import Component, Projection
-from protocol.questions import build_questions, outcome_subjects
 from protocol.schema import Label, build_schema
 
 
 def outcome_payload(publisher, model_bytes, micro=16_000_000, **changes):
-    from hashlib import sha256
-
-    digest = sha256(read_envelope(model_bytes, "model").payload).digest()
-    questions = build_questions(outcome_subjects(publisher.schema), 1, lambda s: from_micro("direct", micro, s.size))
-    payload = campaign.build_payload(
-        publisher.header("outcome"),
-        publisher.schema,
-        questions,
-        epsilon_micro=micro,
-        purpose="is it right?",
-        contact="someone",
-        time_precision=86_400,
-        min_batch_size=1,
-        fit=campaign.Fit("outcome", "none"),
-        model=digest,
-    )
-    return canonical.pack({**canonical.unpack(payload), **changes}) if changes else payload
+    return publisher.evaluation_payload(model_bytes, micro, **changes)
 
 
 @pytest.fixture

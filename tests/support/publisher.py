@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from protocol import canonical, mechanisms
 from protocol.document import Header
 from protocol.documents import campaign, model
-from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, seal
+from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, read_envelope, seal
 from protocol.documents.trust import Role, Root
 from protocol.features import Categorical, Numeric
-from protocol.questions import build_questions, discrete_subjects
+from protocol.questions import build_questions, discrete_subjects, outcome_subjects
 from protocol.schema import Label, Schema, build_schema
 
 DAY = 86_400
@@ -84,6 +85,27 @@ class Publisher:
             min_batch_size=min_batch_size,
             fit=campaign.Fit("discrete", "simplex"),
         )
+
+    def evaluation_payload(self, model_file: bytes, micro: int = 1_000_000, **changes: Any) -> bytes:
+        """The payload of a campaign that evaluates a model. ``changes`` overwrites fields after the checks."""
+        questions = build_questions(
+            outcome_subjects(self.schema),
+            1,
+            lambda subject: mechanisms.from_micro("direct", micro, subject.size),
+        )
+        payload = campaign.build_payload(
+            self.header("outcome"),
+            self.schema,
+            questions,
+            epsilon_micro=micro,
+            purpose="is it right?",
+            contact="someone",
+            time_precision=DAY,
+            min_batch_size=1,
+            fit=campaign.Fit("outcome", "none"),
+            model=sha256(read_envelope(model_file, "model").payload).digest(),
+        )
+        return canonical.pack({**canonical.unpack(payload), **changes}) if changes else payload
 
     def campaign(self, changes: dict[str, Any] | None = None, **options: Any) -> bytes:
         """A signed campaign. ``changes`` overwrites payload fields after the checks of ``build_payload``."""

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from support.publisher import DAY, NOW, Publisher
 
-from protocol import canonical, mechanisms
-from protocol.documents import campaign
-from protocol.documents.envelope import read_envelope
 from protocol.features import Categorical
-from protocol.questions import build_questions, outcome_subjects
 from protocol.schema import Label, build_schema
 from vectors.makers import PUBLISHER
 
@@ -96,24 +91,8 @@ def _versions(cases: Collection) -> None:
 
 
 def _evaluation(model: bytes, publisher: Publisher = PUBLISHER, **changes: Any) -> bytes:
-    """A campaign that evaluates a model."""
-    micro = 1_000_000
-    questions = build_questions(
-        outcome_subjects(publisher.schema), 1, lambda subject: mechanisms.from_micro("direct", micro, subject.size)
-    )
-    payload = campaign.build_payload(
-        publisher.header("outcome"),
-        publisher.schema,
-        questions,
-        epsilon_micro=micro,
-        purpose="is it right?",
-        contact="someone",
-        time_precision=DAY,
-        min_batch_size=1,
-        fit=campaign.Fit("outcome", "none"),
-        model=sha256(read_envelope(model, "model").payload).digest(),
-    )
-    return publisher.sign("campaign", canonical.pack({**canonical.unpack(payload), **changes}))
+    """A signed campaign that evaluates a model."""
+    return publisher.sign("campaign", publisher.evaluation_payload(model, **changes))
 
 
 def _evaluations(cases: Collection) -> None:

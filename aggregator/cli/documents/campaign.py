@@ -14,6 +14,7 @@ from aggregator.cli.options import (
     force_option,
     json_option,
     life_option,
+    min_batch_option,
     output_option,
     passphrase_option,
     period_option,
@@ -57,13 +58,7 @@ if TYPE_CHECKING:
 @contact_option
 @period_option
 @life_option(30, "campaign")
-@click.option(
-    "--min-batch-size",
-    type=click.IntRange(1, (1 << 32) - 1),
-    default=1,
-    show_default=True,
-    help="Publish nothing from fewer reports.",
-)
+@min_batch_option
 @click.option("--postprocess", default="simplex", show_default=True, help="How estimates become probabilities.")
 @passphrase_option
 @force_option

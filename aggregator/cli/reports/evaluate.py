@@ -16,6 +16,7 @@ from aggregator.cli.options import (
     force_option,
     json_option,
     life_option,
+    min_batch_option,
     output_option,
     passphrase_option,
     period_option,
@@ -55,13 +56,7 @@ def evaluate() -> None:
 @contact_option
 @period_option
 @life_option(30, "campaign")
-@click.option(
-    "--min-batch-size",
-    type=click.IntRange(1, (1 << 32) - 1),
-    default=1,
-    show_default=True,
-    help="Publish nothing from fewer reports.",
-)
+@min_batch_option
 @passphrase_option
 @force_option
 @json_option

@@ -67,6 +67,16 @@ def test_several_processes_find_the_same_ids_in_the_same_order(monkeypatch):
         assert all(np.array_equal(a, b) for a, b in zip(one.by_index, other.by_index, strict=True))
 
 
+def test_two_fleets_may_be_computed_in_turns():
+    periods = range(20_000, 20_003)
+    fleets = [roster(range(4)), roster(range(4, 9))]
+    apart = [list(fleet_ids([fleet], CAMPAIGN, periods)) for fleet in fleets]
+    in_turns = zip(*(fleet_ids([fleet], CAMPAIGN, periods) for fleet in fleets), strict=True)
+    for number, pair in enumerate(in_turns):
+        for found, expected in zip(pair, apart, strict=True):
+            assert [ids.tolist() for ids in found.by_index] == [ids.tolist() for ids in expected[number].by_index]
+
+
 def test_a_file_of_ids_reads_back_by_period_and_says_what_it_is_for(tmp_path):
     periods = range(PERIOD - 2, PERIOD + 1)
     path = saved(tmp_path / "ids.parquet", roster(range(50)), periods)
