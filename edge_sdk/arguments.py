@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from protocol.errors import InputError
 
@@ -22,19 +23,22 @@ def check_bytes(value: object, what: str) -> None:
 
 
 def path_of(value: object, what: str) -> str:
-    """Turn a path, a ``str`` or an ``os.PathLike``, into a ``str``.
+    """Turn a path, a ``str`` or an ``os.PathLike``, into an absolute one, so that ``os.chdir`` does not change it.
 
     Args:
         value: the argument.
         what: what it should be the path of, for the text of the error.
 
     Raises:
-        InputError: ``argument_invalid``: it is no path, a path of bytes, or has a zero byte.
+        InputError: ``argument_invalid``: it is no path, a path of bytes, or has a zero byte; or it is relative, and the
+            working folder is gone.
     """
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str) or "\0" in path:
         raise InputError("argument_invalid", f"{what} is the path of a file or folder")
-    return path
+    with suppress(FileNotFoundError):
+        return os.path.abspath(path)
+    raise InputError("argument_invalid", f"{what} is relative, and the working folder was removed; give a whole path")
 
 
 def is_called(text: str, name: str, identifier: bytes) -> bool:

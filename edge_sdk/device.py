@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from edge_sdk.classifier import Classifier
-    from edge_sdk.policy import Policy, PolicyFile, PolicyGiven
+    from edge_sdk.policy.policy import Policy
+    from edge_sdk.policy.policy_file import PolicyFile, PolicyGiven
     from edge_sdk.reporting import Said
     from edge_sdk.status import Status
     from edge_sdk.storage.database import State

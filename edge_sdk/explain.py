@@ -16,7 +16,7 @@ from protocol.shown import quoted, sentence
 from protocol.words import to_words
 
 if TYPE_CHECKING:
-    from edge_sdk.policy import Policy, Spent
+    from edge_sdk.policy.policy import Policy, Spent
     from protocol.documents.campaign import Campaign
     from protocol.documents.model import Model
     from protocol.questions import Subject

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.arguments import check_bytes, path_of
-from edge_sdk.policy import Policy, PolicyFile, PolicyGiven
+from edge_sdk.policy.policy_file import PolicyFile, PolicyGiven
 from edge_sdk.storage.atomic_files import flush_folder, make_folder, remove
 from edge_sdk.storage.database import State
 from edge_sdk.storage.documents import Documents
@@ -29,6 +29,8 @@ from protocol.errors import InputError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from edge_sdk.policy.policy import Policy
 
 _JOURNAL = "-journal"
 

@@ -14,7 +14,7 @@ from edge_sdk.answering import answer
 from edge_sdk.arguments import check_bytes, is_called, path_of
 from edge_sdk.log import INFO, note
 from edge_sdk.meanings import Meanings
-from edge_sdk.policy import DAY_SECONDS, Policy, PolicyFile, PolicyGiven, Spent
+from edge_sdk.policy.policy import DAY_SECONDS, Policy, Spent
 from edge_sdk.storage.ledger import Ledger
 from edge_sdk.storage.spool import Spool
 from protocol.digest import sha256
@@ -25,6 +25,7 @@ from protocol.stream import SEED_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from edge_sdk.policy.policy_file import PolicyFile, PolicyGiven
     from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
     from edge_sdk.storage.ledger import Answered
@@ -195,7 +196,7 @@ class Reporting:
         """See :meth:`edge_sdk.Device.drain`."""
         from edge_sdk.storage.batch_file import batches, write_outbox
 
-        place = os.path.abspath(path_of(path, "the path"))
+        place = path_of(path, "the path")
         sealed = False
         reports: dict[bytes, list[bytes]] = {}
         try:
@@ -229,7 +230,7 @@ class Reporting:
 
     def ack(self, path: str | os.PathLike[str]) -> int:
         """See :meth:`edge_sdk.Device.ack`."""
-        place = os.path.abspath(path_of(path, "the path"))
+        place = path_of(path, "the path")
         digest = _digest_of(place)
         with self._state.transaction():
             return self.spool.forget_through(self.spool.sealed_through(place, digest))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edge_sdk.policy import DAY_SECONDS, Policy, Spent
+from edge_sdk.policy.policy import DAY_SECONDS, Policy, Spent
 from edge_sdk.storage.disk import disk_may_forget
 from protocol.documents import campaign as campaigns
 from protocol.documents.model import parse_model
@@ -13,7 +13,7 @@ from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from edge_sdk.meanings import Meanings, Unread
-    from edge_sdk.policy import PolicyFile, PolicyGiven
+    from edge_sdk.policy.policy_file import PolicyFile, PolicyGiven
     from edge_sdk.storage.documents import Documents
     from edge_sdk.storage.ledger import Ledger
     from edge_sdk.storage.spool import Held, Spool

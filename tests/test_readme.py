@@ -17,7 +17,7 @@ from aggregator import sealing
 from aggregator.cli.app import hearsay
 from aggregator.publishing import keys
 from edge_sdk import Device, Policy
-from edge_sdk.policy import load_policy
+from edge_sdk.policy.policy_file import load_policy
 
 README = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -78,6 +79,31 @@ def replace(path: str, content: bytes) -> None:
         remove(temporary)
         raise
     flush_folder(folder or ".")
+
+
+def read_regular(path: str, limit: int) -> bytes:
+    """Read at most ``limit`` bytes of a regular file. Pipes are not waited for, and devices are not read.
+
+    Args:
+        path: of the file; links are followed.
+        limit: largest number of bytes to read.
+
+    Raises:
+        OSError: EINVAL if it is no regular file; or it can not be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(limit)
+    finally:
+        os.close(descriptor)
+
+
+def is_no_file(path: str) -> bool:
+    """Whether a path is taken, and by no regular file: by a folder, pipe or device, or a link that leads nowhere."""
+    return os.path.lexists(path) and not os.path.isfile(path)
 
 
 def _private(path: str, flags: int) -> int:

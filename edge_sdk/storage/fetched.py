@@ -11,6 +11,7 @@ import json
 import os
 from typing import NamedTuple
 
+from edge_sdk.storage.atomic_files import read_regular
 from protocol.errors import StorageError
 
 _MAX_BYTES = 1 << 20
@@ -90,8 +91,8 @@ def _private(path: str, flags: int) -> int:
 
 def _read(path: str, address: str) -> dict[str, Known]:
     entries: object = None
-    with contextlib.suppress(OSError, ValueError, RecursionError), open(path, "rb") as file:
-        entries = json.loads(file.read(_MAX_BYTES))
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        entries = json.loads(read_regular(path, _MAX_BYTES))
     if not isinstance(entries, dict) or entries.get("address") != address:
         return {}
     places = entries.get("places")

@@ -12,7 +12,7 @@ import os
 from contextlib import suppress
 from typing import NamedTuple
 
-from edge_sdk.storage.atomic_files import replace
+from edge_sdk.storage.atomic_files import is_no_file, read_regular, replace
 from protocol.digest import sha256
 from protocol.errors import StorageError
 
@@ -71,16 +71,21 @@ def read_marker(path: str) -> Marker | None:
     """Read the marker; None if there is none. A damaged marker is returned with ``whole`` false and no content.
 
     Raises:
-        StorageError: ``io_failed``.
+        StorageError: ``io_failed``; ``state_damaged``: it is no regular file.
     """
-    problem = ""
+    problem, lines = "", []
     try:
-        with open(path, "rb") as file:
-            lines = file.read(_MAX_BYTES).split(b"\n")
-    except FileNotFoundError:
-        return None
+        lines = read_regular(path, _MAX_BYTES).split(b"\n")
     except OSError as error:
         problem = error.strerror or "the system refused it"
+    if problem and not os.path.lexists(path):
+        return None
+    if problem and is_no_file(path):
+        raise StorageError(
+            "state_damaged",
+            f"'{MARKER_FILE}' in the state folder is no regular file, but a folder, a pipe, a device or a link that "
+            "leads nowhere; move it away, put an empty file there, and try again",
+        )
     if problem:
         raise StorageError("io_failed", f"the install marker can not be read: {problem}")
     for line in lines:

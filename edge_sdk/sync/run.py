@@ -18,6 +18,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
+from edge_sdk.arguments import path_of
 from edge_sdk.entropy import system_entropy
 from edge_sdk.log import INFO, WARNING, note
 from edge_sdk.storage.fetched import Fetched, Known
@@ -135,7 +136,7 @@ def sync(
             1024 bytes.
         StorageError: the device's status can not be read.
     """
-    place = device.folder if folder is None else os.fspath(folder)
+    place = device.folder if folder is None else path_of(folder, "folder")
     if place is None:
         raise InputError("argument_invalid", "a device whose state is in memory needs a folder for what it sends")
     named = {"campaign": tuple(campaigns), "model": tuple(models)}

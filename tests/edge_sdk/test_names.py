@@ -102,7 +102,7 @@ WRONG = {
 
 
 def test_every_key_of_the_policy_says_its_name_and_what_it_takes():
-    from edge_sdk.policy import _ENTRIES
+    from edge_sdk.policy.policy import _ENTRIES
 
     assert set(WRONG) == set(_ENTRIES)
     for key, value in WRONG.items():

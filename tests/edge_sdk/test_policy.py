@@ -12,7 +12,8 @@ from support.publisher import Publisher
 
 from edge_sdk import Device, Policy
 from edge_sdk.carriers import open_transport
-from edge_sdk.policy import _matches, load_policy
+from edge_sdk.policy.policy import _matches
+from edge_sdk.policy.policy_file import load_policy
 from edge_sdk.storage.marker import read_marker
 from edge_sdk.sync import sync
 from protocol.features import Categorical, Numeric
@@ -51,7 +52,7 @@ def test_a_campaign_whose_reports_tell_by_being_there_needs_the_owners_leave(tmp
         campaign = device.enrol(raw)
         assert "Warning" in device.explain(raw)
         assert reason(device.report, campaign.id, dict.fromkeys(("odor", "width"), "z"), "z") == "value_refused"
-    (tmp_path / "policy.toml").write_text("")
+    (tmp_path / "policy.toml").write_text("# defaults\n")
     with Device.open(tmp_path, clock=clock) as device:  # the permission was withdrawn: no record gives a report
         for record, label in (({"odor": "z", "width": "z"}, "z"), ({"odor": "a", "width": 1}, "e")):
             assert reason(device.report, campaign.id, record, label) == "policy_refused"
@@ -172,7 +173,7 @@ def test_a_running_device_obeys_a_policy_that_was_tightened(tmp_path, publisher,
         assert read_marker(str(tmp_path / "installed")).lifetime_micro == 300_000_000
         path.unlink()
         assert reason(device.report, campaign.id, {}) == "policy_missing"
-        path.write_text("")
+        path.write_text("# defaults\n")
         assert device.report(campaign.id, {})
         assert device.policy == Policy()
 
@@ -191,7 +192,7 @@ def test_a_policy_that_is_gone_is_not_an_owner_who_says_nothing(tmp_path, publis
         status = device.status()
         assert (status.policy.partition(":")[0], status.left_micro) == ("policy_missing", 0)
     assert reason(Device.reset, tmp_path, publisher.root(), clock=clock) == "policy_missing"
-    path.write_text("")
+    path.write_text("# defaults\n")
     with Device.open(tmp_path, clock=clock) as device:
         assert device.enrol(raw)
 

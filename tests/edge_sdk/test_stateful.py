@@ -23,7 +23,7 @@ from support.failures import failure
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device
-from edge_sdk.policy import Policy
+from edge_sdk.policy.policy import Policy
 from edge_sdk.storage.ledger import Ledger
 from edge_sdk.storage.spool import Spool
 from edge_sdk.timekeeping.periods import Present

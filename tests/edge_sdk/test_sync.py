@@ -20,7 +20,7 @@ from support.sources import Cut, Source
 
 import edge_sdk.storage.outbox
 from edge_sdk import Device
-from edge_sdk.policy import Policy
+from edge_sdk.policy.policy import Policy
 from edge_sdk.storage.fetched import FETCHED_FILE, Fetched, Known
 from edge_sdk.sync.run import MAX_ROOTS, sync
 from edge_sdk.transport.base import Found

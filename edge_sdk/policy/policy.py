@@ -20,18 +20,14 @@ The policy is a local file, ``policy.toml`` in the state folder. Every line is o
 What the file says holds for all that is accepted and answered from then on. Reports that wait already are sent; an
 owner who opts out takes them back.
 
-Without the file the defaults of :class:`Policy` hold. If the install marker says that there was a file, its absence is
-refused as ``policy_missing`` instead.
+:mod:`edge_sdk.policy.policy_file` reads the file.
 """
 
 from __future__ import annotations
 
-import os
-import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edge_sdk.storage.marker import MARKER_FILE, note_in_marker, read_marker
 from edge_sdk.storage.spool import Limits
 from protocol.allowance import DAY_MICRO, LIFETIME_MICRO, PERIOD_MICRO, Limit
 from protocol.epsilon import MICRO, format_micro, micro_epsilon
@@ -46,7 +42,6 @@ if TYPE_CHECKING:
     from protocol.documents.model import Model
     from protocol.schema import Schema
 
-POLICY_FILE = "policy.toml"
 DAY_SECONDS = 86_400
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": DAY_SECONDS}
 _MOST = 1 << 40
@@ -298,109 +293,3 @@ _ENTRIES: dict[str, tuple[str, Callable[[str, object], Any]]] = {
     "allow_refuse": ("allow_refuse", _flag),
 }
 """Key of ``policy.toml`` → field of :class:`Policy` or of its spool's limits, and the function that reads the value."""
-
-
-def load_policy(path: str) -> Policy:
-    """Read the owner's policy file. Without a file, or a link, of that name, the defaults hold.
-
-    Raises:
-        InputError: ``policy_invalid``: the file can not be read, is not TOML, or has an unknown key or a wrong value.
-            The defaults do not replace a policy that can not be read.
-    """
-    if not os.path.lexists(path):
-        return Policy()
-    import tomllib
-
-    try:
-        with open(path, "rb") as file:
-            return Policy.of(**tomllib.load(file))
-    except InputError as error:
-        problem = f": {error.detail}"
-    except (OSError, ValueError, RecursionError) as error:
-        place = re.search(r"\(at [a-z0-9, ]*\)$", str(error))  # the rest of the text may quote the file
-        problem = f" can not be read: {type(error).__name__}{f' {place[0]}' if place else ''}"
-    raise InputError("policy_invalid", POLICY_FILE + problem)
-
-
-class PolicyGiven:
-    """The policy that an application gives, or the defaults; used in the place of :class:`PolicyFile`.
-
-    Attributes:
-        in_file, marks: false, since there is no file and nothing to write into the marker.
-        origin: ``application``, or ``defaults`` if the application gives none.
-    """
-
-    in_file = False
-    marks = False
-
-    def __init__(self, policy: Policy | None) -> None:
-        self._policy = policy or Policy()
-        self.origin = "defaults" if policy is None else "application"
-
-    def __call__(self) -> Policy:
-        """The policy."""
-        return self._policy
-
-
-class PolicyFile:
-    """The owner's policy file in a state folder. It is read again when it has changed, so changes hold at once.
-
-    The install marker remembers that there was such a file, and the largest lifetime ε, before anything is answered
-    under it. So a file that is gone is refused, and the defaults do not replace it.
-
-    Attributes:
-        marks: whether changes are written into the marker; false until the state is open for writing.
-    """
-
-    def __init__(self, folder: str) -> None:
-        self.marks = False
-        self._marker = os.path.join(folder, MARKER_FILE)
-        self._folder = folder
-        self._path = os.path.join(folder, POLICY_FILE)
-        self._seen: tuple[int, ...] = ()
-        self._policy: Policy | None = None
-
-    @property
-    def in_file(self) -> bool:
-        """Whether there is a file or a link of that name."""
-        return os.path.lexists(self._path)
-
-    @property
-    def origin(self) -> str:
-        """Where the policy that holds now is from: ``policy.toml`` or ``defaults``."""
-        return POLICY_FILE if self.in_file else "defaults"
-
-    def __call__(self) -> Policy:
-        """The policy that holds now.
-
-        Raises:
-            InputError: ``policy_invalid``: the file can not be read or has a wrong entry; ``policy_missing``: the file
-                is gone.
-            StorageError: ``io_failed``, ``disk_full``: the marker can not be read or written.
-        """
-        seen = _identity_of(self._path)
-        if self._policy is None or seen != self._seen:
-            self._policy = None
-            policy = load_policy(self._path)
-            marker = read_marker(self._marker)
-            if marker is not None and marker.policy and not seen:
-                raise InputError(
-                    "policy_missing",
-                    f"{POLICY_FILE} was here and is gone; restore it, or put an empty file there if the defaults "
-                    "are to hold",
-                )
-            if marker is not None and self.marks:
-                note_in_marker(self._folder, marker, policy.lifetime_micro, None, policy=bool(seen))
-            self._policy, self._seen = policy, seen
-        return self._policy
-
-
-def _identity_of(path: str) -> tuple[int, ...]:
-    """Device, inode, size and times of the file at a path, which differ if the file was changed or replaced.
-
-    Empty if there is no file; (0,) if there is one that can not be examined.
-    """
-    with suppress(OSError):
-        found = os.stat(path)
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-    return (0,) if os.path.lexists(path) else ()
