@@ -33,10 +33,10 @@ class Columns:
 
     @classmethod
     def empty(cls, answer_bytes: int) -> Self:
-        """Columns without a record.
+        """Columns of no records.
 
         Args:
-            answer_bytes: A, the width of the answer field.
+            answer_bytes: A, the number of bytes of an answer field.
         """
         return cls(
             np.empty(0, np.uint64),
@@ -48,11 +48,11 @@ class Columns:
 
     @classmethod
     def join(cls, pieces: Sequence[Columns], answer_bytes: int) -> Self:
-        """The records of all pieces, in the order of the pieces.
+        """Concatenate the records of all pieces, in the order of the pieces.
 
         Args:
-            pieces: may be empty.
-            answer_bytes: A, the width of the answer field.
+            pieces: may be empty; the result then has no record.
+            answer_bytes: A, the number of bytes of an answer field. Used only if there are no pieces.
         """
         pieces = pieces or [cls.empty(answer_bytes)]
         return cls(
@@ -69,7 +69,7 @@ class Columns:
         return len(self.id)
 
     def take(self, rows: NDArray[Any] | slice) -> Columns:
-        """The records that an index array, a mask or a slice selects."""
+        """The records that ``rows`` selects: an index array, a mask of N values, or a slice."""
         return Columns(self.id[rows], self.period[rows], self.question[rows], self.answer[rows], self.proven[rows])
 
 
@@ -77,7 +77,7 @@ def big_endian(field: NDArray[np.uint8], kind: str) -> NDArray[Any]:
     """Read bytes as big-endian numbers.
 
     Args:
-        field: (N, c·w) uint8.
+        field: (N, c·w) uint8, c numbers of w bytes in each row.
         kind: numpy's name of a number of w bytes, for example ``">u4"`` with w = 4.
 
     Returns:

@@ -51,7 +51,7 @@ class Decoded(NamedTuple):
 
     Attributes:
         records: the N good records, in file order.
-        positions: (N,) int64, position of each in the file.
+        positions: (N,) int64, byte position of each good record in the file.
         rejected: number of rejected pieces by reason, without zeros.
         pieces: rejected pieces in file order, at most :data:`~aggregator.decoding.spans.MAX_PIECES`.
     """
@@ -67,7 +67,7 @@ class Block(NamedTuple):
 
     Attributes:
         records: the N good records, in file order.
-        positions: (N,) int64, position of each in the file.
+        positions: (N,) int64, byte position of each good record in the file.
         batch: (N,) intp, index in ``standings`` of each record's batch.
         standings: of the batches; equal neighbours appear once.
         digests: 32 bytes of every proven batch that ends in this block.
@@ -133,7 +133,12 @@ class Decoder:
         self._rules = Rules(campaign)
 
     def decode(self, data: Source, *, now: int) -> Decoded:
-        """As :func:`decode_batches`. All records of the file are in memory."""
+        """Judge a whole file of concatenated batches. All records of the file are in memory at a time.
+
+        Args:
+            data: the whole file.
+            now: the present in seconds since 1970; reports of later periods are too early.
+        """
         blocks = list(self.blocks(data, now=now))
         rejected: Counter[str] = Counter()
         for block in blocks:
@@ -149,9 +154,9 @@ class Decoder:
         """Judge one file block by block. Memory is bounded by ``most``, not by the length of the file.
 
         Args:
-            data: the whole file, or a map of it.
-            now: the present in seconds since 1970.
-            most: records in one block.
+            data: the whole file: bytes, a mapping, or a file that is read in pieces.
+            now: the present in seconds since 1970; reports of later periods are too early.
+            most: largest number of records in one block.
         """
         room = MAX_PIECES
         for span in self.spans(data, most=most):
@@ -161,9 +166,13 @@ class Decoder:
             yield block
 
     def spans(self, data: Source, *, most: int = SPAN_RECORDS) -> Iterator[RecordSpan]:
-        """Find the records of a file, in file order. The first step of :meth:`blocks`.
+        """Find the records of a file, in file order, without judging them. The first step of :meth:`blocks`.
 
-        The digest of a batch is checked before the first span with its records is given.
+        The digest of a batch is checked before the first span with its records is yielded.
+
+        Args:
+            data: the whole file.
+            most: largest number of records in one span.
         """
         builder = SpanBuilder(data, self._layout, most)
         layouts = {self._campaign: self._layout}
@@ -179,9 +188,14 @@ class Decoder:
         yield from builder.rest()
 
     def judge(self, data: Source, span: RecordSpan, *, now: int) -> Block:
-        """Judge one span. The second step of :meth:`blocks`. Spans can be judged in any order, by any thread.
+        """Judge the records of one span. The second step of :meth:`blocks`. Threads may judge spans in any order.
 
-        The block has its own first :data:`~aggregator.decoding.spans.MAX_PIECES` rejected pieces.
+        The result has at most :data:`~aggregator.decoding.spans.MAX_PIECES` rejected pieces of this span.
+
+        Args:
+            data: the whole file.
+            span: one span of this file.
+            now: the present in seconds since 1970; reports of later periods are too early.
         """
         bad = _BadRecords(Counter(span.rejected), [])
         batch = np.repeat(np.arange(len(span.counts)), span.counts)
@@ -231,7 +245,10 @@ class Decoder:
         return records.take(good), positions[good], batch[good]
 
     def states_one_batch(self, data: Source) -> bool:
-        """Whether a file has the first and last bytes of a single batch of the campaign with this length."""
+        """Whether a file looks like one batch of the campaign, judged only by its length and its first and last bytes.
+
+        The digest is not computed, so the batch may still be damaged.
+        """
         stated = self._stated(len(data))
         if stated is None or data[: len(self._head)] != self._head:
             return False
@@ -255,9 +272,8 @@ class Decoder:
         fields = Fields.of(rows)
         records = columns(fields, proven=True)
         if not (self._rules.is_sound(fields, now) and self._rules.in_domain(fields)):
-            is_good[file[self._rules.faults(fields, now) != 0]] = (
-                False  # a record with wrong first bytes is in no interval
-            )
+            # The prefix of records needs no check of its own: with a wrong prefix a record is outside its interval.
+            is_good[file[self._rules.faults(fields, now) != 0]] = False
             records, file = records.take(is_good[file]), file[is_good[file]]
         return WholeFiles(
             records,
@@ -307,11 +323,11 @@ class _Unjudged(NamedTuple):
 
 
 def columns(fields: Fields, *, proven: bool | NDArray[np.bool_]) -> Columns:
-    """The N records of a matrix as columns.
+    """Copy N records into columns.
 
     Args:
-        fields: of the matrix.
-        proven: of all records, or (N,) bool.
+        fields: the decoded fields of the records.
+        proven: whether the records' batches are proven: one value for all records, or (N,) bool.
     """
     rows = fields.rows
     return Columns(

@@ -1,6 +1,6 @@
 """A large file of another user, read in pieces. A mapping would end the process if the file became shorter.
 
-The object has the parts of ``bytes`` that readers of batches use: length, slices, ``find``.
+The object behaves as ``bytes`` where readers of batches need it: length, slices, ``find``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class FileShortenedError(Exception):
 
 
 class LargeFile:
-    """The first ``size`` bytes of an open file. Threads may share it.
+    """The first ``size`` bytes of an open file. Threads may share the object.
 
     Args:
-        descriptor: of the file; closed with the object.
-        size: its length.
+        descriptor: file descriptor. It is closed when this object is deleted.
+        size: number of bytes.
 
     Raises:
         FileShortenedError: the file is shorter. Slices and ``find`` raise it, too.
@@ -54,7 +54,10 @@ class LargeFile:
         return block[start - first : max(start, stop) - first]
 
     def find(self, what: bytes, start: int = 0, stop: int | None = None, /) -> int:
-        """As ``bytes.find``, for a ``what`` that is short and not empty, and positions that are not negative."""
+        """The first position of ``what`` between ``start`` and ``stop``; −1 if it is not there, as ``bytes.find``.
+
+        ``what`` must be short and not empty, and the positions must not be negative.
+        """
         stop = self._size if stop is None else min(stop, self._size)
         while stop - start >= len(what):
             first, block = self._block(start, start + len(what))

@@ -1,6 +1,7 @@
-"""Mapped files of any size with bounded memory. A page of a mapped file counts as memory once it is read.
+"""Read mapped files of any size with bounded memory.
 
-Pages that were read are therefore released. They can be read again, most often from the system's page cache.
+A page of a mapped file counts as memory of the process after it is read. Pages are therefore released after use. They
+can be read again, most often from the system's page cache.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def give_back(data: Source, start: int, stop: int) -> None:
 
     Args:
         data: the whole file.
-        start, stop: positions in it; the page that holds ``start`` is released too.
+        start, stop: positions in the file. The page that holds ``start`` is released, too.
     """
     if not isinstance(data, mmap.mmap):
         return
@@ -32,7 +33,10 @@ def give_back(data: Source, start: int, stop: int) -> None:
 
 
 def piecewise_digest(data: Source, start: int, stop: int) -> bytes:
-    """SHA-256 of the bytes from ``start`` to ``stop``. The pages of a mapped file are released on the way."""
+    """SHA-256 of the bytes of ``data`` from ``start`` to before ``stop``, read piece by piece.
+
+    The pages of a mapped file are released after each piece.
+    """
     taken = sha256()
     for place in range(start, stop, _STEP):
         end = min(place + _STEP, stop)

@@ -47,7 +47,7 @@ class Matrix(NamedTuple):
     layout: Layout
 
     def part(self, first: int, stop: int) -> Matrix:
-        """The rows from ``first`` to ``stop``, which may be past the last row."""
+        """The rows from ``first`` to before ``stop``; ``stop`` may be larger than the number of rows."""
         length = self.layout.record_length
         return self._replace(start=self.start + first * length, rows=min(stop, self.rows) - first)
 
@@ -68,7 +68,7 @@ class Matrix(NamedTuple):
         return np.ndarray((self.rows,), kind, data, start + offset, (length,))
 
     def first(self) -> NDArray[np.uint64]:
-        """(N,) uint64: the first eight bytes of each record, which are the fixed bytes and the start of the id."""
+        """(N,) uint64: the first eight bytes of each record: the bytes that all records share, and the id's start."""
         return self.field(0, ">u8").astype(np.uint64)
 
     def head(self) -> NDArray[np.uint64]:
@@ -76,7 +76,7 @@ class Matrix(NamedTuple):
         place = len(self.layout.prefix) + ID_BYTES
         if self.layout.kind == SINGLE:
             return self.field(place, ">u8").astype(np.uint64)
-        # The answer may be one byte wide. The word ends before it, so that nothing is read past the record.
+        # The answer may have only one byte. The word therefore ends before the answer, and not after two bytes of it.
         head = self.field(place - 2, ">u8").astype(np.uint64)
         np.left_shift(head, 16, out=head)
         return head
@@ -86,7 +86,7 @@ class Matrix(NamedTuple):
         return self.field(len(self.layout.prefix), ">u8").astype(np.uint64)
 
     def values(self) -> NDArray[np.int64]:
-        """(N,) int64: the answers. Meaningful for questions whose answer is a single value."""
+        """(N,) int64: each answer field read as one number. Meaningful only for questions with a single value."""
         width = 4 if self.layout.kind == INTEGERS else 2
         return self.field(len(self.layout.prefix) + FIXED_BYTES, f">u{width}").astype(np.int64)
 
@@ -159,7 +159,17 @@ def copied(answers: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def count_adjacent(data: Source, position: int, length: int, prefix: bytes) -> int:
-    """Count the records that follow one another. As :func:`protocol.batches.scan.count_adjacent`, but fast for many."""
+    """Count the records that follow one another without a gap. Fast for many records.
+
+    Args:
+        data: the file.
+        position: where the first record may begin.
+        length: bytes of a record.
+        prefix: bytes with which every record begins.
+
+    Returns:
+        The number of adjacent records, 0 if there is none at ``position``.
+    """
     most = (len(data) - position) // length
     count = 0
     while count < min(_FEW, most):
@@ -182,12 +192,15 @@ def count_adjacent(data: Source, position: int, length: int, prefix: bytes) -> i
 
 
 def _in_memory(data: Source, start: int, size: int) -> tuple[bytes | mmap, int]:
-    """Bytes as a buffer, and their position in it. Only those of a large file are copied."""
+    """A buffer with ``size`` bytes of ``data`` from ``start`` on, and their position in the buffer.
+
+    Only bytes of a file that is read in pieces are copied.
+    """
     return (data[start : start + size], 0) if isinstance(data, LargeFile) else (data, start)
 
 
 def other_prefix(rows: Matrix) -> NDArray[np.bool_]:
-    """(N,) bool: which records do not begin with the prefix of their layout."""
+    """Mask of the N records that do not begin with the prefix of their layout: (N,) bool."""
     return _differ(rows.data, rows.start, rows.rows, rows.layout.record_length, rows.layout.prefix)
 
 

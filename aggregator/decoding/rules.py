@@ -50,7 +50,7 @@ class Fields(NamedTuple):
         return cls(rows, rows.first(), head, question.view(np.int64))
 
     def values(self) -> NDArray[np.int64]:
-        """(N,) int64: the answers. Meaningful for questions whose answer is a single value."""
+        """(N,) int64: each answer field read as one number. Meaningful only for questions with a single value."""
         if self.rows.layout.kind == SINGLE:
             return (self.head & 0xFFFF).view(np.int64)
         return self.rows.values()
@@ -68,7 +68,8 @@ class Rules:
         mechanisms = [question.mechanism for question in questions]
         self._campaign = campaign
         self._questions = len(questions)
-        # The fixed bytes and the first four bytes of the id are one number. It must be in the question's interval.
+        # The bytes that all records share and the first four bytes of the id are read as one number. The number of a
+        # good record is in the interval of its question.
         spare = 8 * (_WORD - len(layout.prefix) - 4)
         fixed = int.from_bytes(layout.prefix, "big") << (32 + spare)
         self._low = np.array([fixed + (low << spare) for low, _ in intervals], np.uint64)
@@ -81,12 +82,12 @@ class Rules:
             self._integers = range(layout.record_length - layout.answer_bytes, layout.record_length, 4)
         self._least, self._most = np.array([mechanism.bounds for mechanism in mechanisms] or [(0, 0)], np.int64).T
         # A report is too early if (period + 1)·precision ≤ not_before, and too late if period·precision ≥ expires.
-        # Both are kept as bounds of the period: the products could overflow.
+        # Both limits are stored as numbers of periods, because these products could overflow.
         self._first_period = campaign.header.not_before // campaign.time_precision
         self._end_period = -(-campaign.header.expires // campaign.time_precision)
 
     def is_sound(self, fields: Fields, now: int) -> bool:
-        """Whether all records have the fixed first bytes and pass every rule, except the rules about answers."""
+        """Whether all records have the right first bytes and pass every rule, except the rules about answers."""
         head, question = fields.head, fields.question
         if not len(question):
             return True
@@ -98,11 +99,15 @@ class Rules:
         return bool(self._assigned(fields.first, question).all())
 
     def in_domain(self, fields: Fields) -> bool:
-        """Whether every answer is one that its question allows. All questions must be known."""
+        """Whether every answer is one that its question allows. Call it only after :meth:`is_sound` returned true."""
         return not any(wrong.any() for wrong in self._wrong_answers(fields, fields.question))
 
     def faults(self, fields: Fields, now: int) -> NDArray[np.uint8]:
-        """The first rule that each record breaks.
+        """Find the first rule that each of N records breaks.
+
+        Args:
+            fields: of the records.
+            now: the present, in seconds since 1970.
 
         Returns:
             (N,) uint8: 0 for a good record, else 1 + the index in :data:`FAULTS`.
@@ -185,7 +190,7 @@ def _zero_words(
     used = np.array([_used_bits(mechanism, kind) for mechanism in mechanisms], np.int64)
     words = []
     for end in range(record_length, record_length - width, -_WORD):
-        begin = 8 * (end - _WORD - (record_length - width))  # of the word, in bits of the answer field
+        begin = 8 * (end - _WORD - (record_length - width))  # first bit of the word, counted from the answer field
         free = np.clip(begin + 64 - np.maximum(used, 0), 0, 64)
         zero = np.array([(1 << int(bits)) - 1 for bits in free], np.uint64)
         if zero.any():

@@ -26,7 +26,8 @@ class Rejected(NamedTuple):
 
     Attributes:
         reason: why it is rejected.
-        offset, length: its place in the file.
+        offset: byte position of the piece in the file.
+        length: number of its bytes.
         data: all bytes of a record of the campaign, so that it can be judged again; the first
             :data:`MAX_KEPT_BYTES` of other bytes.
         proven: whether the record's batch is proven; None for bytes that are no record of the campaign.
@@ -80,7 +81,7 @@ class SpanBuilder:
     Args:
         data: the file.
         layout: layout of the campaign's records.
-        most: records in one span.
+        most: largest number of records in one span.
     """
 
     def __init__(self, data: Source, layout: Layout, most: int) -> None:
@@ -100,7 +101,7 @@ class SpanBuilder:
         self._pieces: list[Rejected] = []
 
     def reject(self, reason: str, offset: int, length: int, total: int) -> None:
-        """Reject ``total`` adjacent bytes from ``offset`` on, in pieces of ``length`` bytes."""
+        """Reject ``total`` adjacent bytes from ``offset`` on, as pieces of ``length`` bytes, all for ``reason``."""
         count = total // length
         self._rejected[reason] += count
         for place in range(offset, offset + total, length)[: MAX_PIECES - self._kept_pieces]:
@@ -109,7 +110,7 @@ class SpanBuilder:
             self._kept_pieces += 1
 
     def add(self, batch: Batch) -> Iterator[RecordSpan]:
-        """Add a batch of the campaign, and give the spans that it fills. Small batches share a span."""
+        """Add a batch of the campaign, and yield each span that becomes full. Small batches share a span."""
         standing = Standing(batch.proven, b"" if batch.proven else batch.digest)
         length = self._layout.record_length
         for start, count in batch.spans:
@@ -132,7 +133,7 @@ class SpanBuilder:
             self._counts.append(records)
 
     def rest(self) -> Iterator[RecordSpan]:
-        """The last span, if it holds anything."""
+        """Yield the last span, which is not full; nothing if it is empty. Call it after the last batch."""
         if self._runs or self._digests or self._rejected:
             yield self._take_span()
 

@@ -70,13 +70,16 @@ def decompress(data: Source, codec: str, in_memory: int) -> bytes | mmap.mmap:
 
 
 def _copy(data: Source, codec: str, content: IO[bytes], most: int) -> int:
-    """Write the content of ``data`` into a file, and return its length; at most ``most`` bytes."""
+    """Write the decompressed content of ``data`` into a file, and return its length.
+
+    Content with more than ``most`` bytes is refused.
+    """
     size, sound = 0, len(data)
     for given, asked in _STEP_BYTES:
         steps = _Steps(data, sound, given)
         with pa.CompressedInputStream(pa.PythonFile(steps, mode="r"), codec) as stream:
             try:
-                for place in range(0, size, _CHUNK_BYTES):  # skip what an earlier round wrote
+                for place in range(0, size, _CHUNK_BYTES):  # skip the bytes that an earlier round has written already
                     stream.read(min(_CHUNK_BYTES, size - place))
                 while chunk := stream.read(asked):
                     size += len(chunk)
@@ -84,7 +87,7 @@ def _copy(data: Source, codec: str, content: IO[bytes], most: int) -> int:
                         raise too_large()
                     content.write(chunk)
             except (OSError, pa.ArrowException) as error:
-                if getattr(error, "errno", None) is not None:  # an error of the file, not of the codec
+                if getattr(error, "errno", None) is not None:  # The disk failed; an error of the codec has no number.
                     raise
                 sound = steps.start
             else:
@@ -95,12 +98,12 @@ def _copy(data: Source, codec: str, content: IO[bytes], most: int) -> int:
 
 
 class _Steps:
-    """A file that a codec reads in steps.
+    """A file that a codec reads in steps. Steps are smaller near a damaged place, so that less before it is lost.
 
     Args:
         data: the file.
         sound: offset up to which steps are as large as the codec asks.
-        given: bytes of a step from there on, at most.
+        given: most bytes of a step after ``sound``.
 
     Attributes:
         start: offset at which the last step begins.

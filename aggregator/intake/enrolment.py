@@ -47,8 +47,8 @@ class FromRosters:
     """Ids computed from the fleet's secrets, period by period.
 
     Attributes:
-        digest: (32,) bytes that name the set of ids.
-        periods: periods with ids: all.
+        digest: 32 bytes that name the set of ids.
+        periods: the periods for which ids can be computed: all.
     """
 
     periods = range(1 << 32)
@@ -64,12 +64,12 @@ class FromRosters:
     def __repr__(self) -> str:
         return f"FromRosters({len(self._secrets) // 32} devices)"
 
-    def known_as(self, period: int, index: int, ids: Ids) -> Ids:  # noqa: ARG002 - files of marks need both
-        """The ids unchanged, (N,) uint64: the fleet's secrets give ids, not marks."""
+    def known_as(self, period: int, index: int, ids: Ids) -> Ids:  # noqa: ARG002 - another source needs both
+        """Return ``ids``, (N,) uint64, unchanged. Another source, a file of marks, returns the marks of these ids."""
         return ids
 
     def known(self, period: int) -> tuple[Ids, ...]:
-        """The ids of a period: for every answer that a device gives in it an array, (devices,) uint64, rising."""
+        """The ids of all devices in a period: one array, (devices,) uint64, sorted, for each answer of a device."""
         from aggregator.fleet.ids import IdMaker
 
         maker = IdMaker(self._secrets[at : at + 32] for at in range(0, len(self._secrets), 32))
@@ -96,16 +96,19 @@ class Enrolled:
 
     @property
     def digest(self) -> bytes:
-        """32 bytes that name the set of ids. An ingest with another set may accept records refused with this one."""
+        """32 bytes that name the set of ids.
+
+        A file whose records were refused with one set is read again by an ingest with another set.
+        """
         return self._source.digest
 
     def covers(self, period: int) -> bool:
-        """Whether there are ids for a period. Without ids, no report of the period is accepted."""
+        """Whether there are ids for ``period``. Otherwise no report of that period is accepted."""
         return period in self._source.periods
 
     @property
     def holds_secrets(self) -> bool:
-        """Whether it holds the devices' secrets. Then it must not be sent unencrypted."""
+        """Whether this object holds the devices' secrets, and so must not be sent unencrypted."""
         return isinstance(self._source, FromRosters)
 
     def accepts(self, records: Columns) -> NDArray[np.bool_]:
@@ -125,7 +128,8 @@ class Enrolled:
         order = np.argsort(group, kind="stable")
         group = group.take(order)
         starts = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]])) if len(group) else order
-        for start, rows in zip(starts, np.split(order, starts[1:]), strict=False):  # without records: one empty split
+        # Not strict: without records, starts is empty, but np.split still gives one empty part.
+        for start, rows in zip(starts, np.split(order, starts[1:]), strict=False):
             period, index = divmod(int(group[start]), self._indices)
             known = self._ids(period)[index]
             accepted[rows] = _is_in(self._source.known_as(period, index, records.id[rows]), known)
@@ -163,11 +167,14 @@ def _is_in(wanted: Ids, sorted_ids: Ids) -> NDArray[np.bool_]:
 
 
 def check_enrolment(manifest: Manifest, enrolled: Enrolled | None) -> bool:
-    """Whether a store belongs to a closed fleet after an ingest with these ids.
+    """Check that an ingest gives ids of enrolled devices if, and only if, the store takes only their reports.
 
     Args:
         manifest: of the store, before the ingest.
         enrolled: the ids that the ingest is given; None for none.
+
+    Returns:
+        Whether the store belongs to a closed fleet. The first ingest into an empty store decides it.
 
     Raises:
         PolicyError: ``enrolment_needed``: the store belongs to a closed fleet, and no ids are given;
@@ -183,6 +190,10 @@ def check_enrolment(manifest: Manifest, enrolled: Enrolled | None) -> bool:
 def enrolled_from_file(campaign: Campaign, reader: IdReader) -> Enrolled:
     """The ids in a file that ``hearsay fleet ids`` made.
 
+    Args:
+        campaign: the campaign of the store.
+        reader: the open file.
+
     Raises:
         InputError: ``other_campaign``: the ids are for another campaign.
     """
@@ -192,5 +203,5 @@ def enrolled_from_file(campaign: Campaign, reader: IdReader) -> Enrolled:
 
 
 def enrolled_from_rosters(campaign: Campaign, rosters: Sequence[Roster]) -> Enrolled:
-    """The ids of the devices in fleet lists, computed for each period when a record of it comes."""
+    """The ids of the devices in fleet lists. A period's ids are computed when its first record is checked."""
     return Enrolled(campaign, FromRosters(rosters, campaign))

@@ -20,27 +20,28 @@ class Executor(Protocol):
 
     @property
     def threads(self) -> int:
-        """Tasks that run at a time in all processes together."""
+        """Number of tasks that all processes together run at a time."""
 
     @property
     def threads_each(self) -> int:
-        """Tasks that run at a time in one process, whose memory they share."""
+        """Number of tasks that one process runs at a time. They share its memory."""
 
     @property
     def is_private(self) -> bool:
-        """Whether calls and shared values are encrypted on their way, so that they may hold secrets."""
+        """Whether calls and shared values travel encrypted, and so may hold secrets."""
 
     def run(self, function: Callable[..., Result], calls: Iterable[Sequence[Any]]) -> Iterator[Result]:
         """Call a function once for each sequence of arguments, and yield the results as they become ready.
 
         Args:
-            function: of a module, so that its name can be sent. A lost call is repeated, so it may run twice.
-            calls: the arguments of each call; values from :meth:`share` may be among them.
+            function: defined at the top of a module, so that its name can be sent. A lost call is repeated, so the
+                function may run twice with the same arguments.
+            calls: the arguments of each call; results of :meth:`share` may be among them.
 
         Raises:
-            HearsayError: what the function raised.
+            HearsayError: the function raised it.
             StorageError: the executor failed.
         """
 
     def share(self, value: object) -> Any:
-        """Send a value once. The result stands for the value in the arguments of :meth:`run`."""
+        """Send a value to the processes. Give the result to :meth:`run` as an argument in place of the value."""

@@ -32,8 +32,9 @@ class Gathered(NamedTuple):
 
     Attributes:
         files: names of files to read, in the order given; files of one folder or pattern are sorted. A pattern without
-            a match, or a folder that can not be listed, is here itself: reading it will give the reason.
-        left: number of files in the searched folders that are hidden, or have no end of :data:`SUFFIXES`.
+            a match, or a folder that can not be listed, is kept as a name: reading it will give the reason.
+        left: number of files in the searched folders that are left out, because they are hidden or their names do not
+            end as those of report files (:data:`SUFFIXES`).
         folders: number of folders that were found and not searched.
     """
 
@@ -46,8 +47,9 @@ def gather(names: Iterable[str], *, recursive: bool = False) -> Gathered:
     """Find the files that names stand for. Run by the operator's ingest and by a gateway's merge.
 
     Args:
-        names: files; folders, whose report files are taken; patterns with ``*``, ``?``, ``[`` and ``**``, unless a
-            file has exactly that name, of which all matching files are taken; URLs, which stay unchanged.
+        names: files; folders, whose report files are taken; patterns with ``*``, ``?``, ``[`` and ``**``, of which all
+            matching files are taken; URLs, which stay unchanged. If a file has exactly the name of a pattern, that
+            file is taken.
         recursive: search folders in folders, too. Links to folders are never followed, also not by ``**``.
     """
     search = _Search(recursive=recursive)
@@ -64,7 +66,7 @@ def gather(names: Iterable[str], *, recursive: bool = False) -> Gathered:
 
 
 class _Search:
-    """A search in progress. Attributes as in :class:`Gathered`."""
+    """A search in progress. Its attributes become those of the result, :class:`Gathered`."""
 
     def __init__(self, *, recursive: bool) -> None:
         self._recursive = recursive
@@ -75,7 +77,7 @@ class _Search:
         """Add the files that match a pattern. A pattern without a match is added itself, as a file to be not found."""
         found = sorted(set(_matching(pattern)))
         for name in found:
-            if not os.path.isdir(name):  # noqa: PTH112 - as above
+            if not os.path.isdir(name):  # noqa: PTH112 - making a Path takes longer than the check
                 self.files.append(name)
             else:
                 self._enter(name)
@@ -111,10 +113,10 @@ def _matching(pattern: str) -> Iterator[str]:
     if not stars:
         yield from glob(pattern)  # noqa: PTH207 - names come back as they were given
         return
-    for start in glob(above) if above else [os.curdir]:  # noqa: PTH207 - as above
+    for start in glob(above) if above else [os.curdir]:  # noqa: PTH207 - names come back as they were given
         for folder, inner, names in os.walk(start):
             inner[:] = [name for name in inner if not name.startswith(".")]
-            within = os.path.join(folder, "") if above else os.path.join(folder, "")[2:]  # noqa: PTH118 - as above
+            within = os.path.join(folder, "") if above else os.path.join(folder, "")[2:]  # noqa: PTH118
             if rest:
                 yield from _matching(escape(within) + rest)
             else:
@@ -152,11 +154,14 @@ def read_names(stream: IO[bytes]) -> list[str]:
 
 
 def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Executor | None = None) -> tuple[Unreadable, ...]:
-    """Why none of some files can be read. Empty if one file can be read: the search ends there.
+    """Find out whether not a single file can be read, before a store is made for them.
 
     Args:
         files: paths and URLs.
         cluster: its workers try to read the files; None: this process does.
+
+    Returns:
+        Every file with the reason why it can not be read; empty as soon as one file can be read.
 
     Raises:
         InputError: on a cluster: ``protocol_unknown``, ``missing_extra``: a worker can not read such a URL.
@@ -165,7 +170,7 @@ def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Executor | 
     if cluster is None:
         return _all_unreadable(files)
     given = [os.fspath(file) for file in files]
-    names = [name if is_url(name) else os.path.abspath(name) for name in given]  # noqa: PTH100 - as above
+    names = [name if is_url(name) else os.path.abspath(name) for name in given]  # noqa: PTH100 - making a Path takes longer
     starts = range(0, len(names), _FILES_EACH)
     reasons: dict[int, str] = {}
     for start, found in cluster.run(
@@ -178,7 +183,7 @@ def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Executor | 
 
 
 def _unreadable_from(start: int, files: Sequence[str]) -> tuple[int, tuple[Unreadable, ...]]:
-    """Task: :func:`all_unreadable` of some files, with the place of the first one."""
+    """Task for a worker: run :func:`all_unreadable` on some files. The result begins with ``start``, unchanged."""
     check_urls(files)
     return start, _all_unreadable(files)
 

@@ -1,6 +1,6 @@
 """Files to parts: judge the bytes of files by the campaign's rules, and write the good records.
 
-No manifest names the parts yet. For every file a :class:`Read` says what the index of input files is to hold.
+No manifest names these parts yet. For every file a :class:`Read` holds the file's new entry in the index of files.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class _File:
 
     Args:
         source: its content.
-        name: its identity, (32,) bytes; None if it is not computed yet.
-        known: its entry from an earlier reading, if there was one.
+        name: its identity, 32 bytes; None if it is not computed yet.
+        known: its entry from an earlier reading; None if there was none.
 
     Attributes:
         source, name, known: as given.
@@ -138,7 +138,7 @@ class Reader:
 
         Raises:
             StorageError: ``input_shortened``: a file became shorter after some of it was written.
-            InputError: as :meth:`aggregator.intake.enrolment.Enrolled.accepts`.
+            InputError: ``file_not_found``, ``ids_invalid``: the file of the enrolled ids changed after it was opened.
             OSError: a part can not be written.
             MemoryError: a file does not fit into memory, and some of it was written.
         """
@@ -166,9 +166,9 @@ class Reader:
             return found + [self._alone(source, None, None) for source in small]
 
     def read_anew(self, source: Source) -> Read:
-        """Read a known file of which the store has no record, as if it came for the first time. Raises as :meth:`read`.
+        """Read a file again as if it came for the first time. Only for a file of which the store has no record.
 
-        The result still has the earlier entry of the file as ``known``.
+        The result still has the earlier entry of the file as ``known``. The errors are those of :meth:`read`.
         """
         name = identity(source.data)
         known = self._inputs.get(name)
@@ -200,7 +200,8 @@ class Reader:
             return [self._alone(source, None, None) for source in sources]
         found = self._decoder.whole_files([source.data[:] for source in sources], now=self._now)
         records, file, rest = found.records, found.file, set(found.left_over)
-        if self._enrolled is not None:  # only reading a file by itself keeps its foreign records for the quarantine
+        if self._enrolled is not None:
+            # Files with records of unknown devices are read one by one, which keeps these records for the quarantine.
             foreign = np.unique(file[~self._enrolled.accepts(records)])
             sound = ~np.isin(file, foreign)
             records, file, rest = records.take(sound), file[sound], rest | set(foreign.tolist())
@@ -260,9 +261,11 @@ class Reader:
         return Read(source.number, entry, known, added[True], added[False], frozenset(claims), tuple(pieces))
 
     def _naming(self, file: _File) -> Callable[[], bytes] | None:
-        """A function that returns the file's identity, computed meanwhile if it is not known.
+        """Begin to compute the file's identity in another thread, unless it is known.
 
-        None if the digest of the file's only batch gives the identity, or no other thread can compute it.
+        Returns:
+            A function that returns the identity. None if the digest of the file's only batch will give the identity, or
+            no other thread can compute it.
         """
         data, known = file.source.data, file.name
         if known is not None:

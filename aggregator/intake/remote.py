@@ -59,13 +59,13 @@ def read_remotely(
         files: paths and URLs without patterns; the executor's processes read them.
         executor: reads. All its processes see the store's folder.
         now: the present, in seconds since 1970.
-        enrolled: as for :class:`aggregator.intake.reader.Reader`.
+        enrolled: ids of a closed fleet; reports with other ids are refused. None for all ids.
         progress: called after each file with (files finished, files given).
 
     Raises:
         PolicyError: ``cluster_open``: the secrets of a fleet would be sent unencrypted.
-        InputError: ``protocol_unknown``, ``missing_extra``: a process can not read such a URL; and as
-            :meth:`aggregator.intake.enrolment.Enrolled.accepts`.
+        InputError: ``protocol_unknown``, ``missing_extra``: a process can not read such a URL; ``file_not_found``,
+            ``ids_invalid``: the file of the enrolled ids changed after it was opened.
         StorageError: ``store_not_shared``, ``cluster_lost``, ``cluster_differs``, ``store_damaged``;
             ``input_shortened``: a file became shorter while it was read.
         OSError: a part can not be written.
@@ -82,8 +82,8 @@ class _Unsure(NamedTuple):
     """A file with the length and end of another one.
 
     Attributes:
-        number: its place among the files given.
-        identity: (32,) bytes that name its content; None if it can not be read.
+        number: index of the file among the files given, from 0.
+        identity: 32 bytes that name its content; None if it can not be read.
     """
 
     number: int
@@ -91,7 +91,7 @@ class _Unsure(NamedTuple):
 
 
 class _RemoteReading:
-    """One use of :func:`read_remotely`, whose arguments it has."""
+    """The state of one call of :func:`read_remotely`. The arguments are those of that call."""
 
     def __init__(
         self,
@@ -107,7 +107,8 @@ class _RemoteReading:
         self._threads = executor.threads
         self._now = now
         self._report = report
-        # The transaction's manifest may say already that the store is closed: tasks compare the one on the disk.
+        # Tasks compare the manifest on the disk with the job's. The transaction's manifest may differ from the one on
+        # the disk: an ingest with enrolled ids marks it as that of a closed fleet.
         self._job = job_of(transaction.folder, read_manifest(transaction.folder))
         self._given = [os.fspath(file) for file in files]
         self._names = [name if is_url(name) else os.path.abspath(name) for name in self._given]  # noqa: PTH100
@@ -143,7 +144,10 @@ class _RemoteReading:
         return [mark for start, _ in calls for mark in found[start]]
 
     def _read(self, chosen: Sequence[Chosen], *, apart: bool) -> list[int]:
-        """Have files read. Returns the places of the files that have changed since they were listed."""
+        """Have files read. Returns the numbers of the files that changed after they were listed; these were not read.
+
+        ``apart`` is as in :func:`aggregator.intake.tasks.read_files`.
+        """
         changed: list[int] = []
         bucket_bytes = self._transaction.manifest.buckets * self._transaction.campaign.layout.record_length
         calls = [
@@ -155,7 +159,7 @@ class _RemoteReading:
         return changed
 
     def _take(self, found: Found) -> None:
-        """Note what a task found."""
+        """Note the results of a task in the transaction. The parts must be visible in the store's folder here."""
         for part in found.parts:
             if not (self._transaction.folder / part.path).is_file():
                 problem = "a worker wrote into another folder of the same name; all must see the store's"
@@ -192,18 +196,26 @@ class _RemoteReading:
 
 
 def marks_from(start: int, files: Sequence[str]) -> tuple[int, list[Mark | None]]:
-    """Task: the marks of some files, with the place of the first one."""
+    """Task: the length and end of each file in ``files``. The result begins with ``start``, unchanged.
+
+    Args:
+        start: index of the first file among all files given.
+        files: paths and URLs.
+    """
     return start, marks(files)
 
 
 def identities_of(files: Sequence[tuple[int, str]]) -> list[tuple[int, bytes | None]]:
-    """Task: the identities of some files, each with its place."""
+    """Task: the digest that names each file's content; None for a file that can not be read.
+
+    ``files`` holds pairs of a file's index among the files given and its name. The index is returned with the digest.
+    """
     names = identities([name for _, name in files])
     return [(number, name) for (number, _), name in zip(files, names, strict=True)]
 
 
 def read_share(job: Job, chosen: Sequence[Chosen], now: int, enrolled: Enrolled | None, apart: bool) -> Found:  # noqa: FBT001
-    """Task: :func:`aggregator.intake.tasks.read_files`, with positional arguments."""
+    """Task: call :func:`aggregator.intake.tasks.read_files`. An executor passes arguments by position only."""
     return read_files(job, chosen, now, enrolled, apart=apart)
 
 

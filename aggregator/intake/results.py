@@ -19,13 +19,14 @@ class Read(NamedTuple):
     """What was found in one file.
 
     Attributes:
-        number: the file's place among the files given.
+        number: index of the file among the files given, from 0.
         entry: for the index of input files; None if the store has the whole content already.
         known: the earlier entry of the same content, which ``entry`` replaces.
         proven, unproven: good records added to the store, from complete and from damaged batches.
         claims: first eight bytes, as numbers, of the digests that damaged batches claim to have.
         pieces: rejected records and byte ranges, for the quarantine.
-        unreadable: why nothing of the file is stored, if it does not fit into memory or became shorter; else None.
+        unreadable: the reason why nothing of the file is stored: it does not fit into memory, or became shorter. None
+            for other files.
     """
 
     number: int

@@ -45,7 +45,7 @@ class Source(NamedTuple):
     """A loaded file.
 
     Attributes:
-        number: its place among the files given.
+        number: index of the file among the files given, from 0.
         file: its name, as given.
         data: its content, decompressed.
     """
@@ -60,8 +60,9 @@ class Share(NamedTuple):
 
     Attributes:
         sources: the loaded files.
-        unreadable: files that could not be read, with their places.
-        similar: places and names of files with the length and end of an earlier one; their content may be the same.
+        unreadable: files that could not be read, each with its index among the files given.
+        similar: indices and names of possible copies: files with the same length and the same last bytes as an earlier
+            file.
     """
 
     sources: list[Source]
@@ -70,9 +71,10 @@ class Share(NamedTuple):
 
 
 def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
-    """Load all files, in shares of several megabytes or many files.
+    """Load all files, and yield them in shares of several megabytes or many files.
 
-    A file with the length and end of an earlier one is not loaded into a share, but named in its ``similar``.
+    A file with the same length and the same last bytes as an earlier file may be a copy. Such a file is not loaded, but
+    named in ``similar`` of its share.
     """
     seen: set[tuple[int, bytes]] = set()
     share, size = Share([], [], []), 0
@@ -116,7 +118,7 @@ def read_source(file: str | os.PathLike[str], in_memory: int | None = None) -> C
     except PermissionError:
         reason = "permission_denied"
     except ValueError:
-        pass  # a name with a zero byte: its reason is ``unreadable``
+        pass  # The name holds a zero byte; the reason stays ``unreadable``.
     except FileShortenedError:
         reason = SHORTENED_REASON
     except MemoryError:
@@ -160,7 +162,7 @@ def _content(file: str | os.PathLike[str], in_memory: int) -> Content:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
-            return read_regular(path, MAX_FILE_BYTES)  # raises the error: no regular file, or too large
+            return read_regular(path, MAX_FILE_BYTES)  # makes the same two checks, and raises the fitting error
         return LargeFile(os.dup(descriptor), found.st_size)
     finally:
         os.close(descriptor)

@@ -55,7 +55,12 @@ class Job(NamedTuple):
 
 
 def job_of(folder: Path, manifest: Manifest) -> Job:
-    """The job of tasks on a store, with the manifest that is on its disk."""
+    """Describe a store to tasks, so that a worker can check that it sees the same store.
+
+    Args:
+        folder: of the store.
+        manifest: the manifest that is on the disk.
+    """
     return Job(str(folder.absolute()), fingerprint(manifest))
 
 
@@ -70,7 +75,7 @@ class Chosen(NamedTuple):
     """A file to read.
 
     Attributes:
-        number: its place among the files given.
+        number: index of the file among the files given, from 0.
         file: absolute path or URL.
         mark: as it was when the file was listed; None if it was empty or could not be read.
     """
@@ -86,8 +91,8 @@ class Found(NamedTuple):
     Attributes:
         parts: written to the disk; no manifest names them yet.
         reads: one for each file that was read.
-        unreadable: places of the files that could not be read, each with the reason.
-        changed: places of the files that changed after they were listed; nothing of them was kept.
+        unreadable: indices, among the files given, of the files that could not be read, each with the reason.
+        changed: indices of the files that changed after they were listed; none of their records was kept.
     """
 
     parts: list[Part]
@@ -97,7 +102,7 @@ class Found(NamedTuple):
 
 
 def marks(files: Sequence[str]) -> list[Mark | None]:
-    """The mark of each file; None for a file that is empty or can not be read."""
+    """Length and last eight bytes of each file's content; None for a file that is empty or can not be read."""
     check_urls(files)
     return list(ahead(_mark, files))
 
@@ -115,15 +120,15 @@ def _mark(file: str | os.PathLike[str]) -> Mark | None:
             finally:
                 os.close(descriptor)
     except (OSError, ValueError):
-        return None  # the task that reads the file will say why
-    if codec_of(begin) is not None:  # the mark of the content, which may be given uncompressed as well
+        return None  # Reading the file will fail as well, and give the reason.
+    if codec_of(begin) is not None:  # The mark describes the decompressed content: an uncompressed copy has the same.
         data = read_source(file)
         return None if isinstance(data, Unreadable) else Mark(len(data), tail(data))
     return Mark(size, tail(end)) if size else None
 
 
 def identities(files: Sequence[str]) -> list[bytes | None]:
-    """32 bytes for each file that name its content; None for a file that can not be read."""
+    """For each file 32 bytes, a digest, that name its content; None for a file that can not be read."""
     check_urls(files)
     return [None if isinstance(data, Unreadable) else _identity(data) for data in ahead(read_source, files)]
 
@@ -144,15 +149,15 @@ def read_files(
         job: the store.
         chosen: the files.
         now: the client's present, in seconds since 1970.
-        enrolled: as for :class:`aggregator.intake.reader.Reader`.
-        apart: True for files that differ from all others of this ingest, although some have their length and end.
-            False for files of which each has a length and end of its own.
+        enrolled: ids of a closed fleet; reports with other ids are refused. None for all ids.
+        apart: False if no two of the files agree in length and end. True if they may, but the client has made sure that
+            no other file of this ingest has the same content.
 
     Raises:
         StorageError: ``store_not_shared``, ``cluster_differs``, ``store_damaged``, ``io_failed``;
             ``input_shortened``: a file became shorter while it was read.
-        InputError: ``protocol_unknown``, ``missing_extra``; and as
-            :meth:`aggregator.intake.enrolment.Enrolled.accepts`.
+        InputError: ``protocol_unknown``, ``missing_extra``: this process can not read such a URL; ``file_not_found``,
+            ``ids_invalid``: the file of the enrolled ids changed after it was opened.
         OSError: the parts can not be written.
     """
     campaign, manifest = opened(job)
@@ -160,7 +165,7 @@ def read_files(
     check_urls(files)
     found = Found([], [], [], [])
     folder = Path(job.folder)
-    name = f"{manifest.generation + 1:08d}-{token_hex(8)}"  # another attempt at this task has another name
+    name = f"{manifest.generation + 1:08d}-{token_hex(8)}"  # random: two attempts never share a name
     pieces = MOST_PIECES
     with PartWriter(folder, campaign.layout, manifest.buckets, name) as writer:
         reader = Reader(campaign, _inputs(job), writer, manifest.first_period, now, enrolled)
@@ -191,18 +196,18 @@ def _apart(files: Sequence[str]) -> Iterator[Share]:
 
 
 def on_store(job: Job, function: Callable[..., Result], *arguments: object) -> Result:
-    """Task: ``function(folder, campaign, manifest, *arguments)`` of the store that the client means.
+    """Task: open the store of ``job`` and return ``function(folder, campaign, manifest, *arguments)``.
 
     Raises:
-        StorageError: as :func:`opened`.
-        Exception: what the function raises.
+        StorageError: the worker can not open the store; :func:`opened` lists the reasons.
+        Exception: the function raised it.
     """
     campaign, manifest = opened(job)
     return function(Path(job.folder), campaign, manifest, *arguments)
 
 
 def opened(job: Job) -> tuple[Campaign, Manifest]:
-    """Open the store that the client means, on this worker.
+    """Open the store of ``job`` on this worker, and return its campaign and manifest. No file stays open.
 
     Raises:
         StorageError: ``store_not_shared``: at its path the worker sees another store, or none; ``cluster_differs``:

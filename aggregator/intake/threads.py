@@ -38,20 +38,20 @@ def read_with_threads(
         transaction: collects what is found.
         files: paths and URLs without patterns.
         now: the present, in seconds since 1970.
-        enrolled: as for :class:`aggregator.intake.reader.Reader`.
-        threads: how many read at a time.
+        enrolled: ids of a closed fleet; reports with other ids are refused. None for all ids.
+        threads: number of threads that read.
         progress: called after each file with (files finished, files given).
 
     Raises:
         StorageError: ``input_shortened``: a file became shorter while it was read.
-        InputError: as :meth:`aggregator.intake.enrolment.Enrolled.accepts`.
+        InputError: ``file_not_found``, ``ids_invalid``: the file of the enrolled ids changed after it was opened.
         OSError: a part, or a file of the quarantine, can not be written.
     """
     with ExitStack() as stack:
         pool = ThreadPoolExecutor(threads)
         sharing = WorkSharingPool(pool, _OFFERED * threads) if threads > 1 else None
         reader = stack.enter_context(transaction.reader(now, enrolled, sharing))
-        stack.enter_context(pool)  # is left before the reader's parts are: by then no thread writes
+        stack.enter_context(pool)  # The pool ends before the reader is closed, so that no thread writes any more.
         _read_all(transaction, reader, pool, threads, files, Progress(progress, len(files)))
         transaction.add_parts(reader.finish())
 
@@ -72,11 +72,12 @@ def _read_all(
         similar += share.similar
         report(len(share.unreadable))
         pending.add(pool.submit(reader.read, share.sources))
-        while len(pending) > threads:  # shares that were loaded and not yet judged are in memory
+        while len(pending) > threads:  # bounds the number of shares in memory
             pending = _note_some(transaction, pending, report)
     while pending:
         pending = _note_some(transaction, pending, report)
-    for number, file in similar:  # read when all other files are known
+    # A similar file may be a copy of a file read above. The index can tell only after all of these are noted.
+    for number, file in similar:
         _read_similar(transaction, reader, number, file)
         report(1)
 
@@ -94,7 +95,7 @@ def _note_some(
 
 
 def _read_similar(transaction: IngestTransaction, reader: Reader, number: int, file: str) -> None:
-    """Read a file whose length and end are those of another one; the content may be the same."""
+    """Read a file that has the length and the last bytes of another file. A copy is noted as repeated."""
     data = read_source(file)
     if isinstance(data, Unreadable):
         transaction.note_unreadable(number, data)

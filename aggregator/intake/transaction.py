@@ -47,7 +47,10 @@ class IngestTransaction:
     Attributes:
         folder, campaign, manifest: as given.
         inputs: index of the input files, with those of this ingest. Change it through the methods here.
-        repeated, proven, unproven, rejected: as in ``IngestSummary``.
+        repeated: number of files that were skipped, since their content was read before.
+        proven: number of good records added from complete batches.
+        unproven: number of good records added from damaged batches.
+        rejected: numbers of records and byte ranges that this ingest refused, by reason.
 
     Raises:
         StorageError: ``store_damaged``: the index of input files is not as it was written.
@@ -78,7 +81,8 @@ class IngestTransaction:
 
         Args:
             now: the present, in seconds since 1970.
-            enrolled, sharing: as for :class:`aggregator.intake.reader.Reader`.
+            enrolled: ids of a closed fleet; reports with other ids are refused. None for all ids.
+            sharing: takes the blocks of large files; None if one thread reads.
         """
         name = f"{self.manifest.generation + 1:08d}-0"
         with PartWriter(self.folder, self.campaign.layout, self.manifest.buckets, name) as writer:
@@ -86,7 +90,7 @@ class IngestTransaction:
             yield Reader(self.campaign, self.inputs, writer, first_period, now, enrolled, sharing)
 
     def note(self, read: Read) -> None:
-        """Record what was found in one file: its entry in the index, its counts, its pieces for the quarantine.
+        """Take over the result of one file: its entry in the index, its counts, its pieces for the quarantine.
 
         Raises:
             OSError: a file of the quarantine can not be written.
@@ -112,28 +116,37 @@ class IngestTransaction:
         self.rejected += Counter(entry.rejected) - before
 
     def note_unreadable(self, number: int, found: Unreadable) -> None:
-        """Record a file that could not be read, by its place among the files given."""
+        """Add a file that could not be read to :attr:`unreadable`. The ingest goes on with the other files.
+
+        Args:
+            number: index of the file among the files given, from 0. It decides the order in :attr:`unreadable`.
+            found: the file's name and the reason.
+        """
         self._unreadable.append((number, found))
 
     def add_parts(self, parts: Iterable[Part]) -> None:
-        """Add finished parts. They are on the disk, and the next manifest is the first to name them."""
+        """Add finished parts, which are on the disk, to the list that the next manifest names."""
         self._parts += parts
 
     def replace_entry(self, entry: Ingested) -> None:
-        """Replace what the index says of a file that the store knows."""
+        """Replace the index entry of a file that the store has read before."""
         self.inputs.add(entry)
 
     def correct_totals(self, *, fewer: Counter[str], more: Counter[str]) -> None:
-        """Change the store's totals of rejected pieces: add the numbers ``more``, subtract the numbers ``fewer``.
+        """Change the store's totals of rejected pieces.
 
         Args:
-            fewer, more: numbers by reason.
+            fewer: numbers to subtract, by reason.
+            more: numbers to add, by reason.
         """
         self._totals.update(more)
         self._totals.subtract(fewer)
 
     def commit(self) -> Manifest | None:
-        """Return the manifest to write; None if the index gets no new entry. All files that it names are on the disk.
+        """Write the index, join small parts, and return the manifest for the caller to write.
+
+        None if the ingest changes nothing: the index got no new entry. All files that the manifest names are on the
+        disk.
 
         The names of empty files go into the quarantine in both cases.
 
@@ -172,7 +185,7 @@ class Progress:
 
     Args:
         callback: called with (files finished, files given); None for nobody.
-        files: how many files are given.
+        files: number of files given.
     """
 
     def __init__(self, callback: Callable[[int, int], None] | None, files: int) -> None:
@@ -181,7 +194,7 @@ class Progress:
         self._done = 0
 
     def __call__(self, more: int) -> None:
-        """Report further files as finished, one by one."""
+        """Report ``more`` further files as finished, with one call of the callback for each."""
         for _ in range(more):
             self._done += 1
             if self._callback is not None:

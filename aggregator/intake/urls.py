@@ -39,7 +39,7 @@ _UNANSWERED = {"ClientConnectionError", "EndpointConnectionError", "HTTPClientEr
 
 
 def is_url(file: str | os.PathLike[str]) -> bool:
-    """Whether a file is named by a URL."""
+    """Whether the name ``file`` is a URL, and not a path."""
     return _URL.match(os.fspath(file)) is not None
 
 
@@ -47,7 +47,7 @@ def check_folder(path: str | os.PathLike[str]) -> None:
     """Refuse a URL as the path of a store. A URL that became a ``Path`` has lost one of its slashes.
 
     Raises:
-        InputError: ``store_not_folder``.
+        InputError: ``store_not_folder``: the path is a URL.
     """
     if _COLLAPSED.match(os.fspath(path)):
         raise InputError("store_not_folder", "a store is a folder; only report files can be named by a URL")
@@ -81,7 +81,7 @@ def expand(files: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLike[st
     A pattern without a match stays, too. Reading it will say that the file is not found.
 
     Raises:
-        InputError: as :func:`check_urls`.
+        InputError: ``missing_extra``, ``protocol_unknown``: this process can not read one of the URLs.
     """
     given = list(files)
     urls = [file for file in given if is_url(file)]
@@ -92,7 +92,7 @@ def expand(files: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLike[st
 
 
 def read_url(url: str, most: int) -> bytes | mmap.mmap:
-    """Read the content of a remote file. Large content is a mapping of a temporary file.
+    """Read the content of a remote file of at most ``most`` bytes. Large content is a mapping of a temporary file.
 
     Raises:
         OSError: ``errno`` ``EFBIG``: it has more than ``most`` bytes; ``EISDIR``: it is a folder;
@@ -108,7 +108,7 @@ def read_url(url: str, most: int) -> bytes | mmap.mmap:
             return bytes(files.cat_file(path))
         with tempfile.NamedTemporaryFile(prefix="hearsay-") as copy:
             files.get_file(path, copy.name)
-            length = os.stat(copy.name).st_size  # noqa: PTH116 - as in sources
+            length = os.stat(copy.name).st_size  # noqa: PTH116 - the path is a text
             if length > most:
                 raise too_large()
             return mmap.mmap(copy.fileno(), length, prot=mmap.PROT_READ) if length else b""
@@ -120,8 +120,9 @@ def ends_of(url: str, most: int) -> tuple[int, bytes, bytes]:
     A small file is read in one request.
 
     Raises:
-        OSError: as :func:`read_url`, except ``EFBIG``.
-        ImportError: as :func:`read_url`.
+        OSError: the file can not be read: ``errno`` ``EISDIR``, ``EHOSTUNREACH`` or ``EIO``, as :func:`read_url`
+            explains, or an ``OSError`` of the library.
+        ImportError: fsspec is not installed.
     """
     files, path, size = _found(url)
     with _library_errors():
@@ -135,9 +136,9 @@ def ends_of(url: str, most: int) -> tuple[int, bytes, bytes]:
 def ahead(
     function: Callable[[str | os.PathLike[str]], Found], files: Sequence[str | os.PathLike[str]]
 ) -> Iterator[Found]:
-    """Yield ``function(file)`` of every file, in order. If there is a URL, several calls run at a time, to wait less.
+    """Yield ``function(file)`` of every file, in order. Exceptions of the function are raised here.
 
-    What the function raises is raised here.
+    If a URL is among the files, several calls run at a time, to wait less for servers.
     """
     if not any(map(is_url, files)):
         yield from map(function, files)

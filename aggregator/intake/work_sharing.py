@@ -31,12 +31,16 @@ class WorkSharingPool:
         self._most = offered
 
     def begin(self, function: Callable[[Item], Result], item: Item) -> Callable[[], Result]:
-        """Offer one call. The returned function gives its result; it makes the call itself if no thread began it."""
+        """Offer the call ``function(item)`` to the pool.
+
+        Returns:
+            A function that returns the call's result. If no thread has begun the call, it makes the call itself.
+        """
         future = self._pool.submit(function, item)
         return lambda: function(item) if future.cancel() else future.result()
 
     def each(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield ``function(item)`` of every item, in order. At its end, also by an error, no item still runs."""
+        """Yield ``function(item)`` of every item, in order. When the iteration ends, also by an error, no call runs."""
         waiting: deque[tuple[Future[Result], Item]] = deque()
         try:
             for item in items:
@@ -46,7 +50,7 @@ class WorkSharingPool:
             while waiting:
                 yield _first(function, waiting)
         finally:
-            # Cancelled futures are left out: a pool may tell waiters only later that a future is cancelled.
+            # Wait only for calls that have begun. A pool may report a cancelled future to wait() much later.
             wait([future for future, _ in waiting if not future.cancel()])
 
 

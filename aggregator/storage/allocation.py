@@ -11,7 +11,9 @@ _LARGEST = 30 << 20
 
 @cache
 def reuse_freed_memory() -> None:
-    """Make glibc keep freed blocks of up to 30 MiB, and 60 MiB in all. glibc does so once a large block was freed.
+    """Make glibc keep freed blocks of up to 30 MiB, and 60 MiB in all. Later calls do nothing.
+
+    glibc changes its limits when a large block is freed, so one is allocated and freed here.
 
     Array operations on blocks allocate and free half a megabyte all the time. Before a larger block was freed, glibc
     returns each of them to the system, and the system clears its pages for the next use. That takes a fifth of the

@@ -30,8 +30,8 @@ def compact(
 ) -> list[Part]:
     """Join the small parts of every bucket that has too many. Returns the parts for the next manifest.
 
-    Small are parts with fewer records than :data:`SMALL_RECORDS`. They stay on the disk until the next manifest is
-    written.
+    A part is small if it has fewer records than :data:`SMALL_RECORDS`. The small parts stay on the disk until the next
+    manifest is written.
 
     Args:
         folder: of the store.
@@ -39,7 +39,7 @@ def compact(
         manifest: the manifest before the ingest.
         parts: the parts of this manifest, and the parts written since.
         most_small: number of small parts that a bucket may have; None for :data:`MOST_SMALL`.
-        name: a part of the names of the joined parts. One name may be used once per generation.
+        name: text in the file names of the joined parts. Two calls for one generation need different texts.
 
     Raises:
         StorageError: ``store_damaged``: one of the small parts is not as it was written.

@@ -64,9 +64,9 @@ class Ingested(NamedTuple):
         proven: number of good records in batches with the right digest and count.
         unproven: number of good records in other batches.
         rejected: number of rejected pieces by reason.
-        batches: the first eight bytes of the digest of every batch with the right digest and count.
+        batches: the first eight bytes of the digest of every batch with the right digest and count, one after another.
         refused: positions of the records that were refused as ``id_not_enrolled``, packed by :func:`pack_places`.
-        enrolment: digest of the set of enrolled ids by which they were refused; empty if no record was refused, or
+        enrolment: digest of the set of enrolled ids with which records were refused; empty if no record was refused, or
             several sets were used.
     """
 
@@ -148,12 +148,15 @@ class Inputs:
         self._new: dict[bytes, Ingested] = {}
 
     def may_know(self, tail: bytes) -> bool:
-        """Whether an earlier ingest read a file with this tail, as :func:`tail` gives it."""
+        """Whether an earlier ingest read a file with these last eight bytes, ``tail`` (see :func:`tail`).
+
+        If not, the file is new. If so, only its identity tells.
+        """
         low, high = _places(self._tails, tail)
         return high > low
 
     def has_all(self, name: bytes, present: int, enrolment: bytes = b"") -> bool:
-        """Whether a file is known and reading it again would add no report. True for all files of this ingest.
+        """Whether a file is known and reading it again would add no report. True for all files that this ingest read.
 
         Reports that were too early may be accepted in a later period. Reports that were not enrolled may be accepted
         with another set of enrolled ids.
@@ -161,7 +164,7 @@ class Inputs:
         Args:
             name: its identity.
             present: the present period.
-            enrolment: digest of the set of enrolled ids of a closed fleet.
+            enrolment: digest of the set of enrolled ids of a closed fleet; empty for an open store.
         """
         if name in self._new:
             return True
@@ -181,10 +184,10 @@ class Inputs:
     def _place(self, name: bytes) -> int | None:
         """The row of the last entry of a file; None if there is no entry.
 
-        Rows are looked up by identity. Many files may have one tail, since whoever writes a file chooses its end.
+        The lookup goes by identity, since an attacker can give many files the same tail.
         """
         low, high = _places(self._starts, name[:8])
-        for place in self._order[low:high][::-1].tolist():  # the sort is stable, so the last entry comes first
+        for place in self._order[low:high][::-1].tolist():  # The last entry of a file is valid, so it is tried first.
             if self._identities[32 * place : 32 * place + 32] == name:
                 return int(place)
         return None
@@ -212,9 +215,9 @@ class Inputs:
         return numbers(b"".join(self._table["batches"].to_pylist()))
 
     def write(self, name: str) -> tuple[SideFile, ...]:
-        """Write the new entries to a file of this name.
+        """Write the entries of this ingest to a file called ``name``.
 
-        If the index has :data:`MAX_FILES` files, all entries are written, and the new file replaces these.
+        If the index has :data:`MAX_FILES` files already, the new file gets all entries and replaces these files.
 
         Returns:
             All files of the index, for the next manifest.
@@ -237,16 +240,21 @@ class Inputs:
 
 
 def _places(ordered: NDArray[np.uint64], eight: bytes) -> tuple[int, int]:
-    """Where eight bytes, as a number, begin and end in a sorted array: (N,) uint64."""
+    """First and end position of a number, given as eight bytes, in the sorted array ``ordered``, (N,) uint64."""
     number = np.uint64(int.from_bytes(eight))
     return int(ordered.searchsorted(number)), int(ordered.searchsorted(number, "right"))
 
 
 def read_side_file(folder: Path, file: SideFile, schema: pa.Schema) -> pa.Table:
-    """Read a Parquet file that the manifest names. Its digest, schema and number of rows are checked.
+    """Read a Parquet file that the manifest names.
+
+    Args:
+        folder: that holds the file.
+        file: the name, digest and number of rows that the manifest states.
+        schema: the columns that the file must have.
 
     Raises:
-        StorageError: ``store_damaged``.
+        StorageError: ``store_damaged``: the file is missing, or is not as stated.
     """
     where = f"'{folder.name}/{file.name}'"
     try:
@@ -265,7 +273,7 @@ def read_side_file(folder: Path, file: SideFile, schema: pa.Schema) -> pa.Table:
 
 
 def numbers(eights: bytes) -> NDArray[np.uint64]:
-    """Read bytes as big-endian numbers of eight bytes: (N,) uint64."""
+    """Read 8·N bytes as N big-endian numbers of eight bytes: (N,) uint64."""
     return np.frombuffer(eights, ">u8").astype(np.uint64)
 
 
@@ -275,7 +283,7 @@ def _to_table(entries: Iterable[Ingested]) -> pa.Table:
     columns["rejected"] = [json.dumps(entry.rejected) if entry.rejected else "" for entry in entries]
     columns["name"] = [
         entry.name.encode("utf-8", "replace").decode() for entry in entries
-    ]  # a name may hold bytes that are no UTF-8: each becomes a question mark
+    ]  # Bytes of a name that are no UTF-8 become question marks: Parquet's texts can not hold them.
     return pa.table(columns, schema=_SCHEMA)
 
 

@@ -28,10 +28,13 @@ _POLL_SECONDS = 0.05
 
 @contextmanager
 def storage_errors(what: str) -> Iterator[None]:
-    """Turn an ``OSError`` in the body into a ``StorageError``.
+    """Context manager that turns an ``OSError`` in its block into a ``StorageError``.
+
+    Args:
+        what: beginning of the error's text, for example "the store can not be written".
 
     Raises:
-        StorageError: ``disk_full`` where space or quota ran out, else ``io_failed``.
+        StorageError: ``disk_full``: space or quota ran out; ``io_failed``: another ``OSError``.
     """
     try:
         yield
@@ -44,7 +47,8 @@ def storage_errors(what: str) -> Iterator[None]:
 def write_durably(path: Path, data: bytes, mode: int = ORDINARY) -> None:
     """Write ``data`` to ``path`` atomically, and flush the file and its folder to the disk.
 
-    A link under the temporary name is removed, and never followed. ``mode`` is that of the file, before the umask.
+    A link under the temporary name is removed, and never followed. ``mode`` holds the permissions of the new file; the
+    process's umask removes some of them.
 
     Raises:
         OSError: the file can not be written. ``path`` is as before, unless only the flush of its folder failed.
@@ -61,7 +65,9 @@ def write_durably(path: Path, data: bytes, mode: int = ORDINARY) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder unless it exists, and flush its entry in the parent to the disk. Threads may do so at a time.
+    """Make a folder unless it exists, and flush its entry in the parent to the disk.
+
+    Several threads may make the same folder at the same time.
 
     Raises:
         OSError: the folder can not be made or flushed, or its parent is missing.
@@ -79,9 +85,10 @@ def exclusive(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[None]:
-    """Hold the lock file at ``path`` during the body. Wait up to ``timeout_seconds`` for another process to release it.
+    """Context manager that holds the lock file at ``path``.
 
-    The operating system releases the lock when its holder ends, however it ends.
+    It waits up to ``timeout_seconds`` for another process to release the lock. The operating system releases the lock
+    when the holding process ends, also by a crash. ``clock`` and ``sleep`` measure and pass the time.
 
     Raises:
         OSError: ``path`` is a link, or can not be opened.

@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Its path, relative to the store's folder."""
+        """The path of the part's file, relative to the store's folder."""
         return f"{REPORTS}/bucket={self.bucket:02d}/{self.name}"
 
 
@@ -72,7 +72,9 @@ class Forgotten(NamedTuple):
     Attributes:
         before: the first period whose reports are kept.
         counts: the file with the integer counts.
-        replayed, conflicting, superseded: numbers of removed records that did not count, by reason.
+        replayed: number of removed records that were surplus copies of counted ones.
+        conflicting: number of removed records whose id had different records.
+        superseded: number of removed unproven records in whose place proven records count.
         way: how answers of integers were added up: 1, unclamped, by older software; 2, as docs/formats.md, section 4.
     """
 
@@ -115,7 +117,7 @@ class Manifest(NamedTuple):
 
     @property
     def first_period(self) -> int:
-        """The first period whose reports are accepted."""
+        """The first period whose reports are accepted: 0, or the first period that was not forgotten."""
         return 0 if self.forgotten is None else self.forgotten.before
 
     @property
@@ -124,11 +126,11 @@ class Manifest(NamedTuple):
         return sum(part.records for part in self.parts)
 
     def bucket_parts(self, bucket: int) -> list[Part]:
-        """The parts of one bucket."""
+        """All parts with records of the bucket with number ``bucket``."""
         return [part for part in self.parts if part.bucket == bucket]
 
     def paths(self) -> set[str]:
-        """Paths of all named files, relative to the store's folder."""
+        """Paths of all files that the manifest names, relative to the store's folder."""
         found = {part.path for part in self.parts} | {f"{INPUTS}/{file.name}" for file in self.inputs}
         if self.forgotten is not None:
             found.add(f"{FORGOTTEN}/{self.forgotten.counts.name}")
@@ -140,7 +142,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
     Raises:
         StorageError: ``store_damaged``: the manifest was replaced too often. Only an edited manifest says so.
-        OSError: as :func:`aggregator.storage.locking.write_durably`.
+        OSError: the file can not be written. The old manifest stays, unless only the flush of the folder failed.
     """
     if manifest.generation > MAX_GENERATION:
         raise damaged(f"its manifest can not be replaced more than {MAX_GENERATION} times")
@@ -238,7 +240,7 @@ def _parse(body: dict[str, Any]) -> Manifest:
 
 
 def is_bucket_count(number: int) -> bool:
-    """Whether a number is a power of two and at most :data:`MAX_BUCKETS`."""
+    """Whether a store may have ``number`` buckets: a power of two, at most :data:`MAX_BUCKETS`."""
     return 1 <= number <= MAX_BUCKETS and number & (number - 1) == 0
 
 
@@ -306,7 +308,7 @@ def _name(value: object) -> str:
     """Check a file name. A path, which could leave the folder, is refused."""
     if not isinstance(value, str) or not {"/", "\0"}.isdisjoint(value) or not value.endswith(".parquet"):
         raise ValueError
-    value.encode()  # a lone surrogate, which no file system takes, is a ValueError
+    value.encode()  # raises ValueError for a lone surrogate, which no file name can hold
     return value
 
 
@@ -318,7 +320,7 @@ def _digest(value: object) -> str:
 
 
 def damaged(problem: str) -> StorageError:
-    """The error for a store with missing, changed or inconsistent files."""
+    """Make the error ``store_damaged`` for missing, changed or inconsistent files. ``problem`` names the fault."""
     return StorageError(
         "store_damaged", f"{problem}; restore the store from a copy, or ingest its files into a new one"
     )

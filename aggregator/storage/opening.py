@@ -1,4 +1,4 @@
-"""What a store's folder says of itself: its manifest and the campaign whose reports it holds."""
+"""Open a store's folder: read its manifest and campaign, and remove files that a crash left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Opened(NamedTuple):
 
     Attributes:
         manifest: what the store consists of.
-        campaign: of its reports.
+        campaign: the campaign whose reports the store holds.
         campaign_bytes: the signed campaign file.
     """
 
@@ -68,10 +68,10 @@ def read_campaign(raw: bytes) -> Campaign:
 
 
 def remove_orphans(folder: Path, manifest: Manifest) -> None:
-    """Delete parts, side files and temporary files that the manifest does not name: a crash left them.
+    """Delete parts, side files and temporary files that the manifest does not name, for example after a crash.
 
-    Folders, links and files of other kinds stay, since no store makes them. Nothing is deleted from a damaged store:
-    its manifest may be an old copy, and its newer parts still of use.
+    Folders, links and files of other kinds stay, since no store makes them. Nothing is deleted if a named file is
+    missing: the manifest may then be an old copy, and the unnamed files may be the newer ones.
 
     Raises:
         StorageError: ``store_damaged``: a file that the manifest names is missing, or a folder of the store is a link.
@@ -96,10 +96,11 @@ def remove_orphans(folder: Path, manifest: Manifest) -> None:
 
 
 def _entries(folder: Path, place: str) -> list[os.DirEntry[str]]:
-    """What a folder of the store holds; nothing if the folder does not exist."""
+    """The entries of a folder of the store; empty if the folder does not exist."""
     path = folder / place
     if place and path.is_symlink():
-        raise damaged(f"'{place}' is a link in place of a folder")  # files behind the link are not the store's
+        # Files behind a link may belong to another program, and must not be deleted.
+        raise damaged(f"'{place}' is a link in place of a folder")
     try:
         with os.scandir(path) as entries:
             return list(entries)

@@ -47,7 +47,7 @@ _MOSTLY_SAME = ("period", "proven")
 
 
 def _varying(records: Columns) -> list[str]:
-    """Names of the columns that differ between records."""
+    """Names of the columns to copy row by row: all but those that are known to have the same value in all records."""
     same = [
         name for name in _MOSTLY_SAME if records.size and getattr(records, name).min() == getattr(records, name).max()
     ]
@@ -59,11 +59,11 @@ def bucket_of(ids: NDArray[np.uint64], shift: int, buckets: int) -> NDArray[np.u
 
     Args:
         ids: (N,) uint64.
-        shift: number of low bits that are skipped.
-        buckets: a power of two.
+        shift: number of low bits to skip.
+        buckets: number of buckets, a power of two, 2^b.
 
     Returns:
-        (N,) uint8, or uint16 for more than 256 buckets: the next bits of the id.
+        (N,) uint8, or uint16 for more than 256 buckets: the b bits of each id above the skipped ones.
     """
     low = (ids >> np.uint64(shift)) & np.uint64(buckets - 1)
     return low.astype(np.uint8) if buckets <= 1 << 8 else low.astype(np.uint16)
@@ -77,10 +77,10 @@ def by_bucket(ids: NDArray[np.uint64], buckets: int) -> tuple[NDArray[np.intp], 
 
     Args:
         ids: (N,) uint64.
-        buckets: a power of two.
+        buckets: number of buckets, a power of two. The lowest bits of an id are the number of its bucket.
 
     Returns:
-        (N,) intp, the rows in order of their bucket; and the end of each bucket in this order.
+        (N,) intp, the rows in order of their bucket; and for each bucket the end of its rows in this order.
     """
     bits = buckets.bit_length() - 1
     if bits >= 8:
@@ -96,13 +96,14 @@ def by_bucket(ids: NDArray[np.uint64], buckets: int) -> tuple[NDArray[np.intp], 
 class PartWriter:
     """Gathers records per bucket and writes them into parts. A context manager.
 
-    If its body raises, it removes its parts. A part that can not be removed stays until the store's next change.
+    If the block raises, the written parts are removed. A part that can not be removed stays until the store's next
+    change.
 
     Args:
         folder: of the store.
         layout: of the campaign.
         buckets: number of buckets of the store, a power of two.
-        name: start of the names of all parts; no part in the store has it.
+        name: start of the names of all written parts. The name of no part in the store starts with it.
     """
 
     def __init__(self, folder: Path, layout: Layout, buckets: int, name: str) -> None:
@@ -131,11 +132,11 @@ class PartWriter:
             part.release()
         if error is not None:
             for part in self._begun:
-                with suppress(OSError):  # the next change of the store removes the file
+                with suppress(OSError):  # A file that stays is removed by the next change of the store.
                     part.path.unlink()
 
     def add(self, stored: Stored) -> None:
-        """Add records. They are on the disk after :meth:`finish`.
+        """Add records, in any order of ids. :meth:`finish` makes sure that all are on the disk.
 
         Raises:
             OSError: a part can not be written.
@@ -159,7 +160,7 @@ class PartWriter:
             self._add(self._gathered[number], stored, fields, rows)
 
     def _add(self, bucket: _Bucket, stored: Stored, fields: Sequence[str], rows: NDArray[np.intp]) -> None:
-        """Add rows to a bucket whose lock is held, and release it."""
+        """Add rows to a bucket whose lock the caller holds. The lock is released at the end."""
         try:
             if bucket.waiting is None:
                 bucket.waiting = _Waiting(self._rows, self._layout.answer_bytes)
@@ -186,7 +187,7 @@ class PartWriter:
             flush.result()
         folders = {(self._folder / part.path).parent for part in self._parts}
         if folders:
-            folders |= {self._folder / REPORTS, self._folder}  # the folder of parts may be new
+            folders |= {self._folder / REPORTS, self._folder}  # their entries for new folders need a flush, too
         list(self._flusher.map(sync_folder, sorted(folders)))
         return sorted(self._parts)
 
@@ -205,7 +206,7 @@ class PartWriter:
         part.write(to_table(stored, self._layout))
         if part.records + self._rows > self._most:
             self._flushes.append(self._flusher.submit(self._end(bucket, part).sync_and_release))
-        elif part.sink.unflushed >= _FLUSH_BYTES:  # before the part ends, so that the disk does not stand idle
+        elif part.sink.unflushed >= _FLUSH_BYTES:  # Begin to flush before the part ends, so that the disk is not idle.
             part.sink.unflushed = 0
             self._flushes.append(self._flusher.submit(part.sink.sync))
 
@@ -213,9 +214,9 @@ class PartWriter:
         part = Part(bucket.number, f"{self._name}-{bucket.begun:04d}.parquet", 0, "")
         bucket.begun += 1
         path = self._folder / part.path
-        path.parent.mkdir(parents=True, exist_ok=True)  # finish() flushes the entry in the folder above
+        path.parent.mkdir(parents=True, exist_ok=True)  # finish() flushes the new folder's entry in its parent
         begun = _OpenPart(path, part)
-        self._begun.append(begun)  # first, so that the file is removed if the disk is full
+        self._begun.append(begun)  # before the file is opened, so that __exit__ removes it after any error
         begun.open(self._layout)
         return begun
 
@@ -279,7 +280,7 @@ class _Waiting:
         return rows[len(chosen) :]
 
     def empty(self) -> Stored:
-        """Take out the records. They are views, valid until the next :meth:`take`."""
+        """Return the waiting records and forget them. The arrays are views, valid until the next :meth:`take`."""
         used, self.size = slice(0, self.size), 0
         claim, self._claim = self._claim, None
         return Stored(self._columns.take(used), None if claim is None else claim[used])
@@ -352,7 +353,7 @@ class _Sink:
         """Do nothing: the file stays open until :meth:`release`."""
 
     def sync(self) -> None:
-        """Flush the file to the disk, unless it is closed: a closed file was flushed before, or was given up."""
+        """Flush the file to the disk. Do nothing for a closed file: it was flushed before, or an error ended it."""
         with self._flushing:
             if not self.closed:
                 os.fsync(self._descriptor)

@@ -51,7 +51,12 @@ class Stored(NamedTuple):
 
     @classmethod
     def join(cls, pieces: list[Stored], answer_bytes: int) -> Stored:
-        """The records of all pieces, in the order of the pieces. ``answer_bytes`` as in :meth:`Columns.join`."""
+        """Concatenate the records of all pieces, in the order of the pieces.
+
+        Args:
+            pieces: may be empty; the result then has no record.
+            answer_bytes: width of the answer field, which the result needs if there are no pieces.
+        """
         records = Columns.join([piece.records for piece in pieces], answer_bytes)
         if all(piece.claim is None for piece in pieces):
             return cls(records, None)
@@ -60,7 +65,7 @@ class Stored(NamedTuple):
 
 
 def part_schema(layout: Layout) -> pa.Schema:
-    """Names and types of a part's columns."""
+    """Names and types of the columns of a part, for a campaign with this layout of records."""
     answer = pa.uint16() if layout.kind == SINGLE else pa.binary(layout.answer_bytes)
     return pa.schema(
         [
@@ -83,8 +88,8 @@ def parquet_writer(sink: object, layout: Layout) -> pq.ParquetWriter:
     whole range in every row group. The digest of the part replaces the checksums of pages.
 
     Args:
-        sink: a file object.
-        layout: of the campaign.
+        sink: a file object that is open for writing. The caller closes it.
+        layout: layout of the campaign's records.
     """
     encodings = dict.fromkeys(["id", "answer", "period", "proven", "claim"], "PLAIN")
     compression = {**dict.fromkeys(encodings, "none"), "question": "none", "period": "snappy"}
@@ -103,7 +108,7 @@ def parquet_writer(sink: object, layout: Layout) -> pq.ParquetWriter:
 
 
 def to_table(stored: Stored, layout: Layout) -> pa.Table:
-    """The records of one row group as an Arrow table with the schema :func:`part_schema`."""
+    """Turn records into an Arrow table with the columns of :func:`part_schema`."""
     records = stored.records
     if layout.kind == SINGLE:
         answer = pa.array(big_endian(records.answer, ">u2")[:, 0].astype(np.uint16))
@@ -122,6 +127,12 @@ def to_table(stored: Stored, layout: Layout) -> pa.Table:
 def read_part(path: Path, part: Part, layout: Layout, buckets: int) -> Iterator[Stored]:
     """Yield the records of a part, one row group at a time. The digest of the part is checked first.
 
+    Args:
+        path: of the part's file.
+        part: what the manifest states about the part.
+        layout: layout of the campaign's records.
+        buckets: number of buckets of the store.
+
     Raises:
         StorageError: ``store_damaged``: the file is missing, altered, or another part's.
     """
@@ -138,7 +149,7 @@ def read_part(path: Path, part: Part, layout: Layout, buckets: int) -> Iterator[
             for group in range(file.num_row_groups):
                 stored = _read_group(file, group, layout)
                 if (stored.records.id & np.uint64(buckets - 1) != part.bucket).any():
-                    # Records with one id would be in two buckets, and both would count.
+                    # Buckets are counted apart. Records of one id in two buckets would both count.
                     raise damaged(f"part '{part.path}' holds records of another bucket")
                 yield stored
     except (OSError, pa.ArrowException):
@@ -150,7 +161,7 @@ def without(stored: Stored, superseded: Collection[int]) -> Stored:
 
     Args:
         stored: the records.
-        superseded: claims of these batches, as numbers.
+        superseded: first eight bytes, as numbers, of the digests that these damaged batches state.
     """
     if stored.claim is None or not superseded:
         return stored

@@ -33,9 +33,9 @@ class Kept(NamedTuple):
     """The kept pieces of one input file.
 
     Attributes:
-        identity: of the file's content, in hexadecimal.
-        file: its name, without folders.
-        pieces: its rejected pieces.
+        identity: name of the file's content (a digest), in hexadecimal.
+        file: name of the file, without folders.
+        pieces: rejected pieces of the file.
     """
 
     identity: str
@@ -47,8 +47,8 @@ class Quarantine:
     """The ``quarantine`` folder of a store.
 
     Args:
-        folder: made when the first piece is kept.
-        limit_bytes: limit of the size of all files in it.
+        folder: path of the folder. The folder is made when the first piece is kept.
+        limit_bytes: limit of the size of all files in the folder together.
     """
 
     def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -60,9 +60,9 @@ class Quarantine:
         """Replace the kept pieces of one input file.
 
         Args:
-            digest: identity of the file's content, in hexadecimal.
-            name: the file's name, for people.
-            pieces: its rejected pieces.
+            digest: name of the file's content (a digest), in hexadecimal.
+            name: name of the file, for people.
+            pieces: rejected pieces of the file.
 
         Returns:
             The number of pieces that there was room for: the first ones. The others are not kept.
@@ -88,7 +88,7 @@ class Quarantine:
         return len(lines)
 
     def keep_empty(self, names: Iterable[str]) -> None:
-        """Note empty files, at most the first :data:`MAX_EMPTY` names of a call, and only while there is room.
+        """Keep the names of empty files: at most the first :data:`MAX_EMPTY` of a call, and only while there is room.
 
         Empty files hold no report, so they are not counted and not in the index of input files. Their names are kept
         without folders; files with equal names are noted once.
@@ -114,7 +114,7 @@ class Quarantine:
         self._used = None
 
     def files(self) -> Iterator[Kept]:
-        """Yield the kept pieces of every input file that has any, by its identity.
+        """Yield the kept pieces of every input file that has any, in the order of the files' identities.
 
         Raises:
             StorageError: ``store_damaged``: a file is not as it was written.

@@ -78,8 +78,8 @@ def export(
     Args:
         store: an open store, or its folder.
         out: path of the file.
-        kind: one of :data:`FORMATS`.
-        scope: which reports or records; all by default.
+        kind: ``parquet`` or ``csv`` (:data:`FORMATS`).
+        scope: which periods, and whether unproven records are included; all by default.
         everything: write all records as stored, with repeats and conflicts, instead of the reports that a tally counts.
         force: replace an existing file.
 
@@ -103,7 +103,7 @@ def export(
             newer = read_manifest(store.path)
             if newer.generation == manifest.generation:
                 raise
-            manifest = newer  # a change of the store replaced parts meanwhile: begin again
+            manifest = newer  # Another process changed the store, and may have removed parts: write the file again.
 
 
 def _write(store: Store, manifest: Manifest, sink: IO[bytes], kind: str, scope: Scope, everything: bool) -> int:  # noqa: FBT001
@@ -204,7 +204,7 @@ class _Shaper:
             numbers = big_endian(records.answer, ">i4").astype(np.int32)
         else:
             numbers = np.unpackbits(records.answer, axis=1).astype(np.int32)
-            if single.any():  # then the answer field has at least two bytes
+            if single.any():  # A single value takes two bytes, so the answer field has at least two.
                 numbers[single, 0] = big_endian(records.answer[single, :2], ">u2")[:, 0]
         return numbers[np.arange(numbers.shape[1]) < length[:, None]]
 

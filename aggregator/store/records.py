@@ -24,12 +24,11 @@ def stored_records(
     """Yield the records of a store, partition by partition, sorted by id in each.
 
     Args:
-        folder: of the store.
-        campaign: of the store.
-        manifest: of the store.
+        folder, campaign, manifest: of the store.
         memory_bytes: limit of the memory for one partition.
-        scope: which records.
-        everything: yield all records as stored, instead of the reports that a tally counts.
+        scope: yield only records of these periods, and only proven records if it says so.
+        everything: yield all such records as stored, repeats and conflicts included. Otherwise yield the reports that a
+            tally counts: at most one per id.
 
     Raises:
         StorageError: ``store_damaged``.
@@ -39,7 +38,8 @@ def stored_records(
     for which in partitions(manifest, width, memory_bytes, 1):
         stored = load(folder, campaign, manifest, which)
         records = stored.records
-        if not everything:  # before the scope is applied: it must not change which records count
+        if not everything:
+            # De-duplication sees all records of an id, also those out of scope: the scope must not change its choice.
             records = Columns.join(settle_partition(stored, manifest, which).kept(), width)
         chosen = scope.chosen(records)
         rows = np.arange(records.size) if chosen is None else np.flatnonzero(chosen)

@@ -50,7 +50,7 @@ class RetrySummary(NamedTuple):
     """The result of one retry.
 
     Attributes:
-        tried: number of pieces in question: all, or those with the given reason.
+        tried: number of pieces that were judged again: all pieces, or those set aside for the given reason.
         proven, unproven: numbers of records added to the store.
         repeated: number of records that the store had already, for example after a crash of an earlier retry.
         left: numbers of pieces that were not added, by the cause in words: :data:`NO_RECORD`, :data:`NOT_WHOLE`,
@@ -68,7 +68,8 @@ class _Group(NamedTuple):
     """Records that are added as one file.
 
     Attributes:
-        proven, claim: as in ``Rejected``.
+        proven: whether the records' batch was complete.
+        claim: the digest that a damaged batch states; empty without one.
         key: the period of too early records, or the bytes of the only record.
     """
 
@@ -78,7 +79,7 @@ class _Group(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    """Pieces of one file after judging.
+    """Pieces of one file after they were judged again.
 
     Attributes:
         places: offsets of all pieces in their file.
@@ -107,7 +108,7 @@ def retry(store: Store, *, now: int, enrolled: Enrolled | None = None, reason: s
     Args:
         store: its quarantine is judged.
         now: the present, in seconds since 1970.
-        enrolled: as for an ingest; the store of a closed fleet needs it.
+        enrolled: the ids of a closed fleet, whose store needs it; None for other stores.
         reason: judge only the pieces that were set aside for this reason; None for all.
 
     Raises:
@@ -120,7 +121,8 @@ def retry(store: Store, *, now: int, enrolled: Enrolled | None = None, reason: s
     """
     with store.changing() as manifest:
         begun = manifest._replace(closed=check_enrolment(manifest, enrolled))
-        # The quarantine changes after the commit only: a crash must not lose records that are about to be added.
+        # The transaction gets no quarantine, so pieces leave the quarantine only after the commit, in run.clear().
+        # After a crash in between, the next retry finds these pieces in the store and takes each once.
         transaction = IngestTransaction(store.path, store.campaign, begun, quarantine=None)
         run = _Retry(transaction, Quarantine(store.path / QUARANTINE, store.quarantine_bytes), now, enrolled)
         run.judge(reason)
@@ -139,11 +141,12 @@ class _Retry:
         transaction: takes the files. It does not change the quarantine.
         quarantine: the pieces to judge.
         now: the present, in seconds since 1970.
-        enrolled: as for an ingest.
+        enrolled: the ids of a closed fleet; None for an open store.
 
     Attributes:
-        tried, left: as in :class:`RetrySummary`.
-        known: records that the store has already.
+        tried: number of pieces that were judged.
+        left: numbers of pieces that were not added, by the cause in words.
+        known: number of records that the store has already.
     """
 
     def __init__(
@@ -182,11 +185,11 @@ class _Retry:
             reader: adds the good ones.
             kept: the pieces.
             entry: what the index says of the file; None if its ingest was never committed.
-            reason: as for :func:`retry`.
+            reason: judge only the pieces that were set aside for this reason; None for all.
         """
         chosen = [piece for piece in kept.pieces if reason in (None, piece.reason)]
         self.tried += len(chosen)
-        if entry is not None:  # a group of another file may have this file's content, and then changed its entry
+        if entry is not None:  # This retry may have replaced the entry, by adding records with this file's content.
             entry = self._inputs.get(entry.identity) or entry
         settled = [] if entry is None else self._settled(chosen, entry)
         self.known += len(settled)
@@ -204,7 +207,8 @@ class _Retry:
         if entry is None or not (settled or judged.good or judged.turned):
             return
         self._add(reader, kept.file, judged.good)
-        # A group may have the content of a file in the store, even of this one. Adding it then corrected that entry.
+        # The good records, written as a file, may equal the very file that `entry` describes. Then `_add` has already
+        # replaced this file's entry in the index, and its counts must not be corrected a second time.
         after = self._inputs.get(entry.identity) or entry
         if after == entry:
             after = self._after(entry, kept, judged)
@@ -223,10 +227,13 @@ class _Retry:
     def _after(self, entry: Ingested, kept: Kept, judged: _Judged) -> Ingested:
         """The entry of a file after its pieces were judged. Corrects the store's totals, too."""
         counts = Counter(piece.reason for piece in kept.pieces)
-        due: Counter[str] = Counter()
+        due: Counter[str] = Counter()  # numbers to subtract from the entry's counts of rejected records
         for reason, number in Counter(piece.reason for piece in judged.pieces()).items():
+            # If the quarantine holds more pieces than the entry counts, an earlier retry subtracted these and crashed
+            # before it removed them from the quarantine. Pieces of the two exact reasons that an earlier retry
+            # subtracted are recognised one by one (:meth:`_settled`) and are not among these.
             exact = reason in (EARLY, NOT_ENROLLED)
-            if exact or counts[reason] <= entry.rejected.get(reason, 0):  # else a retry subtracted them, and crashed
+            if exact or counts[reason] <= entry.rejected.get(reason, 0):
                 due[reason] = number
         more = Counter(reason for _, reason in judged.turned)
         self._transaction.correct_totals(fewer=due, more=more)
@@ -237,7 +244,7 @@ class _Retry:
         if self._enrolled is not None and enrolment != self._enrolled.digest:
             if np.isin(places, judged.places).all():
                 enrolment = self._enrolled.digest
-            elif foreign:  # the records were refused with different sets of ids
+            elif foreign:  # Two sets of ids refused records of this file, so no single digest describes them.
                 enrolment = b""
         return entry._replace(
             rejected=dict(sorted((Counter(entry.rejected) - due + more).items())),
@@ -320,19 +327,22 @@ class _Retry:
 
 
 def _refused(entry: Ingested, pieces: Sequence[Rejected]) -> set[int]:
-    """Offsets of the pieces that the entry counts as not enrolled. It may count many records that are no pieces."""
+    """Offsets of the pieces that the entry counts as not enrolled.
+
+    The entry may count further records, which the quarantine did not keep.
+    """
     offsets = np.array([piece.offset for piece in pieces], np.int64)
     return set(offsets[np.isin(offsets, unpack_places(entry.refused))].tolist())
 
 
 def _without(pieces: Sequence[Rejected], excluded: Sequence[Rejected]) -> list[Rejected]:
-    """The pieces but for some of these very objects: equal pieces may stand twice."""
+    """The pieces without ``excluded``, compared as objects, since different pieces may have equal values."""
     objects = set(map(id, excluded))
     return [piece for piece in pieces if id(piece) not in objects]
 
 
 def _file_of(header: Header, group: _Group, records: Sequence[bytes]) -> bytes:
-    """The bytes of a file with some records, which gives them the standing of their group."""
+    """The bytes of a batch with some records. Reading it gives the records the group's ``proven`` and ``claim``."""
     records = sorted(records)
     if group.proven:
         return write_batch(header, records)

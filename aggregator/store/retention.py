@@ -53,12 +53,10 @@ class Removal(NamedTuple):
 
 
 def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, memory_bytes: int) -> Manifest:
-    """Write the counts of earlier periods and the records of the others into new files.
+    """Write new files: the counts of the periods before a given one, and the records of all later periods.
 
     Args:
-        folder: of the store.
-        campaign: of the store.
-        manifest: of the store.
+        folder, campaign, manifest: of the store.
         before: the first period whose reports are kept.
         memory_bytes: limit of the memory for one partition's records.
 
@@ -130,7 +128,7 @@ def _redacted(records: Columns) -> Columns:
 
 
 def _difference(campaign: Campaign, before: Deduplicated, after: Deduplicated) -> Counted:
-    """The numbers of uncounted records before minus those after; an empty tally."""
+    """The numbers of uncounted records in ``before`` minus those in ``after``. The tally in the result is zero."""
     return Counted(
         Tally.zero(campaign),
         Turnout.none(campaign),
@@ -141,7 +139,13 @@ def _difference(campaign: Campaign, before: Deduplicated, after: Deduplicated) -
 
 
 def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope: Scope) -> Counted:
-    """The counts of the forgotten periods that are in scope.
+    """The counts of the forgotten periods that are in scope; zero if no period was forgotten.
+
+    The numbers of superseded, replayed and conflicting records are those of all forgotten periods.
+
+    Args:
+        folder, campaign, manifest: of the store.
+        scope: which periods, and whether unproven records count.
 
     Raises:
         StorageError: ``store_damaged``; ``store_older``: older software counted these periods in another way.
@@ -153,7 +157,7 @@ def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope
     table = _read(folder, manifest.forgotten.counts)
     period, proven, question, cell, number = (table[name].to_numpy() for name in SCHEMA.names)
     chosen = (period >= scope.first) & (period <= scope.last) & (proven | (not scope.proven_only))
-    sizes = [1 + len(cells) for cells in zero.counts]  # a question's answers, and its cells
+    sizes = [1 + len(cells) for cells in zero.counts]  # one number for all answers to a question, one for each cell
     starts = np.cumsum(sizes) - sizes
     sums = np.zeros(sum(sizes), np.int64)
     np.add.at(sums, starts[question[chosen]] + cell[chosen] - ANSWERS, number[chosen])

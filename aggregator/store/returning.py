@@ -40,11 +40,9 @@ def squares_of_answers(
     """For every stratum ΣT², where T is the number of answers of a device. Run by the holder of the fleet lists.
 
     Args:
-        folder: of the store.
-        campaign: of the store.
-        manifest: of the store.
+        folder, campaign, manifest: of the store.
         memory_bytes: limit of the memory for the reports of one step.
-        scope: which reports count.
+        scope: the periods whose reports count, and whether unproven reports count.
         rosters: fleet lists with all devices that answered.
 
     Returns:

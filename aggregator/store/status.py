@@ -85,8 +85,12 @@ class Status(NamedTuple):
         name: of the campaign.
         reports: number of reports counted.
         min_batch_size: number of reports before which the campaign promises to publish nothing.
-        unproven, superseded, rejected: as in ``TallyReport``.
-        forgotten_before: reports of earlier periods were removed; their counts are included.
+        unproven: number of counted records of damaged batches.
+        superseded: number of unproven records that are not counted because a proven record has their id, or their
+            complete batch is in the store.
+        rejected: number of records and byte ranges that are not counted, by reason.
+        forgotten_before: first period whose reports are kept; 0 if none were removed. Counts of removed reports are
+            included.
         periods: reports and devices by period.
         days: reports and devices by day.
         devices_at_least, devices_at_most: bounds of the number of devices over all periods; equal for one period.
@@ -115,7 +119,7 @@ class Status(NamedTuple):
 
     @property
     def enough(self) -> bool:
-        """Whether estimates may be shown and models published."""
+        """Whether there are enough reports (``min_batch_size``) to show estimates and publish models."""
         return self.reports >= self.min_batch_size
 
     def _repr_html_(self) -> str:
@@ -126,7 +130,7 @@ class Status(NamedTuple):
         return facts("Status", about) + table(("question", "reports", "± (95 %)", "devices needed"), reached)
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``hearsay status --json`` prints. Its ``campaign`` is still bytes."""
+        """The object that ``hearsay status --json`` prints, except that ``campaign`` is bytes, not hexadecimal text."""
         names = self.periods._fields
         rows = zip(*(column.tolist() for column in self.periods), strict=True)
         return {
@@ -154,7 +158,8 @@ def status(store: Store | str | Path, *, target: float | None = None) -> Status:
 
     Raises:
         InputError: ``store_not_folder``: ``store`` is a URL.
-        StorageError: as :meth:`aggregator.store.store.Store.tally_report`.
+        StorageError: the store can not be read or counted; the reasons are those of
+            :meth:`aggregator.store.store.Store.tally_report`.
     """
     from aggregator.store.store import open_store
 
@@ -167,7 +172,7 @@ def status(store: Store | str | Path, *, target: float | None = None) -> Status:
             newer = read_manifest(store.path)
             if newer.generation == manifest.generation:
                 raise
-            manifest = newer  # a change of the store replaced parts meanwhile: begin again
+            manifest = newer  # Another process changed the store, and may have removed parts: count again.
 
 
 def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
@@ -235,7 +240,7 @@ def _reach(name: str, found: QuestionEstimate, share: float, target: float | Non
     """The accuracy of one question; ``share`` of the devices are asked it in a period."""
     if not found.n or not enough:
         return Reach(name, found.n, None, None)
-    # Near 0 and 1 an interval is not symmetric: its wider side is the half width.
+    # An interval near 0 or 1 is not symmetric. The half width is then the wider one of its two sides.
     sides = np.maximum(found.high - found.estimate, found.estimate - found.low)
     width = float(np.max(sides)) / found.n
     if not isfinite(width):
@@ -247,5 +252,5 @@ def _reach(name: str, found: QuestionEstimate, share: float, target: float | Non
 
 
 def half_width_of(sd: float) -> float:
-    """Half width of a 95 % interval, from the standard deviation."""
+    """Half width of a symmetric 95 % interval of an estimate with standard deviation ``sd``: 1.96·sd."""
     return Z95 * sd

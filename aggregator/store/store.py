@@ -93,7 +93,7 @@ class IngestSummary(NamedTuple):
 
     @property
     def accepted(self) -> int:
-        """Good records added, before repeats are removed."""
+        """Number of good records added, proven and unproven. Records that repeat an id are included."""
         return self.proven + self.unproven
 
 
@@ -195,9 +195,9 @@ class Store:
 
     @contextmanager
     def changing(self) -> Iterator[Manifest]:
-        """Hold the store's lock during the body. Gives the store's manifest.
+        """Context manager that holds the store's lock during its block, and gives the manifest.
 
-        Before the body runs, files that a crash left behind are removed. An ``OSError`` of the body becomes a
+        Before the block runs, files that a crash left behind are removed. An ``OSError`` of the block becomes a
         ``StorageError``.
 
         Raises:
@@ -213,7 +213,7 @@ class Store:
             yield manifest
 
     def commit(self, manifest: Manifest) -> None:
-        """Replace the store's manifest, and remove the files that it no longer names. Called in :meth:`changing`.
+        """Replace the store's manifest, and remove the files that it no longer names. Called inside :meth:`changing`.
 
         Raises:
             StorageError: ``store_damaged``: a file that the manifest names is missing, or the manifest was replaced
@@ -305,15 +305,14 @@ class Store:
         return Removal(left.first_period, manifest.records - left.records, left.records)
 
     def tally(self, scope: Scope = EVERYTHING) -> Tally:
-        """Count the reports in ``scope`` exactly, each id once. Raises what :meth:`tally_report` raises."""
+        """Count the reports in ``scope`` exactly, each id once. The errors are those of :meth:`tally_report`."""
         return self.tally_report(scope).tally
 
     def tally_report(self, scope: Scope = EVERYTHING) -> TallyReport:
-        """Count the reports exactly, and the records that the tally leaves out.
+        """Count the reports exactly, each id once, and the records that the tally leaves out.
 
         Args:
-            scope: which reports are counted. Rejected records are those of the whole store, since repeats and
-                conflicts do not depend on the scope.
+            scope: which reports are counted. The numbers of records that are left out are those of the whole store.
 
         Raises:
             StorageError: ``store_damaged``, ``store_newer``, ``store_older``, ``not_a_store``, ``io_failed``;
@@ -347,16 +346,19 @@ class Store:
     def over_partitions(
         self, function: Callable[..., Result], manifest: Manifest, *more: object, ids_only: bool = False
     ) -> Iterator[Result]:
-        """Yield ``function(folder, campaign, manifest, partition, *more)`` of every partition, in any order.
+        """Call ``function(folder, campaign, manifest, partition, *more)`` for every partition, and yield the results.
+
+        The results come in any order. The function runs in the store's threads or on its cluster.
 
         Args:
-            function: of a module, so that its name can be sent to another process.
+            function: defined at the top of a module, so that its name can be sent to another process.
             manifest: of the store.
-            more: further arguments.
+            more: further arguments of the function.
             ids_only: whether the function keeps only the ids of a partition in memory, not its records.
 
         Raises:
-            StorageError: on a cluster ``cluster_lost``, and as :func:`aggregator.intake.tasks.opened`.
+            StorageError: on a cluster ``cluster_lost``; ``cluster_differs``: a worker has another version of this
+                software; ``store_not_shared``: a worker sees another store at its path, or none.
             Exception: what the function raises.
         """
         at_once = self.workers if self.cluster is None else self.cluster.threads_each
@@ -370,17 +372,19 @@ class Store:
             yield from pool.map(lambda which: function(self.path, self.campaign, manifest, which, *more), work)
 
     def statistics(self, scope: Scope = EVERYTHING, *, rosters: Sequence[Roster] = ()) -> Statistics:
-        """Unbiased estimates with variances, also of few reports; see ``Statistics.check_publishable``.
+        """Unbiased estimates with variances, also of few reports.
+
+        Call ``Statistics.check_publishable`` before anybody else sees the result.
 
         Args:
-            scope: which reports.
+            scope: which reports are counted.
             rosters: all fleet lists of a closed fleet. With them the number of answers of each device is known;
                 without them it is bounded (``aggregator.estimates.recurrence``).
 
         Raises:
             InputError: only with ``rosters``: ``fleet_incomplete``: a report is of no device in the lists;
                 ``reports_forgotten``: some reports in scope were removed, so their devices are not known.
-            StorageError: as :meth:`tally_report`.
+            StorageError: the store can not be read or counted; the reasons are those of :meth:`tally_report`.
         """
         if rosters:
             found, squares = self._at_rest(
@@ -411,7 +415,7 @@ class Store:
 
         Raises:
             PolicyError: ``batch_too_small``: fewer reports than the campaign's smallest batch.
-            StorageError: as :meth:`tally_report`.
+            StorageError: the store can not be read or counted; the reasons are those of :meth:`tally_report`.
         """
         statistics = self.statistics()
         statistics.check_publishable()
@@ -419,7 +423,12 @@ class Store:
 
 
 def report_of(manifest: Manifest, counted: Counted) -> TallyReport:
-    """The tally of a store and the records that it leaves out, from the counts of all partitions."""
+    """Add the store's numbers of rejected records to the counts of all partitions.
+
+    Args:
+        manifest: of the store. It holds the numbers of records that ingests refused.
+        counted: the sum of all partitions.
+    """
     rejected = Counter(manifest.rejected)
     rejected["report_replayed"] += counted.replayed
     rejected["report_conflict"] += counted.conflicting

@@ -46,7 +46,9 @@ _MAX_DIVISIONS = 1 << 12
 
 
 class Scope(NamedTuple):
-    """Which records are counted, of those that remain after de-duplication. Repeats and conflicts are found without it.
+    """The records that a tally counts: a range of periods, with or without unproven records.
+
+    De-duplication comes first and looks at all records, so the scope does not change which record of an id is kept.
 
     Attributes:
         first: the first period that is counted.
@@ -65,7 +67,7 @@ class Scope(NamedTuple):
         return "..".join(ends) if any(ends) else "all"
 
     def chosen(self, records: Columns) -> NDArray[np.bool_] | None:
-        """Which of N records are in scope: (N,) bool; None for all."""
+        """Mask of the N records that are in this scope: (N,) bool; None if all are."""
         if not records.size:
             return None
         mask = None
@@ -80,7 +82,12 @@ EVERYTHING = Scope()
 
 
 def scope_of(periods: range | None, *, proven_only: bool = False) -> Scope:
-    """The scope of a range of periods, not empty; None for all periods. ``proven_only`` as in :class:`Scope`."""
+    """The scope of some periods.
+
+    Args:
+        periods: not empty; None for all periods.
+        proven_only: leave out the records of damaged batches.
+    """
     return Scope(proven_only=proven_only) if periods is None else Scope(periods[0], periods[-1], proven_only)
 
 
@@ -91,8 +98,8 @@ class Partition(NamedTuple):
 
     Attributes:
         bucket: number of the bucket.
-        divisions: into how many partitions the bucket is divided, a power of two.
-        number: of this partition among them.
+        divisions: number of partitions of the bucket, a power of two.
+        number: index of this partition in the bucket, from 0.
         most: number of complete records that fit into memory.
     """
 
@@ -106,9 +113,13 @@ class Counted(NamedTuple):
     """The counts of some partitions.
 
     Attributes:
-        tally, turnout, unproven, superseded: as in ``TallyReport``.
-        replayed: surplus copies of counted records.
-        conflicting: different records with one id, and their copies.
+        tally: counts of the answers.
+        turnout: numbers of answers by stratum and period.
+        unproven: number of counted records of damaged batches.
+        superseded: number of unproven records that are not counted because a proven record has their id, or their
+            complete batch is in the store.
+        replayed: number of surplus copies of counted records.
+        conflicting: number of different records with one id, copies included. None of these records is counted.
     """
 
     tally: Tally
@@ -119,7 +130,7 @@ class Counted(NamedTuple):
     conflicting: int = 0
 
     def merge(self, other: Counted) -> Counted:
-        """The counts of both. Associative and commutative.
+        """The sum of two counts of different partitions. Associative and commutative.
 
         Raises:
             InputError: ``other_campaign``: the counts are of different campaigns.
@@ -140,14 +151,14 @@ class Counted(NamedTuple):
 
 
 class Deduplicated(NamedTuple):
-    """The records of a partition, divided so that every id counts once.
+    """The records of a partition, divided so that every id counts at most once.
 
     Attributes:
         stored: N records: all but the records of damaged batches whose complete batch is in the store.
-        repeated: (R,) intp, rows whose id is in another row, too.
-        alone: (N,) bool, mask of rows whose id is unique; None if all are.
-        settled: the records that :func:`aggregator.tally.tally.settle` keeps of the repeated rows.
-        superseded, replayed, conflicting: numbers of records that do not count, by reason.
+        repeated: (R,) intp, rows of ``stored`` whose id is in another row, too.
+        alone: (N,) bool, mask of rows whose id is unique; None if all ids are unique.
+        settled: the records, at most one per id, that :func:`aggregator.tally.tally.settle` keeps of the repeated rows.
+        superseded, replayed, conflicting: numbers of records that do not count; see :class:`Counted`.
     """
 
     stored: Stored
@@ -159,7 +170,7 @@ class Deduplicated(NamedTuple):
     conflicting: int
 
     def kept(self) -> list[Columns]:
-        """The records that count."""
+        """The records that count: those with a unique id, then those kept of repeated ids."""
         records = self.stored.records
         return [records if self.alone is None else records.take(self.alone), self.settled]
 
@@ -194,7 +205,11 @@ def partitions(
 
 
 def load(folder: Path, campaign: Campaign, manifest: Manifest, which: Partition) -> Stored:
-    """Read the records of a partition, with repeats.
+    """Read all records of a partition into memory, repeated records included.
+
+    Args:
+        folder, campaign, manifest: of the store.
+        which: the partition.
 
     Raises:
         StorageError: ``store_damaged``.
@@ -223,7 +238,7 @@ def _known_bits(manifest: Manifest, which: Partition) -> int:
 
 
 def settle_partition(everything: Stored, manifest: Manifest, which: Partition) -> Deduplicated:
-    """Find the records of a partition that count.
+    """Decide which records of a partition count: at most one of each id.
 
     Args:
         everything: all records of the partition, from :func:`load`.
@@ -249,10 +264,10 @@ def settle_partition(everything: Stored, manifest: Manifest, which: Partition) -
 def count_partition(folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, scope: Scope) -> Counted:
     """Read the records of a partition, and count each id once.
 
-    All records are counted as they are read, and only their ids are kept. Records of repeated ids are then read
-    again: their counts are subtracted, and the counts of the records that :func:`settle` keeps are added. If very many
-    ids repeat, as when a merged file is ingested beside its sources, all records are settled instead. Records that do
-    not fit into memory are divided in a temporary file.
+    The first reading counts all records and keeps only their ids. The second reading takes the records of repeated
+    ids: their counts are subtracted, and the counts of the records that :func:`settle` keeps are added. If very many
+    ids repeat, for example after the ingest of a merged file and its sources, the second reading takes all records.
+    Records that do not fit into memory are divided in a temporary file.
 
     Args:
         folder: of the store.
@@ -277,7 +292,7 @@ def count_partition(folder: Path, campaign: Campaign, manifest: Manifest, which:
     if repeated is not None and not len(repeated):
         return Counted(whole.tally(), whole.turnout(), whole.unproven, superseded)
     less, more = _Count(campaign, scope), _Count(campaign, scope)
-    if repeated is None:  # all records are settled, so no count of the first reading stays
+    if repeated is None:  # Very many ids repeat: only the second reading counts, and it reads all records.
         whole = _Count(campaign, scope)
     replayed = conflicting = 0
     for doubtful in _records_of(folder, campaign, manifest, which, repeated):
@@ -308,7 +323,7 @@ def _records_of(
     Args:
         folder, campaign, manifest: of the store.
         which: the partition.
-        ids: (M,) uint64, rising, each once; None for all ids.
+        ids: (M,) uint64, sorted and distinct; None for all ids.
     """
     number = 1
     while number < _MAX_DIVISIONS and _expected(manifest, which) > which.most * number:

@@ -25,7 +25,7 @@ class IdSet:
 
     Args:
         expected: approximate number of ids.
-        known_bits: number of low bits that are the same in all ids.
+        known_bits: number of lowest bits that are the same in all ids, and so can not tell ids apart.
     """
 
     def __init__(self, expected: int, known_bits: int) -> None:
@@ -40,7 +40,7 @@ class IdSet:
 
     def add(self, ids: Ids) -> None:
         """Add ids, (N,) uint64."""
-        for start in range(0, len(ids), _SLAB):  # a slab stays in the processor's cache
+        for start in range(0, len(ids), _SLAB):  # the ids of one slab fit into the processor's cache
             self._add(ids[start : start + _SLAB])
 
     def _add(self, slab: Ids) -> None:
@@ -64,15 +64,15 @@ class IdSet:
         self._used[group] = end
 
     def repeated(self) -> Ids:
-        """The ids that were added more than once, each once: (M,) uint64, rising."""
+        """The ids that were added more than once: (M,) uint64, sorted and distinct."""
         found = [_repeated(ids[:used]) for ids, used in zip(self._ids, self._used, strict=True)]
         return _distinct(np.concatenate(found))
 
     def has_many(self) -> bool:
         """Whether so many ids repeat that looking each one up takes longer than sorting all.
 
-        Only the first group is examined: ids are pseudo-random. For ids that an attacker chose the answer may be
-        wrong, which costs time only.
+        Only a sample of the ids is examined, which suffices for pseudo-random ids. For ids that an attacker chose the
+        answer may be wrong, which costs time only.
         """
         return len(_repeated(self._ids[0][: self._used[0]])) > _MANY * self._used[0]
 
@@ -110,7 +110,7 @@ class Members:
     """Finds quickly which of many ids are in a small set.
 
     Args:
-        ids: the set, (M,) uint64, rising, each once.
+        ids: the set, (M,) uint64, sorted and distinct.
     """
 
     def __init__(self, ids: Ids) -> None:
@@ -121,7 +121,7 @@ class Members:
         self._may_be[ids >> self._shift] = True
 
     def rows(self, ids: Ids) -> NDArray[np.intp]:
-        """Rows of ``ids``, (N,) uint64, that hold an id of the set: (R,) intp, rising."""
+        """Indices of the elements of ``ids``, (N,) uint64, that are in the set: (R,) intp, rising."""
         rows = np.flatnonzero(self._may_be.take((ids >> self._shift).view(np.int64)))
         candidates = ids.take(rows)
         place = np.minimum(self._ids.searchsorted(candidates), max(0, len(self._ids) - 1))
@@ -129,9 +129,14 @@ class Members:
 
 
 def repeated_rows(ids: Ids, known_bits: int) -> NDArray[np.intp]:
-    """Rows of ``ids``, (N,) uint64, whose id is in another row, too: (R,) intp, rising.
+    """Indices of the elements that occur more than once.
 
-    ``known_bits`` as in :class:`IdSet`.
+    Args:
+        ids: (N,) uint64.
+        known_bits: number of lowest bits that are the same in all ids.
+
+    Returns:
+        (R,) intp, rising; every occurrence of a repeated id is included.
     """
     gathered = IdSet(len(ids), known_bits)
     gathered.add(ids)

@@ -1,7 +1,7 @@
 """Divide the records of a partition into lots that fit into memory, in a temporary file without a name.
 
-Where most ids repeat, all records of a partition are settled, and the memory was planned for their ids only. Without
-the file, the parts would be read and their digests verified once for every lot.
+If very many ids repeat, all records of a partition are de-duplicated, but the memory was planned for their ids only.
+Without the file, the parts would be read and their digests verified once for every lot.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Lots:
 
     Args:
         number: number of lots, a power of two.
-        known_bits: number of low bits that are the same in all ids.
+        known_bits: number of lowest bits that are the same in all ids. The bits above them choose the lot.
         answer_bytes: width of the campaign's answer field.
 
     Raises:
@@ -63,7 +63,7 @@ class Lots:
         self._file.close()
 
     def add(self, records: Columns) -> None:
-        """Append records to their lots, in the file."""
+        """Write each record to the file, as part of the lot that its id chooses."""
         lot = ((records.id >> self._shift) & self._mask).astype(np.uint16)
         moved = records.take(np.argsort(lot, kind="stable"))
         ends = np.cumsum(np.bincount(lot, minlength=len(self._pieces))).tolist()

@@ -1,4 +1,4 @@
-"""Integer counts by period and standing, however many periods there are.
+"""Integer counts by period and standing (proven or unproven), for any number of periods.
 
 Records are grouped once, by a sort. Many groups are then counted together, and only counts that are not 0 are kept.
 The cost grows with the number of records plus the number of counts, and not with their product.
@@ -40,13 +40,14 @@ _AT_ONCE = 1 << 16
 
 
 class PeriodSums:
-    """Counts settled records by period, standing, question and cell.
+    """Counts de-duplicated records by period, standing (proven or unproven), question and cell.
 
-    The key of a count is (2·period + proven)·W + place. W = Q + C is the number of counts of one group of records,
-    C is the number of all cells, and ``place`` is the index of the count among these W.
+    A cell is one possible answer, one bit, or one component of an answer. The key of a count is
+    (2·period + proven)·W + place. W = Q + C is the number of counts of one period and standing: Q numbers of answers
+    and the counts of all C cells. ``place`` is the index of the count among these W.
 
     Args:
-        campaign: with Q questions.
+        campaign: with Q questions and C cells.
     """
 
     def __init__(self, campaign: Campaign) -> None:
@@ -59,7 +60,7 @@ class PeriodSums:
         self._waiting: list[tuple[Numbers, Numbers]] = []
 
     def add(self, records: Columns) -> None:
-        """Count some settled records: at most one of each id.
+        """Count some de-duplicated records. The caller gives at most one record of each id.
 
         Raises:
             StorageError: ``store_damaged``: a record's question or answer is none of the campaign's.
@@ -107,7 +108,7 @@ class PeriodSums:
         self._keys, self._counts = keys[starts][kept], sums[kept]
 
     def table(self) -> pa.Table:
-        """All counts that are not 0, with the columns :data:`SCHEMA`.
+        """All counts that are not 0, as a table with the columns of :data:`SCHEMA`.
 
         The rows are sorted by period, then unproven before proven, then by question and cell.
         """

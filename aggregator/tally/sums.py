@@ -32,11 +32,11 @@ _BITS_OF_BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).
 class Sums:
     """Counts by question and answer, block by block.
 
-    Records may be counted in G groups at once. Question q of group g then has the number g·Q + q.
+    Records can be counted in G separate groups at once. Question q of group g has the number g·Q + q.
 
     Args:
         campaign: with Q questions.
-        groups: G.
+        groups: G, the number of groups.
     """
 
     def __init__(self, campaign: Campaign, groups: int = 1) -> None:
@@ -52,8 +52,8 @@ class Sums:
 
     @property
     def n(self) -> tuple[int, ...]:
-        """Number of answers to each question."""
-        if self._rows is None:  # all values are single: each answer is counted in one place of the histogram
+        """The number of answers to each question, in the order of the questions' numbers."""
+        if self._rows is None:  # Every answer is a single value, counted once in its question's histogram.
             return tuple(map(sum, self.counts))
         return tuple(self._n.tolist())
 
@@ -103,13 +103,13 @@ class Sums:
         """Count N records. If one of them is no answer to its question, count none.
 
         Args:
-            question: (N,) int64, numbers of questions of the campaign, with groups as in :class:`Sums`.
+            question: (N,) int64, number of each record's question: g·Q + q for question q of group g.
             answer: (N, A) uint8, the answer fields. Needed unless the campaign's layout is ``SINGLE``.
             value: (N,) int64, the first 2 bytes of each answer field as a number; the first 4 bytes if the campaign's
                 layout is ``INTEGERS``. Needed if the campaign has questions with single values.
 
         Returns:
-            Whether the records were counted.
+            True if the records were counted; False if one of them is no answer to its question.
         """
         values, rows = self._values, self._rows
         found = sums = None
@@ -258,7 +258,10 @@ class _Bits(_Rows):
         return np.rint(found.astype(np.float64) @ _BITS_OF_BYTES).astype(np.int64)
 
     def _by_bit(self, question: NDArray[np.int64], byte: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """The same, for few records of many questions: 256 bins for each would be more than there are records."""
+        """Count the bits of one byte of each answer, bit by bit.
+
+        For few records of many questions: :meth:`_by_byte` would use more bins (256 for each question) than records.
+        """
         bits = np.unpackbits(byte[:, None], axis=1)
         found = [np.bincount(question[bits[:, bit] > 0], minlength=self._questions) for bit in range(8)]
         return np.stack(found, axis=1)

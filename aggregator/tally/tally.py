@@ -35,7 +35,7 @@ class Tally:
 
     Attributes:
         campaign: id of the campaign.
-        n: Q numbers of answers.
+        n: for each question the number of answers.
         counts: for each question the number of each answer (single values), the number of each set bit (rows of
             bits), or the sum of each component (rows of integers).
     """
@@ -68,10 +68,10 @@ class Tally:
         )
 
     def less(self, other: Tally) -> Tally:
-        """The tally without the reports of ``other``, which must be among these.
+        """Subtract the counts of ``other``. Its reports must be part of this tally.
 
         Raises:
-            InputError: as :meth:`merge`.
+            InputError: ``other_campaign``: the tallies count answers to different campaigns.
         """
         return self.merge(
             Tally(other.campaign, tuple(-a for a in other.n), tuple(tuple(-a for a in cells) for cells in other.counts))
@@ -96,7 +96,8 @@ class TallyReport(NamedTuple):
         rejected: number of pieces that are not counted, by reason, with ``report_replayed`` (surplus copies of
             counted records) and ``report_conflict`` (different records with one id, and their copies).
         unproven: number of counted records of damaged batches.
-        superseded: number of unproven records that do not count because a proven record has their id.
+        superseded: number of unproven records that do not count because a proven record has their id, or their
+            complete batch is in the store.
         turnout: the answers of each stratum and period.
     """
 
@@ -109,7 +110,14 @@ class TallyReport(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """At most one record per id, and the numbers of the other records as in :class:`TallyReport`."""
+    """The result of :func:`settle`.
+
+    Attributes:
+        records: the kept records, at most one per id.
+        replayed: number of dropped copies of kept records.
+        conflicting: number of dropped records, copies included, whose id has different records.
+        superseded: number of dropped unproven records whose id has a proven record.
+    """
 
     records: Columns
     replayed: int
@@ -186,7 +194,7 @@ def _alike(records: Columns, left: NDArray[np.intp], right: NDArray[np.intp]) ->
 
 
 def _fields(records: Columns) -> NDArray[Any]:
-    """The answer fields as strings of A bytes: (N,) of dtype ``S``. They compare as those of :func:`row_bytes`."""
+    """The answer fields as strings of A bytes: (N,) of dtype ``S``. Two are equal if all their bytes are."""
     answer = np.ascontiguousarray(records.answer)
     return answer.view(f"S{answer.shape[1]}")[:, 0]
 
@@ -201,7 +209,7 @@ class _Uneven(NamedTuple):
 
 
 def _settle_uneven(records: Columns, doubtful: NDArray[np.intp]) -> _Uneven:
-    """As :func:`settle`, for the rows ``doubtful``, (D,) intp, in which equal ids are neighbours."""
+    """Apply the rules of :func:`settle` to the rows ``doubtful``, (D,) intp, in which equal ids are neighbours."""
     if not len(doubtful):
         return _Uneven(doubtful, 0, 0, 0)
     standing = doubtful[_best_standing(records.id[doubtful], records.proven[doubtful])]
@@ -251,10 +259,15 @@ def row_bytes(records: Columns) -> NDArray[Any]:
 
 
 def count(campaign: Campaign, records: Columns) -> Tally:
-    """The tally of settled records: at most one of each id.
+    """The tally of de-duplicated records. The caller gives at most one record of each id.
+
+    Args:
+        campaign: of the records.
+        records: N records.
 
     Raises:
-        InputError: as :meth:`TallyBuilder.add`.
+        InputError: ``question_unknown``, a record answers a question that the campaign does not have;
+            ``value_out_of_domain``, an answer is not possible for its question.
     """
     counter = TallyBuilder(campaign)
     counter.add(records)
@@ -275,7 +288,7 @@ class TallyBuilder:
         self._has_values = any(question.mechanism.layout == SINGLE for question in campaign.questions)
 
     def add(self, records: Columns, group: NDArray[np.int64] | None = None) -> None:
-        """Count some settled records: at most one of each id.
+        """Count some de-duplicated records. The caller gives at most one record of each id.
 
         Args:
             records: N records.
@@ -305,9 +318,14 @@ class TallyBuilder:
             raise InputError("value_out_of_domain", "a record's answer is none of its question's")
 
     def drain(self) -> NDArray[np.int64]:
-        """Return the counts of all groups, and set them to 0. As :meth:`aggregator.tally.sums.Sums.drain`."""
+        """Return the counts of all G groups, and set them to 0.
+
+        Returns:
+            (G, Q + C) int64. A row holds for each of the Q questions the number of answers, then the question's counts;
+            C is the number of these counts over all questions.
+        """
         return self._sums.drain()
 
     def tally(self) -> Tally:
-        """The tally of all records since the last :meth:`drain`. Only for a single group."""
+        """The tally of all records added since the last :meth:`drain`. Only for a builder with one group."""
         return Tally(self._campaign.id, self._sums.n, self._sums.counts)

@@ -1,6 +1,7 @@
 """Number of answers to each stratum in each period, which gives the number of devices that answered.
 
-A device answers each stratum once in a period, so the answers to a stratum in one period come from different devices.
+A campaign divides its questions into strata. A device answers one question of each stratum once in a period, so the
+answers to a stratum in one period come from different devices.
 Ids do not tell which devices answered in several periods.
 """
 
@@ -24,12 +25,12 @@ _MAX_SPAN = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class Turnout:
-    """Answers by period and stratum.
+    """Numbers of answers by period and stratum. Pairs (period, stratum) without an answer are left out.
 
     Attributes:
-        strata: r, the number of answers that a device gives in a period.
-        place: (P,) int64, rising: period·r + stratum.
-        answers: (P,) int64, number of answers of each place, never 0.
+        strata: r, the number of strata: a device gives one answer to each in a period.
+        place: (P,) int64, rising: period·r + stratum, the key of each pair.
+        answers: (P,) int64, number of answers of each pair, never 0.
     """
 
     strata: int
@@ -42,13 +43,13 @@ class Turnout:
         return cls(campaign.answers, np.empty(0, np.int64), np.empty(0, np.int64))
 
     def merge(self, other: Turnout) -> Turnout:
-        """The turnout of the answers of both. Associative and commutative."""
+        """Add the numbers of ``other``, which has the same r strata. Associative and commutative."""
         return _summed(
             self.strata, np.concatenate([self.place, other.place]), np.concatenate([self.answers, other.answers])
         )
 
     def less(self, other: Turnout) -> Turnout:
-        """The turnout without the answers of ``other``, which must be among these."""
+        """Subtract the numbers of ``other``. Its answers must be part of this turnout."""
         return self.merge(Turnout(other.strata, other.place, -other.answers))
 
     def __eq__(self, other: object) -> bool:
@@ -61,18 +62,18 @@ class Turnout:
 
     @property
     def period(self) -> Integers:
-        """(P,) int64: the period of each place."""
+        """(P,) int64: the period of each pair in ``place``."""
         return np.asarray(self.place // self.strata)
 
     def of_stratum(self, stratum: int) -> Integers:
-        """(T,) int64: the number of answers N_t to one stratum, in every period with at least one."""
+        """Numbers of answers to one stratum, in the T periods with at least one answer to it: (T,) int64."""
         return np.asarray(self.answers[self.place % self.strata == stratum])
 
     def by_period(self) -> ByPeriod:
-        """Number of reports and devices in every period.
+        """Numbers of reports and devices in every period with a report.
 
-        All answers of a device are sent together. The number of devices is therefore the number of answers to the
-        stratum with the most answers. More devices answered only if parts of their reports were lost.
+        A device sends its answers to all strata together. The number of devices is therefore the number of answers to
+        the stratum with the most answers. It is too low only if a device's reports were lost in part.
         """
         period, row = np.unique(self.period, return_inverse=True)
         reports, devices = np.zeros(len(period), np.int64), np.zeros(len(period), np.int64)
@@ -96,7 +97,7 @@ class ByPeriod(NamedTuple):
 
 
 class TurnoutCounter:
-    """Counts records by period and stratum, as a :class:`Turnout`."""
+    """Counts records by period and stratum. The result is a :class:`Turnout`."""
 
     def __init__(self, campaign: Campaign) -> None:
         self._stratum = np.array([question.stratum for question in campaign.questions], np.int64)
@@ -130,12 +131,12 @@ class TurnoutCounter:
 
 
 def turnout_of(strata: int, period: Integers, stratum: Integers, answers: Integers) -> Turnout:
-    """The turnout of columns in any order; places may repeat.
+    """Make a turnout from N numbers of answers, in any order.
 
     Args:
-        strata: as in :class:`Turnout`.
-        period, stratum: (N,) integers each, of N places.
-        answers: (N,) integers, the number of answers of each. Numbers of the same place are added up.
+        strata: number of strata of the campaign.
+        period, stratum: (N,) integers each, to which the numbers belong. A pair may repeat.
+        answers: (N,) integers, the numbers of answers. Numbers of the same period and stratum are added up.
     """
     return _summed(strata, period.astype(np.int64) * strata + stratum, answers.astype(np.int64))
 
