@@ -2,6 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
+# Tests start some hundred processes: without stored bytecode, each of them would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-all lint unit bench clean docs edge fuzz arm faults
 
 demo: .venv/demo.stamp

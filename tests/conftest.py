@@ -36,6 +36,14 @@ def _without_flushes() -> None:
 _without_flushes()
 
 MANY = 100
+LONGEST_NAME = 80
+
+
+def pytest_make_parametrize_id(val):
+    """Name long inputs by their beginning and length: every process sends the name of every test several times."""
+    if isinstance(val, str | bytes) and len(val) > LONGEST_NAME:
+        return f"{val[: LONGEST_NAME // 2]!r} and so on, {len(val)}"
+    return None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import inspect
 import json
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from protocol.errors import HearsayError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 FOLDER = Path(__file__).parent
 _COMMON = {"name", "spec", "kind", "notes", "expect", "reason"}
@@ -39,11 +40,14 @@ def kinds() -> frozenset[str]:
     return frozenset(_KINDS)
 
 
-def load_all() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every case of every file, with a name that is unique over all files."""
-    for path in sorted(FOLDER.glob("*/*.json")):
-        for case in load(json.loads(path.read_text(encoding="utf-8"))):
-            yield f"{path.stem}/{case.get('name')}", case
+@cache
+def load_all() -> tuple[tuple[str, dict[str, Any]], ...]:
+    """Every case of every file, with a name that is unique over all files. Callers do not change the cases."""
+    return tuple(
+        (f"{path.stem}/{case.get('name')}", case)
+        for path in sorted(FOLDER.glob("*/*.json"))
+        for case in load(json.loads(path.read_text(encoding="utf-8")))
+    )
 
 
 def load(content: dict[str, Any]) -> list[dict[str, Any]]:
