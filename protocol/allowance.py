@@ -44,9 +44,10 @@ class Pace(NamedTuple):
 
 
 def paces(epsilon_micro: int, time_precision: int, limits: Iterable[Limit]) -> list[Pace]:
-    """The limits that keep a device from answering in every period, the shortest time span first.
+    """The limits on a campaign's answers that follow from the owner's limits on ε, the shortest time span first.
 
-    The list is empty if there are none. Limits that other limits imply are left out.
+    Only limits that keep a device from answering in every period are returned; limits that other limits imply are left
+    out. The list is empty if a device may answer in every period.
 
     Args:
         epsilon_micro: cost of one period, in millionths of ε, at least 1.
@@ -77,9 +78,9 @@ def _seconds_for(answers: int, time_precision: int, limiting: list[Pace]) -> int
 
 
 def days_paid(answers: int, time_precision: int, limiting: list[Pace]) -> int:
-    """Number of days, rounded up, in which a device gives ``answers`` answers, each as soon as it is allowed.
+    """Number of days, rounded up, in which a device gives ``answers`` answers, each as soon as the limits allow it.
 
-    The days end with the last answer's period.
+    The time begins with the first answer and ends with the period of the last answer.
 
     Args:
         answers: number of answers; the result is 0 below 1.

@@ -29,9 +29,9 @@ _OUTER = bytes(0x5C ^ value for value in range(256))
 
 
 def bulk_sha256(data: bytes | memoryview = b"") -> HASH:
-    """Begin a SHA-256 by OpenSSL, and return the hash object, as of ``hashlib``, that has taken ``data``.
+    """Return a SHA-256 hash object of ``hashlib`` (OpenSSL) that was updated with ``data``.
 
-    For megabytes, on processors with SHA instructions, it is several times as fast as ``sha256`` of this module.
+    For megabytes of data, on processors with SHA instructions, it is several times as fast as this module's ``sha256``.
     """
     from hashlib import sha256 as by_openssl
 
@@ -39,9 +39,9 @@ def bulk_sha256(data: bytes | memoryview = b"") -> HASH:
 
 
 def hmac_sha256(key: bytes, message: bytes) -> bytes:
-    """HMAC-SHA256 (RFC 2104): H(K ⊕ opad ‖ H(K ⊕ ipad ‖ message)), 32 bytes.
+    """HMAC-SHA256 (RFC 2104) of ``message``: H(K ⊕ opad ‖ H(K ⊕ ipad ‖ message)), 32 bytes, with K = ``key``.
 
-    The key K has at most 64 bytes. This is not checked: for a longer key the result is no HMAC.
+    The key must have at most 64 bytes. This is not checked: for a longer key the result is no HMAC.
     """
     padded = key.ljust(_BLOCK_BYTES, b"\0")
     inner = sha256(padded.translate(_INNER) + message).digest()

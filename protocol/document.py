@@ -59,8 +59,8 @@ class Header(NamedTuple):
 def read_payload(payload: bytes) -> tuple[dict[str, Any], Header]:
     """Parse a payload. Return all its fields and the header.
 
-    Signatures are not verified here; callers do so first. ``spec`` and ``crit`` are read and not compared, see
-    :func:`check_understood`. The result is cached: callers must not change the dict of fields.
+    Signatures are not verified here; callers do so first. ``spec`` and ``crit`` are read but not compared:
+    :func:`check_understood` compares them. The result is cached: callers must not change the dict of fields.
 
     Raises:
         DocumentError: ``malformed``: not canonical msgpack, more than :data:`MAX_ITEMS` values, no map, a missing or
@@ -87,10 +87,15 @@ def read_payload(payload: bytes) -> tuple[dict[str, Any], Header]:
 
 
 def check_understood(header: Header, known: frozenset[str]) -> None:
-    """Refuse a document of another format version, and one with a critical key that is not in ``known``.
+    """Refuse a document that this software may misunderstand.
+
+    Args:
+        header: of the document.
+        known: the payload keys that the caller reads.
 
     Raises:
-        DocumentError: ``unsupported_version``, ``unknown_crit``.
+        DocumentError: ``unsupported_version``: ``header.spec`` is not :data:`protocol.SPEC`; ``unknown_crit``: a key in
+            ``header.crit`` is not in ``known``.
     """
     if header.spec != SPEC:
         raise DocumentError("unsupported_version", "the document follows another version of the formats")
@@ -99,10 +104,10 @@ def check_understood(header: Header, known: frozenset[str]) -> None:
 
 
 def read_field(body: dict[str, Any], key: str, kind: type, reason: str = "malformed") -> Any:
-    """Read and return a required field of exactly this type (a bool is no int).
+    """Return the field ``key`` of a payload or map ``body``. Its type must be exactly ``kind`` (a bool is no int).
 
     Raises:
-        DocumentError: with the given reason.
+        DocumentError: with ``reason``: the field is missing or of another type.
     """
     value = body.get(key)
     if type(value) is not kind:
@@ -111,10 +116,10 @@ def read_field(body: dict[str, Any], key: str, kind: type, reason: str = "malfor
 
 
 def read_integer(body: dict[str, Any], key: str, least: int, most: int, reason: str = "malformed") -> int:
-    """Read a required integer field of least … most.
+    """Return the field ``key`` of a payload or map ``body``, an integer of ``least`` … ``most``.
 
     Raises:
-        DocumentError: with the given reason.
+        DocumentError: with ``reason``: the field is missing, no integer, or outside these limits.
     """
     value: int = read_field(body, key, int, reason)
     if not least <= value <= most:
@@ -127,9 +132,9 @@ def is_printable(text: str) -> bool:
 
     Line and paragraph separators count as spaces. The empty text is printable.
 
-    The table is part of the formats. ``str.isprintable`` depends on the interpreter's version of Unicode, so
-    a device and an aggregator with different interpreters could disagree on a document. Unassigned code
-    points are allowed: a later version of Unicode may assign them.
+    The table of refused characters, ``_UNPRINTABLE``, is part of the formats. ``str.isprintable`` depends on the
+    interpreter's version of Unicode, so a device and an aggregator with different interpreters could disagree on a
+    document. Unassigned code points are allowed: a later version of Unicode may assign them.
     """
     if text.isascii():
         return text.isprintable()
@@ -142,12 +147,12 @@ def is_text(value: object, least: int = 1) -> bool:
 
 
 def read_text(body: dict[str, Any], key: str, reason: str = "malformed") -> str:
-    """Read a required text field: printable (:func:`is_printable`), 1 … 1024 bytes of UTF-8.
+    """Return the field ``key`` of a payload or map ``body``: a printable text of 1 … 1024 bytes of UTF-8.
 
-    So the text holds no line break and no character that controls a terminal.
+    A printable text (:func:`is_printable`) has no line break and no character that controls a terminal.
 
     Raises:
-        DocumentError: with the given reason.
+        DocumentError: with ``reason``: the field is missing or is no such text.
     """
     value: str = read_field(body, key, str, reason)
     if not is_text(value):

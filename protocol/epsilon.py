@@ -54,24 +54,24 @@ def micro_epsilon(epsilon: str | float | Decimal) -> int:
 
 
 def check_answer_micro(micro: int) -> None:
-    """Refuse an ε per answer, in millionths, that is no integer of 1000 … 16000000 (0.001 … 16).
+    """Refuse an ε per answer outside 0.001 … 16. ``micro`` is ε in millionths.
 
     Raises:
-        InputError: ``epsilon_invalid``.
+        InputError: ``epsilon_invalid``: ``micro`` is no integer of 1000 … 16000000.
     """
     if type(micro) is not int or not MIN_ANSWER_MICRO <= micro <= MAX_ANSWER_MICRO:
         raise InputError("epsilon_invalid", "ε per answer lies between 0.001 and 16")
 
 
 def format_micro(micro: int) -> str:
-    """Micro-ε as the shortest decimal text: 1500000 → ``1.5``."""
+    """``micro`` millionths as the shortest decimal text: 1500000 → ``1.5``."""
     whole, fraction = divmod(micro, MICRO)
     return f"{whole}.{fraction:06d}".rstrip("0").rstrip(".")
 
 
 @lru_cache(maxsize=1024)
 def exp_below(numerator: int, denominator: int = MICRO) -> Fraction:
-    """A fraction below e^(numerator/denominator); the relative difference is at most 10⁻⁴⁹."""
+    """A fraction just below e^(numerator/denominator): the relative difference is at most 10⁻⁴⁹."""
     from fractions import Fraction
 
     exponent = _ARITHMETIC.divide(Decimal(numerator), Decimal(denominator))
@@ -123,7 +123,7 @@ class PrivacyLoss(float):
         return self.ratio > other.ratio * exp_below(difference.numerator, difference.denominator)
 
     def exceeds(self, micro: int) -> bool:
-        """Whether the loss is above micro/10⁶. The comparison uses fractions and is right to 1 part in 10⁴⁹."""
+        """Whether this loss is above an ε of ``micro`` millionths, compared as fractions, to 1 part in 10⁴⁹."""
         from fractions import Fraction
 
         allowed = Fraction(micro, MICRO) - self.exponent
@@ -133,9 +133,9 @@ class PrivacyLoss(float):
 
 
 def composed(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
-    """Sequential composition: all answers are about one record, so ratios are multiplied and exponents are added.
+    """The privacy loss of several answers about one record together; ``losses`` has the loss of each answer.
 
-    The loss of no answers is 0.
+    By sequential composition the ratios are multiplied and the exponents are added. The loss of no answers is 0.
 
     The ratios are multiplied in pairs, then in pairs of pairs. One by one, the growing product of thousands of
     strata takes minutes on a device.

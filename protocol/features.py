@@ -94,10 +94,11 @@ class Categorical:
         return code
 
     def code(self, value: object) -> int:
-        """The code that a report uses. Defined for every value, unless ``unlisted`` is ``refuse``.
+        """The code of ``value`` in a report. Every value has one, unless ``unlisted`` is ``refuse``.
 
         Raises:
-            InputError: ``value_refused``; the text names the feature and never the value.
+            InputError: ``value_refused``: the value is unlisted, and ``unlisted`` is ``refuse``. The text names the
+                feature and never the value.
         """
         code = self.known_code(value)
         if code is not None:
@@ -107,15 +108,15 @@ class Categorical:
         return self.missing_code
 
     def reading(self, value: object) -> tuple[int, None]:
-        """Code and number of a value for a report. The number of a categorical feature is always None.
+        """Code of ``value`` for a report, and None: a categorical feature has no number.
 
         Raises:
-            InputError: ``value_refused``, as :meth:`code`.
+            InputError: ``value_refused``: the value is unlisted, and ``unlisted`` is ``refuse``.
         """
         return self.code(value), None
 
     def known(self, value: object) -> tuple[int, None] | None:
-        """Code and number (always None) of a value for classification; None if :meth:`known_code` is None."""
+        """Code of ``value`` for classification, with None as its number; None alone if the value has no code."""
         code = self.known_code(value)
         return None if code is None else (code, None)
 
@@ -267,10 +268,11 @@ class Numeric:
         return None if scaled is None else bisect_right(self.edges, scaled)
 
     def code(self, value: object) -> int:
-        """The code that a report uses. Defined for every value, unless ``unlisted`` is ``refuse``.
+        """The code of ``value`` in a report. Every value has one, unless ``unlisted`` is ``refuse``.
 
         Raises:
-            InputError: ``value_refused``; the text names the feature and never the value.
+            InputError: ``value_refused``: the value is neither missing nor a number, and ``unlisted`` is ``refuse``.
+                The text names the feature and never the value.
         """
         code = self.known_code(value)
         if code is not None:
@@ -280,9 +282,9 @@ class Numeric:
         return self.missing_code
 
     def reading(self, value: object) -> tuple[int, int | None]:
-        """Code and u of a value for a report.
+        """Code and scaled integer u of ``value`` for a report.
 
-        A missing value, or one that is no number, has the missing code and the substitute as u, or None without one.
+        A value that is missing or no number has the code :attr:`missing_code`, and the substitute (or None) as u.
 
         Raises:
             InputError: ``value_refused``: the value is not missing and no number, and ``unlisted`` is ``refuse``.
@@ -295,7 +297,7 @@ class Numeric:
         return bisect_right(self.edges, number), number
 
     def known(self, value: object) -> tuple[int, int] | None:
-        """Code and u of a value for classification; None for a missing value and for a value that is no number."""
+        """Code and scaled integer u of ``value`` for classification; None if the value is missing or no number."""
         number = self.scaled(value)
         return None if number is None else (bisect_right(self.edges, number), number)
 
@@ -325,11 +327,11 @@ Feature = Categorical | Numeric
 
 
 def parse_feature(entry: dict[str, Any], reason: str) -> Feature:
-    """Read a feature from the map that a campaign or model carries.
+    """Read a feature from ``entry``, the map that a campaign or model carries.
 
     Raises:
-        DocumentError: with the given reason.
-        InputError: ``schema_invalid``: as :class:`Categorical` and :class:`Numeric`.
+        DocumentError: with ``reason``: a field is missing or of another type, or the kind is unknown.
+        InputError: ``schema_invalid``: values that :class:`Categorical` or :class:`Numeric` refuses.
     """
     kind, name = read_text(entry, "kind", reason), read_text(entry, "name", reason)
     unlisted = read_text(entry, "unlisted", reason)
@@ -351,10 +353,10 @@ def parse_feature(entry: dict[str, Any], reason: str) -> Feature:
 
 
 def read_texts(entry: dict[str, Any], key: str, reason: str) -> list[str]:
-    """Read a required field: a list of printable texts of at most 1024 bytes. A text may be empty.
+    """Return the field ``key`` of the map ``entry``: a list of printable texts of 0 … 1024 bytes of UTF-8.
 
     Raises:
-        DocumentError: with the given reason.
+        DocumentError: with ``reason``: the field is missing or is no such list.
     """
     texts: list[str] = read_field(entry, key, list, reason)
     if not all(is_text(text, least=0) for text in texts):

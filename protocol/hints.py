@@ -25,11 +25,11 @@ class Part(Protocol):
     name: str
 
     def knows(self, value: object) -> bool:
-        """Whether a value is a class, a listed value or a number of this part."""
+        """Whether ``value`` is a class of this label, or a listed value or a number of this feature."""
 
 
 def hint(part: Part, value: object) -> str:
-    """A sentence on a probable mistake in a value; "" if there is none.
+    """A sentence on a probable mistake in ``value``, a record's value of ``part``; the empty text if there is none.
 
     For a numeric feature: a decimal comma, or a number outside the bounds. For the label or a categorical feature: an
     unlisted integer that may stand for a missing value (negative, or only nines). The sentence names the label or the

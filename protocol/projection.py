@@ -36,7 +36,7 @@ class Component:
         name: for people.
         low, high: integer bounds, −S ≤ low < high ≤ S; outputs are clipped to them.
         edges: strictly increasing integers in (low, high], at least one; there is one bin more than edges.
-        has_missing: whether the component may be missing: it is, if an input without a substitute is missing.
+        has_missing: whether an output may be missing. It is missing if an input without a substitute is missing.
         size: number of codes: the bins, and one code for *missing* if ``has_missing``.
     """
 
@@ -64,7 +64,7 @@ class Component:
             )
 
     def code_of(self, number: int | None) -> int:
-        """The bin of an output; the last code for a missing output (None), which needs ``has_missing``."""
+        """The bin of the output ``number``; None is a missing output, whose code (the last) needs ``has_missing``."""
         return self.size - 1 if number is None else bisect_right(self.edges, number)
 
     def labels(self) -> list[str]:
@@ -130,7 +130,7 @@ class Projection:
                 raise InputError("projection_overflow", "a sum could leave 64 bits")
 
     def apply(self, numbers: Sequence[int]) -> list[int]:
-        """The K outputs for one record's inputs u of shape (n,), in plain Python. Run by the device."""
+        """The K outputs for one record. ``numbers`` are its scaled inputs u, shape (n,). Run by the device."""
         return [
             min(max((sum(map(mul, row, numbers)) + offset) >> self.shift, component.low), component.high)
             for row, offset, component in zip(self.matrix, self.offsets, self.components, strict=True)
@@ -159,7 +159,8 @@ def parse_projection(entry: dict[str, Any], reason: str, missing_inputs: frozens
 
     Raises:
         DocumentError: with the given reason: a field is missing or can not be read.
-        InputError: ``projection_invalid``, ``projection_overflow``: as :class:`Projection` and :class:`Component`.
+        InputError: ``projection_invalid``, ``projection_overflow``: values that :class:`Projection` or
+            :class:`Component` refuses.
     """
     inputs = read_field(entry, "inputs", list, reason)
     parts = read_field(entry, "components", list, reason)
@@ -198,10 +199,16 @@ def integer_array(kind: str, values: Sequence[int], shape: Sequence[int]) -> dic
 
 
 def read_integer_array(entry: object, kind: str, shape: Sequence[int], reason: str) -> list[int]:
-    """Decode a typed array of this kind and shape: the integers, row by row.
+    """Decode a typed array. Return its integers, row by row.
+
+    Args:
+        entry: the encoded array, a result of :func:`integer_array`.
+        kind: the expected type, ``<i4`` (32 bits) or ``<i8`` (64 bits).
+        shape: the expected shape.
+        reason: the reason of the error.
 
     Raises:
-        DocumentError: with the given reason.
+        DocumentError: with the given reason: ``entry`` is no array of this kind and shape.
     """
     count = 1
     for side in shape:

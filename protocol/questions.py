@@ -71,17 +71,17 @@ class Question(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Kind of the subject."""
+        """Kind of the subject, for example ``cell``; see :class:`Subject`."""
         return self.subject.kind
 
     @property
     def feature(self) -> int | None:
-        """Observed feature of the subject, or None."""
+        """Index in ``Schema.observed`` of the feature that the question is about; None if it is about no single one."""
         return self.subject.feature
 
     @property
     def size(self) -> int:
-        """Size of the subject."""
+        """Number of coordinates of the input of a moment question, else number of possible inputs."""
         return self.subject.size
 
     def input_of(self, observation: Observation, label_code: int, classes: int, predicted: int = 0) -> Any:
@@ -175,7 +175,7 @@ def unfit(subject: Subject, mechanism: Mechanism, numbers: int) -> str:
 
 
 def discrete_subjects(schema: Schema) -> list[Subject]:
-    """The subjects of a discrete campaign: the class, then the cells (value code, class) of every observed feature."""
+    """The subjects of a discrete campaign on ``schema``: the class, then a ``cell`` subject per observed feature."""
     classes = len(schema.label.classes)
     cells = [Subject(CELL, index, classes * feature.size) for index, feature in enumerate(schema.observed)]
     return [Subject(CLASS, None, classes), *cells]
@@ -216,7 +216,7 @@ def gaussian_subjects(schema: Schema, form: str) -> list[Subject]:
 
 
 def outcome_subjects(schema: Schema) -> list[Subject]:
-    """The one subject of an evaluation: the pair of true and predicted class."""
+    """The one subject of an evaluation: the pair of true and predicted class of ``schema``'s label."""
     return [Subject(OUTCOME, None, len(schema.label.classes) ** 2)]
 
 
@@ -266,7 +266,7 @@ def interval_bounds(weights: Sequence[int]) -> list[int]:
         weights: positive integers, at least one.
 
     Raises:
-        InputError: ``weights_invalid`` if a question would get an empty interval.
+        InputError: ``weights_invalid``: a question would get an empty interval.
     """
     total = sum(weights)
     bounds, running, previous = [], 0, 0
@@ -299,9 +299,9 @@ class Assignment:
             self._bounds[question.stratum].append(question.bound)
 
     def question_for(self, report_id: bytes, stratum: int) -> int:
-        """Index of the question, among all questions of the campaign, that this id answers in this stratum.
+        """Index, among all questions of the campaign, of the question of ``stratum`` that a report answers.
 
-        Only the first four bytes of the id decide.
+        Only the first four bytes of ``report_id`` decide.
         """
         u = int.from_bytes(report_id[:4], "big")
         return self._first[stratum] + bisect_right(self._bounds[stratum], u)

@@ -55,16 +55,16 @@ class Label:
             raise InputError("schema_invalid", "the label's unlisted is missing or refuse")
 
     def known_code(self, value: object) -> int | None:
-        """The code of a class; None if the label is missing or not one of the classes."""
+        """The code of the class ``value``; None if ``value`` is missing or not one of the classes."""
         text = as_text(value)
         return None if text is None else self._codes.get(text)
 
     def knows(self, value: object) -> bool:
-        """Whether a value is one of the classes."""
+        """Whether ``value`` is one of the classes."""
         return self.known_code(value) is not None
 
     def code(self, value: object) -> int:
-        """The code that a report uses: of the class, or the substitute for a missing or unlisted label.
+        """The code of the label ``value`` in a report: of its class, or the substitute if it is missing or unlisted.
 
         Raises:
             InputError: ``value_refused``: the label is unlisted and ``unlisted`` is ``refuse``. The text never names
@@ -95,6 +95,7 @@ class _FromRecord:
 
 
 FROM_RECORD: Final = _FromRecord()
+"""Default of the arguments ``label``: the label is read from the record. None, in contrast, is a missing label."""
 
 
 class Check(NamedTuple):
@@ -208,10 +209,14 @@ class Schema(NamedTuple):
         return [(self.label, given), *((feature, record.get(feature.name)) for feature in self.features)]
 
     def unread(self, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
-        """As :meth:`check` without hints, fast enough to run for every report.
+        """Missing and unlisted features of a record, without the hints of :meth:`check`: fast enough for every report.
+
+        Args:
+            record: feature name → value.
+            label: the record's class; None if it is not known. By default the label in the record.
 
         Raises:
-            InputError: ``record_invalid``.
+            InputError: ``record_invalid``: the record is not a mapping.
         """
         values = self._values(record, label)
         unknown = [(part.name, value) for part, value in values if not part.knows(value)]
@@ -239,8 +244,9 @@ class Schema(NamedTuple):
     def recognise(self, record: Mapping[str, object]) -> list[tuple[int, int | None] | None]:
         """Code and u of every observed feature for classification.
 
-        An entry is None for a value that classification leaves out: a missing value; an unlisted value, unless the
-        feature codes it as *other*; a component with such an input. Substitutes are not used, and nothing is refused.
+        An entry is None where classification leaves the feature out: its value is missing; or its value is unlisted and
+        the feature has no code *other*; or it is a component with an input that is None. Substitutes are not used, and
+        no value is refused.
 
         Raises:
             InputError: ``record_invalid``: the record is not a mapping.
@@ -262,15 +268,18 @@ class Schema(NamedTuple):
 
 
 def may_be_missing(feature: Feature | Component) -> bool:
-    """Whether an observation may lack a value here: a feature without a substitute, or a component of such inputs."""
+    """Whether a record may have no value for ``feature`` after substitution.
+
+    True for a feature without a substitute for missing values, and for a component with such an input.
+    """
     return feature.has_missing if isinstance(feature, Component) else feature.substitute is None
 
 
 def check_record(record: object) -> None:
-    """Refuse a record that is no mapping: an object without ``get`` or ``keys``.
+    """Refuse a record that is no mapping.
 
     Raises:
-        InputError: ``record_invalid``.
+        InputError: ``record_invalid``: ``record`` lacks the method ``get`` or ``keys``.
     """
     if not hasattr(record, "get") or not hasattr(record, "keys"):
         raise InputError("record_invalid", "a record is a mapping from feature names to values")
@@ -315,10 +324,10 @@ def _check_projection(projection: Projection, features: Sequence[Feature]) -> No
 
 
 def parse_schema(body: dict[str, Any], reason: str = _REASON) -> Schema:
-    """Read the schema, with the projection, of a campaign or model payload.
+    """Read the schema, with the projection, from ``body``, the payload of a campaign or model.
 
     Raises:
-        DocumentError: with the given reason: a field is missing or wrong, or the parts do not fit together.
+        DocumentError: with ``reason``: a field is missing or wrong, or the parts do not fit together.
     """
     entry = read_field(body, "label", dict, reason)
     features = read_field(body, "features", list, reason)
@@ -346,10 +355,11 @@ def parse_schema(body: dict[str, Any], reason: str = _REASON) -> Schema:
 
 
 def refusing(schema: Schema) -> tuple[str, ...]:
-    """Names of the label and of features that refuse unlisted values, in order.
+    """Names of the label and the features of ``schema`` that refuse unlisted values, in order.
 
-    With such a feature the mere existence of a report tells something about the record, and no ε covers that. So
-    makers of campaigns are warned, and devices refuse the campaign unless their owner allows it.
+    A device gives no report for a record with a refused value. So the existence of a report tells something about the
+    record, and no ε covers that. Makers of such campaigns are warned, and devices refuse them unless the owner allows
+    them.
     """
     parts = (schema.label, *schema.features)
     return tuple(part.name for part in parts if part.unlisted == "refuse")

@@ -25,7 +25,9 @@ _EDGES = tuple(edge for first, last in sorted(_UNSEEN) for edge in (first, last 
 
 
 def is_seen(text: str) -> bool:
-    r"""Whether a text is printable (:func:`protocol.document.is_printable`) and has no character of the table above.
+    r"""Whether a text is printable (:func:`protocol.document.is_printable`) and has no invisible character.
+
+    The invisible characters are those of the table ``_UNSEEN``.
 
     >>> is_seen("odor 3"), is_seen("odor\u3164")
     (True, False)

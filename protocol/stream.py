@@ -65,24 +65,24 @@ class Stream:
         self._buffer = rest + b"".join(blocks)
 
     def u32(self) -> int:
-        """The next four bytes as an unsigned integer."""
+        """The next four bytes as an unsigned big-endian integer."""
         return int.from_bytes(self.read(4), "big")
 
     def u64(self) -> int:
-        """The next eight bytes as an unsigned integer."""
+        """The next eight bytes as an unsigned big-endian integer."""
         return int.from_bytes(self.read(8), "big")
 
     def words(self, count: int) -> tuple[int, ...]:
-        """The next ``count`` unsigned 32-bit integers; as ``count`` calls of :meth:`u32`, but in one read."""
+        """The next ``count`` unsigned 32-bit integers: the results of ``count`` calls of :meth:`u32`, by one read."""
         return unpack(f">{count}I", self.read(4 * count))
 
     def below(self, bound: int) -> int:
         """Draw an integer uniformly from {0 … bound − 1}, exactly, by rejection.
 
-        Reads at least one word: 4 bytes up to a bound of 2^32, 8 bytes above.
+        Reads words of 4 bytes for a bound up to 2^32, else of 8 bytes, until a word is not rejected.
 
         Raises:
-            InputError: ``bound_invalid`` unless 1 ≤ bound ≤ 2^64.
+            InputError: ``bound_invalid``: the bound is not in 1 … 2^64.
         """
         if not 1 <= bound <= _DOUBLE:
             raise InputError("bound_invalid", "a bound is from 1 to 2^64")

@@ -109,13 +109,13 @@ def _digits(number: int) -> str | None:
 
 
 def as_number(value: object) -> int | float | Fraction | Decimal | None:
-    """A value as a number that every feature codes as the exact number; None for everything that is no real number.
+    """A value as a number; None for everything that is no real number. Never raises.
 
-    None stands for booleans, bytes, NaN, and texts that do not follow the grammar of :func:`parse_bound`. Integers of
-    other types (NumPy) become int; types with an exact ratio (Decimal, Fraction, floats of other widths) become
-    Fraction; texts become Decimal; floats stay; all other types are converted by ``float``. A Decimal from
-    ±10^4300 on becomes a float infinity, and a Decimal between 0 and ±10^−400 becomes ±10^−400. Infinities are floats.
-    Never raises.
+    Every feature gives the result the same code as the exact value. None is the result for booleans, bytes, NaN, and
+    texts that do not follow the grammar of :func:`parse_bound`. Integers of other types (NumPy) become int; types with
+    an exact ratio (Decimal, Fraction, floats of other widths) become Fraction; texts become Decimal; floats stay; all
+    other types are converted by ``float``. A Decimal from ±10^4300 on becomes a float infinity, and a Decimal between 0
+    and ±10^−400 becomes ±10^−400. Infinities are floats.
     """
     if type(value) is int:
         return value

@@ -11,9 +11,9 @@ _VOWELS = "aiou"
 
 
 def to_words(identifier: bytes, count: int = 5) -> str:
-    """The first 16·``count`` bits of an id as ``count`` words, joined by hyphens.
+    """The first 16·``count`` bits of ``identifier`` as ``count`` words, joined by hyphens.
 
-    The id has at least 2·``count`` bytes; this is not checked.
+    ``identifier`` must have at least 2·``count`` bytes; this is not checked.
 
     >>> to_words(bytes([127, 0, 0, 1]), 2)
     'lusab-babad'

@@ -150,7 +150,10 @@ def _prefix(header: Header, known: Layout | None, first: bytes) -> bytes:
 
 @lru_cache(maxsize=4096)
 def prefixes(kind: int, record_length: int) -> tuple[bytes, ...]:
-    """The possible first bytes of records of this layout and length: none, one, or two for bits with L = 18."""
+    """The possible first bytes of records of layout ``kind`` and length ``record_length`` = L.
+
+    The result has no entry for an impossible length, two entries for rows of bits with L = 18, else one.
+    """
     widths = (record_length - head - FIXED_BYTES for head in (2, 3, 4))
     layouts = [Layout(kind, width) for width in widths if 0 < width < (1 << 16) - FIXED_BYTES]
     return tuple(layout.prefix for layout in layouts if layout.record_length == record_length)
@@ -187,8 +190,8 @@ class _UnprovenReader:
         self._length = header.record_length
         self._prefix = _prefix(header, layouts.get(header.campaign), scan.data[records : records + 4])
         self.position = self._grid = records
-        self._held_at = -1  # position of the last held record that was found (held: docs/formats.md, section 4)
-        self._searched_to = -1  # how far held records were searched
+        self._held_at = -1  # position of the last record that was found by _next_held
+        self._searched_to = -1  # end of the bytes that _next_held has searched
         self._damage_start = -1  # start of the current damaged stretch, or -1
         self._spans: list[tuple[int, int]] = []
         self._damage: list[Damage] = []
@@ -197,7 +200,7 @@ class _UnprovenReader:
     def read(self) -> Iterator[Batch | Damage]:
         """Yield the batch and its damage, in one piece or several. Afterwards ``position`` is the end of the batch."""
         ended, goes_on = self._advance(), False
-        if not ended and self._scan.next_end(self.position) < self._scan.size:  # otherwise no trailer follows
+        if not ended and self._scan.next_end(self.position) < self._scan.size:  # a trailer follows somewhere
             digest = self._look_ahead()
         else:
             digest = self._digest

@@ -31,7 +31,7 @@ class Source(Protocol):
     def __getitem__(self, place: slice, /) -> bytes: ...
 
     def find(self, what: bytes, start: int = ..., stop: int = ..., /) -> int:
-        """As ``bytes.find``."""
+        """Position of the first ``what`` in [start, stop), like ``bytes.find``; −1 if there is none."""
 
 
 class Header(NamedTuple):
@@ -73,7 +73,7 @@ def _pack_length(length: int) -> bytes:
 
 
 def read_header(data: Source, position: int) -> tuple[Header, int] | None:
-    """The readable header at ``position``, and the position after it; None if there is none."""
+    """The header at ``position`` of ``data``, and the position after it; None if no undamaged header is there."""
     start = position + len(MARK)
     if data[position:start] != MARK or data[start : start + 1] != bytes((FILE_VERSION,)):
         return None
@@ -117,12 +117,12 @@ def is_cut_header(rest: bytes) -> bool:
 
 
 def one_bit_apart(found: bytes, header: bytes) -> bool:
-    """Whether the two strings of bytes have equal length and differ in exactly one bit."""
+    """Whether ``found`` and ``header`` have equal length and differ in exactly one bit."""
     return len(found) == len(header) and (int.from_bytes(found) ^ int.from_bytes(header)).bit_count() == 1
 
 
 def write_batch(header: Header, records: Iterable[bytes]) -> bytes:
-    """Encode a complete batch in memory: header, records, trailer.
+    """Encode a complete batch in memory: ``header``, ``records``, trailer.
 
     Raises:
         InputError: ``batch_invalid``: a record of another length than L, or more than 2^32 − 1 records.

@@ -58,7 +58,7 @@ class Layout(NamedTuple):
 
 
 def layout_for(mechanisms: Sequence[Mechanism]) -> Layout:
-    """The smallest layout that holds the answers of these mechanisms; for no mechanism that of single values.
+    """The smallest layout that holds the answers of all ``mechanisms``. Without mechanisms it is that of single values.
 
     Raises:
         InputError: ``layout_invalid``: bits and integers in one campaign, or answers too wide for a report.
@@ -101,9 +101,9 @@ def encode_answer(mechanism: Mechanism, answer: Any, layout: Layout) -> bytes:
     """Encode an answer as the answer field of a report: ``layout.answer_bytes`` bytes, padded with zeros.
 
     Args:
-        mechanism: that made the answer.
+        mechanism: the mechanism that made the answer.
         answer: the result of ``mechanism.perturb``.
-        layout: of the campaign, as :func:`layout_for` returns it for all its mechanisms.
+        layout: of all reports of the campaign, ``campaign.layout``.
     """
     if mechanism.layout == SINGLE:
         raw = _SHORT.pack(answer) if layout.kind != INTEGERS else answer.to_bytes(4, "big")
@@ -117,9 +117,10 @@ def encode_answer(mechanism: Mechanism, answer: Any, layout: Layout) -> bytes:
 
 
 def decode_answer(mechanism: Mechanism, field: bytes, layout: Layout) -> Any:
-    """Decode an answer field; None if its content is no possible answer of the mechanism.
+    """Decode ``field``, the answer field of a report; None if it holds no possible answer of ``mechanism``.
 
-    This is the inverse of :func:`encode_answer`. Tests compare the aggregator's array code with it.
+    ``layout`` is that of the campaign. This is the inverse of :func:`encode_answer`. Tests compare the aggregator's
+    array code with it.
     """
     if mechanism.layout == SINGLE:
         width = 4 if layout.kind == INTEGERS else 2
@@ -136,17 +137,29 @@ def decode_answer(mechanism: Mechanism, field: bytes, layout: Layout) -> Any:
 
 
 def encode_report(layout: Layout, identifier: bytes, period: int, question: int, answer_field: bytes) -> bytes:
-    """Encode one report: prefix, id (8 bytes), period, index of the question in the campaign, and answer field."""
+    """Encode one report: the prefix of ``layout``, then the other arguments in order.
+
+    Args:
+        layout: of the campaign.
+        identifier: the report id, 8 bytes.
+        period: number of the period.
+        question: index of the question among all questions of the campaign.
+        answer_field: the result of :func:`encode_answer`.
+    """
     return layout.prefix + _HEAD.pack(identifier, period, question) + answer_field
 
 
 def layout_kind(record: bytes) -> int:
-    """The layout of a report with a right prefix: the msgpack extension type."""
+    """The layout (1, 2 or 3) of ``record``, a report with a right prefix: its msgpack extension type."""
     return record[{0xC7: 2, 0xC8: 3}.get(record[0], 1)]
 
 
 def decode_report(layout: Layout, record: bytes) -> tuple[bytes, int, int, bytes]:
-    """Split one report of right prefix and length into id, period, question and answer field."""
+    """Split ``record``, a report whose prefix and length are those of ``layout``.
+
+    Returns:
+        report id, period, index of the question, answer field.
+    """
     start = len(layout.prefix)
     identifier, period, question = _HEAD.unpack_from(record, start)
     return identifier, period, question, record[start + FIXED_BYTES :]

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from protocol.batches.framing import Source
 
-    Adjacent: TypeAlias = Callable[[Any, int, int, bytes], int]  # first the data that the caller gave
-    Digest: TypeAlias = Callable[[Any, int, int], bytes]
+    Adjacent: TypeAlias = Callable[[Any, int, int, bytes], int]  # data, position, length, prefix → records
+    Digest: TypeAlias = Callable[[Any, int, int], bytes]  # data, start, end → SHA-256
 
 MAX_WASTED = 4
 """Limit on hashing for wrong digests, as a multiple of the bytes that were read so far."""
@@ -51,8 +51,8 @@ class Scan:
         data: the whole file.
         known: the headers of known campaigns; they are found even with one wrong bit.
         adjacent: :func:`count_adjacent`, or a function with the same result.
-        verify: False takes no digests and accepts every trailer with the right number of records.
-        digest: a function with the result of :func:`digest_of`; None for :func:`digest_of`.
+        verify: False computes no digests and accepts every trailer with the right number of records.
+        digest: :func:`digest_of`, or a function with the same result; None for :func:`digest_of`.
     """
 
     __slots__ = (
@@ -103,31 +103,37 @@ class Scan:
         return self.data[position : position + len(expected)] == expected
 
     def is_sign(self, position: int, prefix: bytes) -> bool:
-        """Whether the bytes at ``position`` are the first bytes of a record, header or trailer."""
+        """Whether the bytes at ``position`` are the first bytes of a record, header or trailer.
+
+        ``prefix`` is the first bytes of a record; if it is empty, records are not looked for.
+        """
         found = self.data[position : position + len(MARK)]
         return found.startswith((prefix, MARK, END)) if prefix else found.startswith((MARK, END))
 
     def next_mark(self, position: int) -> int:
-        """Position of the next :data:`MARK`, the first bytes of a header; the end of the file if there is none."""
+        """Position of the first :data:`MARK` (begins a header) from ``position`` on; the file's end if none is left."""
         if self._marks < position:
             self._marks = self._find(MARK, position)
         return self._marks
 
     def next_end(self, position: int) -> int:
-        """Position of the next :data:`END`, the first bytes of a trailer; the end of the file if there is none."""
+        """Position of the first :data:`END` (begins a trailer) from ``position`` on; the file's end if none is left."""
         if self._ends < position:
             self._ends = self._find(END, position)
         return self._ends
 
     def next_header(self, position: int) -> int:
-        """Position of the next readable or damaged header; the end of the file if there is none."""
+        """Position of the first header from ``position`` on, also with one wrong bit; the file's end if there is none.
+
+        A header with a wrong bit is only found if it is one of the ``known`` headers.
+        """
         if self._header < position:
             damaged = (self._next_damaged(encoded, position) for _, encoded in self._known)
             self._header = min([self._next_readable(position), *damaged])
         return self._header
 
     def _next_readable(self, position: int) -> int:
-        """Position of the next readable header. It has a memory of its own: damaged headers may come before it."""
+        """Position of the next undamaged header. ``_header`` can not remember it: that may be a damaged header."""
         if self._readable < position:
             at = self.next_mark(position)
             while at < self.size and read_header(self.data, at) is None:
@@ -159,7 +165,9 @@ class Scan:
         return nearest
 
     def run_end(self, position: int, length: int, prefix: bytes) -> int:
-        """End of the run of adjacent complete records of this prefix and length that begins at ``position``.
+        """End of the run of adjacent complete records that begins at ``position``.
+
+        The records have ``length`` bytes each and begin with ``prefix``.
 
         The result is ``position`` if no such record begins there.
         """
@@ -169,7 +177,7 @@ class Scan:
             return known
         end = position + length * self._adjacent(self.data, position, length, prefix) if prefix else position
         if end > position:
-            if len(self._runs) >= _MAX_RUNS:  # forget the runs that end before here
+            if len(self._runs) >= _MAX_RUNS:  # keep only the runs that end at or after this position
                 self._runs = {each: stop for each, stop in self._runs.items() if stop >= position}
             self._runs[key] = end
         return end
@@ -177,9 +185,10 @@ class Scan:
     def trailer_digest(self, start: int, end: int, count: int) -> bytes | None:
         """The digest in the trailer at ``end``, if it is that of data[start:end] and the trailer states ``count``.
 
-        None otherwise. If ``verify`` is False, the digest is not compared. The digest is computed last. It is not
-        computed, and the result is None, if wrong digests have already cost more than :data:`MAX_WASTED` times the
-        bytes read: overlapping batches could otherwise make a reader hash the same bytes thousands of times.
+        The result is None if the trailer is missing or wrong. If ``verify`` is False, the digest is not compared. The
+        digest is computed last. It is not computed, and the result is None, if wrong digests have already cost more
+        than :data:`MAX_WASTED` times the bytes read: overlapping batches could otherwise make a reader hash the same
+        bytes thousands of times.
         """
         if count > MAX_RECORDS or end + TRAILER_BYTES > self.size:
             return None
@@ -207,10 +216,11 @@ def digest_of(data: bytes | mmap, start: int, end: int) -> bytes:
 
 
 def count_adjacent(data: Source, position: int, length: int, prefix: bytes) -> int:
-    """Number of complete adjacent records of this prefix and length from ``position`` on.
+    """Number of complete adjacent records of ``data`` from ``position`` on; 0 if none begins there.
 
-    This compares columns of bytes: the first byte of the prefix in some thousands of records at once, then the second
-    byte, and so on. The aggregator has a faster function that uses numpy.
+    Each record has ``length`` bytes and begins with ``prefix``. This compares columns of bytes: the first byte of the
+    prefix in some thousands of records at once, then the second byte, and so on. The aggregator has a faster function
+    that uses numpy.
     """
     most = (len(data) - position) // length
     count, step = 0, _FEW

@@ -125,7 +125,7 @@ class Campaign(NamedTuple):
 
     @property
     def epsilon_per_answer_micro(self) -> int:
-        """⌊ε / r⌋ in millionths; 0 if the campaign has ended."""
+        """ε of one answer in millionths: ``epsilon_micro`` divided by ``answers``, rounded down; 0 if ended."""
         return self.epsilon_micro // self.answers if self.answers else 0
 
     def period_at(self, now: int) -> int:
@@ -133,7 +133,13 @@ class Campaign(NamedTuple):
         return now // self.time_precision
 
     def check(self, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
-        """Missing and unlisted values of a record; see :meth:`protocol.schema.Schema.check`.
+        """Tell which features of a record, and perhaps the label, are missing or unlisted. Nothing is stored or spent.
+
+        Missing: the record has no value. Unlisted: it has a value that the campaign's schema can not read.
+
+        Args:
+            record: feature name → value.
+            label: the record's class; None if it is not known. By default the label in the record.
 
         Raises:
             InputError: ``record_invalid``: the record is not a mapping.
@@ -141,14 +147,14 @@ class Campaign(NamedTuple):
         return self.schema.check(record, label)
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Exact worst privacy loss of one device in one period; see :func:`privacy_loss`."""
+        """Exact worst privacy loss of one device in one period, in nats: of all its answers of the period together."""
         return privacy_loss(self.questions)
 
 
 def privacy_loss(questions: tuple[Question, ...]) -> PrivacyLoss:
-    """Exact privacy loss of all answers of one period, in nats.
+    """Exact worst privacy loss of all answers of a device in one period, in nats, for a campaign's ``questions``.
 
-    A device answers one question of each stratum: the largest losses of the strata are composed.
+    A device answers one question of each stratum, so the result adds the largest loss of each stratum.
     """
     worst: dict[int, PrivacyLoss] = {}
     for question in questions:
@@ -178,13 +184,15 @@ def build_payload(
 ) -> bytes:
     """Encode the payload of a new campaign and check it by :func:`parse_campaign`. Run by the aggregator.
 
-    The arguments are the attributes of :class:`Campaign`. The layout and the number of answers follow from the
-    questions. A payload without questions and with an ε of 0 ends the versions before it.
+    The arguments (``header`` … ``model``) are the attributes of :class:`Campaign` of the same names. The layout and the
+    number of answers follow from the questions. A payload without questions and with an ε of 0 ends the versions before
+    it.
 
     Raises:
-        InputError: ``layout_invalid``: as :func:`protocol.batches.report.layout_for`; ``not_canonical``: as
-            :func:`protocol.canonical.pack`.
-        DocumentError: as :func:`parse_campaign`.
+        InputError: ``layout_invalid``: the answers do not fit into one report layout; ``not_canonical``: a value has no
+            canonical bytes.
+        DocumentError: ``malformed``, ``epsilon_understated``, ``invalid_campaign``: a value that
+            :func:`parse_campaign` refuses.
     """
     layout = layout_for([question.mechanism for question in questions])
     evaluated = {} if model is None else {"model": model}

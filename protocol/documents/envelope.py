@@ -85,16 +85,21 @@ def keyid(public: bytes) -> bytes:
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
-    """The bytes that are signed: ``DSSEv1 SP len(type) SP type SP len(payload) SP payload``."""
+    """The bytes that are signed: ``DSSEv1 SP len(payload_type) SP payload_type SP len(payload) SP payload``."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
 def seal(payload_type: str, payload: bytes, keys: Iterable[SigningKey]) -> bytes:
-    """Sign a payload with every key and return the envelope. Run by the publisher.
+    """Sign a payload with every key and return the bytes of the envelope. Run by the publisher.
+
+    Args:
+        payload_type: one of the values of :data:`PAYLOAD_TYPES`.
+        payload: the bytes to sign.
+        keys: 1 … 16 distinct key pairs.
 
     Raises:
-        InputError: ``signatures_invalid`` unless there are 1 … 16 distinct keys.
+        InputError: ``signatures_invalid``: the number of distinct keys is not in 1 … 16.
     """
     message = pae(payload_type, payload)
     pairs = {keyid(key.public): key.sign(message) for key in keys}
@@ -105,7 +110,7 @@ def write_envelope(envelope: Envelope) -> bytes:
     """Encode an envelope.
 
     Raises:
-        InputError: ``signatures_invalid`` unless there are 1 … 16 signatures.
+        InputError: ``signatures_invalid``: the number of signatures is not in 1 … 16.
     """
     if not 1 <= len(envelope.signatures) <= MAX_SIGNATURES:
         raise InputError("signatures_invalid", f"a document carries 1 to {MAX_SIGNATURES} signatures")
@@ -121,8 +126,9 @@ def read_envelope(raw: bytes, role: str) -> Envelope:
         role: the expected role: root, campaign or model.
 
     Raises:
-        DocumentError: ``too_large``, ``malformed``, ``unsupported_version``; ``wrong_role``: an envelope of another
-            payload type.
+        DocumentError: ``too_large``: above the role's :data:`SIZE_LIMITS`; ``unsupported_version``: an envelope of
+            another version of the formats; ``wrong_role``: an envelope of another payload type; ``malformed``: no
+            envelope.
     """
     if len(raw) > SIZE_LIMITS[role]:
         raise DocumentError("too_large", f"a {role} document has at most {SIZE_LIMITS[role]} bytes")
@@ -154,7 +160,7 @@ def _is_signature(pair: object) -> bool:
 
 
 def role_of(raw: bytes) -> str | None:
-    """The role whose payload type is in the first 80 bytes of a file; None if there is none.
+    """The role (root, campaign or model) whose payload type is in the first 80 bytes of ``raw``; None if none is.
 
     The file is neither parsed nor verified, so it may be no valid envelope.
     """

@@ -90,7 +90,7 @@ Model = DiscreteModel | GaussianModel
 
 
 def float_array(values: Sequence[float], shape: Sequence[int]) -> dict[str, Any]:
-    """Encode numbers, row by row, as a typed array of little-endian 32-bit floats of the given shape."""
+    """Encode ``values``, row by row, as a typed array of little-endian 32-bit floats of shape ``shape``."""
     packed = array("f", values)
     if sys.byteorder == "big":
         packed.byteswap()
@@ -98,10 +98,10 @@ def float_array(values: Sequence[float], shape: Sequence[int]) -> dict[str, Any]
 
 
 def read_float_array(entry: object, shape: Sequence[int]) -> tuple[float, ...]:
-    """Decode a typed array of 32-bit floats: the numbers, row by row.
+    """Decode ``entry``, a typed array of 32-bit floats. Return its numbers, row by row.
 
     Raises:
-        DocumentError: ``invalid_model``: another type or shape, or a number that is not finite.
+        DocumentError: ``invalid_model``: another type, a shape other than ``shape``, or a number that is not finite.
     """
     count = 1
     for side in shape:
@@ -125,11 +125,11 @@ def read_float_array(entry: object, shape: Sequence[int]) -> tuple[float, ...]:
 
 
 def build_payload(model: Model) -> bytes:
-    """Encode the payload of a model and check it by :func:`parse_model`. Run by the aggregator.
+    """Encode ``model`` as the payload to be signed, and check it by :func:`parse_model`. Run by the aggregator.
 
     Raises:
         InputError: ``not_canonical``: the card holds a value without a canonical form, for example a float.
-        DocumentError: as :func:`parse_model`.
+        DocumentError: ``malformed``, ``invalid_model``: a value that :func:`parse_model` refuses.
     """
     family, parameters = _parameters(model)
     schema = model.schema

@@ -52,12 +52,12 @@ def build_provisioning(provisioning: Provisioning) -> bytes:
 
 
 def parse_provisioning(raw: bytes) -> Provisioning:
-    """Parse and check a provisioning file. Run by a device when its owner provisions it.
+    """Parse and check ``raw``, the bytes of a provisioning file. Run by a device when its owner provisions it.
 
     Raises:
-        DocumentError: ``too_large``; ``unsupported_version``: made by newer software; ``malformed``: not a provisioning
-            file, a wrong value, or check bytes that do not fit: the aggregator would never count the reports of a
-            device whose secret was damaged on the way.
+        DocumentError: ``too_large``: more than 4096 bytes; ``unsupported_version``: made by newer software;
+            ``malformed``: not a provisioning file, a wrong value, or check bytes that do not fit: the aggregator would
+            never count the reports of a device whose secret was damaged on the way.
     """
     if len(raw) > MAX_BYTES:
         raise DocumentError("too_large", f"a provisioning file has at most {MAX_BYTES} bytes")

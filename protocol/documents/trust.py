@@ -39,7 +39,7 @@ class Root(NamedTuple):
     roles: Mapping[str, Role]
 
     def to_payload(self) -> dict[str, Any]:
-        """The root as the fields of a payload."""
+        """The fields of the root's payload: header, keys and roles."""
         publics = sorted(set().union(*(role.keys for role in self.roles.values())))
         return {
             **self.header.to_dict(),
@@ -89,7 +89,7 @@ class Verdict(NamedTuple):
 
 
 def parse_root(body: dict[str, Any], header: Header) -> Root:
-    """Read the roles of a root payload.
+    """Read the roles from ``body``, the fields of a root's payload; ``header`` becomes the result's header.
 
     Raises:
         DocumentError: ``malformed``: a key id that does not follow from its key, a repeated or unknown key id, roles
@@ -124,7 +124,8 @@ def pin(raw: bytes, wall_clock: int) -> TrustState:
 
     Raises:
         DocumentError: ``too_large``, ``malformed``, ``unsupported_version``, ``wrong_role``, ``unknown_crit``;
-            ``bad_signature``: the root does not meet its own threshold; ``not_yet_valid``, ``expired``.
+            ``bad_signature``: fewer keys have signed the root than the root itself demands; ``not_yet_valid``,
+            ``expired``.
     """
     root = _read_own_root(raw)
     _check_dates(root.header, max(wall_clock, root.header.issued_at), "root")
@@ -132,11 +133,16 @@ def pin(raw: bytes, wall_clock: int) -> TrustState:
 
 
 def restore(raw: bytes, floors: Mapping[tuple[str, str], tuple[int, bytes]], time_floor: int) -> TrustState:
-    """Rebuild a stored state from its root file, version floors and time floor. Dates are not checked again.
+    """Rebuild a device's stored state. The root's signatures are checked again, its dates are not.
+
+    Args:
+        raw: the stored root file.
+        floors: the stored version floors, see :class:`TrustState`.
+        time_floor: the stored time floor, in seconds.
 
     Raises:
-        DocumentError: the stored root is unreadable or does not meet its own threshold; reasons as :func:`pin` without
-            the two of dates.
+        DocumentError: ``too_large``, ``malformed``, ``unsupported_version``, ``wrong_role``, ``unknown_crit``: the root
+            can not be read; ``bad_signature``: it does not meet its own threshold.
     """
     return TrustState(raw, _read_own_root(raw), floors, time_floor)
 
@@ -200,9 +206,14 @@ def install_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> 
 
 
 def follow_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> tuple[TrustState, DocumentError | None]:
-    """Follow a chain of roots, given in rising order, to the newest root that is in date.
+    """Follow a chain of newer roots to the newest root that is in date. Errors are returned, not raised.
 
-    Other than :func:`install_roots`, this verifies each root once and returns an error instead of raising it.
+    Each root is verified once. The rules of a step are those of :func:`install_roots`.
+
+    Args:
+        state: the current state.
+        raws: root files, in rising order of versions.
+        wall_clock: seconds since 1970; the clock may be wrong.
 
     Returns:
         the state of that root, or ``state`` itself if no root is a step; and why later roots were not followed, None
@@ -246,7 +257,8 @@ def reconcile_pinned(state: TrustState, raw: bytes, wall_clock: int) -> TrustSta
         wall_clock: seconds since 1970; the clock may be wrong.
 
     Raises:
-        DocumentError: as :func:`install_roots`; ``bad_signature`` also if the root does not meet its own threshold.
+        DocumentError: ``bad_signature``: the root does not meet its own threshold, or is no step from the stored root;
+            or another reason of :func:`install_roots`.
     """
     pinned = _read_own_root(raw)
     if pinned.header.name == state.root.header.name and pinned.header.version < state.root.header.version:

@@ -59,7 +59,8 @@ def kind(name: object) -> type[Mechanism]:
     """The class of the mechanism called ``name``.
 
     Raises:
-        InputError: ``mechanism_unknown``; ``mechanism_incomplete``: the class lacks an abstract method.
+        InputError: ``mechanism_unknown``: there is no such mechanism; ``mechanism_incomplete``: its class lacks a
+            method that :class:`Mechanism` demands.
     """
     if not isinstance(name, str) or name not in _CLASSES:
         raise InputError("mechanism_unknown", f"the mechanisms are {', '.join(_CLASSES)}")
@@ -93,7 +94,10 @@ def from_epsilon(name: str, epsilon: str | float | Decimal, size: int = 1, **opt
 
 
 def from_micro(name: str, epsilon_micro: int, size: int, **options: Any) -> Mechanism:
-    """As :func:`from_epsilon`, with ε in millionths. Raises the same errors."""
+    """The mechanism called ``name`` that spends at most ``epsilon_micro`` millionths of ε on one answer.
+
+    ``size``, ``options`` and the errors are those of :func:`from_epsilon`.
+    """
     if options:  # not cached: an option may be of any type, also without a hash
         found = kind(name)
         unknown = set(options) - set(found.option_names)
@@ -109,13 +113,15 @@ def _derived(name: str, epsilon_micro: int, size: int) -> Mechanism:
 
 
 def from_dict(parameters: object) -> Mechanism:
-    """The mechanism with the integers that a document states.
+    """The mechanism with the integers in ``parameters``, the map that a campaign carries for it.
 
-    The integers may not follow from the stated ε. Campaign checks compare them with :func:`from_micro`.
+    Whether the integers follow from the stated ε is not checked here; the checks of campaigns compare the result with
+    that of :func:`from_micro`.
 
     Raises:
-        InputError: ``mechanism_unknown``, ``mechanism_incomplete``, ``parameters_invalid``, ``loss_unbounded``,
-            ``size_invalid``, ``delta_invalid``.
+        InputError: ``mechanism_unknown``, ``mechanism_incomplete``; ``parameters_invalid``: no map, a wrong set of
+            parameters, a value out of range, or answers without information; ``loss_unbounded``: the privacy loss is
+            infinite; ``size_invalid``, ``delta_invalid``.
     """
     if not isinstance(parameters, dict):
         raise InputError("parameters_invalid", "a mechanism is a map of parameters")

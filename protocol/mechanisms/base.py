@@ -52,7 +52,11 @@ class Mechanism(ABC):
     @classmethod
     @abstractmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> Mechanism:
-        """The mechanism with the integers that docs/math.md derives from ε.
+        """The mechanism with the integers that follow from ε by the formulas of docs/math.md.
+
+        Args:
+            epsilon_micro: ε of one answer, in millionths.
+            size: number of values, classes or dimensions of the input.
 
         Raises:
             InputError: ``epsilon_invalid``, ``size_invalid``; some mechanisms also ``parameters_invalid`` or the reason
@@ -62,7 +66,9 @@ class Mechanism(ABC):
     @classmethod
     @abstractmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Mechanism:
-        """The mechanism with the integers that a document states, also if they do not follow from the stated ε.
+        """The mechanism with the integers in ``parameters``, the map that :meth:`to_dict` makes.
+
+        The integers are accepted also if they do not follow from the stated ε.
 
         Raises:
             InputError: ``size_invalid``; ``parameters_invalid``: a wrong set of parameters, or answers that say
@@ -75,15 +81,19 @@ class Mechanism(ABC):
 
     @abstractmethod
     def perturb(self, value: Any, seed: bytes) -> Any:
-        """The random answer for an input; a pure function of input and 32-byte seed. Run by the device.
+        """The random answer for the input ``value``, determined by ``value`` and ``seed``. Run by the device.
+
+        Args:
+            value: an integer, or a sequence of integers for vectors; each mechanism has its own domain.
+            seed: 32 random bytes, used for one answer only.
 
         Raises:
-            InputError: ``value_out_of_domain``, ``seed_invalid``.
+            InputError: ``value_out_of_domain``; ``seed_invalid``: the seed is not 32 bytes.
         """
 
     @abstractmethod
     def distribution(self, value: Any) -> dict[Any, Fraction]:
-        """The exact probability of every answer for an input.
+        """The exact probability of every answer for the input ``value``: answer → probability.
 
         ``she`` and ``laplace`` have irrational probabilities: they return rounded ones of the likeliest answers only.
 
@@ -115,7 +125,7 @@ class Mechanism(ABC):
         return self.bounds
 
     def options(self) -> dict[str, Any]:
-        """The values of :attr:`option_names`. The integer parameters follow from ε, size and these values."""
+        """The value of each option of :attr:`option_names`: the further arguments of :meth:`from_micro`, if any."""
         return {}
 
     @property
@@ -147,7 +157,7 @@ class ValueMechanism(Mechanism):
     __slots__ = ()
 
     def check_value(self, value: object) -> None:
-        """Refuse an input outside the domain, before any randomness is read. The error does not contain the input.
+        """Refuse an input that is no integer of 0 … size − 1. The error does not contain the input ``value``.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -177,7 +187,7 @@ class FrequencyMechanism(ValueMechanism):
 
 
 def out_of_domain(domain: str) -> InputError:
-    """The error for an input outside a mechanism's domain. It names the domain, never the input."""
+    """The error for an input outside a mechanism's domain. Its text has ``domain``, in words, and never the input."""
     return InputError("value_out_of_domain", f"the input of this mechanism is {domain}")
 
 
@@ -195,7 +205,7 @@ def unbounded() -> InputError:
 
 
 def rows_of_bits(ones: Sequence[Fraction]) -> dict[tuple[int, ...], Fraction]:
-    """The probability of every row of independent bits. ``ones`` holds the probabilities that a bit is 1."""
+    """Row of bits → probability, for independent bits: bit j is 1 with probability ``ones[j]``."""
     from fractions import Fraction
 
     table = {}
@@ -208,20 +218,28 @@ def rows_of_bits(ones: Sequence[Fraction]) -> dict[tuple[int, ...], Fraction]:
 
 
 def check_size(size: object, least: int, most: int) -> None:
-    """Refuse a size outside least … most.
+    """Refuse a mechanism's size that is no integer of ``least`` … ``most``.
 
     Raises:
-        InputError: ``size_invalid``.
+        InputError: ``size_invalid``; it is also the error for a ``size`` of another type.
     """
     if type(size) is not int or not least <= size <= most:
         raise InputError("size_invalid", f"the size is an integer from {least} to {most}")
 
 
 def read_integers(parameters: dict[str, Any], names: Sequence[str], most: int = ONE) -> list[int]:
-    """Read size, ε in millionths and the named integers, in this order, from a mechanism's map in a document.
+    """Read the integers of a mechanism from its map in a document.
+
+    Args:
+        parameters: the map: ``name``, ``size``, ``epsilon_micro`` and ``names``.
+        names: the keys of the mechanism's own integers.
+        most: largest allowed integer.
+
+    Returns:
+        size, ε in millionths, then the integers of ``names`` in order.
 
     Raises:
-        InputError: ``parameters_invalid``: a parameter is missing, unknown, or not an integer in 0 … most.
+        InputError: ``parameters_invalid``: a parameter is missing, unknown, or not an integer in 0 … ``most``.
     """
     if set(parameters) != {"name", "size", "epsilon_micro", *names}:
         raise InputError("parameters_invalid", "a mechanism lacks a parameter or has an unknown one")

@@ -39,7 +39,7 @@ class Bit(CoinMechanism, SingleNumberMechanism):
         return 2
 
     def perturb(self, value: int, seed: bytes) -> int:
-        """Draw the bit. Reads one coin from the stream.
+        """Draw the bit for the number ``value``, an integer of [−S, S]. Reads one coin of the stream of ``seed``.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -52,7 +52,7 @@ class Bit(CoinMechanism, SingleNumberMechanism):
         return "one bit from a coin that the number bends, the more the larger ε is (bit)"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """The probabilities of 0 and 1 for an input.
+        """The probabilities of the answers 0 and 1 for the number ``value``: answer → probability.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -64,7 +64,7 @@ class Bit(CoinMechanism, SingleNumberMechanism):
         return {0: 1 - one, 1: one}
 
     def estimate(self, answer: int) -> Fraction:
-        """S(2u − 1)/(2T/2^32 − 1) for the answer u."""
+        """S(2u − 1)/(2T/2^32 − 1): the estimate of the input from the bit u = ``answer``."""
         return bit_estimate(answer, self.threshold)
 
     def variance(self, x: int) -> Fraction:

@@ -24,7 +24,9 @@ _MAX_ENUMERATED = 16
 
 
 class Bits(CoinMechanism):
-    """One coin as in ``bit`` for every class c = 0 … k − 1. The input is a vector with at most one entry not 0.
+    """One bit per class c = 0 … k − 1, each drawn as the mechanism ``bit`` does for entry c of the input.
+
+    The input is a vector of k integers of [−S, S] with at most one entry not 0.
 
     The whole answer costs ε, not each bit. The coin of an entry 0 is fair, so an input with another class changes the
     probabilities of two bits by factors of at most P/½ and ½/(1 − P): together P/(1 − P) ≤ e^ε with P = T/2^32.
@@ -47,7 +49,7 @@ class Bits(CoinMechanism):
         return 1
 
     def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
-        """Draw one bit per class. Reads one coin per class from the stream.
+        """Draw one bit per entry of the input ``value``. Reads one coin per entry from the stream of ``seed``.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -61,7 +63,7 @@ class Bits(CoinMechanism):
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def bit_probabilities(self, value: Sequence[int]) -> list[Fraction]:
-        """Exact probability that each bit of the answer is 1.
+        """Exact probability that each bit of the answer is 1, for the input ``value``; a list of k probabilities.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -72,7 +74,7 @@ class Bits(CoinMechanism):
         return [Fraction(bent(x, self.threshold), ONE) for x in value]
 
     def distribution(self, value: Sequence[int]) -> dict[tuple[int, ...], Fraction]:
-        """The probability of every row of bits.
+        """The probability of every row of k bits for the input ``value``: answer → probability.
 
         Raises:
             InputError: ``value_out_of_domain``; ``too_many_answers`` above 16 classes: use :meth:`bit_probabilities`.
@@ -82,7 +84,7 @@ class Bits(CoinMechanism):
         return rows_of_bits(self.bit_probabilities(value))
 
     def estimate(self, answer: Sequence[int]) -> tuple[Fraction, ...]:
-        """The estimates of all k entries, each as in ``bit``."""
+        """The estimates of all k entries of the input: S(2u − 1)/(2T/2^32 − 1) from an entry's bit u in ``answer``."""
         return tuple(bit_estimate(bit, self.threshold) for bit in answer)
 
     def variance(self, x: int) -> Fraction:

@@ -47,7 +47,10 @@ class Duchi(CoinMechanism):
         return self.size | 1
 
     def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
-        """Draw the answer. Reads below(2S) per dimension, coin(T), then D fair coins until ⟨t, v⟩ has the right sign.
+        """Draw the answer for the vector ``value`` from the stream of ``seed``.
+
+        Reads below(2S) per dimension for the corner v, then coin(T) for the sign, then D fair coins for a corner t,
+        again and again until ⟨t, v⟩ has this sign.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -68,7 +71,7 @@ class Duchi(CoinMechanism):
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def distribution(self, value: Sequence[int]) -> dict[tuple[int, ...], Fraction]:
-        """Exact probability of every row of bits.
+        """Exact probability of every row of d bits for the vector ``value``: answer → probability.
 
         P(t) = [p·h + (1 − p)(1 − h)]/2^{D−1} with p = T/2^32 and h = P(⟨t, v⟩ > 0) over the random corner v. For
         even d this is summed over the two values of the last coordinate.
@@ -99,7 +102,7 @@ class Duchi(CoinMechanism):
         return Fraction(2 ** (d - 1), comb(d - 1, (d - 1) // 2)) * Fraction(HALF, self.threshold - HALF)
 
     def estimate(self, answer: Sequence[int]) -> tuple[Fraction, ...]:
-        """The estimates of all d coordinates: B for bit 1, −B for bit 0."""
+        """The estimates of all d coordinates: B for a bit 1 of ``answer``, −B for a bit 0; B = S · :attr:`gain`."""
         size = self.gain * SCALE
         return tuple(size if bit else -size for bit in answer)
 

@@ -30,7 +30,7 @@ class Hybrid(SingleNumberMechanism):
     name = "hybrid"
 
     def __init__(self, epsilon_micro: int, share: int, piecewise: Piecewise, bit: Bit) -> None:
-        """``share`` is A, out of 2^32; the two parts have the full ε."""
+        """``share`` is A, out of 2^32. ``piecewise`` and ``bit`` each have the full ε of ``epsilon_micro``."""
         super().__init__(epsilon_micro, 1)
         self.share = share
         self.piecewise = piecewise
@@ -38,7 +38,11 @@ class Hybrid(SingleNumberMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int = 1) -> Hybrid:
-        """Derive A and the integers of both parts from ε; the size is 1.
+        """The mechanism with the A and the two parts that follow from ε; A/2^32 is the probability of ``piecewise``.
+
+        Args:
+            epsilon_micro: ε of one answer, in millionths.
+            size: 1, the number of coordinates.
 
         Raises:
             InputError: ``epsilon_invalid``, ``size_invalid``.
@@ -52,10 +56,15 @@ class Hybrid(SingleNumberMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Hybrid:
-        """Read A, w and both T as a document states them.
+        """Read the mechanism from ``parameters``, its map in a campaign, as :meth:`to_dict` makes it.
+
+        The map has ``share`` (the probability of ``piecewise``), ``window`` and ``piecewise_threshold`` (of
+        ``piecewise``) and ``bit_threshold`` (of ``bit``), besides ``name``, ``size`` and ``epsilon_micro``.
 
         Raises:
-            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
+            InputError: ``parameters_invalid``: a key is missing or unknown, a value is no integer of 0 … 2^32, or the
+                answers of a part carry no information; ``size_invalid``: the size is not 1; ``loss_unbounded``: an
+                answer of a part is impossible for some input, so that the privacy loss is infinite.
         """
         names = ("share", "window", "piecewise_threshold", "bit_threshold")
         size, micro, share, window, inside, coin = read_integers(parameters, names)
@@ -82,7 +91,9 @@ class Hybrid(SingleNumberMechanism):
         return CELLS + 2
 
     def perturb(self, value: int, seed: bytes) -> int:
-        """Draw the answer. Reads coin(A), then the reads of the chosen part, from one stream.
+        """Draw the answer for the number ``value``, an integer of [−S, S], from the stream of ``seed``.
+
+        Reads coin(A): if true, then draws as ``piecewise`` does, else as ``bit`` does, from the same stream.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -98,7 +109,9 @@ class Hybrid(SingleNumberMechanism):
         return f"one number of {self.answers}, likelier near the true one ({self.name})"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """The probability of every answer: the tables of both parts, weighted by A/2^32 and 1 − A/2^32.
+        """The probability of every answer for the number ``value``: answer → probability.
+
+        These are the probabilities of ``piecewise`` times A/2^32, and those of ``bit`` times 1 − A/2^32.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -111,7 +124,7 @@ class Hybrid(SingleNumberMechanism):
         return table
 
     def privacy_loss(self) -> PrivacyLoss:
-        """The larger loss of the parts with positive probability. An answer shows which part made it."""
+        """The larger loss of ``piecewise`` and ``bit``, if both are possible: an answer shows which of them made it."""
         losses = []
         if self.share > 0:
             losses.append(self.piecewise.privacy_loss())
@@ -120,7 +133,7 @@ class Hybrid(SingleNumberMechanism):
         return max(losses, key=lambda loss: loss.ratio)
 
     def estimate(self, answer: int) -> Fraction:
-        """The estimate of the part that made the answer."""
+        """The estimate of the input by ``piecewise`` or ``bit``, whichever made ``answer``."""
         if answer < CELLS:
             return self.piecewise.estimate(answer)
         return self.bit.estimate(answer - CELLS)

@@ -46,7 +46,12 @@ class Laplace(NoisyIntegers, NumericMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int, *, delta: int | None = None) -> Laplace:
-        """Derive s and t from ε and Δ. By default Δ is 2·size.
+        """The mechanism with the rate of the noise, s/t per step, that follows from ε and Δ.
+
+        Args:
+            epsilon_micro: ε of one answer, in millionths.
+            size: the number of coordinates, 1 … 4096.
+            delta: Δ, twice the largest number of coordinates that may differ from 0; None for 2·size, that is for all.
 
         Raises:
             InputError: ``epsilon_invalid``, ``size_invalid``, ``delta_invalid``; ``parameters_invalid``: the noise
@@ -60,7 +65,7 @@ class Laplace(NoisyIntegers, NumericMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Laplace:
-        """Read Δ, s and t as a document states them.
+        """The mechanism with the size, ε, Δ, s and t in ``parameters``, a map as :meth:`to_dict` makes.
 
         Raises:
             InputError: ``parameters_invalid``, ``size_invalid``, ``delta_invalid``, ``loss_unbounded``.
@@ -82,7 +87,7 @@ class Laplace(NoisyIntegers, NumericMechanism):
         }
 
     def options(self) -> dict[str, Any]:
-        """The option Δ."""
+        """The option Δ, under the key ``delta``."""
         return {"delta": self.delta}
 
     @property
@@ -101,7 +106,9 @@ class Laplace(NoisyIntegers, NumericMechanism):
         return self.delta // 2
 
     def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
-        """Draw the answer. Reads, per coordinate, below(S) for the rounding and then one discrete Laplace noise.
+        """Draw the answer for the vector ``value`` from the stream of ``seed``.
+
+        Reads, per coordinate, below(S) for the rounding and then one discrete Laplace noise.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -116,7 +123,9 @@ class Laplace(NoisyIntegers, NumericMechanism):
         return tuple(answer)
 
     def exponent(self, value: Sequence[int], answer: Sequence[int]) -> int:
-        """The n of P(answer | value) ∝ q^n, q = e^{−s/t}, for inputs whose coordinates x·M/S are integers.
+        """The exponent n in P(answer | value) = C·q^n with q = e^{−s/t}, where C does not depend on ``value``.
+
+        It is right for inputs whose coordinates x become integers x·M/S, so that nothing is rounded.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -125,10 +134,13 @@ class Laplace(NoisyIntegers, NumericMechanism):
         return sum(abs(part - x * GRID // SCALE) for part, x in zip(answer, value, strict=True))
 
     def distribution(self, value: Sequence[int], radius: int = 2) -> ApproximateTable:
-        """Probabilities, to 49 digits, of the answers within ``radius`` steps of the rounded input; no others.
+        """Probabilities, to 49 digits, of answers near the input ``value``.
+
+        The table has the answers whose integers differ by at most ``radius`` steps from one of the two integers to
+        which the coordinate may be rounded, no others.
 
         Raises:
-            InputError: ``value_out_of_domain``; ``too_many_answers`` for more than 100,000 of them.
+            InputError: ``value_out_of_domain``; ``too_many_answers``: the table would have more than 100,000 answers.
         """
         check_vector(value, self.size, self.most_nonzero)
         if (2 * radius + 2) ** self.size > _MAX_TABLE:
@@ -150,11 +162,11 @@ class Laplace(NoisyIntegers, NumericMechanism):
         return table
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Exactly ΔM·s/t."""
+        """Exactly ΔM·s/t: two inputs differ by at most ΔM steps in the sum over coordinates."""
         return PrivacyLoss(Fraction(1), Fraction(self.delta * GRID * self.s, self.t))
 
     def estimate(self, answer: Sequence[int]) -> tuple[Fraction, ...]:
-        """The estimates of all coordinates: answer·S/M."""
+        """The estimates of all coordinates: a·S/M for an integer a of ``answer``."""
         return tuple(Fraction(part * SCALE, GRID) for part in answer)
 
     def variance(self, x: int) -> Fraction:

@@ -73,7 +73,7 @@ class NoisyIntegers(Mechanism):
         """The smallest and the largest integer in an answer."""
 
     def clamp(self, value: int) -> int:
-        """Clip an integer to :attr:`bounds`."""
+        """``value``, clipped to :attr:`bounds`."""
         least, most = self.bounds
         return min(max(value, least), most)
 
@@ -91,7 +91,7 @@ def rate(epsilon_micro: int, sensitivity: int) -> tuple[int, int]:
 
 
 def discrete_laplace(stream: Stream, s: int, t: int) -> int:
-    """Draw one integer n with P(n) ∝ e^{−|n|·s/t}, for positive integers s and t.
+    """Draw one integer n with P(n) ∝ e^{−|n|·s/t} from ``stream``, for positive integers s and t.
 
     The numbers 1 to 6 in the code's comments are the steps of the algorithm in docs/math.md, section 1.
     """

@@ -43,7 +43,7 @@ class NumericMechanism(Mechanism):
 
     @abstractmethod
     def estimate(self, answer: Any) -> Any:
-        """Estimate of the input from one answer: a Fraction, or a tuple of one Fraction per coordinate."""
+        """Estimate of the input from ``answer``: a Fraction, or a tuple of one Fraction per coordinate."""
 
     @abstractmethod
     def variance(self, x: int) -> Fraction:
@@ -71,7 +71,12 @@ def check_number(value: object) -> None:
 
 
 def check_vector(value: object, size: int, most_nonzero: int | None = None) -> None:
-    """Refuse a value that is no sequence of ``size`` integers of [−S, S], or has too many integers that are not 0.
+    """Refuse an input vector outside a mechanism's domain. The error does not contain the vector.
+
+    Args:
+        value: the vector; a tuple or list of ``size`` integers of [−S, S] is accepted.
+        size: number of coordinates.
+        most_nonzero: largest number of coordinates that may differ from 0; None for all.
 
     Raises:
         InputError: ``value_out_of_domain``.
@@ -84,16 +89,17 @@ def check_vector(value: object, size: int, most_nonzero: int | None = None) -> N
 
 
 def coin_threshold(epsilon_micro: int) -> int:
-    """T = ⌊2^32 · E/(1 + E)⌋ with E = e^ε: T/2^32 is the largest probability of the true side of a coin."""
+    """T = ⌊2^32 · E/(1 + E)⌋ with E = e^ε: a coin with probability T/2^32 costs at most ε = ``epsilon_micro``/10⁶."""
     power = exp_below(epsilon_micro)
     return int(ONE * power // (1 + power))
 
 
 def check_threshold(threshold: int) -> None:
-    """Refuse a T with which answers carry no information, or an infinite privacy loss.
+    """Refuse a parameter T = ``threshold`` of a coin with probability T/2^32 that is useless or not private.
 
     Raises:
-        InputError: ``parameters_invalid``, ``loss_unbounded``.
+        InputError: ``parameters_invalid``: T ≤ 2^31, so answers carry no information; ``loss_unbounded``: T is 0 or
+            2^32, so the privacy loss is infinite.
     """
     if threshold in (0, ONE):
         raise unbounded()
@@ -102,19 +108,22 @@ def check_threshold(threshold: int) -> None:
 
 
 def bent(x: int, threshold: int) -> int:
-    """2^31 + ⌊x(T − 2^31)/S⌋: the probability of the bit 1 for input x, times 2^32. ``threshold`` is T."""
+    """2^31 + ⌊x(T − 2^31)/S⌋ with T = ``threshold``: 2^32 times the probability of the bit 1 for the input ``x``."""
     return HALF + x * (threshold - HALF) // SCALE
 
 
 def bit_estimate(bit: int, threshold: int) -> Fraction:
-    """S(2u − 1)/(2T/2^32 − 1): the estimate of x from the bit u."""
+    """S(2u − 1)/(2T/2^32 − 1): the estimate of the input from u = ``bit``; T = ``threshold``."""
     from fractions import Fraction
 
     return Fraction(SCALE * (2 * bit - 1) * HALF, threshold - HALF)
 
 
 def bit_variance(x: int, threshold: int) -> Fraction:
-    """Variance of :func:`bit_estimate` for input x: B²·4p(1 − p); p is the probability of bit 1, B its estimate."""
+    """B²·4p(1 − p): variance of :func:`bit_estimate` for the input ``x``, with ``threshold`` T.
+
+    p is the probability of the bit 1; B is the estimate from the bit 1.
+    """
     from fractions import Fraction
 
     p = Fraction(bent(x, threshold), ONE)
@@ -139,7 +148,11 @@ class CoinMechanism(NumericMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int = 1) -> Self:
-        """Derive T from ε; ``size`` is the number of coordinates, 1 … ``MAX_SIZE``.
+        """The mechanism with the T that follows from ε.
+
+        Args:
+            epsilon_micro: ε of one answer, in millionths.
+            size: the number of coordinates, 1 … ``MAX_SIZE``.
 
         Raises:
             InputError: ``epsilon_invalid``, ``size_invalid``.
@@ -149,7 +162,7 @@ class CoinMechanism(NumericMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
-        """Read T as a document states it.
+        """The mechanism with the size, ε and T in ``parameters``, a map as :meth:`to_dict` makes.
 
         Raises:
             InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
@@ -173,7 +186,7 @@ class CoinMechanism(NumericMechanism):
         }
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Ln of T/(2^32 − T)."""
+        """ln(T/(2^32 − T)), where T/2^32 is the largest probability of the true side of a coin."""
         from fractions import Fraction
 
         return PrivacyLoss(Fraction(self.threshold, ONE - self.threshold))

@@ -18,7 +18,11 @@ class OptimisedUnary(UnaryMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> OptimisedUnary:
-        """Derive Q from ε; ``size`` is the number of values, 2 … 65536.
+        """The mechanism with P = 2^31 and the Q that follows from ε.
+
+        Args:
+            epsilon_micro: ε of one answer, in millionths.
+            size: the number of values, 2 … 65536.
 
         Raises:
             InputError: ``epsilon_invalid``, ``size_invalid``.

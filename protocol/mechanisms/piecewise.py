@@ -42,7 +42,11 @@ class Piecewise(SingleNumberMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int = 1) -> Piecewise:
-        """Derive w and T from ε; the size is 1.
+        """The mechanism with the w and T that follow from ε.
+
+        Args:
+            epsilon_micro: ε of one answer, in millionths.
+            size: 1, the number of coordinates.
 
         Raises:
             InputError: ``epsilon_invalid``, ``size_invalid``.
@@ -55,7 +59,7 @@ class Piecewise(SingleNumberMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Piecewise:
-        """Read w and T as a document states them.
+        """The mechanism with the ε, w and T in ``parameters``, a map as :meth:`to_dict` makes.
 
         Raises:
             InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
@@ -88,7 +92,10 @@ class Piecewise(SingleNumberMechanism):
         return CELLS
 
     def perturb(self, value: int, seed: bytes) -> int:
-        """Draw a cell. Reads below(2S) for the window's start, coin(T), then below(w) inside or below(N − w) outside.
+        """Draw a cell for the number ``value``, an integer of [−S, S], from the stream of ``seed``.
+
+        Reads below(2S) for the window's start, coin(T), then below(w) for a cell inside the window or below(N − w)
+        for one outside.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -97,7 +104,7 @@ class Piecewise(SingleNumberMechanism):
         return self.answer(value, Stream(seed, TAG))
 
     def answer(self, value: int, stream: Stream) -> int:
-        """As :meth:`perturb`, from a given stream; ``hybrid`` has read from it before."""
+        """Draw a cell for the number ``value`` from ``stream``; ``value`` is not checked. Called by ``hybrid``, too."""
         start, rest = self._start(value)
         start += stream.below(2 * SCALE) < rest
         if stream.coin(self.threshold):
@@ -114,7 +121,7 @@ class Piecewise(SingleNumberMechanism):
         return f"one number of {self.answers}, likelier near the true one ({self.name})"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """The probability of every cell: the mixture over the two possible starts of the window.
+        """The probability of every cell for the number ``value``: the mixture over the two possible window starts.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -140,7 +147,7 @@ class Piecewise(SingleNumberMechanism):
         return Fraction(self.threshold, ONE * self.window), Fraction(ONE - self.threshold, ONE * rest)
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Ln of T(N − w)/((2^32 − T)w): the ratio for a cell in the window of one input and not of another one."""
+        """ln(T(N − w)/((2^32 − T)w)): from a cell inside the window of one input and outside that of another."""
         inside, outside = self._heights()
         return PrivacyLoss(inside / outside)
 
@@ -153,7 +160,7 @@ class Piecewise(SingleNumberMechanism):
         return 1 / (p * (CELLS - self.window) - (1 - p) * self.window)
 
     def estimate(self, answer: int) -> Fraction:
-        """κ(2c + 1 − N)S for cell c."""
+        """κ(2c + 1 − N)S: the estimate of the input from cell c = ``answer``; κ is :attr:`gain`."""
         return self.gain * (2 * answer + 1 - CELLS) * SCALE
 
     def variance(self, x: int) -> Fraction:

@@ -32,7 +32,11 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> SummedHistogram:
-        """Derive s and t from ε; ``size`` is the number of values, 2 … 4096.
+        """The mechanism with the rate of the noise, s/t per step, that follows from ε.
+
+        Args:
+            epsilon_micro: ε of one answer, in millionths.
+            size: the number of values, 2 … 4096.
 
         Raises:
             InputError: ``epsilon_invalid``, ``size_invalid``.
@@ -43,7 +47,7 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> SummedHistogram:
-        """Read s and t as a document states them.
+        """The mechanism with the size, ε, s and t in ``parameters``, a map as :meth:`to_dict` makes.
 
         Raises:
             InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
@@ -68,11 +72,13 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
 
     @property
     def counted(self) -> tuple[int, int]:
-        """0 and M. So one false answer changes a sum by M at most, as an honest answer does."""
+        """0 and M: the aggregator clips each integer to [0, M], so a false answer changes a sum by at most M."""
         return 0, GRID
 
     def perturb(self, value: int, seed: bytes) -> tuple[int, ...]:
-        """Draw the answer. Reads one discrete Laplace noise per value.
+        """Draw the answer for ``value``, an integer of 0 … size − 1, from the stream of ``seed``.
+
+        Reads one discrete Laplace noise per component.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -84,7 +90,7 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
         return tuple(self.clamp(GRID * (j == value) + discrete_laplace(stream, s, t)) for j in range(self.size))
 
     def exponent(self, value: int, answer: tuple[int, ...]) -> int:
-        """The n of P(answer | value) ∝ q^n with q = e^{−s/t}; the omitted factor does not depend on ``value``.
+        """The exponent n in P(answer | value) = C·q^n with q = e^{−s/t}, where C does not depend on ``value``.
 
         The answer must be within :attr:`bounds`. The formula holds for clipped components, too: the value changes
         all probabilities of a tail by the same factor.
@@ -96,10 +102,12 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
         return sum(abs(part - GRID * (j == value)) for j, part in enumerate(answer))
 
     def distribution(self, value: int, radius: int = 2) -> ApproximateTable:
-        """Probabilities, to 49 digits, of the answers within ``radius`` steps of the noiseless answer; no others.
+        """Probabilities, to 49 digits, of answers near the noiseless answer for the input ``value``.
+
+        The table has the answers whose components all differ by at most ``radius`` steps from the noiseless ones.
 
         Raises:
-            InputError: ``value_out_of_domain``; ``too_many_answers`` for more than 100,000 of them.
+            InputError: ``value_out_of_domain``; ``too_many_answers``: the table would have more than 100,000 answers.
         """
         self.check_value(value)
         if (2 * radius + 1) ** self.size > _MAX_TABLE:

@@ -19,7 +19,11 @@ class SymmetricUnary(UnaryMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> SymmetricUnary:
-        """Derive P and Q from ε; ``size`` is the number of values, 2 … 65536.
+        """The mechanism with the P and Q that follow from ε.
+
+        Args:
+            epsilon_micro: ε of one answer, in millionths.
+            size: the number of values, 2 … 65536.
 
         Raises:
             InputError: ``epsilon_invalid``, ``size_invalid``.

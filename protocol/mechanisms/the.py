@@ -35,13 +35,15 @@ class ThresholdedHistogram(UnaryMechanism):
     def __init__(
         self, epsilon_micro: int, size: int, one_if_true: int, one_if_other: int, theta_micro: int = DEFAULT_THETA_MICRO
     ) -> None:
-        """See :class:`UnaryMechanism`."""
+        """``one_if_true`` is P and ``one_if_other`` is Q, out of 2^32; ``theta_micro`` is θ in millionths."""
         super().__init__(epsilon_micro, size, one_if_true, one_if_other)
         self.theta_micro = theta_micro
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int, *, theta: str | float | Decimal = "0.25") -> Self:
-        """Derive P and Q from ε and θ: out of 2^32, how often the true value's bit and any other bit is 1.
+        """The mechanism with the P and Q that follow from ε and θ.
+
+        P/2^32 and Q/2^32 are the probabilities that the true value's bit, and any other bit, is 1.
 
         Args:
             epsilon_micro: ε in millionths.
@@ -64,7 +66,7 @@ class ThresholdedHistogram(UnaryMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
-        """Read P, Q and θ as a document states them.
+        """The mechanism with the size, ε, P, Q and θ in ``parameters``, a map as :meth:`to_dict` makes.
 
         Raises:
             InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
@@ -79,7 +81,7 @@ class ThresholdedHistogram(UnaryMechanism):
         return {**super().to_dict(), "theta_micro": self.theta_micro}
 
     def options(self) -> dict[str, Any]:
-        """The option θ, under the key ``theta``."""
+        """The option θ as an exact decimal, under the key ``theta``."""
         return {"theta": Decimal(self.theta_micro).scaleb(-6)}
 
 

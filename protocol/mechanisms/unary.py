@@ -47,7 +47,7 @@ class UnaryMechanism(FrequencyMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
-        """Read P and Q as a document states them.
+        """The mechanism with the size, ε, P and Q in ``parameters``, a map as :meth:`to_dict` makes.
 
         Raises:
             InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
@@ -94,7 +94,9 @@ class UnaryMechanism(FrequencyMechanism):
         return Fraction(self.one_if_other, ONE)
 
     def perturb(self, value: int, seed: bytes) -> tuple[int, ...]:
-        """Draw the bits. Reads coin(P if j = value else Q) for j = 0 … K − 1.
+        """Draw K bits for ``value``, an integer of 0 … K − 1, from the stream of ``seed``.
+
+        Reads, for j = 0 … K − 1, coin(P) if j is ``value``, else coin(Q).
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -112,7 +114,7 @@ class UnaryMechanism(FrequencyMechanism):
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def bit_probabilities(self, value: int) -> list[Fraction]:
-        """Exact probability that each bit of the answer is 1.
+        """Exact probability that each bit of the answer is 1, for the true ``value``; a list of K probabilities.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -121,7 +123,7 @@ class UnaryMechanism(FrequencyMechanism):
         return [self.p if index == value else self.q for index in range(self.size)]
 
     def distribution(self, value: int) -> dict[tuple[int, ...], Fraction]:
-        """The probability of every row of bits, 2^K rows.
+        """The probability of each of the 2^K rows of bits for the true ``value``: answer → probability.
 
         Raises:
             InputError: ``value_out_of_domain``; ``too_many_answers`` above 16 values: use :meth:`bit_probabilities`.
@@ -131,6 +133,6 @@ class UnaryMechanism(FrequencyMechanism):
         return rows_of_bits(self.bit_probabilities(value))
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Ln of p(1 − q) / (q(1 − p))."""
+        """ln(p(1 − q) / (q(1 − p))): two inputs differ in the probabilities of two bits."""
         p, q = self.p, self.q
         return PrivacyLoss(p * (1 - q) / (q * (1 - p)))
