@@ -116,19 +116,25 @@ class Law(NamedTuple):
 
     @classmethod
     def pure(cls, p: Fraction | float, q: Fraction | float) -> Law:
-        """Law of a pure protocol: q(1 − q)/(p − q)² at share 0 and p(1 − p)/(p − q)² at share 1."""
+        """Law of a pure protocol: q(1 − q)/(p − q)² at share 0 and p(1 − p)/(p − q)² at share 1.
+
+        Args:
+            p: probability that an answer supports the true value.
+            q: probability that an answer supports one given other value.
+        """
         return cls(float(q * (1 - q) / (p - q) ** 2), float(p * (1 - p) / (p - q) ** 2))
 
     def at(self, share: Floats) -> Floats:
-        """Noise variance at the given true shares. Argument and result: float64 of one common shape."""
+        """Noise variance of one answer at the true shares ``share``. Both are float64 of one shape."""
         return np.asarray(self.at_zero + share * (self.at_one - self.at_zero), np.float64)
 
 
 @singledispatch
 def noise_law(mechanism: Mechanism) -> Law | None:
-    """Law of one answer's noise about a value's share. None if the mechanism's family has registered no law.
+    """Noise variance that one answer gives to the estimate of a value's share, as a function of the true share.
 
-    Mechanisms about numbers register none, because they do not estimate shares of values.
+    None if the mechanism's family has registered no such law. Mechanisms about numbers register none, because they do
+    not estimate shares of values.
     """
     del mechanism
     return None
@@ -136,13 +142,13 @@ def noise_law(mechanism: Mechanism) -> Law | None:
 
 @noise_law.register(FrequencyMechanism)
 def noise_law_pure(mechanism: FrequencyMechanism) -> Law:
-    """Law of a pure protocol (:meth:`Law.pure`)."""
+    """The law of ``direct`` and unary encodings, from their probabilities p and q (:meth:`Law.pure`)."""
     return Law.pure(mechanism.p, mechanism.q)
 
 
 @noise_law.register(SummedHistogram)
 def noise_law_histogram(mechanism: SummedHistogram) -> Law:
-    """Law of ``she``: the noise variance does not depend on the share."""
+    """The law of ``she`` (summed histograms): the noise variance is the same for every share."""
     variance = noise_variance(mechanism)
     return Law(variance, variance)
 
@@ -178,13 +184,18 @@ def _holders(mechanism: SummedHistogram, n: int, sums: Sequence[int], members: i
 
 @lru_cache(maxsize=1024)
 def lower_mean(s: int, t: int) -> Fraction:
-    """Mean of noise of rate s/t clipped to [0, M]: b = q(1 − q^M)/(1 − q²) with q = e^{−s/t}; to 40 digits."""
+    """Mean of discrete Laplace noise of rate s/t clipped to [0, M]: b = q(1 − q^M)/(1 − q²), q = e^{−s/t}.
+
+    M is the number of steps of the grid of ``she``. The result has 40 right digits.
+    """
     q, power, square = (1 / exp_below(steps * s, t) for steps in (1, GRID, 2))
     return q * (1 - power) / (1 - square)
 
 
 def noise_variance(mechanism: SummedHistogram) -> float:
-    """Variance of one component in units of the value: v/(M − 2b)², as in :func:`debias_histogram`.
+    """Noise variance of one answer of ``she`` to the estimate of a share: v/(M − 2b)².
+
+    :func:`debias_histogram` defines the grid's number of steps M, and mean b and variance v of a clipped component.
 
     At a small ε few digits cancel: M − 2b is a sum of terms that are not negative, and b² is at most half of the
     sum from which v subtracts it.
@@ -268,7 +279,7 @@ def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]
 
 
 @debias.register(SingleNumberMechanism)
-@debias.register(Bit)  # Bit is also a CoinMechanism, but its counts are numbers of answers 0 and 1, not sums of bits.
+@debias.register(Bit)  # Bit is a CoinMechanism, but its counts are the numbers of answers 0 and 1, not sums of bits.
 def debias_single_number(mechanism: SingleNumberMechanism, n: int, counts: Sequence[int]) -> Debiased:
     """``bit``, ``piecewise``, ``hybrid``: the estimate is the sum of the devices' numbers, in units of S.
 
@@ -335,7 +346,10 @@ def _integer_estimates(mechanism: SingleNumberMechanism) -> tuple[tuple[int, ...
 
 
 def sign_size(mechanism: CoinMechanism) -> float:
-    """B: one answer of a single bit is the estimate +B or −B of a number, in units of S."""
+    """The number B: an answer 1 is the unbiased estimate +B of the device's number, an answer 0 the estimate −B.
+
+    B is in units of S, so the device's number is in [−1, 1], and B is larger than 1.
+    """
     return float(_exact_size(mechanism))
 
 

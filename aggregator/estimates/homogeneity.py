@@ -88,7 +88,7 @@ class Homogeneity(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        """Whether the p-value is below :data:`LEVEL`; False if nothing was compared."""
+        """Whether the test rejects one population: p-value below :data:`LEVEL`. False if nothing was compared."""
         return self.chance is not None and self.chance < LEVEL
 
     def __str__(self) -> str:
@@ -144,7 +144,11 @@ def _compared(estimates: Sequence[QuestionEstimate], schema: Schema) -> Iterator
 
 
 def deviance(estimates: Sequence[QuestionEstimate]) -> Floats:
-    """G² of every number of one subject: shape (K,) float64. Each estimate has a law and at least one answer."""
+    """The statistic G² of this module for each of the K numbers of one subject: shape (K,) float64.
+
+    Args:
+        estimates: one per source. Each has a linear noise law (``law``) and at least one answer.
+    """
     scatter = np.array([[max(one.scatter, 1.0)] for one in estimates])
     throws = np.array([[one.n] for one in estimates]) / scatter
     ends = np.array([one.law for one in estimates], np.float64) / scatter
@@ -153,13 +157,13 @@ def deviance(estimates: Sequence[QuestionEstimate]) -> Floats:
     base = (1 - slope * gain) / 2
     share = np.array([(one.estimate / one.n - one.least) / (1 - one.least) for one in estimates])
     seen = np.clip(base + gain * share, 0, 1)
-    # λ of every source must be a probability. This bounds the common share, which may be outside [0, 1].
+    # λ must be a probability for every source. This bounds the search for the common share, also outside [0, 1].
     least = np.full(share.shape[1], (-base / gain).max())
     most = np.full(share.shape[1], ((1 - base) / gain).min())
     for _ in range(HALVINGS):
         middle = (least + most) / 2
         chance = base + gain * middle
-        # G² is convex, so its slope increases with the common share.
+        # G² is convex in the common share. A negative slope means that the minimum is at a larger share.
         slope_there = (throws * gain * (_over(1 - seen, 1 - chance) - _over(seen, chance))).sum(axis=0)
         least, most = np.where(slope_there < 0, middle, least), np.where(slope_there < 0, most, middle)
     expected = np.clip(base + gain * (least + most) / 2, 0, 1)
@@ -178,7 +182,10 @@ def _divergence(seen: Floats, expected: Floats) -> Floats:
 
 
 def squares(estimates: Sequence[QuestionEstimate]) -> Floats | None:
-    """Σ_j (x̂_j − x̄)²/V_j of every number of one subject: shape (K,) float64. None if a variance is 0."""
+    """Σ_j (x̂_j − x̄)²/V_j for each of the K numbers of one subject: shape (K,) float64. None if a variance is 0.
+
+    x̂_j is source j's estimate, V_j its variance and x̄ the mean weighted by 1/V_j. ``estimates`` has one per source.
+    """
     if not all((one.variance > 0).all() for one in estimates):
         return None
     values = np.array([one.estimate / one.n for one in estimates])
@@ -188,7 +195,7 @@ def squares(estimates: Sequence[QuestionEstimate]) -> Floats | None:
 
 
 def chi_square_tail(x: float, freedom: int) -> float:
-    """P(χ² ≥ x) for k = ``freedom`` ≥ 1 degrees of freedom, by a recursion from Q_1 or Q_2.
+    """P(χ² ≥ x) for k = ``freedom`` ≥ 1 degrees of freedom, called Q_k, by a recursion from Q_1 or Q_2.
 
     Q_1 = erfc(√(x/2)),  Q_2 = e^{−x/2},  Q_{k+2} = Q_k + (x/2)^{k/2} e^{−x/2}/Γ(k/2 + 1)
     """

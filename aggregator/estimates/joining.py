@@ -49,7 +49,7 @@ class Joined(NamedTuple):
 def join(
     parts: Sequence[Statistics], *, one_population: bool, disjoint: bool = False, fit: Fit | None = None
 ) -> Joined:
-    """One estimate per subject from all sources. Run by the analyst.
+    """Combine the statistics of several sources into one estimate per subject, and test homogeneity. For analysts.
 
         share = Σ_j w_j s_j      w_j ∝ 1/v_j, Σ_j w_j = 1
 
@@ -85,7 +85,7 @@ def join(
     asked: dict[Subject, list[QuestionEstimate]] = {}
     for part in _apart(parts, disjoint=disjoint):
         for subject, questions in _by_subject(part.questions).items():
-            # Two questions of one campaign about one subject are answered by the same devices.
+            # Several questions of one campaign may be about one subject. The same devices answer them: never disjoint.
             asked.setdefault(subject, []).append(_joined(questions, disjoint=False))
     found = tuple(_joined(each, disjoint=disjoint) for each in asked.values())
     sources = tuple(source for part in parts for source in part.sources)
@@ -97,7 +97,8 @@ def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
     """Refuse parts that cannot be joined.
 
     Raises:
-        InputError: as :func:`join`, except ``fit_differs``, and ``not_joinable`` only for different models.
+        InputError: ``population_undeclared``, ``argument_invalid``, ``schema_differs``, ``source_repeated``;
+            ``not_joinable``: the campaigns evaluate different models. :func:`join` explains the reasons.
     """
     if not one_population:
         raise InputError(

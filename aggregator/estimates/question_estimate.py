@@ -56,7 +56,10 @@ class Vote(NamedTuple):
 
     @property
     def planned_variance(self) -> float:
-        """Variance of a class's share if all classes have equal shares. It does not depend on any answer."""
+        """Variance of a class's estimated share, computed as if all classes had equal shares.
+
+        It depends on the mechanism and the number of answers, and not on any answer.
+        """
         equal = 1 / len(self.share)
         noise = self.n * float(self.law.at(np.array(equal)))
         return noise / self.n**2 + equal * (1 - equal) / self.n
@@ -123,7 +126,7 @@ class QuestionEstimate:
 
     @property
     def is_share(self) -> bool:
-        """Whether the estimates are about shares, and not about means."""
+        """Whether the estimates are fractions of the records (times n), and not means of a number (times n)."""
         return is_share(self.subject)
 
     @property
@@ -133,47 +136,57 @@ class QuestionEstimate:
 
     @property
     def sampling_variance(self) -> Floats:
-        """Shape (K,) float64: variance from the random choice of the asked devices from the population."""
+        """Shape (K,) float64: variance because the asked devices are a random sample of the population."""
         return np.asarray(self.n * self.spread * self.scatter)
 
     @property
     def variance(self) -> Floats:
-        """Shape (K,) float64: noise and sampling variance together, for the population."""
+        """Shape (K,) float64: variance of ``estimate`` for the population: noise variance plus sampling variance."""
         return self.noise_variance + self.sampling_variance
 
     @property
     def devices_variance(self) -> Floats:
-        """Shape (K,) float64, for these devices: noise, and the random choice of the answers to this question."""
+        """Shape (K,) float64: variance of ``estimate`` for the devices that answered.
+
+        It is the noise variance plus the variance from the random choice of the answers that are about this question.
+        """
         return np.asarray(self.noise_variance + self.n * self.spread * self.devices_scatter)
 
     @property
     def sd(self) -> Floats:
-        """Shape (K,) float64: standard deviation for the population."""
+        """Shape (K,) float64: standard deviation of ``estimate`` for the population, √variance."""
         return np.sqrt(self.variance)
 
     @property
     def devices_sd(self) -> Floats:
-        """Shape (K,) float64: standard deviation for these devices."""
+        """Shape (K,) float64: standard deviation of ``estimate`` for the devices that answered."""
         return np.sqrt(self.devices_variance)
 
     @property
     def low(self) -> Floats:
-        """Shape (K,) float64: lower ends of :attr:`interval`."""
+        """Shape (K,) float64: lower ends of the 95 % intervals for the population (:attr:`interval`)."""
         return self.interval.low
 
     @property
     def high(self) -> Floats:
-        """Shape (K,) float64: upper ends of :attr:`interval`."""
+        """Shape (K,) float64: upper ends of the 95 % intervals for the population (:attr:`interval`)."""
         return self.interval.high
 
 
 def is_share(subject: Subject) -> bool:
-    """Whether a question's estimates are about shares, and not about means."""
+    """Whether a question of this kind estimates fractions of the records, and not means of a number.
+
+    False for moments of numeric features. True for all other subjects: classes, a feature's values, presence of a
+    number, and a model's outcomes.
+    """
     return subject.kind not in (MOMENT, MOMENTS)
 
 
 def is_stretched(subject: Subject) -> bool:
-    """Whether devices answer about 2v − S instead of v: true for the square v of a single number."""
+    """Whether devices perturb 2v − S in place of the value v, which is so for the square v of a single number.
+
+    A square v is in [0, S], so 2v − S uses the whole range [−S, S] of the mechanism.
+    """
     return subject.of_class is not None and subject.power == SQUARE
 
 

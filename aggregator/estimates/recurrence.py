@@ -56,7 +56,7 @@ class Recurrence(NamedTuple):
 
     @property
     def assumption(self) -> str:
-        """Assumptions of the population's intervals, in words."""
+        """The assumption about repeated answers behind the population's intervals, as a sentence."""
         return f"records do not change; {HOW_KNOWN[self.basis]}"
 
     def to_json(self) -> dict[str, object]:
@@ -75,13 +75,16 @@ class Recurrence(NamedTuple):
 
 
 def once(campaign: Campaign, tally: Tally) -> Recurrence:
-    """Recurrence if every answer to a stratum is from another device, as in one period."""
+    """The recurrence under the assumption that every answer to a stratum is from another device.
+
+    This is right for reports of one period.
+    """
     answers = answers_by_stratum(campaign, tally)
     return Recurrence(ONCE, answers, tuple(1 / number if number else 0.0 for number in answers))
 
 
 def at_most(campaign: Campaign, tally: Tally, turnout: Turnout) -> Recurrence:
-    """Upper bound of the recurrence from ``turnout``, the number of devices in each period; exact for one period."""
+    """The largest recurrence that the numbers of devices in each period (``turnout``) allow; exact for one period."""
     if len(np.unique(turnout.period)) <= 1:
         return once(campaign, tally)
     bounds = []
@@ -93,14 +96,20 @@ def at_most(campaign: Campaign, tally: Tally, turnout: Turnout) -> Recurrence:
 
 
 def known(campaign: Campaign, tally: Tally, squares: tuple[int, ...]) -> Recurrence:
-    """Exact recurrence from ``squares``, one ΣT² for every stratum, computed with the fleet's secrets."""
+    """The exact recurrence.
+
+    Args:
+        campaign: the campaign of the answers.
+        tally: the counts of the answers.
+        squares: for every stratum ΣT², with T the number of answers of a device, computed with the fleet's secrets.
+    """
     answers = answers_by_stratum(campaign, tally)
     pairs = zip(squares, answers, strict=True)
     return Recurrence(KNOWN, answers, tuple(square / number**2 if number else 0.0 for square, number in pairs))
 
 
 def answers_by_stratum(campaign: Campaign, tally: Tally) -> tuple[int, ...]:
-    """Number N of answers to every stratum."""
+    """For every stratum the number N of answers to all of its questions."""
     found = [0] * campaign.answers
     for question, n in zip(campaign.questions, tally.n, strict=True):
         found[question.stratum] += n

@@ -95,15 +95,15 @@ class Reports(Source):
         return self.tally.statistics_id
 
     def counts(self, question: int) -> list[int]:
-        """The sums in the tally of the question with this place in the campaign."""
+        """The integer counts of one question; ``question`` is its index in the campaign."""
         return list(self.tally.counts[question])
 
     def populations(self) -> dict[str, Any]:
-        """Populations and assumptions of :meth:`aggregator.estimates.recurrence.Recurrence.to_json`."""
+        """The populations that the two intervals are about, and the assumption about repeated answers, for programs."""
         return self.recurrence.to_json()
 
     def facts(self) -> dict[str, int]:
-        """Number of reports from damaged files, and of contributions not counted."""
+        """Counts for people, by name: reports from damaged files, and records not counted by reason."""
         found = {"of them from damaged files": self.unproven}
         found |= {f"set aside: {reason}": count for reason, count in self.rejected.items()}
         return found | ({"superseded by whole files": self.superseded} if self.superseded else {})
@@ -126,7 +126,7 @@ class Reports(Source):
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Part of the output of ``hearsay estimate --json`` about a store's reports."""
+        """The part of the output of ``hearsay estimate --json`` that is about the reports, not about the estimates."""
         return {
             "campaign": self.campaign.id.hex(),
             "reports": self.reports,
@@ -192,7 +192,7 @@ class _Part(NamedTuple):
     right: Right | None
 
     def estimated(self) -> Estimated:
-        """The estimate of the asked number; answers about 2v − S are converted to v."""
+        """The estimate of the number v that the question is about, also if devices perturbed 2v − S."""
         estimates = self.result.estimate
         if is_stretched(self.question.subject):
             estimates = (estimates + self.n) / 2

@@ -17,7 +17,10 @@ COLUMNS = ("question", "cell", "n", "estimate", "these devices", "population")
 
 
 def rows(questions: Iterable[QuestionEstimate], schema: Schema) -> list[tuple[object, ...]]:
-    """One row per question and cell, with the columns :data:`COLUMNS`; intervals are clipped to possible values."""
+    """Estimates as rows of a table, one per question and cell, with the columns :data:`COLUMNS`.
+
+    Intervals are clipped to possible values. Cells of a question without answers are blank.
+    """
     return [row for found in questions for row in _rows(found, schema)]
 
 

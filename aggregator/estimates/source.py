@@ -30,16 +30,16 @@ class Source(ABC):
     @property
     @abstractmethod
     def reports(self) -> int:
-        """Number of reports or records used."""
+        """Number of reports or records behind the estimates."""
 
     @property
     @abstractmethod
     def statistics_id(self) -> bytes:
-        """32 bytes: a digest of the counts."""
+        """A digest of the counts, 32 bytes. Models name their statistics by it."""
 
     @abstractmethod
     def counts(self, question: int) -> list[int]:
-        """The integers behind the estimate of one question, given the question's place in the campaign."""
+        """The integer counts behind the estimates of one question; ``question`` is its index in the campaign."""
 
     @abstractmethod
     def populations(self) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class Source(ABC):
 
     @abstractmethod
     def facts(self) -> dict[str, int]:
-        """Further counts about the reports, for people: name → number."""
+        """Further counts about the reports, with their names, as commands print them."""
 
     @abstractmethod
     def card(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Source(ABC):
         """Refuse fewer reports than the campaign's minimum batch size.
 
         Raises:
-            PolicyError: ``batch_too_small`` (DAP's minimum batch size).
+            PolicyError: ``batch_too_small``: there are fewer reports.
         """
         needed = self.campaign.min_batch_size
         if self.reports < needed:

@@ -36,7 +36,7 @@ _LEAST = 1e-9
 
 
 class Estimated(NamedTuple):
-    """One question's unbiased estimate from n answers: shape (K,) float64, in reports."""
+    """One question's unbiased estimate: n answers give K numbers, shape (K,) float64, each n times a share or mean."""
 
     subject: Subject
     n: int
@@ -81,7 +81,12 @@ class Spreads(NamedTuple):
     of_square: Floats
 
     def of_subject(self, subject: Subject, schema: Schema) -> Floats:
-        """Shape (K,) float64: s² of the numbers in one question of moments."""
+        """s² of the K numbers that a question about moments asks for, in their order: shape (K,) float64.
+
+        Args:
+            subject: of the question.
+            schema: the campaign's schema.
+        """
         table: Floats = self.of_square if subject.power == SQUARE else self.of_number
         if subject.kind == MOMENTS:
             return table.ravel()
@@ -92,7 +97,7 @@ class Spreads(NamedTuple):
 
 
 def spreads(found: Iterable[Estimated], schema: Schema, class_share: Floats) -> Spreads:
-    """s² of all moments of a campaign, from all estimates of the campaign.
+    """The variance s² between devices of all moments of a campaign, computed from all its estimates.
 
     Args:
         found: estimates of all questions, also of the questions about the presence of a number.
@@ -101,7 +106,7 @@ def spreads(found: Iterable[Estimated], schema: Schema, class_share: Floats) -> 
             presence is not asked, and bound p for every number.
 
     Returns:
-        s² of every number and class. Without answers m₁ counts as 0 and m₂ as p.
+        s² of every number and class. A missing mean m₁ counts as 0, a missing mean square m₂ as p, its largest value.
     """
     found = tuple(found)
     there = np.tile(np.clip(class_share, _LEAST, 1), (len(schema.numeric), 1))

@@ -59,7 +59,7 @@ class Statistics:
 
     @property
     def source(self) -> Source:
-        """The source, if there is only one.
+        """The only source. Joined statistics have several, and raise.
 
         Raises:
             InputError: ``several_sources``: the statistics are joined.
@@ -72,16 +72,16 @@ class Statistics:
 
     @property
     def campaign(self) -> Campaign:
-        """The campaign of the source, if there is only one source.
+        """The campaign of the only source. Joined statistics have several, and raise.
 
         Raises:
-            InputError: ``several_sources``.
+            InputError: ``several_sources``: the statistics are joined.
         """
         return self.source.campaign
 
     @property
     def reports(self) -> int:
-        """Number of reports or records used."""
+        """Number of reports or records behind the estimates, over all sources."""
         return sum(source.reports for source in self.sources)
 
     @property
@@ -93,7 +93,7 @@ class Statistics:
 
     @property
     def rejected(self) -> Mapping[str, int]:
-        """Number of contributions that were not used, by reason, over all sources."""
+        """Number of records and byte ranges that were not counted, by reason, over all sources."""
         found: dict[str, int] = {}
         for source in self.sources:
             for reason, count in source.rejected.items():
@@ -102,7 +102,10 @@ class Statistics:
 
     @property
     def populations(self) -> dict[str, Any]:
-        """The populations of the two intervals, in the first source's words, and the assumptions of all sources."""
+        """What the two intervals are about, as texts for programs: ``devices``, ``population`` and ``assumes``.
+
+        Joined statistics take the first two texts from the first source, and list the assumptions of all sources.
+        """
         found = [source.populations() for source in self.sources]
         if len(found) == 1:
             return found[0]
@@ -114,16 +117,16 @@ class Statistics:
         }
 
     def check_publishable(self) -> None:
-        """Refuse estimates from fewer reports than the minimum batch size of a source's campaign.
+        """Refuse estimates if any source has fewer reports than its campaign's minimum batch size.
 
         Raises:
-            PolicyError: ``batch_too_small``.
+            PolicyError: ``batch_too_small``: a source has fewer reports.
         """
         for source in self.sources:
             source.check_publishable()
 
     def frame(self) -> pd.DataFrame:
-        """One row per question and cell, in reports.
+        """The estimates as a table: one row per question and cell. Estimates are n times a share or mean.
 
         ``question`` and ``cell`` name the estimate in words; ``kind``, ``feature``, ``power``, ``value`` and ``class``
         name it for programs (``value`` is an outcome's predicted class). ``sd``, ``low`` and ``high`` are about the

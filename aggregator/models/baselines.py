@@ -66,16 +66,17 @@ def fit_majority(frame: pd.DataFrame, schema: Schema) -> Model:
 def fit_plain_gaussian(frame: pd.DataFrame, schema: Schema, floor: float) -> Model:
     """Naive Bayes without privacy, with a normal distribution per number and class.
 
-    Categories and classes are as in :func:`fit_plain`. A class without any value of a number gets mean 0 and
-    variance 1.
+    The probabilities of classes and categories are add-one smoothed counts (:func:`fit_plain`). A class without any
+    value of a number gets mean 0 and variance 1.
 
     Args:
         frame: records with labels; the label has one column.
         schema: schema of the records.
-        floor: smallest variance of x = u/S.
+        floor: smallest variance of a number scaled to [−1, 1]. Smaller variances become ``floor``.
 
     Raises:
-        InputError: as :func:`fit_plain`.
+        InputError: ``label_missing``; ``columns_missing``, no feature has a column; ``duplicate_column``;
+            ``value_refused``, a value is not listed, and the schema refuses such values.
     """
     classes = len(schema.label.classes)
     labels = label_codes(frame, schema.label, substitute=True)

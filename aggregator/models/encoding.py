@@ -56,7 +56,7 @@ def _encode_known(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
 
 def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
-    """Refuse a frame with ambiguous columns.
+    """Refuse a frame in which a name of the schema belongs to two columns. Missing columns are allowed.
 
     Raises:
         InputError: ``duplicate_column``: two columns have the name of the label or of one feature.
@@ -79,9 +79,13 @@ class EncodedFrame(NamedTuple):
 
 
 def recognise(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
-    """Observed features of every row for scoring: :meth:`protocol.schema.Schema.recognise`, vectorised.
+    """Codes and numbers of every row for scoring. Cells without a listed value or number are marked as missing.
 
-    A feature without a column is missing in every row.
+    Equal to :meth:`protocol.schema.Schema.recognise` of each row. A feature without a column is missing in every row.
+
+    Args:
+        frame: records, one per row.
+        schema: names and features of the columns.
 
     Raises:
         InputError: ``columns_missing``: the frame has no column of any feature; ``duplicate_column``: two columns
@@ -91,9 +95,13 @@ def recognise(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
 
 def observe(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
-    """Observed features of every row for reports: :meth:`protocol.schema.Schema.observe`, vectorised.
+    """Codes and numbers of every row as a device reports them: a missing value has its own code or its substitute.
 
-    A feature without a column is missing in every row. Missing values have the code of a report.
+    Equal to :meth:`protocol.schema.Schema.observe` of each row. A feature without a column is missing in every row.
+
+    Args:
+        frame: records, one per row.
+        schema: names and features of the columns.
 
     Raises:
         InputError: ``columns_missing``: the frame has no column of any feature; ``duplicate_column``: two columns
@@ -143,7 +151,13 @@ def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> Enco
 
 
 def feature_numbers(column: pd.Series, feature: Numeric) -> Codes:
-    """The scaled number u of every cell of one column, as :meth:`protocol.features.Numeric.scaled` returns it.
+    """The scaled number u of every cell of one column: an integer from −S (lower bound) to S (upper bound).
+
+    Equal to :meth:`protocol.features.Numeric.scaled` of each cell.
+
+    Args:
+        column: the cells.
+        feature: the numeric feature with the bounds.
 
     Returns:
         Shape (rows,) int64; :data:`NO_NUMBER` for a cell without a number.
@@ -209,7 +223,10 @@ def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) 
 
 
 def feature_codes(column: pd.Series, feature: Feature) -> Codes:
-    """Shape (rows,) int64: the value code of every cell of one column, :data:`MISSING` for a cell without a code."""
+    """Codes of the cells of one column: shape (rows,) int64.
+
+    A code is the index of the cell's value in the feature's list, or of its bin; :data:`MISSING` for other cells.
+    """
     if isinstance(feature, Numeric):
         return _bins(feature_numbers(column, feature), feature)
     return _by_value(column, feature.known_code, MISSING)
@@ -235,7 +252,7 @@ def _by_value(column: pd.Series, rule: Callable[[object], int | None], nothing: 
         Shape (rows,) int64.
     """
     if _is_plain(column, "fiub") or (column.dtype == object and pd.api.types.infer_dtype(column) == "string"):
-        places, distinct = pd.factorize(column.to_numpy())  # the place of None and NaN is −1, the last entry
+        places, distinct = pd.factorize(column.to_numpy())  # None and NaN get the place −1: the last entry
         results = [nothing if (one := rule(cell)) is None else one for cell in distinct.tolist()]
         return np.asarray(np.array([*results, nothing], dtype=np.int64)[places], np.int64)
     cells = column.astype(object).to_numpy()

@@ -109,7 +109,7 @@ class Foresight(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The accuracy as text for people: an interval and its assumption."""
+        """The expected accuracy as text for people: the smallest and largest value, and the assumption."""
         if self.accuracy is None:
             return NOT_KNOWN
         if self.least is None or self.most is None:
@@ -123,7 +123,7 @@ class Foresight(NamedTuple):
 
     @property
     def warning(self) -> str | None:
-        """Warning that the model is not, or perhaps not, better than the largest class; None if it is better."""
+        """A warning unless the model is expected to beat always predicting the largest class; None if it is."""
         if self.beats:
             return None
         found = "" if self.accuracy is None else f" (expected: {self.shown})"
@@ -145,7 +145,7 @@ def _read(text: str) -> float | None:
 
 
 def foresee(statistics: Statistics, postprocess: str) -> Foresight:
-    """Expected accuracy of the model made from these statistics, and the largest class's share.
+    """Compute the expected accuracy of the model that these statistics give, and the largest class's share.
 
     The same statistics give the same numbers, because the statistics' id seeds the random generator. The accuracy is
     known if the interval of the largest class is at most :data:`WIDEST_SHARE` wide, and the interval of the accuracy at
@@ -156,7 +156,7 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
         postprocess: name of the model's post-processing.
 
     Raises:
-        InputError: ``postprocess_unknown``; ``not_fittable``: as the fits of the two families.
+        InputError: ``postprocess_unknown``; ``not_fittable``: the campaign lacks a question that the model needs.
     """
     shares = class_shares(statistics)
     spread = np.sqrt(np.where(np.isfinite(shares.variance), shares.variance, 1.0))
@@ -168,7 +168,7 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     assumes = ASSUMES_NORMAL if statistics.fit.family == GAUSSIAN else ASSUMES
     share = (float(prior[largest]), low, high)
     if high - low > WIDEST_SHARE:
-        _fitted(statistics, postprocess)  # raises the errors of a model that can not be made
+        _fitted(statistics, postprocess)  # The result is not needed here: the call raises if no model can be made.
         return Foresight(None, *share, None, None, None, assumes)
     right, more = _tried(statistics, postprocess)
     beats = True if more.min() > 0 else False if more.max() <= 0 else None

@@ -56,7 +56,8 @@ def predict_file(
         missing: texts of a missing value.
 
     Raises:
-        InputError: as :func:`aggregator.tables.read_table`; ``columns_missing``: no feature has a column.
+        InputError: ``columns_missing``: no feature has a column; or the file can not be read as a table
+            (:func:`aggregator.tables.read_table` lists the reasons).
     """
     records = typed(read_table(path), model.schema, missing)
     columns: dict[str, object] = {LINE: records.index.to_numpy(), PREDICTED: model.predict(records)}

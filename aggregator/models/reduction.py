@@ -75,7 +75,8 @@ def pilot_inputs(frame: pd.DataFrame, schema: Schema) -> tuple[tuple[int, ...], 
 
     Raises:
         InputError: ``no_numbers``: the schema has no numeric feature; ``pilot_incomplete``: every row lacks a number
-            without a substitute; as :func:`aggregator.models.encoding.observe`.
+            without a substitute; ``columns_missing``, ``duplicate_column``, ``value_refused``: see
+            :func:`aggregator.models.encoding.observe`.
     """
     inputs = tuple(index for index, feature in enumerate(schema.features) if isinstance(feature, Numeric))
     if not inputs:
@@ -192,7 +193,7 @@ def fit_projection(
         equal_frequency: bins of equal frequency in the pilot instead of equal width.
 
     Raises:
-        InputError: as :func:`pilot_inputs` and :func:`fit_directions`; ``label_missing``; ``value_refused``;
+        InputError: what :func:`pilot_inputs` and :func:`fit_directions` raise; ``label_missing``; ``value_refused``;
             ``bins_invalid``, also if the outputs are too alike for bins of equal frequency; ``bounds_invalid``;
             ``quantile_invalid``; ``scatter_singular``, the pilot does not vary along a component;
             ``projection_invalid``; ``projection_overflow``, the bounds are too narrow; ``schema_invalid``, a

@@ -94,10 +94,16 @@ class Model:
 
     @classmethod
     def verified(cls, raw: bytes, root: bytes, *, clock: Callable[[], float] = time.time) -> Model:
-        """The model in a signed file's bytes, after the signatures are verified with a trust root's keys.
+        """Verify the signatures of a model file, and return the model in it.
+
+        Args:
+            raw: the bytes of the ``.hsm`` file.
+            root: the bytes of the ``.hst`` file with the trusted keys.
+            clock: seconds since 1970.
 
         Raises:
-            DocumentError: as :meth:`load`.
+            DocumentError: ``bad_signature``, ``expired`` and the other reasons of
+                :func:`protocol.documents.trust.verify`; ``invalid_model``.
         """
         now = int(clock())
         verdict = verify(pin(root, now), raw, "model", now, UNDERSTOOD)
@@ -105,7 +111,7 @@ class Model:
 
     @classmethod
     def of(cls, document: ModelDocument) -> Model:
-        """The model in a parsed document."""
+        """Make the model of a parsed document. Signatures are not checked here."""
         terms = document.log_likelihood if isinstance(document, DiscreteModel) else document.terms
         parts = [
             (np.array(term.mean), np.array(term.variance)) if isinstance(term, Normal) else np.array(term, np.float64)
@@ -125,7 +131,7 @@ class Model:
 
     @property
     def feature_names_in_(self) -> NDArray[np.object_]:
-        """Shape (features,) object: columns of a frame. A feature without a column is missing in every row."""
+        """Names of the features, which are the columns that a frame may have: shape (features,) object."""
         return np.array([feature.name for feature in self.schema.features], dtype=object)
 
     def _repr_html_(self) -> str:
@@ -141,10 +147,11 @@ class Model:
         return facts("Model", about) + table(("class", "prior probability"), prior)
 
     def scores(self, frame: pd.DataFrame) -> Floats:
-        """Shape (rows, k) float64: log P(c) + Σ log P(x_i | c) over the features that are not missing.
+        """Shape (rows, k) float64: for record x and class c, log P(c) + Σ_i log P(x_i | c) without missing features.
 
-        Terms are added in the order of the features, in double precision. Devices add the same numbers in the same
-        order. Only the logarithm of a normal distribution's variance may differ in its last bit between libraries.
+        ``frame`` has one record per row. A feature without a column is missing in every row. The terms are added in the
+        order of the features, in double precision, as devices do. Only the logarithm of a normal distribution's
+        variance may differ in its last bit between libraries.
 
         Raises:
             InputError: ``columns_missing``, no feature has a column; ``duplicate_column``, two columns have the name
@@ -166,10 +173,10 @@ class Model:
     def predict(self, frame: pd.DataFrame) -> NDArray[np.object_]:
         """Shape (rows,) object: the class of every record with the largest score.
 
-        Of classes with equal scores it is the first in the order of ``classes``.
+        Of classes with equal scores it is the first in the order of ``classes``. ``frame`` has one record per row.
 
         Raises:
-            InputError: as :meth:`scores`.
+            InputError: ``columns_missing``, ``duplicate_column``, ``argument_invalid``, as :meth:`scores` explains.
         """
         names = np.array(self.classes, dtype=object)
         return np.asarray(names[self.scores(frame).argmax(axis=1)], dtype=object)
@@ -177,8 +184,10 @@ class Model:
     def predict_proba(self, frame: pd.DataFrame) -> Floats:
         """Shape (rows, k) float64: P(class | record), columns in the order of ``classes_``; rows sum to 1.
 
+        ``frame`` has one record per row.
+
         Raises:
-            InputError: as :meth:`scores`.
+            InputError: ``columns_missing``, ``duplicate_column``, ``argument_invalid``, as :meth:`scores` explains.
         """
         scores = self.scores(frame)
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -197,7 +206,9 @@ class Model:
                 the model's classes are not counted.
 
         Raises:
-            InputError: ``argument_invalid``, not one label for each record; as :meth:`accuracy`.
+            InputError: ``argument_invalid``, not one label for each record; ``label_missing``, ``labels`` is None and
+                the frame has no label column; ``no_labels``, no label is one of the classes; ``columns_missing``,
+                ``duplicate_column``, as :meth:`scores` explains.
         """
         if labels is None:
             return self.accuracy(frame)
@@ -211,9 +222,11 @@ class Model:
     def accuracy(self, frame: pd.DataFrame) -> float:
         """Share of right predictions among the rows with one of the classes in the label column.
 
+        ``frame`` has one record per row.
+
         Raises:
             InputError: ``label_missing``, the frame has no label column; ``no_labels``, no row has one of the
-                classes; as :meth:`scores`.
+                classes; ``columns_missing``, ``duplicate_column``, ``argument_invalid``, as :meth:`scores` explains.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         check_columns(frame, self.schema)

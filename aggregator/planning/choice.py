@@ -51,7 +51,10 @@ def mechanism_for(name: str, epsilon_micro: int, size: int, **options: Any) -> M
 
 @cache
 def forms() -> Mapping[str, str]:
-    """Name of each numeric mechanism → default form of its questions about moments (:func:`form_of`)."""
+    """For each numeric mechanism, by name: the default form of its questions about moments.
+
+    A form says how many numbers one question asks for: a single one, one per class, or all at once.
+    """
     kinds = {name: mechanisms.kind(name) for name in mechanisms.names()}
     return MappingProxyType(
         {name: _own_form(kind) for name, kind in kinds.items() if issubclass(kind, NumericMechanism)}
@@ -66,7 +69,7 @@ def _own_form(kind: type[NumericMechanism]) -> str:
 
 
 def form_of(name: str, approach: int | None = None) -> str:
-    """The form of a mechanism's questions about moments.
+    """The form of a mechanism's questions about moments: a single number, one per class, or all numbers at once.
 
     Args:
         name: a numeric mechanism.
@@ -96,7 +99,8 @@ def moment_mechanism(name: str, epsilon_micro: int, subject: Subject, numbers: i
         numbers: number of numeric observed features.
 
     Raises:
-        InputError: as :func:`mechanism_for`.
+        InputError: ``mechanism_unknown``, ``epsilon_invalid``, ``size_invalid``, ``parameters_invalid``, as
+            :func:`mechanism_for` explains.
     """
     if subject.kind not in (MOMENT, MOMENTS):
         return mechanism_for("direct", epsilon_micro, subject.size)

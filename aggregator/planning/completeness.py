@@ -35,10 +35,10 @@ MAX_DESCRIPTION = 200
 
 
 def check_complete(questions: Iterable[Question]) -> None:
-    """Refuse questions whose mechanism lacks a description or one of the parts.
+    """Refuse questions whose mechanism can not be described to owners or not be estimated. Run before signing.
 
-    The parts are :data:`PARTS` and, for a mechanism about one value, :data:`PARTS_OF_VALUES`. Run by the analyst,
-    before signing.
+    A mechanism needs a description, an estimator, an interval and a vectorised draw (:data:`PARTS`); a mechanism about
+    one value also needs the parts in :data:`PARTS_OF_VALUES`.
 
     Raises:
         InputError: ``mechanism_incomplete``, for one such mechanism; the error names all parts that it lacks.

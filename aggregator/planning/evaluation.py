@@ -84,8 +84,8 @@ def evaluate(statistics: Statistics) -> Evaluation:
     """Accuracy and confusion matrix from the statistics of an outcome campaign. Run by the aggregator.
 
     Raises:
-        InputError: ``not_an_evaluation``: the campaign does not evaluate a model; ``mechanism_unknown``: as
-            :func:`accuracy_of`.
+        InputError: ``not_an_evaluation``: the campaign does not evaluate a model; ``mechanism_unknown``: the
+            mechanism has no estimator for groups of values.
         PolicyError: ``batch_too_small``: fewer reports than the campaign's minimum batch size, or none.
     """
     if statistics.fit.family != EVALUATION:
@@ -105,7 +105,11 @@ def evaluate(statistics: Statistics) -> Evaluation:
 
 
 class Accuracy(NamedTuple):
-    """Share of right predictions: unbiased estimate and ends of the two 95 % intervals of :class:`Confusion`."""
+    """Share of right predictions: an unbiased estimate and two 95 % intervals.
+
+    ``low`` and ``high`` are about the population of the devices, ``devices_low`` and ``devices_high`` about the devices
+    that answered.
+    """
 
     estimate: float
     low: float

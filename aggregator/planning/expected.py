@@ -49,7 +49,7 @@ class Candidate(NamedTuple):
     variance: float
 
     def standard_error(self, devices: int) -> float:
-        """√(v·Q/N) for N devices with one answer each."""
+        """Standard error of an estimate from N = ``devices`` devices with one answer each: √(v·Q/N)."""
         return sqrt(self.variance / devices)
 
 
@@ -93,7 +93,11 @@ def _gaussian(schema: Schema, epsilon_micro: int, name: str, approach: int | Non
 
 
 def settle_family(family: str, mechanism: str) -> str:
-    """The family of a campaign: as named, or discrete for ``auto``. Other names are not checked here.
+    """The family of a campaign: ``family`` itself, or ``discrete`` if it is ``auto``. Other names are not checked.
+
+    Args:
+        family: a family or ``auto``.
+        mechanism: name of the campaign's mechanism.
 
     Raises:
         InputError: ``family_unknown``: ``auto`` together with a mechanism of the gaussian family.
@@ -108,7 +112,7 @@ def settle_family(family: str, mechanism: str) -> str:
 
 
 def choose(schema: Schema, family: str, mechanism: str, approach: int | None, epsilon_micro: int) -> Candidate | None:
-    """The candidate with the smallest variance, if the analyst leaves the numeric mechanism open.
+    """Choose the numeric mechanism with the smallest variance, if the analyst asks for ``auto``.
 
     Args:
         schema: the campaign's schema, with its projection.
@@ -121,8 +125,8 @@ def choose(schema: Schema, family: str, mechanism: str, approach: int | None, ep
         The candidate; None unless the family is ``gaussian`` and the mechanism ``auto``.
 
     Raises:
-        InputError: ``approach_invalid``: the approach is neither None, 1 nor 3; ``epsilon_invalid``, ``no_numbers``:
-            as :func:`candidates`.
+        InputError: ``approach_invalid``: the approach is neither None, 1 nor 3; ``epsilon_invalid``: ε is outside the
+            range of an answer; ``no_numbers``: the schema has no numeric feature.
     """
     if approach not in (None, 1, 3):
         raise InputError("approach_invalid", "an approach is 1 or 3, and of laplace alone")
