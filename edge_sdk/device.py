@@ -165,9 +165,10 @@ class Device:
             InputError: ``argument_invalid``, ``policy_invalid``, ``policy_missing``, ``enrolment_missing``,
                 ``enrolment_used``. The old state is then untouched.
             DocumentError: the root or the provisioning file is not acceptable. The old state is then untouched.
-            StorageError: ``state_damaged``: the install marker is damaged, so it is not known whether a provisioning
-                file was used here; ``entropy_unavailable``, ``state_busy``, ``disk_full``, ``io_failed``. There may
-                then be the old state without its outbox, the new state, or none; reset again.
+            StorageError: ``state_busy``: another program holds the state, which is then untouched;
+                ``state_damaged``: the install marker is damaged, so it is not known whether a provisioning file was
+                used here; ``entropy_unavailable``, ``disk_full``, ``io_failed``. There may then be the old state
+                without its outbox, the new state, or, if the old one was damaged, none; reset again.
         """
         from edge_sdk.opening import reset_state
         from edge_sdk.timekeeping.clock import system_clock
@@ -424,7 +425,9 @@ class Device:
     def disable(self) -> None:
         """Opt out: delete the secret, all stored reports, and the outbox and notes of ``sync`` in the state folder.
 
-        The ledger and the documents stay, and models still classify. Files that were sealed elsewhere stay.
+        If ``sync`` was given another folder, the files that this device has sealed into its outbox are deleted too, if
+        they can be reached. Files that :meth:`drain` sealed elsewhere stay. The ledger and the documents stay, and
+        models still classify.
 
         Raises:
             StorageError: the device still takes part, but files of the outbox and the notes may have been removed;
@@ -450,7 +453,8 @@ class Device:
         Raises:
             InputError: ``enrolment_missing``: the device is in a closed fleet, and no file is given;
                 ``enrolment_used``: the file was used on this device before;
-                ``enrolment_late``: the device takes part already, under another secret than the file's.
+                ``enrolment_late``: the device takes part already, under another secret than the file's, or in the
+                fleet that it is to leave: disable it first; ``argument_invalid``: both arguments are given.
             DocumentError: ``malformed``, ``too_large``, ``unsupported_version``: the file is not acceptable.
             StorageError: ``state_damaged``: the install marker is damaged, so it is not known whether the file was
                 used here; ``entropy_unavailable``; or the state or the marker can not be read or written.
@@ -483,5 +487,6 @@ class Device:
                 reporting.meanings,
                 self._time,
                 disabled=self._state.meta("secret") is None,
+                closed_fleet=self._state.meta("enrolled") is not None,
                 folder=self._state.folder,
             )

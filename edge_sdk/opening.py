@@ -16,11 +16,10 @@ from edge_sdk.policy.policy_file import PolicyFile, PolicyGiven
 from edge_sdk.storage.atomic_files import flush_folder, make_folder, remove
 from edge_sdk.storage.database import State
 from edge_sdk.storage.documents import Documents
-from edge_sdk.storage.fetched import forget_fetched
 from edge_sdk.storage.highest import HIGHEST_FILE
 from edge_sdk.storage.ledger import Ledger, Lines
 from edge_sdk.storage.marker import MARKER_FILE, Marker, note_in_marker, read_marker, state_lost
-from edge_sdk.storage.outbox import Outbox
+from edge_sdk.storage.outbox import clear_outboxes
 from edge_sdk.storage.secret import check_secret, fresh_secret, note_fleet, secret_of
 from edge_sdk.storage.spool import Spool
 from edge_sdk.storage.state_file import STATE_FILE
@@ -232,8 +231,10 @@ def reset_state(
 ) -> int:
     """Replace a lost, copied or unwanted state; see :meth:`edge_sdk.Device.reset`.
 
-    The old file is renamed before its journal is removed. So a device that stops at any step has the complete old
-    state, the complete new state, or none, which is refused as ``state_lost``.
+    The new state is complete before anything of the old one is removed. The outbox goes first: its reports are in the
+    old state too, and are never sent under the new one. A state whose ledger can be read is replaced by one rename, so
+    a device that stops at any step has the old state or the new one. A damaged state is renamed before its journal is
+    removed. A device that stops between the two has none, which is refused as ``state_lost``.
 
     Args:
         root: the bytes of the root file.
@@ -270,11 +271,14 @@ def reset_state(
                 Spool(state).begin_after(line)
         finally:
             state.close()
-        Outbox(folder).clear()  # these reports are of the old state, and its owner takes them back
-        forget_fetched(folder)
+        clear_outboxes(folder, old.sealed)  # these reports are of the old state, and its owner takes them back
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, HIGHEST_FILE))  # it names a line of the old ledger
-        _discard(place)
+        if old.whole:
+            with suppress(FileNotFoundError):
+                os.unlink(place + _JOURNAL)  # empty, since the state could be read
+        else:
+            _discard(place)
         flush_folder(folder)  # else a power cut could restore the old journal beside the new file
         os.rename(fresh, place)
         remove(fresh + _JOURNAL)
@@ -293,25 +297,41 @@ class _Old(NamedTuple):
         enrolled: whether its secret is of a provisioning file; None if that can not be read.
         total_micro: what it has spent in all, in millionths of ε; 0 if that can not be read.
         lines: its ledger; no lines if one of them is damaged.
+        whole: whether the complete ledger was read, so that the file needs no journal.
+        sealed: paths of the files that it has sealed; none if that can not be read.
     """
 
     enrolled: bool | None = None
     total_micro: int = 0
     lines: Lines = Lines((), ())
+    whole: bool = False
+    sealed: tuple[str, ...] = ()
 
 
 def _read_old(place: str) -> _Old:
+    """Read what can be read of a state.
+
+    Raises:
+        StorageError: ``state_busy``: another program holds the state, which could be read later.
+    """
     old = _Old()
-    if os.path.lexists(place):
-        with suppress(StorageError):
-            state = State(place)
-            try:
-                old = old._replace(enrolled=state.meta("enrolled") is not None)
-                ledger = Ledger(state)
-                old = old._replace(total_micro=ledger.last_total())
-                old = old._replace(lines=ledger.lines())
-            finally:
-                state.close()
+    if not os.path.lexists(place):
+        return old
+    busy = ""
+    try:
+        state = State(place)
+        try:
+            old = old._replace(enrolled=state.meta("enrolled") is not None)
+            ledger = Ledger(state)
+            old = old._replace(total_micro=ledger.last_total())
+            old = old._replace(lines=ledger.lines(), whole=True)
+            old = old._replace(sealed=tuple(Spool(state).sealed_paths()))
+        finally:
+            state.close()
+    except StorageError as error:
+        busy = error.detail if error.reason == "state_busy" else ""
+    if busy:
+        raise StorageError("state_busy", busy)
     return old
 
 

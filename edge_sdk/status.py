@@ -84,6 +84,7 @@ class Status(NamedTuple):
         unsigned: names of campaigns that ended because the keys of a new root had not signed them. They return when
             their publisher signs them again.
         disabled: the owner has opted out.
+        closed_fleet: the device belongs to a closed fleet: its newest secret is of a provisioning file.
         unread: missing and unlisted values of answered records since this program started, as counts by feature.
         contradictions: the number of pairs of contradictory signed documents that are kept as evidence.
         disk_may_forget: the type of the state folder's file system, if it may be in memory or a layer in memory above
@@ -107,6 +108,7 @@ class Status(NamedTuple):
     unread: tuple[Unread, ...] = ()
     disk_may_forget: str | None = None
     policy: str = "defaults"
+    closed_fleet: bool = False
 
     @property
     def spooled(self) -> int:
@@ -132,6 +134,7 @@ class Status(NamedTuple):
             "root_expired": self.root_expired,
             "clock": self.clock._asdict(),
             "disabled": self.disabled,
+            "closed_fleet": self.closed_fleet,
             "contradictions": self.contradictions,
             "disk_may_forget": self.disk_may_forget,
             "policy": self.policy,
@@ -148,6 +151,7 @@ def gather(
     time: Timekeeper,
     *,
     disabled: bool,
+    closed_fleet: bool,
     folder: str | None,
 ) -> Status:
     """Gather the status, with the clocks read once.
@@ -158,6 +162,7 @@ def gather(
         meanings: counts of missing and unlisted values.
         time: the device's clocks.
         disabled: the owner has opted out.
+        closed_fleet: as in :class:`Status`.
         folder: the state folder; None for a state in memory.
 
     Raises:
@@ -192,6 +197,7 @@ def gather(
         root_expired=trusted is None or now >= trusted.root.header.expires,
         clock=Clock(reading.wall, now, present.confirmed, documents.time_floor(), present.leap_left),
         disabled=disabled,
+        closed_fleet=closed_fleet,
         contradictions=len(documents.evidence()),
         unread=meanings.of(campaign.name for campaign in shown),
         policy=origin,

@@ -141,6 +141,17 @@ def remove_abandoned(folder: str, mine: os.stat_result) -> None:
                 remove(entry.path)
 
 
+def remove_old_temporaries(folder: str) -> None:
+    """Remove temporary files that a crash left in a folder, as :func:`remove_abandoned`. Errors are ignored."""
+    probe = os.path.join(folder, f".probe.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
+    with contextlib.suppress(OSError):
+        try:
+            with open(probe, "xb", opener=_private) as file:
+                remove_abandoned(folder, os.fstat(file.fileno()))
+        finally:
+            remove(probe)
+
+
 def _is_temporary(name: str) -> bool:
     """Whether a name is of the form ``.NAME.<16 hex digits>.tmp``."""
     digits = name.removesuffix(TEMPORARY_SUFFIX).rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""The outbox: a folder of sealed files that wait to be sent and acknowledged."""
+"""The outbox: a folder of sealed files that wait to be sent and acknowledged. Its owner may take them back."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import re
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from edge_sdk.storage.atomic_files import TEMPORARY_SUFFIX
+from edge_sdk.storage.atomic_files import TEMPORARY_SUFFIX, remove_old_temporaries
+from edge_sdk.storage.fetched import forget_fetched
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 OUTBOX = "outbox"
 NAME_BYTES = 16
@@ -55,6 +56,12 @@ class Outbox:
             )
         return []
 
+    def remove_unfinished(self) -> None:
+        """Remove unfinished files that a crash left more than an hour ago. Errors are ignored."""
+        with suppress(StorageError):
+            if self._files(_UNFINISHED):
+                remove_old_temporaries(self._path)
+
     @staticmethod
     def is_whole(path: str) -> bool:
         """Whether a file exists and can be read to its end. A failing memory card may lose parts of files."""
@@ -82,6 +89,39 @@ class Outbox:
         """
         for path in [*self.waiting(), *self._files(_UNFINISHED)]:
             self.remove(path)
+
+    def take_back(self, path: str) -> None:
+        """Remove one file that this device has sealed, and all unfinished files.
+
+        Raises:
+            StorageError: ``io_failed``; some files may be left.
+        """
+        for each in [path, *self._files(_UNFINISHED)]:
+            self.remove(each)
+
+
+def clear_outboxes(folder: str | None, sealed: Iterable[str]) -> None:
+    """Remove what waits in the outbox of a state folder, and what its device has sealed into outboxes elsewhere.
+
+    The notes on fetched documents beside each outbox are removed too. Other devices may use an outbox elsewhere, so
+    there only files are removed that the state names, and unfinished ones. Files outside of outboxes stay.
+
+    Args:
+        folder: the state folder; None for a state in memory.
+        sealed: paths of the files that the device has sealed.
+
+    Raises:
+        StorageError: ``io_failed``; some files may be left.
+    """
+    if folder is not None:
+        Outbox(folder).clear()
+        forget_fetched(folder)
+    for path in sealed:
+        above, name = os.path.split(path)
+        place, last = os.path.split(above)
+        if last == OUTBOX and _NAME.fullmatch(name) and place != folder:
+            Outbox(place).take_back(path)
+            forget_fetched(place)
 
 
 @contextmanager

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from edge_sdk.storage.fetched import forget_fetched
 from edge_sdk.storage.marker import MARKER_FILE, Marker, note_in_marker, read_marker, used_mark
-from edge_sdk.storage.outbox import Outbox
+from edge_sdk.storage.outbox import clear_outboxes
 from protocol.errors import InputError, StorageError
 from protocol.stream import SEED_BYTES
 
@@ -56,10 +55,12 @@ def fresh_secret(
 
     Raises:
         InputError: ``enrolment_missing``: the device is in a closed fleet, and no file is given;
-            ``enrolment_used``: the provisioning file's secret was used here;
+            ``enrolment_used``: the provisioning file's secret was used here; ``argument_invalid``: a file is given
+            although the device is to leave its fleet;
         DocumentError, StorageError: as :func:`secret_of`;
         StorageError: ``state_damaged``: the marker was damaged, so it is not known whether the file was used here.
     """
+    _check_choice(enrolment, leave_fleet=leave_fleet)
     if enrolled and enrolment is None and not leave_fleet:
         raise InputError(
             "enrolment_missing",
@@ -78,6 +79,13 @@ def fresh_secret(
             "enrolment_used", "this provisioning file was used here; ask the fleet's operator for a new one"
         )
     return secret
+
+
+def _check_choice(enrolment: bytes | None, *, leave_fleet: bool) -> None:
+    if leave_fleet and enrolment is not None:
+        raise InputError(
+            "argument_invalid", "give a provisioning file (--enrolment), or leave the fleet (--leave-fleet), not both"
+        )
 
 
 def check_secret(state: State, enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes | None:
@@ -110,9 +118,20 @@ def enable_state(
     """Give a disabled state a new secret; see :meth:`edge_sdk.Device.enable`. Called inside a transaction.
 
     A state that has a secret keeps it; a given file is then only checked (:func:`check_secret`).
+
+    Raises:
+        InputError: ``enrolment_late``: the device takes part in the closed fleet that it is to leave; as
+            :func:`check_secret` and :func:`fresh_secret`.
     """
+    _check_choice(enrolment, leave_fleet=leave_fleet)
     if state.meta("secret") is not None:
         check_secret(state, enrolment, entropy)
+        if leave_fleet and state.meta("enrolled") is not None:
+            raise InputError(
+                "enrolment_late",
+                "this device takes part in a closed fleet; to leave it, 'disable' the device first, "
+                "then 'enable' it with --leave-fleet",
+            )
         return
     folder = state.folder
     known = None if folder is None else read_marker(os.path.join(folder, MARKER_FILE))
@@ -138,9 +157,7 @@ def disable_state(state: State, ledger: Ledger, spool: Spool) -> None:
 
     Called inside a transaction.
     """
-    if state.folder is not None:
-        Outbox(state.folder).clear()
-        forget_fetched(state.folder)
+    clear_outboxes(state.folder, spool.sealed_paths())
     state.write_meta("disabled", b"1")
     state.remove_meta("secret")
     spool.clear("disabled")

@@ -197,6 +197,10 @@ class Spool:
         self._sealed.remove(lambda row: row[1:3] == (name, digest) or row[0] <= number - _MAX_SEALED)
         self._sealed.add((number, name, digest, through, now))
 
+    def sealed_paths(self) -> list[str]:
+        """The absolute paths of the noted sealed files."""
+        return [os.fsdecode(row[1]) for row in self._sealed.all()]
+
     def sealed_through(self, path: str, digest: bytes | None) -> int:
         """The last ledger line whose reports a sealed file holds.
 

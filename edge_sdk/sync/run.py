@@ -322,6 +322,7 @@ class _Run:
         Raises:
             HearsayError: as the transport, the drain or the acknowledgement; the files still wait.
         """
+        self._outbox.remove_unfinished()
         for path in self._outbox.waiting():
             self._send_file(path)
         path = self._outbox.new(self._entropy(NAME_BYTES))

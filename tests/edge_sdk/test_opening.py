@@ -15,8 +15,11 @@ from support.publisher import DAY, NOW, Publisher
 import edge_sdk.opening
 import edge_sdk.storage.marker
 from edge_sdk import Device, Policy
+from edge_sdk.carriers import open_transport
+from edge_sdk.storage.database import State
 from edge_sdk.storage.disk import disk_may_forget
 from edge_sdk.storage.marker import Marker, read_marker, system_machine, used_mark, write_marker
+from edge_sdk.sync import sync
 from protocol.batches.report import report_id
 from protocol.documents.provisioning import Provisioning, build_provisioning
 
@@ -106,11 +109,15 @@ def test_a_reset_that_can_not_trust_the_root_changes_nothing(lived, publisher, c
         assert device.status().spent_micro == 3_000_000
 
 
-@pytest.mark.parametrize("step", range(8))
-def test_a_reset_that_stops_on_the_way_leaves_the_old_state_or_a_lost_one_or_the_new(
-    lived, publisher, clock, monkeypatch, step
+@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize("step", range(14))
+def test_a_reset_that_stops_on_the_way_leaves_the_old_state_or_the_new_with_all_paid_periods(
+    lived, publisher, clock, monkeypatch, step, damaged
 ):
+    """A damaged state is one that may be taken away meanwhile: then there is none, which is refused."""
     count = 0
+    if damaged:
+        lose(lived, "overwritten")
 
     class PowerCutError(Exception):
         pass
@@ -118,29 +125,37 @@ def test_a_reset_that_stops_on_the_way_leaves_the_old_state_or_a_lost_one_or_the
     def counted(plain):
         def call(*arguments):
             nonlocal count
-            if count == step:
+            if begun and count == step:
                 raise PowerCutError
-            count += 1
+            count += begun
             return plain(*arguments)
 
         return call
 
+    def close(state):  # the new state is made; whatever follows is counted
+        nonlocal begun
+        begun = begun or state._path.endswith(".new")
+        plain_close(state)
+
+    plain_close, begun = State.close, False
     with monkeypatch.context() as patch:
+        patch.setattr(State, "close", close)
         for name in ("rename", "unlink"):
             patch.setattr(os, name, counted(getattr(os, name)))
         for name in ("remove", "flush_folder"):
             patch.setattr(edge_sdk.opening, name, counted(getattr(edge_sdk.opening, name)))
         with contextlib.suppress(PowerCutError):
             Device.reset(lived, publisher.root(), clock=clock)
-    found = reason(Device.open, lived, clock=clock)
-    if found is None:
+    if damaged:
+        assert reason(Device.open, lived, clock=clock) in (None, "state_lost")
+    else:
         with Device.open(lived, clock=clock) as device:
             assert device.status().spent_micro in (3_000_000, 100_000_000)
-    else:
-        assert found == "state_lost"
     assert Device.reset(lived, publisher.root(), clock=clock) == 100_000_000
     with Device.open(lived, clock=clock) as device:
         assert device.status().spent_micro == 100_000_000
+        paid = [line.period for line in device.history() if line.campaign]
+        assert paid == ([] if damaged else [NOW // DAY, NOW // DAY + 1, NOW // DAY + 2])
 
 
 def test_an_installation_that_stopped_before_its_marker_is_finished_next_time(tmp_path, publisher, clock, monkeypatch):
@@ -365,6 +380,68 @@ def test_a_file_is_not_ignored_by_a_device_that_takes_part(tmp_path, publisher, 
         device.enable(FILE)  # a device may join a fleet when it takes part again
         device.disable()
         assert reason(device.enable) == "enrolment_missing"
+
+
+def test_a_device_of_a_fleet_that_takes_part_leaves_it_in_two_steps(tmp_path, publisher, clock):
+    with Device.open(tmp_path, publisher.root(), enrolment=FILE, clock=clock) as device:
+        assert device.status().closed_fleet
+        error = failure(device.enable, leave_fleet=True)
+        assert (error.reason, "'disable'" in error.detail) == ("enrolment_late", True)
+        assert reason(device.enable, FILE, leave_fleet=True) == "argument_invalid"
+        device.disable()
+        assert device.status().closed_fleet
+        assert reason(device.enable, new_file(1), leave_fleet=True) == "argument_invalid"
+        device.enable(leave_fleet=True)
+        device.enable(leave_fleet=True)  # said twice: it has left
+        assert device.status().to_json()["closed_fleet"] is False
+    both = {"enrolment": new_file(1), "leave_fleet": True}
+    assert reason(Device.reset, tmp_path, publisher.root(), clock=clock, **both) == "argument_invalid"
+
+
+def test_a_reset_waits_for_no_program_that_holds_the_state(lived, publisher, clock, monkeypatch):
+    """Its ledger could be read later, and would be lost."""
+    before = (lived / "state.db").read_bytes()
+    holder = sqlite3.connect(lived / "state.db", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    monkeypatch.setattr("edge_sdk.storage.database._BUSY_SECONDS", 0.01)
+    assert reason(Device.reset, lived, publisher.root(), clock=clock) == "state_busy"
+    holder.close()
+    assert (lived / "state.db").read_bytes() == before
+
+
+@pytest.mark.parametrize("way", ["disable", "reset"])
+def test_what_waits_in_an_outbox_elsewhere_is_taken_back_too(tmp_path, publisher, clock, way):
+    state, elsewhere = tmp_path / "state", tmp_path / "elsewhere"
+    (elsewhere / "outbox").mkdir(parents=True)
+    left = elsewhere / "outbox" / f".{'0a' * 16}.hsr.{'1b' * 8}.tmp"
+    kept = [elsewhere / "outbox" / f"{'0c' * 16}.hsr", elsewhere / "outbox" / "notes.hsr", tmp_path / "today.hsr"]
+    with Device.open(state, publisher.root(), clock=clock) as device:
+        campaign = device.enrol(publisher.campaign())
+        device.report(campaign.id, RECORD)
+        device.drain(kept[2])
+        done = sync(device, open_transport(str(tmp_path / "absent")), folder=elsewhere)
+        (elsewhere / "fetched.json").touch()
+        assert done.refusals[0].step == "outbox"
+        (waiting,) = (elsewhere / "outbox").iterdir()
+        for path in (left, *kept[:2]):
+            path.touch()
+        if way == "disable":
+            device.disable()
+    if way == "reset":
+        Device.reset(state, publisher.root(), clock=clock)
+    assert [path for path in (waiting, left, elsewhere / "fetched.json") if path.exists()] == []
+    assert [path for path in kept if not path.exists()] == []  # of another device, of a person, sealed by drain
+
+
+def test_unfinished_files_do_not_wait_for_the_next_seal(tmp_path, publisher, clock):
+    left = [tmp_path / "outbox" / f".{'0a' * 16}.hsr.{str(number) * 16}.tmp" for number in (1, 2)]
+    with Device.open(tmp_path, publisher.root(), clock=clock) as device:
+        left[0].parent.mkdir()
+        for path in left:
+            path.touch()
+        os.utime(left[0], (1, 1))
+        sync(device, open_transport(str(tmp_path / "absent")))  # there is nothing to seal
+    assert list(left[0].parent.iterdir()) == left[1:]  # a writer may still be at the young one
 
 
 def new_secret(number):
