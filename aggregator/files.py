@@ -26,9 +26,13 @@ def check_output(path: Path, *, force: bool) -> None:
     """Refuse an output path before any work is done.
 
     Raises:
-        InputError: ``output_exists``, unless ``force``; ``output_invalid``: the path is a folder, or its folder does
-            not exist.
+        InputError: ``output_exists``, unless ``force``; ``output_invalid``: the path is a folder, its folder does not
+            exist, or it has a zero byte, or it is ``-``, which is standard output for other programs.
     """
+    if str(path) == "-":
+        raise InputError("output_invalid", "this command can not write to standard output; name a file")
+    if "\0" in os.fspath(path):
+        raise InputError("output_invalid", "the path of a file can not have a zero byte; choose another name")
     if path.is_dir() or not path.parent.is_dir():
         raise InputError("output_invalid", f"'{path}' is a folder, or in a folder that does not exist")
     if not force and os.path.lexists(path):
@@ -164,8 +168,8 @@ def read_file(path: str | Path, most: int) -> bytes:
     """The bytes of a file of at most ``most`` bytes.
 
     Raises:
-        InputError: ``file_not_found``; ``unreadable``: a folder, or no permission; ``too_large``.
-        ValueError: ``path`` has a zero byte in it.
+        InputError: ``file_not_found``; ``unreadable``: a folder, no permission, or a path with a zero byte;
+            ``too_large``.
     """
     path = Path(path)
     problem = ("unreadable", f"'{path}' is not a file that can be read")
@@ -179,6 +183,6 @@ def read_file(path: str | Path, most: int) -> bytes:
         problem = ("file_not_found", f"there is no file '{path}'")
     except IsADirectoryError:
         problem = ("unreadable", f"'{path}' is a folder; a file is needed")
-    except OSError:
-        pass
+    except (OSError, ValueError):
+        pass  # ValueError: a path with a zero byte
     raise InputError(*problem)

@@ -62,7 +62,7 @@ def draft_schema(
     Numbers become a numeric feature if they have more than ``max_values`` different values, or are not
     whole (a device's 0.5 is a number and never the text "0.5"). All other columns become categorical. A
     categorical feature that is never missing takes its most common value as substitute, which saves a
-    code. A categorical feature with missing values gets a code for them. A column that looks like times or
+    code. A feature with missing values, of either kind, gets a code for them. A column that looks like times or
     serial numbers gets a comment; see :func:`aggregator.schema_doubts.doubts`.
 
     A column of numbers is refused if fewer than half of its cells are something else, and the numbers alone would be
@@ -228,12 +228,17 @@ def _numeric_table(
     if equal_frequency:
         edges = _array(list(map(_plain, equal_frequency_edges(name, present, bins))))
         stated = f"edges = {edges}  # about as many of the pilot in each bin"
-    absent = "missing in the pilot now and then" if has_missing else "never missing in the pilot"
+    absent = (
+        f'missing = "{MISSING_HAS_CODE}"  # missing in the pilot now and then: it has a code of its own\n'
+        if has_missing
+        else "# never missing in the pilot; in reports a missing number counts as the middle, or as substitute = ...;\n"
+        "# a prediction leaves it out\n"
+    )
     return (
         f'[[features]]\nname = {_quote(name)}\nkind = "numeric"\n'
         f"low = {_quote(low)}  # bounds must be public knowledge\nhigh = {_quote(high)}\n"
         f"{stated}\n"
-        f"# {absent}; a missing number counts as the middle unless substitute = ... says otherwise\n"
+        f"{absent}"
     )
 
 

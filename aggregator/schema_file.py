@@ -61,24 +61,25 @@ def load_schema(path: str | Path) -> SchemaFile:
     Raises:
         InputError: ``file_not_found``; ``unreadable``; ``not_utf8``; ``schema_invalid``: more than
             :data:`MAX_FILE_BYTES` bytes, or as :func:`parse_schema_text`; ``label_is_feature``.
-        ValueError: ``path`` has a zero byte in it.
     """
     path = Path(path)
     problem = ("unreadable", f"'{path}' is not a file that can be read")
+    text = None
     try:
         raw = path.read_bytes()
-        if len(raw) <= MAX_FILE_BYTES:
-            return parse_schema_text(raw.decode())
         problem = ("schema_invalid", f"'{path.name}' is too large for a schema")
+        text = raw.decode() if len(raw) <= MAX_FILE_BYTES else None
     except FileNotFoundError:
         problem = ("file_not_found", f"there is no file '{path}'")
     except IsADirectoryError:
         problem = ("unreadable", f"'{path}' is a folder; a schema file is needed")
     except UnicodeDecodeError as error:
         problem = ("not_utf8", f"'{path.name}' is not UTF-8 text (byte {error.start})")
-    except OSError:
-        pass
-    raise InputError(*problem)
+    except (OSError, ValueError):
+        pass  # ValueError: a path with a zero byte
+    if text is None:
+        raise InputError(*problem)
+    return parse_schema_text(text)
 
 
 def parse_schema_text(text: str) -> SchemaFile:

@@ -212,8 +212,11 @@ def write_ids(
         The number of written marks.
 
     Raises:
+        InputError: ``periods_absent``: there is no period; nothing was written.
         OSError: the file can not be written.
     """
+    if not periods:
+        raise InputError("periods_absent", "the range of periods is empty, so there are no ids")
     written, digest = 0, b""
     for number, (period, by_index) in enumerate(found, 1):
         if not digest:

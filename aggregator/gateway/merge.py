@@ -34,6 +34,7 @@ from aggregator.decoding.matrix import count_adjacent
 from aggregator.files import PRIVATE, check_output, open_output
 from aggregator.gateway.external_sort import Sorter, split_standing
 from aggregator.intake.sources import SHORTENED_REASON, Unreadable, read_source
+from aggregator.intake.urls import check_urls
 from aggregator.storage.locking import storage_errors
 from protocol.batches.batch import Batch, Header, prefixes, read_batches, trailer
 from protocol.errors import InputError
@@ -113,10 +114,11 @@ def merge_files(
         InputError: ``output_exists``, ``output_invalid``; ``file_not_found``, ``is_folder``, ``permission_denied``,
             ``too_large``, ``expands_too_far``, ``compression_damaged``, ``not_reached``, ``file_shortened``,
             ``unreadable``: a file can not be read; ``no_reports``: the files hold no record that could be kept.
+            Of URLs also ``missing_extra``, ``protocol_unknown``.
         StorageError: ``disk_full``, ``io_failed``.
-        ImportError: a path is a URL, and fsspec is not installed.
     """
     check_output(out, force=force)
+    check_urls(paths)
     with (
         storage_errors(f"the records can not be sorted beside '{out}'"),
         tempfile.TemporaryDirectory(prefix=f".{out.name[:40]}.", suffix=".tmp", dir=out.parent) as folder,

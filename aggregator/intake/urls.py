@@ -44,11 +44,15 @@ def is_url(file: str | os.PathLike[str]) -> bool:
 
 
 def check_folder(path: str | os.PathLike[str]) -> None:
-    """Refuse a URL as the path of a store. A URL that became a ``Path`` has lost one of its slashes.
+    """Refuse a path of a store that can not name a folder: a URL, or a path with a zero byte.
+
+    A URL that became a ``Path`` has lost one of its slashes.
 
     Raises:
         InputError: ``store_not_folder``: the path is a URL.
     """
+    if "\0" in os.fspath(path):
+        raise InputError("store_not_folder", "the path of a store can not have a zero byte; choose another name")
     if _COLLAPSED.match(os.fspath(path)):
         raise InputError("store_not_folder", "a store is a folder; only report files can be named by a URL")
 

@@ -27,12 +27,12 @@ def fit_plain(frame: pd.DataFrame, schema: Schema) -> Model:
     and N_{a,j} the number of rows of class j with value a. A row without a label counts as the label's substitute.
 
     Args:
-        frame: records with labels; the label has one column.
+        frame: records with labels.
         schema: schema of the records.
 
     Raises:
         InputError: ``label_missing``; ``columns_missing``, no feature has a column; ``duplicate_column``;
-            ``value_refused``, a value is not listed, and the schema refuses such values.
+            ``digits_lost``; ``value_refused``, a value is not listed, and the schema refuses such values.
     """
     classes = len(schema.label.classes)
     labels = label_codes(frame, schema.label, substitute=True)
@@ -51,11 +51,12 @@ def fit_majority(frame: pd.DataFrame, schema: Schema) -> Model:
     """A model that always predicts the most frequent class and ignores the features.
 
     Args:
-        frame: records with labels; the label has one column. A row without a label counts as the label's substitute.
+        frame: records with labels. A row without a label counts as the label's substitute.
         schema: schema of the records.
 
     Raises:
-        InputError: ``label_missing``; ``value_refused``, a label is not listed, and the schema refuses such labels.
+        InputError: ``label_missing``; ``duplicate_column``; ``digits_lost``; ``value_refused``, a label is not listed,
+            and the schema refuses such labels.
     """
     classes = len(schema.label.classes)
     prior = np.bincount(label_codes(frame, schema.label, substitute=True), minlength=classes) + 1.0
@@ -70,7 +71,7 @@ def fit_plain_gaussian(frame: pd.DataFrame, schema: Schema, floor: float) -> Mod
     value of a number gets mean 0 and variance 1.
 
     Args:
-        frame: records with labels; the label has one column.
+        frame: records with labels.
         schema: schema of the records.
         floor: smallest variance of a number scaled to [−1, 1]. Smaller variances become ``floor``.
 

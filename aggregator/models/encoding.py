@@ -6,6 +6,7 @@ rounding tie are scaled in one vectorised step.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,14 +15,15 @@ import pandas as pd
 from protocol import SCALE
 from protocol.errors import InputError
 from protocol.features import TIE, Feature, Numeric
-from protocol.values import is_missing
+from protocol.schema import Label
+from protocol.values import as_number, is_missing, parse_bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from protocol.schema import Label, Schema
+    from protocol.schema import Schema
 
     Codes = NDArray[np.int64]
 
@@ -62,8 +64,12 @@ def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
         InputError: ``duplicate_column``: two columns have the name of the label or of one feature.
     """
     for part in (schema.label, *schema.features):
-        if (frame.columns == part.name).sum() > 1:
-            raise InputError("duplicate_column", f"the frame has more than one column '{part.name}'; rename one")
+        _check_single(frame, part.name)
+
+
+def _check_single(frame: pd.DataFrame, name: str) -> None:
+    if (frame.columns == name).sum() > 1:
+        raise InputError("duplicate_column", f"the frame has more than one column '{name}'; rename one")
 
 
 class EncodedFrame(NamedTuple):
@@ -89,7 +95,7 @@ def recognise(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
     Raises:
         InputError: ``columns_missing``: the frame has no column of any feature; ``duplicate_column``: two columns
-            have the name of the label or of one feature.
+            have the name of the label or of one feature; ``digits_lost``: as :func:`label_codes`.
     """
     return _project(schema, _encode_known(frame, schema), MISSING)
 
@@ -105,8 +111,8 @@ def observe(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
     Raises:
         InputError: ``columns_missing``: the frame has no column of any feature; ``duplicate_column``: two columns
-            have the name of the label or of one feature; ``value_refused``: a value is not listed, and the
-            feature's ``unlisted`` is ``refuse``.
+            have the name of the label or of one feature; ``digits_lost``: as :func:`label_codes`;
+            ``value_refused``: a value is not listed, and the feature's ``unlisted`` is ``refuse``.
     """
     return _project(schema, _reported(frame, schema), None)
 
@@ -161,7 +167,11 @@ def feature_numbers(column: pd.Series, feature: Numeric) -> Codes:
 
     Returns:
         Shape (rows,) int64; :data:`NO_NUMBER` for a cell without a number.
+
+    Raises:
+        InputError: ``digits_lost``, as :func:`_check_digits`.
     """
+    _check_digits(column, feature)
     if _are_floats(column):
         return _scaled(column.to_numpy().astype(np.float64), feature)
     return _by_value(column, feature.scaled, NO_NUMBER)
@@ -202,17 +212,20 @@ def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) 
     """Shape (rows,) int64: the class code of every record.
 
     Args:
-        frame: records, with at most one column of the label's name.
+        frame: records.
         label: the label.
         substitute: False gives a record without one of the classes the code :data:`MISSING`; True gives it the code
             of the label's substitute, as in a report.
 
     Raises:
-        InputError: ``label_missing``: no column has the label's name; ``value_refused``: ``substitute`` is True, a
-            label is no class, and the label's ``unlisted`` is ``refuse``.
+        InputError: ``label_missing``: no column has the label's name; ``duplicate_column``: more than one has it;
+            ``digits_lost``: the column holds floats so large that integers lost digits which the schema needs;
+            ``value_refused``: ``substitute`` is True, a label is no class, and the label's ``unlisted`` is ``refuse``.
     """
     if label.name not in frame.columns:
         raise InputError("label_missing", f"the frame has no column '{label.name}'")
+    _check_single(frame, label.name)
+    _check_digits(frame[label.name], label)
     codes = _by_value(frame[label.name], label.known_code, MISSING)
     if substitute:
         missing = codes == MISSING
@@ -226,10 +239,53 @@ def feature_codes(column: pd.Series, feature: Feature) -> Codes:
     """Codes of the cells of one column: shape (rows,) int64.
 
     A code is the index of the cell's value in the feature's list, or of its bin; :data:`MISSING` for other cells.
+
+    Raises:
+        InputError: ``digits_lost``, as :func:`_check_digits`.
     """
     if isinstance(feature, Numeric):
         return _bins(feature_numbers(column, feature), feature)
+    _check_digits(column, feature)
     return _by_value(column, feature.known_code, MISSING)
+
+
+def _check_digits(column: pd.Series, part: Label | Feature) -> None:
+    """Refuse a column of floats in which large integers may have lost digits that the schema needs.
+
+    pandas turns a column of integers with one empty cell into floats. A double holds the integers up to 2^53, a float32
+    up to 2^24; a larger integer becomes a neighbour of itself. Two cases need the lost digits: a label or category that
+    lists such an integer, and a numeric feature whose bounds are so close that neighbours differ in u.
+
+    Raises:
+        InputError: ``digits_lost``: a cell is beyond the exact integers, and the label or feature needs its digits.
+    """
+    if not pd.api.types.is_float_dtype(column.dtype):
+        return
+    kind = getattr(column.dtype, "numpy_dtype", column.dtype)
+    bits = np.finfo(kind).nmant + 1
+    sizes = np.abs(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    large = sizes[np.isfinite(sizes) & (sizes >= 2.0**bits)]
+    if large.size and _needs_digits(part, large, bits):
+        raise InputError(
+            "digits_lost",
+            f"column '{part.name}' holds floats of 2^{bits} or more, which may have lost digits; read it as text, or "
+            "with pandas' Int64",
+        )
+
+
+def _needs_digits(part: Label | Feature, large: NDArray[np.float64], bits: int) -> bool:
+    """Whether the schema can tell the least of the sizes ``large``, shape (n,) float64, from the next float.
+
+    A float has ``bits`` bits. Numbers beyond both bounds have the code of a bound, so their digits do not matter.
+    """
+    if isinstance(part, Numeric):
+        low, high = parse_bound(part.low), parse_bound(part.high)
+        inside = float(large.min()) <= max(abs(low), abs(high))
+        gap = Decimal(float(large.min())) / (1 << bits - 1)
+        return inside and gap * 2 * SCALE > high - low
+    listed = part.classes if isinstance(part, Label) else part.values  # noqa: PD011 - no frame
+    numbers = (as_number(text) for text in listed)
+    return any(number >= 1 << bits or number <= -1 << bits for number in numbers if number is not None)
 
 
 def _bins(numbers: Codes, feature: Numeric) -> Codes:

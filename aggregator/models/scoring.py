@@ -155,7 +155,8 @@ class Model:
 
         Raises:
             InputError: ``columns_missing``, no feature has a column; ``duplicate_column``, two columns have the name
-                of the label or of one feature; ``argument_invalid``, ``frame`` is no DataFrame.
+                of the label or of one feature; ``digits_lost``, floats of a column are too large to be exact integers;
+                ``argument_invalid``, ``frame`` is no DataFrame.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         encoded = recognise(frame, self.schema)
@@ -213,10 +214,12 @@ class Model:
         if labels is None:
             return self.accuracy(frame)
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
-        listed = list(labels)
-        if len(listed) != len(frame):
-            raise InputError("argument_invalid", f"{len(listed)} labels are given for {len(frame)} records")
-        named = pd.Series(listed, index=frame.index, dtype=object)
+        cells: Any = getattr(labels, "array", labels)  # of a Series, without its index
+        if getattr(cells, "ndim", None) != 1:
+            cells = list(cells)
+        if len(cells) != len(frame):
+            raise InputError("argument_invalid", f"{len(cells)} labels are given for {len(frame)} records")
+        named = pd.Series(cells, index=frame.index, dtype=object if isinstance(cells, list) else None)
         return self.accuracy(frame.assign(**{self.schema.label.name: named}))
 
     def accuracy(self, frame: pd.DataFrame) -> float:

@@ -334,11 +334,14 @@ def create_workspace(
     Raises:
         StorageError: ``workspace_exists``: the path is no folder, or a folder with content; ``io_failed``;
             ``memory_short``.
+        InputError: ``output_invalid``: the path has a zero byte.
         InputError: ``name_invalid``; ``passphrase_missing``: the passphrase is empty; ``terms_invalid``: the lifetime
             is less than a day.
     """
     path = Path(path).absolute()
     passphrase = passphrase.encode() if isinstance(passphrase, str) else passphrase
+    if "\0" in str(path):
+        raise InputError("output_invalid", "the path of a folder can not have a zero byte; choose another name")
     if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
         raise StorageError("workspace_exists", f"'{path}' exists and is not an empty folder; nothing was changed")
     if not is_text(name):

@@ -13,7 +13,7 @@ on answers is shown before the campaign's ``min_batch_size`` is reached.
 
 from __future__ import annotations
 
-from math import ceil, isfinite
+from math import ceil, inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,7 +30,7 @@ from aggregator.store.retention import forgotten_counts
 from aggregator.store.store import report_of
 from aggregator.tally.counting import EVERYTHING, count_partition
 from protocol.document import DAY_SECONDS
-from protocol.errors import StorageError
+from protocol.errors import InputError, StorageError
 
 if TYPE_CHECKING:
     from aggregator.estimates.question_estimate import QuestionEstimate
@@ -157,12 +157,14 @@ def status(store: Store | str | Path, *, target: float | None = None) -> Status:
         target: half width of a share's interval to reach, above 0; None for no target.
 
     Raises:
-        InputError: ``store_not_folder``: ``store`` is a URL.
+        InputError: ``store_not_folder``: ``store`` is a URL; ``argument_invalid``: ``target`` is not above 0.
         StorageError: the store can not be read or counted; the reasons are those of
             :meth:`aggregator.store.store.Store.tally_report`.
     """
     from aggregator.store.store import open_store
 
+    if target is not None and not 0 < target < inf:
+        raise InputError("argument_invalid", "a target is a half width above 0, for example 0.01")
     store = open_store(store) if isinstance(store, str | Path) else store
     manifest = read_manifest(store.path)
     while True:

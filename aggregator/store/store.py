@@ -382,8 +382,9 @@ class Store:
                 without them it is bounded (``aggregator.estimates.recurrence``).
 
         Raises:
-            InputError: only with ``rosters``: ``fleet_incomplete``: a report is of no device in the lists;
-                ``reports_forgotten``: some reports in scope were removed, so their devices are not known.
+            InputError: ``periods_absent``: no report of the periods in scope is counted; only with ``rosters``:
+                ``fleet_incomplete``: a report is of no device in the lists; ``reports_forgotten``: some reports in
+                scope were removed, so their devices are not known.
             StorageError: the store can not be read or counted; the reasons are those of :meth:`tally_report`.
         """
         if rosters:
@@ -397,6 +398,10 @@ class Store:
         else:
             found = self.tally_report(scope)
             recurrence = at_most(self.campaign, found.tally, found.turnout)
+        if not found.reports and scope.periods != EVERYTHING.periods:
+            raise InputError(
+                "periods_absent", "no report of these periods is counted; hearsay status lists the periods with reports"
+            )
         return estimate(
             self.campaign,
             found.tally,

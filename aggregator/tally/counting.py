@@ -85,10 +85,19 @@ def scope_of(periods: range | None, *, proven_only: bool = False) -> Scope:
     """The scope of some periods.
 
     Args:
-        periods: not empty; None for all periods.
+        periods: a range with step 1; None for all periods.
         proven_only: leave out the records of damaged batches.
+
+    Raises:
+        InputError: ``periods_absent``: the range is empty; ``argument_invalid``: it has another step.
     """
-    return Scope(proven_only=proven_only) if periods is None else Scope(periods[0], periods[-1], proven_only)
+    if periods is None:
+        return Scope(proven_only=proven_only)
+    if periods.step != 1:
+        raise InputError("argument_invalid", "periods follow one another: a range has the step 1")
+    if not periods:
+        raise InputError("periods_absent", "the range of periods is empty")
+    return Scope(periods[0], periods[-1], proven_only)
 
 
 class Partition(NamedTuple):

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from support.commands import mushrooms, run
@@ -14,9 +15,10 @@ from support.reports import batch, report
 
 import aggregator
 from aggregator import sealing
+from aggregator.files import write_output
 from aggregator.publishing import keys
 from aggregator.spreadsheets import csv_text
-from protocol.errors import DocumentError, InputError
+from protocol.errors import DocumentError, HearsayError, InputError
 
 SCHEMA = Publisher().schema
 TEXT = mushrooms(label="label", bins=2)
@@ -203,3 +205,31 @@ def test_paths_do_where_open_things_do_and_wrong_arguments_are_named(twins):
     assert repr(model).endswith("; see expected.warning)")
     assert "it can not be told yet" in model.expected.warning
     assert "it can not be told yet" in model._repr_html_()
+
+
+def test_a_path_with_a_zero_byte_is_refused_with_a_reason(tmp_path):
+    bad = str(tmp_path / "a\0b")
+    raw, root = Publisher().campaign(), Publisher().root()
+    calls = {
+        "file_not_found unreadable": [
+            lambda: aggregator.load_schema(bad),
+            lambda: aggregator.read_table(bad),
+            lambda: aggregator.Model.load(bad, root),
+            lambda: aggregator.Model.load("m.hsm", bad),
+            lambda: aggregator.ingest(bad, ["a.hsr"], tmp_path / "store"),
+            lambda: aggregator.ingest(raw, [bad], tmp_path / "store"),
+            lambda: aggregator.merge_files([bad], tmp_path / "out"),
+        ],
+        "output_invalid": [
+            lambda: aggregator.merge_files([], Path(bad)),
+            lambda: aggregator.create_workspace(bad, name="w", now=NOW),
+            lambda: write_output(Path(bad), b"", force=True),
+        ],
+        "not_a_workspace": [lambda: aggregator.open_workspace(bad)],
+        "store_not_folder": [lambda: aggregator.open_store(bad), lambda: aggregator.count(bad)],
+    }
+    for reasons, each in calls.items():
+        for call in each:
+            with pytest.raises(HearsayError) as error:
+                call()
+            assert error.value.reason in reasons

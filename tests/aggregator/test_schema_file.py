@@ -225,3 +225,13 @@ def test_an_edge_beyond_the_bounds_is_refused_and_not_moved(edges):
     with pytest.raises(InputError, match="edge") as refused:
         feature(f"kind = 'numeric'\nlow = 0\nhigh = 1\nedges = {edges}")
     assert refused.value.reason == "schema_invalid"
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_a_number_that_is_missing_in_the_pilot_gets_a_code_and_another_is_said_to_count_as_the_middle(gaps):
+    cells = [f"{number}.5" for number in range(20)] + [""] * gaps
+    pilot = pd.DataFrame({"y": ["a", "b"] * 10 + ["a"] * gaps, "x": cells}, dtype=object)
+    text = draft_schema(pilot, "y", name="n")
+    (feature,) = parse_schema_text(text).schema.features
+    assert (feature.substitute is None) == gaps
+    assert ("in reports;\n# a prediction leaves it out" in text) != gaps

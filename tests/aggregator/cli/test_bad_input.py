@@ -329,3 +329,13 @@ def test_the_same_through_the_console_script(tmp_path):
     assert done.stderr.startswith("not_utf8: ")
     assert len(done.stderr.splitlines()) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pilot.csv"]
+
+
+def test_an_output_named_like_standard_output_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.csv").write_text("y,x\na,1.5\nb,2.5\n")
+    for force in ([], ["--force"]):
+        failed = run("schema", "p.csv", "--label", "y", "-o", "-", *force, status=1)
+        assert failed.stderr.startswith("output_invalid")
+    assert run("merge", "p.csv", "-o", "-", status=1).stderr.startswith("output_invalid")
+    assert [path.name for path in tmp_path.iterdir()] == ["p.csv"]

@@ -237,3 +237,8 @@ def test_a_file_that_is_changed_after_it_was_opened_is_noticed(tmp_path):
     saved(path, roster(range(1, 4)), range(PERIOD, PERIOD + 2))
     with pytest.raises(InputError, match=r"^ids_invalid"):
         reader.known(PERIOD + 1)
+
+
+def test_a_file_of_no_period_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"^periods_absent"):
+        saved(tmp_path / "ids", roster(range(3)), range(PERIOD, PERIOD))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 import tracemalloc
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -320,3 +321,12 @@ def test_batches_are_ended_before_a_trailer_could_not_count_them(tmp_path, monke
     merge_files(files_of(tmp_path, batch(CAMPAIGN, records)), tmp_path / "out")
     expected = b"".join(batch(CAMPAIGN, records[at : at + 7]) for at in (0, 7, 14))
     assert (tmp_path / "out").read_bytes() == expected
+
+
+def test_a_url_without_its_library_names_the_extra_and_an_unknown_one_is_named(tmp_path, monkeypatch):
+    pytest.importorskip("fsspec")
+    with pytest.raises(InputError, match=r"^protocol_unknown"):
+        merge_files(["nope://bucket/a.hsr"], tmp_path / "out")
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(InputError, match=r"^missing_extra.*hearsay\[cluster\]"):
+        merge_files(["s3://bucket/a.hsr"], tmp_path / "out")

@@ -282,3 +282,54 @@ def test_a_column_that_is_there_twice_is_refused(name):
             with pytest.raises(InputError) as refused:
                 ask(frame)
             assert refused.value.reason == "duplicate_column"
+
+
+LARGE = 2**53 + 1
+LISTED = build_schema(
+    Label("label", ["0", str(LARGE)]),
+    [Categorical("id", ["a", str(LARGE)]), Numeric("t", str(2**53 - 2), str(2**53 + 40), [0])],
+)
+
+
+@pytest.mark.parametrize("name", ["label", "id", "t"])
+@pytest.mark.parametrize("dtype", ["float64", "Float64"])
+def test_a_column_of_floats_that_lost_digits_of_integers_is_refused(name, dtype):
+    exact = {"label": ["0", str(LARGE)], "id": ["a", str(LARGE)], "t": [LARGE, LARGE]}
+    model = model_of(LISTED)
+    frame = pd.DataFrame(exact | {name: pd.Series([LARGE, None], dtype="Int64").astype(dtype)})
+    with pytest.raises(InputError) as error:
+        model.score(frame)
+    assert (error.value.reason, str(LARGE) in str(error.value)) == ("digits_lost", False)
+    model.score(pd.DataFrame(exact | {name: pd.Series([LARGE, None], dtype="Int64")}))
+    model.score(pd.DataFrame(exact | {name: pd.Series([5, None], dtype=dtype)}), ["0", "0"])
+
+
+def test_labels_of_score_keep_the_type_that_tells_lost_digits():
+    frame = pd.DataFrame({"id": ["a", "a"]})
+    model = model_of(LISTED)
+    for labels in (pd.Series([LARGE, None], index=[7, 7]), np.array([LARGE, np.nan]), pd.Index([LARGE, None], float)):
+        with pytest.raises(InputError, match="digits_lost"):
+            model.score(frame, labels)
+    assert model.score(frame, [LARGE, None]) in (0, 1)
+
+
+@pytest.mark.parametrize(("dtype", "least"), [("float32", 2**24), ("float16", 2**11)])
+def test_short_floats_hold_fewer_exact_integers(dtype, least):
+    listed = Categorical("id", ["a", str(least + 1)])
+    feature_codes(pd.Series([least - 1], dtype=dtype), listed)
+    with pytest.raises(InputError, match="digits_lost"):
+        feature_codes(pd.Series([least], dtype=dtype), listed)
+
+
+def test_large_floats_pass_where_no_code_depends_on_their_last_digits():
+    far = pd.Series([1e300, -1e300, float("inf"), float("nan"), 2.0**60])
+    assert feature_codes(far, Numeric("t", "-1e19", "1e19", [0])).tolist() == [1, 0, 1, MISSING, 1]
+    assert feature_codes(far, Numeric("t", "0", "1", [0])).tolist() == [1, 0, 1, MISSING, 1]
+    assert feature_codes(far, Categorical("c", ["1", "2"])).tolist() == [MISSING] * 5
+
+
+@pytest.mark.parametrize("fit", [fit_plain, fit_majority])
+def test_baselines_refuse_two_label_columns(fit):
+    frame = pd.DataFrame([["0", "0", "a", 1]], columns=["label", "label", "id", "t"])
+    with pytest.raises(InputError, match="duplicate_column"):
+        fit(frame, LISTED)

@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import stores
+from support.commands import run
 from support.examples import examples
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
+import aggregator
 from aggregator.store.status import date_of, half_width_of, status
+from protocol.errors import InputError
 
 LATER = NOW + 9 * DAY
 RAW = Publisher().campaign(min_batch_size=50, time_precision=DAY // 4)
@@ -137,3 +140,35 @@ def test_dates():
     assert date_of(2_932_896) == "9999-12-31"
     assert date_of(2_932_897) == "2932897"
     assert half_width_of(1.0) == pytest.approx(1.96, abs=1e-4)
+
+
+@pytest.mark.parametrize("target", [0, 0.0, -0.1, float("nan"), float("inf")])
+def test_a_target_that_no_number_of_devices_reaches_is_refused(tmp_path, target):
+    store = stored(tmp_path, batch(CAMPAIGN, reports(range(60), [0])))
+    with pytest.raises(InputError, match=r"^argument_invalid"):
+        status(store, target=target)
+
+
+@pytest.mark.parametrize(
+    ("periods", "reason"),
+    [
+        (range(FIRST + 3, FIRST + 9), "periods_absent"),
+        (f"..{FIRST - 1}", "periods_absent"),
+        (range(0), "periods_absent"),
+        (range(FIRST, FIRST + 9, 2), "argument_invalid"),
+        (5, "argument_invalid"),
+    ],
+)
+def test_periods_without_counted_reports_are_refused(tmp_path, periods, reason):
+    store = stored(tmp_path, batch(CAMPAIGN, reports(range(60), [0])))
+    with pytest.raises(InputError, match=f"^{reason}"):
+        aggregator.count(store, periods)
+    assert aggregator.count(store, range(FIRST, FIRST + 9)).reports == 60
+
+
+def test_a_command_that_counts_no_report_of_its_periods_fails(tmp_path):
+    store = stored(tmp_path, batch(CAMPAIGN, reports(range(60), [0])))
+    run("estimate", "--store", store.path, "--periods", f"{FIRST}")
+    failed = run("estimate", "--store", store.path, "--periods", f"{FIRST + 3}..", status=1)
+    assert "periods_absent" in failed.stderr
+    assert not failed.stdout
