@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.commands import invoke, mushrooms
+from support.commands import invoke, mushrooms, run
 
 PILOT = "class,odor,width\n" + "".join(f"{'ep'[i % 2]},{'anf'[i % 3]},{i / 7:.3f}\n" for i in range(60))
 SCHEMA = mushrooms(bins=4)
