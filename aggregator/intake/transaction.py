@@ -148,7 +148,7 @@ class IngestTransaction:
         None if the ingest changes nothing: the index got no new entry. All files that the manifest names are on the
         disk.
 
-        The names of empty files go into the quarantine in both cases.
+        In both cases the names of empty files go into the quarantine, which is then flushed to the disk.
 
         Raises:
             StorageError: ``store_damaged``: a part that is joined with others is not as it was written.
@@ -156,6 +156,7 @@ class IngestTransaction:
         """
         if self._quarantine is not None:
             self._quarantine.keep_empty(found.file for found in self.unreadable if found.reason == EMPTY_FILE)
+            self._quarantine.flush()
         if not self.inputs.new:
             return None
         old, name = self.manifest, f"{self.manifest.generation + 1:08d}.parquet"

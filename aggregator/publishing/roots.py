@@ -9,6 +9,7 @@ two different roots of one number as an attack (``equivocation``).
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.files import read_file, write_output
@@ -31,7 +32,7 @@ from protocol.documents.envelope import (
 from protocol.errors import DocumentError, InputError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from aggregator.publishing.history import Published
@@ -91,7 +92,8 @@ def change_root(
 ) -> NextRoot:
     """Make the next root and sign it with the root keys at hand, at most 16. Enough signatures put it in force.
 
-    New keys are written to the folder keys/ before the root, also if the root then waits for signatures.
+    New keys are written to the folder keys/ before the root, also if the root then waits for signatures. If the root
+    can not be written, the new keys are removed.
 
     Args:
         workspace: the workspace. Its root on disk is the root before.
@@ -123,9 +125,8 @@ def change_root(
         files = _new_key_files(current, change.role or "root", made, entropy)
         keys = [*signers, *_root_keys_here(current, root), *(made if change.role == "root" else ())]
         envelope = _sign_for_both(draft(PAYLOAD_TYPES["root"], canonical.pack(root.to_payload())), current, root, keys)
-        for file in files:
-            write_key(current.path / "keys" / f"{file.role}-{file.id}.key", file)
-        return _write_root(current, envelope, root)
+        with _new_keys(current, files):
+            return _write_root(current, envelope, root)
 
 
 def _changed_role(name: str, role: Role, change: RootChange) -> Role:
@@ -168,6 +169,24 @@ def _new_key_files(
         passphrase = current.passphrase()
         sealed[0].open(lambda: passphrase or b"")  # a mistyped passphrase fails here
     return [key_file(role, key, passphrase, entropy=entropy) for key in made]
+
+
+@contextmanager
+def _new_keys(current: Workspace, files: list[KeyFile]) -> Iterator[None]:
+    """Write key files, and remove them after an error in the body, unless it left the root that names the keys."""
+    written = []
+    try:
+        for file in files:
+            path = current.path / "keys" / f"{file.role}-{file.id}.key"
+            write_key(path, file)
+            written.append(path)
+        yield
+    except BaseException:
+        waiting = pending_path(current)
+        if not any(path.exists() for path in (waiting, current.path / "roots" / waiting.name)):
+            for path in written:
+                path.unlink(missing_ok=True)
+        raise
 
 
 def _root_keys_here(current: Workspace, root: Root) -> list[SigningKey]:

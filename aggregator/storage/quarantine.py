@@ -3,7 +3,8 @@
 ``quarantine/<identity of the file>.jsonl`` holds one object per piece: ``reason``, ``file``, ``offset``, ``length`` and
 ``bytes`` (hexadecimal). For a record of the campaign ``bytes`` is the whole record, and ``proven`` and ``claim`` say
 what its batch was, so that it can be judged again (``retry``). For other pieces ``bytes`` is their beginning. Writing
-the pieces of a file again replaces them. The folder has a size limit: beyond it pieces are counted and not kept.
+the pieces of a file again replaces them. Only the user of the store may read the files, because they hold
+reports. The folder has a size limit: beyond it pieces are counted and not kept.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.decoding.spans import Rejected
-from aggregator.storage.locking import TEMPORARY, make_folder, write_durably
+from aggregator.files import PRIVATE
+from aggregator.storage.locking import TEMPORARY, make_folder, replace_durably, write_temporary
 from aggregator.storage.manifest import damaged
 
 if TYPE_CHECKING:
@@ -55,9 +57,10 @@ class Quarantine:
         self._folder = folder
         self._limit = limit_bytes
         self._used: int | None = None
+        self._pending: dict[Path, int] = {}
 
     def keep(self, digest: str, name: str, pieces: Sequence[Rejected]) -> int:
-        """Replace the kept pieces of one input file.
+        """Replace the kept pieces of one input file, from the next :meth:`flush` on.
 
         Args:
             digest: name of the file's content (a digest), in hexadecimal.
@@ -74,7 +77,8 @@ class Quarantine:
         if not pieces and not path.exists():
             return 0
         make_folder(self._folder)
-        room = self._limit - self._used_bytes() + _size(path)
+        before = self._size(path)
+        room = self._limit - self._used_bytes() + before
         lines: list[bytes] = []
         for piece in pieces:
             line = _line(name, piece)
@@ -82,15 +86,27 @@ class Quarantine:
             if room < 0:
                 break
             lines.append(line)
-        before = _size(path)
-        write_durably(path, b"".join(lines))
-        self._used = self._used_bytes() - before + sum(map(len, lines))
+        write_temporary(path, b"".join(lines), PRIVATE)
+        self._pending[path] = sum(map(len, lines))
+        self._used = self._used_bytes() - before + self._pending[path]
         return len(lines)
 
-    def keep_empty(self, names: Iterable[str]) -> None:
-        """Keep the names of empty files: at most the first :data:`MAX_EMPTY` of a call, and only while there is room.
+    def flush(self) -> None:
+        """Put all pieces since the last flush in place, on the disk. Call it before a manifest counts the pieces.
 
-        Empty files hold no report, so they are not counted and not in the index of input files. Their names are kept
+        After a kill before the flush the folder is as it was; the next change of the store removes temporary files.
+
+        Raises:
+            OSError: a file can not be flushed or renamed. Each file is then as before or complete.
+        """
+        if self._pending:
+            replace_durably(list(self._pending))
+            self._pending.clear()
+
+    def keep_empty(self, names: Iterable[str]) -> None:
+        """Keep the names of empty files, from the next :meth:`flush` on: at most the first :data:`MAX_EMPTY` of a call.
+
+        Names are kept only while there is room. Empty files hold no report, so they are not counted and not in the index of input files. Their names are kept
         without folders; files with equal names are noted once.
 
         Args:
@@ -98,7 +114,7 @@ class Quarantine:
         """
         for name in map(os.path.basename, islice(names, MAX_EMPTY)):
             identity = sha256(_EMPTY_TAG + name.encode(errors="surrogateescape")).hexdigest()
-            if not (self._folder / f"{identity}{_SUFFIX}").exists():
+            if not self._size(self._folder / f"{identity}{_SUFFIX}"):
                 self.keep(identity, name, [Rejected(EMPTY_FILE, 0, 0, b"")])
 
     def remove(self, kept: Kept, rest: Sequence[Rejected]) -> None:
@@ -109,6 +125,7 @@ class Quarantine:
         """
         if rest:
             self.keep(kept.identity, kept.file, rest)
+            self.flush()
             return
         (self._folder / f"{kept.identity}{_SUFFIX}").unlink(missing_ok=True)
         self._used = None
@@ -128,11 +145,15 @@ class Quarantine:
     def _used_bytes(self) -> int:
         """Bytes in the folder. The folder is listed once; later changes are added up."""
         if self._used is None:
-            self._used = sum(_size(path) for path in self._folder.iterdir() if path.suffix != TEMPORARY)
+            self._used = sum(_stored_size(path) for path in self._folder.iterdir() if path.suffix != TEMPORARY)
         return self._used
 
+    def _size(self, path: Path) -> int:
+        """Bytes that a file has from the next flush on; 0 without a file."""
+        return self._pending[path] if path in self._pending else _stored_size(path)
 
-def _size(path: Path) -> int:
+
+def _stored_size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 

@@ -177,6 +177,7 @@ class _Retry:
         """Remove from the quarantine the pieces that are in the store, or are refused for another reason."""
         for kept, rest in self._rest:
             self._quarantine.keep(kept.identity, kept.file, rest)
+        self._quarantine.flush()
 
     def _file(self, reader: Reader, kept: Kept, entry: Ingested | None, reason: str | None) -> None:
         """Judge the pieces of one file.

@@ -237,7 +237,7 @@ class Store:
         time. Only two kinds of refused reports may then be added: those of a period that had not begun the first time
         and has begun since, and those that were not enrolled if other enrolled ids are given now.
 
-        After an error the reports are as before. The quarantine may have got pieces of the files that were read. If
+        After an error the reports are as before. The quarantine may have the pieces of the files that were read. If
         the error came after the manifest was replaced, in its last flush or the removal of old files, all reports
         are in the store. Ingesting the files again is right in each of these cases.
 

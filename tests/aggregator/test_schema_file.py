@@ -234,4 +234,4 @@ def test_a_number_that_is_missing_in_the_pilot_gets_a_code_and_another_is_said_t
     text = draft_schema(pilot, "y", name="n")
     (feature,) = parse_schema_text(text).schema.features
     assert (feature.substitute is None) == gaps
-    assert ("in reports;\n# a prediction leaves it out" in text) != gaps
+    assert ("in reports a missing number counts as the middle" in text and "a prediction leaves it out" in text) != gaps

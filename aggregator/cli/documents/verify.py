@@ -115,16 +115,24 @@ def _follow_roots(first: bytes, newer: list[bytes], now: int) -> trust.TrustStat
 
 
 def _verified_root(state: trust.TrustState, raw: bytes, now: int) -> Header:
-    """The header of a root that is the trusted root or follows from it.
+    """The header of a root that is the trusted root, also with other signatures on it, or follows from it.
 
     Raises:
-        DocumentError: ``rollback``: the trusted root has replaced it, or is a copy with other signatures; as
-            :func:`protocol.documents.trust.install_roots`.
+        DocumentError: ``rollback``: the trusted root has replaced it; ``bad_signature``: it is the trusted root with
+            too few signatures; as :func:`protocol.documents.trust.install_roots`.
     """
+    from aggregator.publishing.signatures import standing
+
     after = trust.install_roots(state, [raw], now)
-    if after.root_bytes != raw:
+    if after.root_bytes == raw:
+        return after.root.header
+    envelope = read_envelope(raw, "root")
+    if envelope.payload != read_envelope(state.root_bytes, "root").payload:
         raise DocumentError("rollback", "the root is older than the one it is compared with")
-    return after.root.header
+    held = standing(envelope, state.root.roles["root"])
+    if not held.complete:
+        raise DocumentError("bad_signature", f"it is the trusted root with too few signatures: {held}")
+    return state.root.header
 
 
 def _check_values(role: str, payload: bytes, *, privacy: bool, as_json: bool) -> None:

@@ -19,9 +19,10 @@ from aggregator.fleet import roster as rosters
 from aggregator.passphrases import VARIABLE
 from aggregator.publishing import keys as key_rooms
 from aggregator.publishing.keys import read_key
+from aggregator.publishing.signatures import signed, to_bytes
 from aggregator.sealing import Cost
 from edge_sdk import Device
-from protocol.documents.envelope import PAYLOAD_TYPES, seal
+from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, read_envelope, seal
 
 SCHEMA = mushrooms()
 
@@ -366,3 +367,14 @@ def test_a_lost_copy_is_told_by_whoever_needs_it(place):
     assert place.trust("rotate", "campaign")["in_force"] is True
     assert place.trust("show")["lacking"] == [{"kind": "campaign", "name": "mushrooms", "version": 1}]
     assert place.refused("trust", "resign", "--workspace", "work") == "workspace_damaged"
+
+
+def test_the_trusted_root_with_other_signatures_is_verified_as_that_root(place):
+    envelope = read_envelope(place.bytes("work/root.hst"), "root")
+    more = signed(envelope, SigningKey.from_seed(b"x" * 32))
+    (place.folder / "more.hst").write_bytes(to_bytes(more, "root"))
+    for file, trusted in (("more.hst", "work/root.hst"), ("work/root.hst", "more.hst")):
+        assert place.read("verify", file, "--trust", trusted)["verified"] is True
+    other = tuple(each for each in more.signatures if each not in envelope.signatures)
+    (place.folder / "none.hst").write_bytes(to_bytes(more._replace(signatures=other), "root"))
+    assert place.refused("verify", "none.hst", "--trust", "work/root.hst") == "bad_signature"

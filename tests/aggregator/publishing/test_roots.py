@@ -12,7 +12,9 @@ from support.failures import reason
 from support.killed import every_death
 from support.publisher import NOW, Publisher, key, small_schema
 
+from aggregator.files import write_output
 from aggregator.publishing import keys as key_rooms
+from aggregator.publishing import roots as rotations
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.roots import ALL, RootChange, change_root, discard, gather_copies, lacking, pending, resign
@@ -24,6 +26,7 @@ from protocol.document import DAY_SECONDS
 from protocol.documents import campaign, trust
 from protocol.documents.envelope import PAYLOAD_TYPES, keyid, read_envelope, seal
 from protocol.epsilon import MICRO
+from protocol.errors import StorageError
 
 TERMS = CampaignParameters("mushrooms", MICRO, "direct")
 YEAR = 365 * DAY_SECONDS
@@ -369,3 +372,28 @@ def test_a_death_at_any_moment_of_publishing_never_makes_two_documents_of_one_ve
     assert deaths >= 5
     versions = [item.version for item in again(work).history()]
     assert versions == list(range(1, len(versions) + 1))
+
+
+@pytest.mark.parametrize("fresh", [1, 2])
+def test_a_root_that_can_not_be_written_leaves_no_new_keys(work, monkeypatch, fresh):
+    before = sorted((work.path / "keys").iterdir())
+    fields = {"role": "root", "fresh": fresh} | ({"drop": ALL} if fresh == 2 else {})
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            rotations, "write_output", lambda *_, **__: (_ for _ in ()).throw(StorageError("io_failed", "full"))
+        )
+        assert reason(change, work, **fields) == "io_failed"
+    assert sorted((work.path / "keys").iterdir()) == before
+    change(work, **fields)
+    assert len(list((work.path / "keys").iterdir())) == len(before) + fresh
+
+
+def test_a_root_that_is_written_keeps_its_new_keys_after_an_error(work, monkeypatch):
+    def written_then_failed(path, *arguments, **options):
+        write_output(path, *arguments, **options)
+        raise StorageError("io_failed", "the folder was not flushed")
+
+    before = len(list((work.path / "keys").iterdir()))
+    monkeypatch.setattr(rotations, "write_output", written_then_failed)
+    assert reason(change, work, role="campaign", fresh=1) == "io_failed"
+    assert len(list((work.path / "keys").iterdir())) == before + 1

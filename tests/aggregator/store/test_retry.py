@@ -191,6 +191,7 @@ def test_pieces_of_a_file_whose_ingest_was_never_committed_are_left(tmp_path):
     quarantine = Quarantine(made.path / "quarantine")
     quarantine.keep("ab" * 32, "x.hsr", [decode.Rejected("report_too_early", 44, 18, report(CAMPAIGN, 1), True)])
     quarantine.keep("cd" * 32, "y.hsr", [decode.Rejected("report_too_early", 44, 18, b"\xd8", True)])
+    quarantine.flush()
     assert judge_again(made, now=NOW).left == {retry.NO_FILE: 1, retry.NOT_WHOLE: 1}
     assert made.tally_report().reports == 0
 

@@ -21,7 +21,7 @@ from support.reports import batch, made, opened, report
 
 import aggregator
 from aggregator.intake import sources
-from aggregator.storage import compaction
+from aggregator.storage import compaction, quarantine
 from aggregator.storage import input_index as inputs
 from aggregator.storage import locking as durable
 from aggregator.storage import part_writer as writing
@@ -300,6 +300,36 @@ def test_the_quarantine_is_bounded_and_all_is_counted(tmp_path):
     assert made_store.ingest(files, now=NOW).rejected == {"question_unknown": 26}
     sizes = [path.stat().st_size for path in (made_store.path / "quarantine").iterdir()]
     assert 800 < sum(sizes) <= 1000
+
+
+def test_pieces_are_private_and_flushed_together_before_the_manifest(tmp_path, monkeypatch):
+    made_store = create_store(tmp_path / "s", RAW)
+    folder = made_store.path / "quarantine"
+    files = [write(tmp_path, f"{i}.hsr", b"foreign %d" % i) for i in range(20)]
+    flushed = []
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            durable, "sync_folder", lambda path: flushed.append((path.name, read_manifest(tmp_path / "s").inputs))
+        )
+        made_store.ingest(files, now=NOW)
+    assert [named for name, named in flushed if name == "quarantine"] == [()]
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    assert len(list(folder.iterdir())) == 20
+
+
+def test_an_ingest_that_ends_before_its_manifest_leaves_the_quarantine_as_it_was(tmp_path, monkeypatch):
+    made_store = create_store(tmp_path / "s", RAW)
+    made_store.ingest([write(tmp_path, "a.hsr", b"foreign")], now=NOW)
+    folder = made_store.path / "quarantine"
+    before = list(folder.iterdir())
+    other = [write(tmp_path, "b.hsr", b"other")]
+    with monkeypatch.context() as patch:
+        patch.setattr(quarantine, "replace_durably", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            made_store.ingest(other, now=NOW)
+    assert [path for path in folder.iterdir() if path.suffix != ".tmp"] == before
+    made_store.ingest(other, now=NOW)
+    assert len(list(folder.iterdir())) == 2
 
 
 # --- making and opening ---
