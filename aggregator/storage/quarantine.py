@@ -106,8 +106,8 @@ class Quarantine:
     def keep_empty(self, names: Iterable[str]) -> None:
         """Keep the names of empty files, from the next :meth:`flush` on: at most the first :data:`MAX_EMPTY` of a call.
 
-        Names are kept only while there is room. Empty files hold no report, so they are not counted and not in the index of input files. Their names are kept
-        without folders; files with equal names are noted once.
+        Names are kept only while there is room. Empty files hold no report, so they are not counted and not in the
+        index of input files. Their names are kept without folders; files with equal names are noted once.
 
         Args:
             names: paths or URLs.
