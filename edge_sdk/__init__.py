@@ -1,7 +1,7 @@
 """The device side: answer questions about records privately, store the reports, classify with signed models.
 
 >>> from edge_sdk import Device                                          # doctest: +SKIP
->>> Device.open("/var/lib/hearsay", trust=root_bytes).close()  # once: provisions  # doctest: +SKIP
+>>> Device.open("/var/lib/hearsay", trust=root_bytes).close()  # at installation # doctest: +SKIP
 >>> device = Device.open("/var/lib/hearsay")                             # doctest: +SKIP
 >>> campaign = device.enrol(campaign_bytes)                              # doctest: +SKIP
 >>> device.report(campaign.id, {"odor": "n", "cap": None, "label": "e"}) # doctest: +SKIP
@@ -45,7 +45,7 @@ _LATER = {"Classifier": "edge_sdk.classifier", "Status": "edge_sdk.status"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a class of ``_LATER`` at the first use of its name; AttributeError for other names."""
+    """Import the class ``name`` of ``_LATER`` at its first use; AttributeError for every other name."""
     if name not in _LATER:
         raise AttributeError(f"module 'edge_sdk' has no attribute '{name}'")
     from importlib import import_module

@@ -55,7 +55,11 @@ class Acceptance:
         return trust.verify(self._trust(), raw, "model", self._time.wall(), UNDERSTOOD)
 
     def explain(self, raw: bytes, model: bytes | None) -> str:
-        """See :meth:`edge_sdk.Device.explain`."""
+        """Describe the campaign file ``raw`` in words for the owner, before it is accepted. The state is not changed.
+
+        ``model`` is the file of the model that the campaign evaluates; None if that is installed, or there is none. The
+        errors are those of :meth:`edge_sdk.Device.explain`.
+        """
         from edge_sdk.explain import explain
 
         verdict, campaign = self._judge_campaign(raw)
@@ -66,7 +70,10 @@ class Acceptance:
         return explain(campaign, self._reporting.policy, spent, verdict.now, evaluated, disabled=disabled)
 
     def enrol(self, raw: bytes, name: str | None) -> Campaign:
-        """See :meth:`edge_sdk.Device.enrol`."""
+        """Verify the campaign file ``raw``, check it against the owner's policy and store it.
+
+        ``name`` is the only accepted name; None for any. The errors are those of :meth:`edge_sdk.Device.enrol`.
+        """
         with self._keeping_evidence("campaign", raw), self._state.transaction():
             self._reporting.secret()
             verdict, campaign = self._judge_campaign(raw)
@@ -76,7 +83,10 @@ class Acceptance:
         return campaign
 
     def install(self, raw: bytes, name: str | None) -> Model:
-        """See :meth:`edge_sdk.Device.install`."""
+        """Verify the model file ``raw`` and store it.
+
+        ``name`` is the only accepted name; None for any. The errors are those of :meth:`edge_sdk.Device.install`.
+        """
         from protocol.documents.model import parse_model
 
         with self._keeping_evidence("model", raw), self._state.transaction():
@@ -93,7 +103,10 @@ class Acceptance:
         self._time.note_document(verdict.header.issued_at)
 
     def rotate(self, roots: Iterable[bytes]) -> int:
-        """See :meth:`edge_sdk.Device.rotate`."""
+        """Trust the newest of ``roots``, root files in any order, if they form a chain from the stored root.
+
+        Returns the version of the root that is now trusted. The errors are those of :meth:`edge_sdk.Device.rotate`.
+        """
         given = list(roots)
         for raw in given:
             check_bytes(raw, "a root")
@@ -104,7 +117,10 @@ class Acceptance:
         return reached.root.header.version
 
     def follow(self, roots: Iterable[bytes]) -> tuple[int, DocumentError | None]:
-        """See :meth:`edge_sdk.Device.follow`."""
+        """Trust the newest root of ``roots`` that is in date. They are root files in the order of their versions.
+
+        Returns the version of the root that is now trusted, and why later roots were refused, None if none was.
+        """
         given = list(roots)
         with self._state.transaction():
             before = self._trust()
@@ -115,7 +131,7 @@ class Acceptance:
         return reached.root.header.version, problem
 
     def _store_trust(self, before: TrustState, reached: TrustState) -> None:
-        """Store the trust state ``reached``, if it is new. Delete the campaigns that its keys have not signed."""
+        """Store ``reached`` unless it is ``before``; then delete the campaigns that its keys have not signed."""
         if reached is not before:
             self._documents.write_trust(reached)
             self._documents.end_unsigned("campaign", reached.root.roles["campaign"])
@@ -133,11 +149,18 @@ class Acceptance:
             raise
 
     def campaigns(self) -> list[Campaign]:
-        """See :meth:`edge_sdk.Device.campaigns`."""
+        """The accepted campaigns, sorted by name, with those that have ended or expired."""
         return [campaigns.parse_campaign(payload) for _, _, payload in self._documents.all("campaign")]
 
     def campaign(self, called: bytes | str) -> Campaign:
-        """See :meth:`edge_sdk.Device.campaign`."""
+        """Find an accepted campaign.
+
+        Args:
+            called: its id as bytes; or as text its name, or else the first hexadecimal digits of its id.
+
+        Raises:
+            InputError: ``campaign_unknown``: no campaign, or more than one, is called so.
+        """
         accepted = self.campaigns()
         if isinstance(called, bytes):
             found = [campaign for campaign in accepted if campaign.id == called]
@@ -150,7 +173,12 @@ class Acceptance:
         return found[0]
 
     def model(self, name: str | None) -> Model:
-        """See :meth:`edge_sdk.Device.model`."""
+        """The installed model called ``name``; for None, the only installed model.
+
+        Raises:
+            InputError: ``model_unknown``: there is no such model; ``model_ambiguous``: ``name`` is None, and several
+                models are installed.
+        """
         from protocol.documents.model import parse_model
 
         installed = self._documents.all("model")

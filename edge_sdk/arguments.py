@@ -13,10 +13,10 @@ def check_bytes(value: object, what: str) -> None:
 
     Args:
         value: the argument.
-        what: what it should be, for the text of the error.
+        what: the expected content in words, for the text of the error.
 
     Raises:
-        InputError: ``argument_invalid``.
+        InputError: ``argument_invalid``: ``value`` is not ``bytes``.
     """
     if not isinstance(value, bytes):
         raise InputError("argument_invalid", f"{what} is given as bytes, not as {type(value).__name__}")
@@ -27,7 +27,7 @@ def path_of(value: object, what: str) -> str:
 
     Args:
         value: the argument.
-        what: what it should be the path of, for the text of the error.
+        what: the expected file or folder in words, for the text of the error.
 
     Raises:
         InputError: ``argument_invalid``: it is no path, a path of bytes, or has a zero byte; or it is relative, and the
@@ -42,5 +42,8 @@ def path_of(value: object, what: str) -> str:
 
 
 def is_called(text: str, name: str, identifier: bytes) -> bool:
-    """Whether a text is the campaign's name, or the first hexadecimal digits, in any case, of its id."""
+    """Whether ``text`` is a campaign's ``name``, or the first hexadecimal digits of its id ``identifier``.
+
+    The digits may be in upper or lower case. The empty text only matches an empty name.
+    """
     return text == name or (bool(text) and identifier.hex().startswith(text.lower()))

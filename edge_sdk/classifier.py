@@ -47,17 +47,17 @@ class Classifier:
         return self._clock() >= self.model.header.expires
 
     def check(self, record: Mapping[str, object]) -> Check:
-        """Tell which of the model's features are missing or unlisted in a record, with hints; see ``Campaign.check``.
+        """Tell which of the model's features are missing or unlisted in ``record``, with hints on probable mistakes.
 
         The label is not checked, since a record to classify has none.
 
         Raises:
-            InputError: ``record_invalid``.
+            InputError: ``record_invalid``: the record is not a mapping.
         """
         return self.model.schema.check(record, label=self.classes[0])
 
     def scores(self, record: Mapping[str, object]) -> list[float]:
-        """log(prior · likelihood) per class, in the order of ``classes``, up to a constant.
+        """log(P(class) · P(record | class)) per class, in the order of ``classes``, up to a common constant.
 
         Features whose value is missing, or unknown to the model, are left out.
 

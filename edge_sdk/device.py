@@ -66,7 +66,7 @@ class Device:
 
     @property
     def policy(self) -> Policy:
-        """What the owner allows now.
+        """The owner's policy that holds now.
 
         Raises:
             InputError: ``policy_invalid``, ``policy_missing``: the policy file can not be read, or is gone.
@@ -114,7 +114,8 @@ class Device:
         Raises:
             InputError: ``argument_invalid``; ``enrolment_late``: the device has another secret than the file's;
                 ``policy_invalid``: a new state is not made under a policy file that can not be read.
-            DocumentError: the root or the provisioning file is not acceptable; as :meth:`rotate` for a newer root.
+            DocumentError: the root or the provisioning file is not acceptable; ``bad_signature``: a newer root is no
+                step from the stored root.
             StorageError: ``not_provisioned``: there is no device here, and no root is given; ``state_lost``,
                 ``state_copied``, ``state_newer``, ``state_older``, ``state_damaged``, ``state_busy``, ``disk_full``,
                 ``io_failed``; ``entropy_unavailable``.
@@ -156,14 +157,19 @@ class Device:
             trust: the root file that the device trusts from now on.
             enrolment: in a closed fleet, the bytes of a new provisioning file.
             leave_fleet: begin under a random secret, although the device was in a closed fleet.
-            policy, clock, entropy, machine: as :meth:`open`.
+            policy: the owner's limits. By default they are read from ``policy.toml`` in the folder.
+            clock: returns seconds since 1970; may be wrong. The default is the system's clock.
+            entropy: n → n fresh random bytes.
+            machine: returns 32 bytes that tell this machine from others, or None if that is not known.
 
         Returns:
             The ε that counts as spent, in millionths.
 
         Raises:
-            InputError: ``argument_invalid``, ``policy_invalid``, ``policy_missing``, ``enrolment_missing``,
-                ``enrolment_used``. The old state is then untouched.
+            InputError: ``argument_invalid``; ``policy_invalid``, ``policy_missing``: the policy file can not be read,
+                or is gone; ``enrolment_missing``: the device was in a closed fleet, and neither a file nor
+                ``leave_fleet`` is given; ``enrolment_used``: the file was used on this device. The old state is then
+                untouched.
             DocumentError: the root or the provisioning file is not acceptable. The old state is then untouched.
             StorageError: ``state_busy``: another program holds the state, which is then untouched;
                 ``state_damaged``: the install marker is damaged, so it is not known whether a provisioning file was
@@ -186,7 +192,7 @@ class Device:
         )
 
     def close(self) -> None:
-        """Release the state file. Later uses of the device are refused as ``state_closed``."""
+        """Release the state file. Later uses raise StorageError ``state_closed``; a second ``close`` does nothing."""
         self._state.close()
 
     def __enter__(self) -> Self:
@@ -203,7 +209,7 @@ class Device:
             return "<Device whose state is closed or can not be read>"
         return f"<Device with {enrolled} campaigns, {waiting} unsent reports>"
 
-    # Documents ------------------------------------------------------------------------------------
+    # Methods for signed documents -----------------------------------------------------------------
 
     def explain(self, raw: bytes, *, model: bytes | None = None) -> str:
         """Say in words what a signed campaign asks and costs, before it is accepted. The state is not changed.
@@ -228,9 +234,11 @@ class Device:
             name: the expected name; a campaign of another name is refused. None accepts every name.
 
         Raises:
-            DocumentError: ``other_name``; ``bad_signature``, ``rollback``, ``equivocation``, ``not_yet_valid``,
-                ``expired``, ``invalid_campaign``, ``epsilon_understated`` and the reasons of a file that can not be
-                read. After ``equivocation`` the campaign is kept as evidence (:meth:`evidence`).
+            DocumentError: ``other_name``: not the expected name; ``bad_signature``: not signed by trusted keys;
+                ``rollback``: older than the accepted version; ``equivocation``: another document of the accepted
+                version; ``not_yet_valid``, ``expired``, ``invalid_campaign``, ``epsilon_understated`` and the reasons
+                of a file that can not be read. After ``equivocation`` the campaign is kept as evidence
+                (:meth:`evidence`).
             PolicyError: ``policy_refused``; ``disabled``: the owner has opted out.
             InputError: ``model_unknown``: it evaluates a model that is not installed; ``policy_invalid``,
                 ``policy_missing``, ``argument_invalid``.
@@ -243,12 +251,13 @@ class Device:
 
         Args:
             raw: the ``.hsm`` file.
-            name: as for :meth:`enrol`.
+            name: the expected name; a model of another name is refused. None accepts every name.
 
         Raises:
-            DocumentError: ``other_name``; ``bad_signature``, ``rollback``, ``equivocation``, ``not_yet_valid``,
-                ``expired``, ``invalid_model`` and the reasons of a file that can not be read. After ``equivocation``
-                the model is kept as evidence (:meth:`evidence`).
+            DocumentError: ``other_name``: not the expected name; ``bad_signature``: not signed by trusted keys;
+                ``rollback``: older than the accepted version; ``equivocation``: another document of the accepted
+                version; ``not_yet_valid``, ``expired``, ``invalid_model`` and the reasons of a file that can not be
+                read. After ``equivocation`` the model is kept as evidence (:meth:`evidence`).
             InputError: ``argument_invalid``.
         """
         from edge_sdk.classifier import Classifier
@@ -318,25 +327,27 @@ class Device:
         return self._acceptance.campaign(called)
 
     def model(self, name: str | None = None) -> Classifier:
-        """The installed model of a name, or the only installed model.
+        """The installed model called ``name``; for None, the only installed model.
 
         Raises:
-            InputError: ``model_unknown``; ``model_ambiguous`` where a name is needed.
+            InputError: ``model_unknown``: there is no such model; ``model_ambiguous``: ``name`` is None, and several
+                models are installed.
         """
         from edge_sdk.classifier import Classifier
 
         return Classifier(self._acceptance.model(name), self._time.now)
 
-    # Reports --------------------------------------------------------------------------------------
+    # Methods for reports --------------------------------------------------------------------------
 
     def report(self, campaign_id: bytes | str, record: Mapping[str, object], label: object = FROM_RECORD) -> bytes:
-        """Answer about one record, once per period. Payment and reports are stored in one durable transaction.
+        """Answer about one record, at most once per period.
 
-        A second call in the same period, or in an earlier one after the clock was set back, returns the same bytes,
+        The reports and the ε that they cost are stored in one durable transaction. A second call in the same period, or
+        in an earlier one after the clock was set back, returns the same bytes,
         whatever the record: an answer about a changed record would cost a second ε.
 
         Args:
-            campaign_id: ``Campaign.id``, or what :meth:`campaign` takes.
+            campaign_id: ``Campaign.id``; or as text the campaign's name, or the first hexadecimal digits of its id.
             record: feature name → value. None or an absent key is a missing value. Other keys are ignored. To see
                 beforehand which values have no meaning, use ``Campaign.check``.
             label: the record's class; None if it is not known. The default is the record's value under the label's
@@ -363,7 +374,10 @@ class Device:
         This is ``Campaign.check``, except that a campaign that evaluates a model reads the model's features.
 
         Args:
-            campaign_id, record, label: as :meth:`report`.
+            campaign_id: the campaign's id; or as text its name, or the first hexadecimal digits of its id.
+            record: feature name → value.
+            label: the record's class; None if it is not known. The default is the record's value under the label's
+                name.
 
         Returns:
             The names of the missing and of the unlisted features, the number of ignored keys, and hints in words.
@@ -378,7 +392,10 @@ class Device:
 
     @logged("report")
     def answer(self, campaign_id: bytes | str, record: Mapping[str, object], label: object = FROM_RECORD) -> Said:
-        """As :meth:`report`, with the same errors; also tells the period, and whether it was answered before."""
+        """Answer about one record like :meth:`report`, and also tell the period and whether it was answered before.
+
+        The arguments ``campaign_id``, ``record`` and ``label``, and the errors, are those of :meth:`report`.
+        """
         if isinstance(campaign_id, str):
             campaign_id = self.campaign(campaign_id).id
         return self._reporting.answer(campaign_id, record, label)
@@ -391,7 +408,7 @@ class Device:
         has arrived. Until then, each call seals the same reports again; the aggregator counts repeated reports once.
 
         Args:
-            path: of the new file.
+            path: where the new file is to be.
 
         Returns:
             The number of reports in the file; if it is 0, no file is written.
@@ -419,7 +436,7 @@ class Device:
         """
         return self._reporting.ack(path)
 
-    # The owner ------------------------------------------------------------------------------------
+    # Methods for the owner: opting out and in, history, status ------------------------------------
 
     @logged("disable", lambda _: "the device answers nothing any more")
     def disable(self) -> None:

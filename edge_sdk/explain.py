@@ -95,7 +95,7 @@ class Asked(NamedTuple):
     noises: tuple[str, ...]
 
     def line(self, names: _Names) -> str:
-        """One line with chance, subject and noise."""
+        """One line with chance, subject and noise. ``names`` writes the names of features and classes."""
         return f"{_percent(self.width)}  {names.subject(self.subject)}: {'; or '.join(self.noises)}"
 
 
@@ -122,7 +122,7 @@ class _Names:
         return f"{quoted(text)} ({kind} {number + 1})"
 
     def _feature(self, number: int) -> str:
-        """Name an observed feature. A component of a projection is marked, and a footnote lists its inputs."""
+        """Name an observed feature. A component of a projection is marked as one; a footnote lists its inputs."""
         observed = self._schema.observed[number]
         name = self._name("feature", number, observed.name)
         if not isinstance(observed, Component):

@@ -31,7 +31,15 @@ _R = TypeVar("_R")
 
 
 def note(level: int, message: str, *arguments: object) -> None:
-    """Write one line, if the application uses ``logging``. Exceptions of its handlers are ignored."""
+    """Write one line to the logger ``edge_sdk``, if the application has imported ``logging``.
+
+    Args:
+        level: :data:`INFO` or :data:`WARNING`.
+        message: the line, with a ``%`` format for each argument.
+        arguments: the values of the formats.
+
+    Exceptions of the application's log handlers are ignored.
+    """
     logging = sys.modules.get("logging")
     if logging is not None:
         with suppress(Exception):

@@ -45,13 +45,13 @@ class _Counts:
 
 
 class Meanings:
-    """Counts by campaign and feature. All calls are inside the state's transactions, so by one thread at a time."""
+    """Counts by campaign and feature. Called inside the state's transactions only, so by one thread at a time."""
 
     def __init__(self) -> None:
         self._counts: dict[str, _Counts] = {}
 
     def add(self, campaign: Campaign, check: Check) -> None:
-        """Count one more answered record. A name's counts begin again with another version.
+        """Count one more answered record. If ``campaign`` is another version, the counts of its name begin again.
 
         Args:
             campaign: the answered campaign.
@@ -69,7 +69,7 @@ class Meanings:
             del self._counts[next(iter(self._counts))]
 
     def of(self, names: Iterable[str]) -> tuple[Unread, ...]:
-        """The counts of the named campaigns, sorted by name. Campaigns without counts are left out."""
+        """The counts of the campaigns in ``names``, sorted by name. Campaigns without counts are left out."""
         found = ((name, self._counts.get(name)) for name in sorted(names))
         return tuple(
             Unread(name, each.records, dict(each.missing), dict(each.unlisted)) for name, each in found if each

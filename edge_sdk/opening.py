@@ -44,21 +44,25 @@ def open_state(
     entropy: Callable[[int], bytes],
     machine: Callable[[], bytes | None],
 ) -> tuple[State, PolicyFile | PolicyGiven]:
-    """Open or make the state in a folder; see :meth:`edge_sdk.Device.open`.
+    """Open the state in a folder, or make it if a root is given and no device was installed there.
 
     An existing state is opened although its policy file can not be read: its owner can look at it, and opt out. A new
     state is not made under such a file.
 
     Args:
+        state_dir: the state folder; None for a state in memory.
         root: the bytes of the root file; None if none is given.
+        policy: the owner's limits; None to read them from ``policy.toml`` in the folder.
+        enrolment: the bytes of a closed fleet's provisioning file; None if none is given.
         now: seconds since 1970; the clock may be wrong.
-        state_dir, policy, enrolment, entropy, machine: as :meth:`edge_sdk.Device.open`.
+        entropy: n → n fresh random bytes.
+        machine: returns 32 bytes that tell this machine from others, or None if that is not known.
 
     Returns:
         The provisioned state, and an object whose call returns the policy that holds now.
 
     Raises:
-        InputError, DocumentError, StorageError: as :meth:`edge_sdk.Device.open`.
+        InputError, DocumentError, StorageError: the reasons that :meth:`edge_sdk.Device.open` lists.
     """
     if root is not None:
         check_bytes(root, "trust")
@@ -83,9 +87,9 @@ def open_state(
                 _check_read_only(state, root, machine(), now)
             else:
                 used = _provision(state, root, enrolment, now, entropy, machine())
-                if marker is None or not marker.whole:  # then note an enrolled secret again, which it may lack
+                if marker is None or not marker.whole:  # a new or damaged marker may lack the secret
                     used = state.meta("secret") if state.meta("enrolled") is not None else used
-                note_in_marker(folder, marker, lifetime_micro, used, policy=allowed.in_file)  # before any answer
+                note_in_marker(folder, marker, lifetime_micro, used, policy=allowed.in_file)
                 allowed.marks = True
         except BaseException:
             state.close()
@@ -113,8 +117,8 @@ def _check_read_only(state: State, root: bytes | None, machine: bytes | None, no
     """Check that a state on a read-only disk belongs to this machine, and that a given root continues its chain.
 
     Raises:
-        StorageError: ``not_provisioned``, ``state_copied``.
-        DocumentError: as :func:`protocol.documents.trust.reconcile_pinned`.
+        StorageError: ``not_provisioned``: the state has no root; ``state_copied``: it was made on another machine.
+        DocumentError: the root can not be read, or is no step from the stored root.
     """
     stored = Documents(state).trust()
     if stored is None:
@@ -141,7 +145,8 @@ def _prepare_folder(folder: str, marker: Marker | None, root: bytes | None, enro
     ``highest``.
 
     Raises:
-        StorageError: ``io_failed``; StorageError, DocumentError: as :func:`_check_beginning`.
+        StorageError: ``io_failed``: the folder can not be made; ``state_lost``, ``not_provisioned``.
+        DocumentError: the root or the provisioning file is not acceptable.
     """
     present = os.path.lexists(os.path.join(folder, STATE_FILE))
     if not present:
@@ -149,15 +154,15 @@ def _prepare_folder(folder: str, marker: Marker | None, root: bytes | None, enro
     if marker is None:
         _make_folder(folder)
         if not present:
-            remove(os.path.join(folder, HIGHEST_FILE))  # left by a device whose owner removed its state and marker
+            remove(os.path.join(folder, HIGHEST_FILE))  # of an earlier device, now removed
 
 
 def _check_beginning(marker: Marker | None, root: bytes | None, enrolment: bytes | None, now: int) -> None:
     """Check that a device may begin, before anything is written: the files that were given must be acceptable.
 
     Raises:
-        StorageError: ``state_lost``, ``not_provisioned``;
-        DocumentError: as :func:`protocol.documents.trust.pin` and ``parse_provisioning``.
+        StorageError: ``state_lost``: a device was installed here; ``not_provisioned``: no root is given.
+        DocumentError: the root or the provisioning file is not acceptable.
     """
     if marker is not None:
         raise state_lost()
@@ -199,7 +204,7 @@ def _provision(
             _begin(state, root, secret, now, machine, enrolled=enrolment is not None)
             return None if enrolment is None else secret
         _check_machine(state, machine)
-        if machine is not None and state.meta("machine") is None:  # it had no id when it was provisioned
+        if machine is not None and state.meta("machine") is None:  # the machine had no id before
             state.write_meta("machine", machine)
         if root is not None:
             newer = trust.reconcile_pinned(stored, root, now)
@@ -229,7 +234,7 @@ def reset_state(
     entropy: Callable[[int], bytes],
     machine: Callable[[], bytes | None],
 ) -> int:
-    """Replace a lost, copied or unwanted state; see :meth:`edge_sdk.Device.reset`.
+    """Replace a lost, copied or unwanted state by a new one, with the old budget counted as spent.
 
     The new state is complete before anything of the old one is removed. The outbox goes first: its reports are in the
     old state too, and are never sent under the new one. A state whose ledger can be read is replaced by one rename, so
@@ -237,15 +242,20 @@ def reset_state(
     removed. A device that stops between the two has none, which is refused as ``state_lost``.
 
     Args:
-        root: the bytes of the root file.
+        state_dir: the state folder.
+        root: the bytes of the root file that the device trusts from now on.
+        policy: the owner's limits; None to read them from ``policy.toml`` in the folder.
+        enrolment: the bytes of a closed fleet's new provisioning file; None for a random secret.
+        leave_fleet: whether a device of a closed fleet may begin under a random secret.
         now: seconds since 1970; the clock may be wrong.
-        state_dir, policy, enrolment, leave_fleet, entropy, machine: as :meth:`edge_sdk.Device.reset`.
+        entropy: n → n fresh random bytes.
+        machine: returns 32 bytes that tell this machine from others, or None if that is not known.
 
     Returns:
         The ε that counts as spent, in millionths.
 
     Raises:
-        InputError, DocumentError, StorageError: as :meth:`edge_sdk.Device.reset`.
+        InputError, DocumentError, StorageError: the reasons that :meth:`edge_sdk.Device.reset` lists.
     """
     check_bytes(root, "trust")
     folder = path_of(state_dir, "state_dir")
@@ -271,15 +281,15 @@ def reset_state(
                 Spool(state).begin_after(line)
         finally:
             state.close()
-        clear_outboxes(folder, old.sealed)  # these reports are of the old state, and its owner takes them back
+        clear_outboxes(folder, old.sealed)  # their reports are of the old state: the reset takes them back
         with suppress(FileNotFoundError):
-            os.unlink(os.path.join(folder, HIGHEST_FILE))  # it names a line of the old ledger
+            os.unlink(os.path.join(folder, HIGHEST_FILE))  # names a line of the old ledger
         if old.whole:
             with suppress(FileNotFoundError):
                 os.unlink(place + _JOURNAL)  # empty, since the state could be read
         else:
             _discard(place)
-        flush_folder(folder)  # else a power cut could restore the old journal beside the new file
+        flush_folder(folder)  # a power cut must not restore the old journal beside the new file
         os.rename(fresh, place)
         remove(fresh + _JOURNAL)
         flush_folder(folder)
@@ -291,14 +301,14 @@ def reset_state(
 
 
 class _Old(NamedTuple):
-    """What can be read of the state that a reset replaces.
+    """The readable parts of the state that a reset replaces.
 
     Attributes:
-        enrolled: whether its secret is of a provisioning file; None if that can not be read.
-        total_micro: what it has spent in all, in millionths of ε; 0 if that can not be read.
-        lines: its ledger; no lines if one of them is damaged.
+        enrolled: whether the old secret is of a provisioning file; None if that can not be read.
+        total_micro: the ε that was spent in all, in millionths; 0 if that can not be read.
+        lines: the old ledger; no lines if one of them is damaged.
         whole: whether the complete ledger was read, so that the file needs no journal.
-        sealed: paths of the files that it has sealed; none if that can not be read.
+        sealed: paths of the files that the old state has sealed; none if that can not be read.
     """
 
     enrolled: bool | None = None

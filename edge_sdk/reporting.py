@@ -56,7 +56,7 @@ class Reporting:
     """Makes, stores, seals and releases reports, within the owner's policy.
 
     Attributes:
-        ledger: what was paid.
+        ledger: the ε that each answered period has cost.
         spool: the reports that were not acknowledged.
         meanings: counts of missing and unlisted values, in memory.
         allowed: its call returns the owner's policy.
@@ -82,7 +82,7 @@ class Reporting:
 
     @property
     def policy(self) -> Policy:
-        """What the owner allows now.
+        """The owner's policy that holds now.
 
         Raises:
             InputError: ``policy_invalid``, ``policy_missing``: the policy file can not be read, or is gone.
@@ -117,7 +117,18 @@ class Reporting:
         return campaigns.parse_campaign(payload)
 
     def answer(self, campaign_id: bytes, record: Mapping[str, object], label: object) -> Said:
-        """See :meth:`edge_sdk.Device.answer`."""
+        """Answer about one record, at most once per period; a second call in a period returns the first answer.
+
+        The reports and the ε that they cost are stored in one durable transaction.
+
+        Args:
+            campaign_id: id of an accepted campaign.
+            record: feature name → value.
+            label: the record's class; None if it is not known; ``FROM_RECORD`` to read it from the record.
+
+        Raises:
+            HearsayError: the reasons that :meth:`edge_sdk.Device.report` lists.
+        """
         with self._state.transaction():
             secret = self.secret()
             campaign = self._campaign(campaign_id)
@@ -150,18 +161,27 @@ class Reporting:
         return Said(reports, period, repeated=False)
 
     def check(self, campaign_id: bytes, record: Mapping[str, object], label: object) -> Check:
-        """See :meth:`edge_sdk.Device.check`."""
+        """Tell which features of a record would count as missing or unlisted. Nothing is answered, spent or kept.
+
+        Args:
+            campaign_id: id of an accepted campaign.
+            record: feature name → value.
+            label: the record's class; None if it is not known; ``FROM_RECORD`` to read it from the record.
+
+        Raises:
+            InputError, DocumentError: the reasons that :meth:`edge_sdk.Device.check` lists.
+        """
         campaign = self._campaign(campaign_id)
         return _schema_read(campaign, self.evaluated(campaign)).check(record, label)
 
     def spent(self, now: int) -> Spent:
-        """The ε that counts against the owner's limits at a time; 0 for a day or window without limit.
+        """The ε that counts against the owner's limits at the time ``now``; 0 for a day or window without limit.
 
         Args:
             now: seconds since 1970.
 
         Raises:
-            InputError: ``policy_invalid``, ``policy_missing``.
+            InputError: ``policy_invalid``, ``policy_missing``: the policy file can not be read, or is gone.
             StorageError: the state, or the install marker, can not be read or written.
         """
         policy, ledger = self.policy, self.ledger
@@ -172,12 +192,14 @@ class Reporting:
         )
 
     def evaluated(self, campaign: Campaign, given: bytes | None = None) -> Model | None:
-        """The model that a campaign evaluates: from ``given``, a verified payload, or else the installed model.
+        """The model that ``campaign`` evaluates; None if the campaign evaluates none, or has ended.
 
-        None if the campaign evaluates none, or has ended.
+        The model is read from ``given``, the verified payload of a model; if that is None, from the installed model.
 
         Raises:
-            InputError, DocumentError: as :func:`edge_sdk.classifier.evaluated_model`.
+            InputError: ``model_unknown``: the model is neither given nor installed, or another model is given.
+            DocumentError: ``invalid_campaign``: campaign and model have different classes; ``malformed``,
+                ``invalid_model``: the payload is no valid model.
         """
         if campaign.model is None:
             return None
@@ -193,7 +215,11 @@ class Reporting:
         return classifier.classes.index(classifier.predict(record))
 
     def drain(self, path: str | os.PathLike[str]) -> int:
-        """See :meth:`edge_sdk.Device.drain`."""
+        """Seal all unacknowledged reports into a new batch file at ``path``. They stay in the spool.
+
+        Returns the number of reports in the file; if it is 0, no file is written. The errors are those of
+        :meth:`edge_sdk.Device.drain`.
+        """
         from edge_sdk.storage.batch_file import batches, write_outbox
 
         place = path_of(path, "the path")
@@ -220,7 +246,10 @@ class Reporting:
         )
 
     def history(self, campaign: bytes | str | None) -> list[Answered]:
-        """See :meth:`edge_sdk.Device.history`."""
+        """The answered periods with their costs, oldest first, without the answers.
+
+        ``campaign`` selects by id (bytes), or by name or first hexadecimal digits of the id (text). None selects all.
+        """
         lines = self.ledger.history()
         if campaign is None:
             return lines
@@ -229,7 +258,11 @@ class Reporting:
         return [line for line in lines if line.id and is_called(campaign, line.campaign, line.id)]
 
     def ack(self, path: str | os.PathLike[str]) -> int:
-        """See :meth:`edge_sdk.Device.ack`."""
+        """Forget the reports of the sealed file at ``path``, because the file has arrived.
+
+        Returns the number of reports released; 0 if they were released or dropped before. The errors are those of
+        :meth:`edge_sdk.Device.ack`.
+        """
         place = path_of(path, "the path")
         digest = _digest_of(place)
         with self._state.transaction():

@@ -56,7 +56,7 @@ class Clock(NamedTuple):
     Attributes:
         wall: the wall clock.
         now: the later of the wall clock and the time that signed documents prove; dates are judged by it.
-        confirmed: no period that begins after this time opens, unless ``leap_left``.
+        confirmed: a period that begins after this time can not be answered, unless ``leap_left``.
         time_floor: the largest ``issued_at`` of the trusted root and of the documents that were accepted since.
         leap_left: whether the wall clock may still jump once beyond ``confirmed`` in this boot.
     """
@@ -217,9 +217,9 @@ def _campaign(campaign: Campaign, ledger: Ledger, present: Present) -> CampaignS
 
 
 def _silent_until(campaign: Campaign, ledger: Ledger, present: Present, answered: int | None) -> int | None:
-    """When the first unpaid period begins; see ``CampaignStatus.silent_until``.
+    """When the first period begins that no version of the campaign has paid for, in seconds since 1970.
 
-    None if the present period is unpaid, or if this version answered it and the next period is unpaid.
+    None if that is the present period, or the next one and this version answered the present one.
     """
     length = campaign.time_precision
     period = campaign.period_at(present.period_time(length)[0])

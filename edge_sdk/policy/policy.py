@@ -91,7 +91,7 @@ class Policy(NamedTuple):
 
     @classmethod
     def of(cls, **entries: Any) -> Policy:
-        """Make a policy from entries that are named and written as in ``policy.toml``.
+        """Make a policy. ``entries`` have the keys and values of ``policy.toml``; keys that are left out keep defaults.
 
         Raises:
             InputError: ``policy_invalid``: an unknown key, or a wrong value; the text names the key and its range.
@@ -110,16 +110,17 @@ class Policy(NamedTuple):
 
     @property
     def limits(self) -> list[Limit]:
-        """The limits per time that this owner sets."""
+        """The owner's limits on ε in a time span: in 24 hours, and in the policy's window, if they are set."""
         both = ((self.day_micro, DAY_SECONDS), (self.window_micro, self.window_seconds))
         return [Limit(micro, seconds) for micro, seconds in both if micro is not None]
 
     def refusals(self, campaign: Campaign, evaluated: Model | None = None) -> Iterator[str]:
-        """Every rule that the campaign breaks, as one sentence each. Of an ended campaign only the name is judged.
+        """One sentence for each rule that the campaign breaks. Of an ended campaign only the name is judged.
 
         Args:
             campaign: a parsed campaign.
-            evaluated: the model that the campaign evaluates. The rule on features holds for the model's features too.
+            evaluated: the model that the campaign evaluates, None if it evaluates none. The rule on features holds for
+                the model's features too.
         """
         name = campaign.header.name
         if self.campaigns is not None and not _matches(name, self.campaigns):
@@ -180,7 +181,8 @@ class Policy(NamedTuple):
         """Refuse a campaign that asks for more than the owner allows.
 
         Args:
-            campaign, evaluated: as :meth:`refusals`.
+            campaign: a parsed campaign.
+            evaluated: the model that the campaign evaluates; None if it evaluates none.
 
         Raises:
             PolicyError: ``policy_refused``, with the first rule that the campaign breaks.
@@ -189,11 +191,15 @@ class Policy(NamedTuple):
             raise PolicyError("policy_refused", refusal)
 
     def check_budget(self, spent: Spent, micro: int) -> None:
-        """Refuse to spend ``micro`` millionths of ε more than ``spent``, if that exceeds a limit.
+        """Refuse an answer that would exceed one of the owner's limits on ε.
+
+        Args:
+            spent: the ε that the device has spent.
+            micro: the cost of the answer, in millionths of ε.
 
         Raises:
-            PolicyError: ``budget_exhausted``: of the lifetime's limit; ``budget_paused``: of a day's or a window's
-                limit, so a later attempt may succeed.
+            PolicyError: ``budget_exhausted``: the answer would exceed the limit for the device's life;
+                ``budget_paused``: it would exceed the limit of a day or of the window, so it may be allowed later.
         """
         if spent.lifetime_micro + micro > self.lifetime_micro:
             raise PolicyError(

@@ -25,7 +25,7 @@ _EMPTY = (
 
 
 def load_policy(path: str) -> Policy:
-    """Read the owner's policy file. Without a file, or a link, of that name, the defaults hold.
+    """Read the owner's policy file at ``path``. If there is neither a file nor a link, the defaults hold.
 
     Raises:
         InputError: ``policy_invalid``: the file can not be read, is empty, is not TOML, or has an unknown key or a
@@ -46,7 +46,7 @@ def load_policy(path: str) -> Policy:
     except InputError as error:
         problem = f": {error.detail}"
     except (OSError, ValueError, RecursionError) as error:
-        place = re.search(r"\(at [a-z0-9, ]*\)$", str(error))  # the rest of the text may quote the file
+        place = re.search(r"\(at [a-z0-9, ]*\)$", str(error))  # the position alone: the text may quote the file
         problem = f" can not be read: {type(error).__name__}{f' {place[0]}' if place else ''}"
         if is_no_file(path):
             problem = (
@@ -71,7 +71,7 @@ class PolicyGiven:
         self.origin = "defaults" if policy is None else "application"
 
     def __call__(self) -> Policy:
-        """The policy."""
+        """The policy that holds now: always the same one."""
         return self._policy
 
 
@@ -96,7 +96,7 @@ class PolicyFile:
 
     @property
     def in_file(self) -> bool:
-        """Whether there is a file or a link of that name."""
+        """Whether there is a file or a link named ``policy.toml`` in the folder."""
         return os.path.lexists(self._path)
 
     @property

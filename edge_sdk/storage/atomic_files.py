@@ -58,7 +58,9 @@ def write_new(path: str, write: Callable[[IO[bytes]], None]) -> None:
 
 
 def replace(path: str, content: bytes) -> None:
-    """Replace a file's content, or make the file. Only its owner can read it, and it is flushed to disk.
+    """Replace the content of the file at ``path`` by ``content``, or make the file, and flush it to disk.
+
+    Only the file's owner can read it.
 
     Temporary files that a crash left in the folder are removed (:func:`remove_abandoned`).
 
@@ -89,7 +91,7 @@ def read_regular(path: str, limit: int) -> bytes:
         limit: largest number of bytes to read.
 
     Raises:
-        OSError: EINVAL if it is no regular file; or it can not be read.
+        OSError: EINVAL: it is no regular file; other numbers: it can not be read.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -126,11 +128,12 @@ def _place(temporary: str, path: str) -> None:
 
 
 def remove_abandoned(folder: str, mine: os.stat_result) -> None:
-    """Remove temporary files that a crash left in a folder. Errors are ignored.
+    """Remove temporary files that a crash left in ``folder``. Errors are ignored.
 
-    Removed are temporary files of the same owner as ``mine`` that were changed more than an hour before or after it.
-    Both times come from the folder's file system, so a wrong clock does not matter. A slow writer that loses its
-    temporary file fails before the final name exists, and keeps its reports.
+    ``mine`` is the status of a file that was just made in the folder. Removed are temporary files of its owner that
+    were changed more than an hour before or after it. Both times come from the folder's file system, so a wrong clock
+    does not matter. A slow writer that loses its temporary file fails before the final name exists, and keeps its
+    reports.
     """
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -159,13 +162,13 @@ def _is_temporary(name: str) -> bool:
 
 
 def remove(path: str) -> None:
-    """Remove a file; errors are ignored."""
+    """Remove the file at ``path``. Errors are ignored; a missing file is one of them."""
     with contextlib.suppress(OSError):
         os.unlink(path)
 
 
 def make_folder(path: str) -> None:
-    """Make a folder and the missing folders above it, with mode 0700, and flush their names to disk.
+    """Make the folder ``path`` and the missing folders above it, with mode 0700, and flush their names to disk.
 
     If the folder exists, its name is flushed all the same: the program that made it may have stopped before its
     flush. The modes of existing folders stay, and the names of existing folders above it are not flushed.
@@ -181,14 +184,14 @@ def make_folder(path: str) -> None:
             os.mkdir(each, 0o700)
         try:
             flush_folder(os.path.dirname(each) or ".")
-        except PermissionError:  # to flush the folder above, one must be allowed to read it; without that, flush all
+        except PermissionError:  # a folder that can not be read can not be flushed alone: flush all
             os.sync()
     if not os.path.isdir(path):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
 
 def flush_folder(folder: str) -> None:
-    """Flush the names in a folder to disk, so that they survive a power cut.
+    """Flush the names of the files in ``folder`` to disk, so that they survive a power cut.
 
     Raises:
         OSError: the folder can not be read or flushed.

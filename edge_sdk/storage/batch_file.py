@@ -31,13 +31,13 @@ def batches(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
 
 
 def write_outbox(path: str, content: bytes) -> None:
-    """Write sealed batches to a new file at ``path``, completely or not at all, and flush it to disk.
+    """Write ``content``, sealed batches, to a new file at ``path``, completely or not at all, and flush it to disk.
 
     Only the device's user can read the file, since it shows in which campaigns this device takes part.
 
     Raises:
-        StorageError: ``file_exists``: a file that may not have been sent is never overwritten; ``disk_full``,
-            ``io_failed``. In these two cases a new file at ``path`` is removed, if the system allows it.
+        StorageError: ``file_exists``: there is a file already, which may not have been sent; it stays. ``disk_full``,
+            ``io_failed``: the file can not be written; what was written is removed, if the system allows it.
     """
 
     def write(file: IO[bytes]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from _thread import RLock  # threading.RLock itself; importing threading would cost a millisecond
+from _thread import RLock  # the same class as threading.RLock; importing threading takes a millisecond
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -37,21 +37,22 @@ _BUSY_SECONDS = 30.0
 class State:
     """Reads and writes of the state file. Methods that write are called inside :meth:`transaction`.
 
-    All methods but :meth:`close` raise a :class:`StorageError`: ``state_closed`` after it, ``state_forked`` in a child
-    process that may not use the state, ``state_busy``, ``state_damaged``, ``disk_full`` or ``io_failed``.
+    All methods but :meth:`close` may raise a :class:`StorageError`: ``state_closed`` after :meth:`close`;
+    ``state_forked`` in a child process that may not use the state; ``state_busy``, ``state_damaged``, ``disk_full`` or
+    ``io_failed``.
 
     Attributes:
-        read_only: whether the file can not be written.
-        era: a number that rises when a change is rolled back, and in a child process. What a caller keeps of rows that
-            it read in an earlier era is void.
+        read_only: whether the file can only be read.
+        era: a number that rises when a change is rolled back, and in a child process. Rows that a caller has kept in
+            memory since an earlier era must be read again.
     """
 
     def __init__(self, path: str | None) -> None:
         """Open or create the file at ``path``. None keeps the state in memory, for simulations.
 
         Raises:
-            StorageError: ``state_newer``, ``state_older``, ``state_damaged``, ``state_busy``, ``disk_full``,
-                ``io_failed``.
+            StorageError: ``state_newer``, ``state_older``: software of another version wrote the file;
+                ``state_damaged``, ``state_busy``, ``disk_full``, ``io_failed``.
         """
         self._path = path
         self._lock = RLock()
@@ -63,7 +64,7 @@ class State:
         self._commit_failed = False
         self._inside = False
         self._closed = False
-        self.era = 0  # rises when a change is rolled back, and in a child process: cached rows are then void
+        self.era = 0
         self._metas: dict[str, bytes] | None = None
         self._turns = 0
         self._highest: Highest | None = None
@@ -107,16 +108,19 @@ class State:
         tables = _execute(connection, "SELECT sql FROM sqlite_master ORDER BY name")
         if tables != [(table.create(),) for table in sorted(TABLES)]:
             raise damaged()
-        _execute(connection, "PRAGMA secure_delete = ON")  # the bytes of deleted rows, secrets too, are overwritten
+        _execute(connection, "PRAGMA secure_delete = ON")  # overwrite deleted rows, which may hold secrets
         self._place = place_of(self._path)
 
     @property
     def folder(self) -> str | None:
-        """The folder of the state file; None in memory."""
+        """The folder of the state file; None for a state in memory."""
         return None if self._path is None else os.path.dirname(self._path)
 
     def close(self) -> None:
-        """Release the file. A child process that never used the state leaves its parent's connection alone."""
+        """Release the file; later uses raise ``state_closed``, and a second call does nothing.
+
+        In a child process that has not used the state, the connection is the parent's and stays open.
+        """
         with self._lock:
             if self._owner == os.getpid() or self._path is None:
                 self._connection.close()
@@ -124,14 +128,14 @@ class State:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run a transaction: all changes inside are durable when it ends. After an error in it they are undone.
+        """Run the body of ``with`` as one transaction: all its changes are on the disk when it ends.
 
-        Only if the last flush of the commit fails, the changes may stay although an error is raised; the next
-        transaction then writes again before it ends.
+        After an error in the body the changes are undone. Only if the last flush of the commit fails, the changes may
+        stay although an error is raised; the next transaction then writes again before it ends.
 
         Raises:
             StorageError: ``state_lost``: the file was removed, or replaced by another or by an older copy;
-                ``io_failed``, also for a state that can only be read; ``state_busy``, ``disk_full``,
+                ``io_failed``: the state can only be read, or a read or write failed; ``state_busy``, ``disk_full``,
                 ``state_damaged``, ``state_closed``, ``state_forked``.
         """
         if self.read_only:
@@ -164,7 +168,7 @@ class State:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Read a consistent snapshot: changes by other threads and processes are not seen inside."""
+        """Let all reads in the body of ``with`` see one snapshot, without later changes of other processes."""
         with self._lock:
             connection = self._live()
             if self._path is None or connection.in_transaction:
@@ -195,7 +199,7 @@ class State:
         if self._path is None:
             return
         if self._commit_failed:
-            _execute(connection, f"PRAGMA user_version = {STATE_VERSION}")  # an equal number is written all the same
+            _execute(connection, f"PRAGMA user_version = {STATE_VERSION}")  # writes, although the number is the same
             return
         with suppress(FileNotFoundError):
             # Closing a file drops this process's locks on it, but SQLite locks only the database, not the journal.
@@ -206,12 +210,14 @@ class State:
                 os.close(descriptor)
 
     def _check_place(self) -> None:
-        """Refuse to write into a file that was removed or replaced: that payment would be lost."""
+        """Refuse a state file that was removed or replaced: the ε that is noted in it would be forgotten."""
         if self._path is not None and place_of(self._path) != self._place:
             raise StorageError("state_lost", "the state file was removed or replaced while in use; open it again")
 
     def check_highest(self) -> None:
-        """Check that the state has the newest ledger line that earlier runs have noted, now and in each transaction.
+        """Check that the state has the newest ledger line that the file ``highest`` beside it names.
+
+        From then on, each transaction checks this too.
 
         Raises:
             StorageError: ``state_lost``: the line is missing, so the state is an older copy.
@@ -283,15 +289,19 @@ class State:
 
     @property
     def turn(self) -> int:
-        """Number of the present transaction; 0 outside of transactions."""
+        """Running number, from 1, of the transaction that this object has open; 0 if none is open.
+
+        No two transactions of one object have the same number. A caller that keeps rows in memory compares the numbers
+        to see that the rows were read in the open transaction.
+        """
         return self._turns if self._inside else 0
 
     def run(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         """Run one SQL statement and return all its rows.
 
         Args:
-            statement: with a ``?`` for each value.
-            values: the values.
+            statement: the SQL text, with a ``?`` for each value.
+            values: the values for the ``?``, in order.
         """
         problem: sqlite3.Error | OSError
         with self._lock:
@@ -303,10 +313,10 @@ class State:
 
     @property
     def _meta(self) -> Rows:
-        return Rows(self, META)  # not stored in the state: a reference circle would delay its release
+        return Rows(self, META)  # made anew each time: a reference cycle would keep the state alive
 
     def meta(self, key: str) -> bytes | None:
-        """The single value of a key; None if there is none. A transaction reads all of them once."""
+        """The value of ``key`` in the table of single values, for example ``secret``; None if there is none."""
         with self._lock:
             if not self._inside:
                 return self.all_meta().get(key)
@@ -315,11 +325,11 @@ class State:
             return self._metas.get(key)
 
     def all_meta(self) -> dict[str, bytes]:
-        """All single values by key."""
+        """Key → value, for the whole table of single values."""
         return dict(self._meta.all())
 
     def write_meta(self, key: str, value: bytes) -> None:
-        """Store a single value under a key, or replace the key's value."""
+        """Store ``value`` under ``key`` in the table of single values. It replaces the key's old value, if any."""
         if self.meta(key) is None:
             self._meta.add((key, value))
         else:
@@ -328,7 +338,7 @@ class State:
             self._metas[key] = value
 
     def remove_meta(self, key: str) -> None:
-        """Delete the single value of a key, if there is one. Its bytes are overwritten in the state file."""
+        """Delete the value of ``key`` in the table of single values, if any. Its bytes are overwritten in the file."""
         if self.meta(key) is not None:
             self._meta.remove(lambda row: row[0] == key)
             self._metas = None

@@ -15,11 +15,13 @@ _FORGETTING = frozenset((b"tmpfs", b"ramfs", b"overlay", b"aufs"))
 
 
 def disk_may_forget(folder: str, mounts: str = _MOUNTS) -> str | None:
-    """The type of the file system of a folder, if such file systems may forget; None if not, or if it is not known.
+    """The type of a folder's file system, for example ``tmpfs``, if it may be empty after the next start.
+
+    Other file systems, and file systems of unknown type, give None.
 
     Args:
         folder: the state folder.
-        mounts: the kernel's list of mounts.
+        mounts: path of the kernel's list of mounts.
     """
     with suppress(OSError, IndexError):
         number = os.stat(folder).st_dev

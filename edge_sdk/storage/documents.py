@@ -41,7 +41,7 @@ class Documents:
         self._evidence = Rows(state, EVIDENCE)
 
     def trust(self) -> TrustState | None:
-        """The trust state; None in a new state.
+        """The stored trust root, version floors and time floor; None in a state that is not provisioned yet.
 
         Raises:
             StorageError: ``state_damaged``: the stored root could not have been accepted, or an entry that
@@ -69,19 +69,19 @@ class Documents:
         """The earliest possible time by the dates of signed documents, in seconds since 1970; 0 in a new state.
 
         Raises:
-            StorageError: ``state_damaged``.
+            StorageError: ``state_damaged``: the stored time is no number.
         """
         text = self._state.meta("time_floor")
         return 0 if text is None else _floor(text)
 
     def write_trust(self, trust: TrustState) -> None:
-        """Replace the stored root, time floor and version floors."""
+        """Replace the stored root, time floor and version floors by those of ``trust``."""
         self._state.write_meta("root", trust.root_bytes)
         self._state.write_meta("time_floor", b"%d" % trust.time_floor)
         self._floors.rewrite([(*name, *floor) for name, floor in sorted(trust.floors.items())])
 
     def all(self, role: str) -> list[tuple[str, bytes, bytes]]:
-        """Name, digest and payload of the accepted documents of a role, sorted by name.
+        """Name, digest and payload of the accepted documents of ``role`` (campaign or model), sorted by name.
 
         Raises:
             StorageError: ``state_damaged``: a payload differs from the accepted one.
@@ -97,7 +97,7 @@ class Documents:
         return _payload(self._documents.body(number), role)
 
     def payload(self, role: str, digest: bytes) -> bytes | None:
-        """The payload of one accepted document, by its digest; None if there is no such document.
+        """The payload of the accepted document of ``role`` with this ``digest``; None if there is none.
 
         Raises:
             StorageError: ``state_damaged``: the payload differs from the accepted one.
@@ -105,11 +105,18 @@ class Documents:
         with self._state.reading():
             for number, *_ in self._documents.some("WHERE digest = ? AND role = ?", (digest, role)):
                 return self._payload(number, role)
-            self._of(role)  # raises if the row was not found because it is damaged or missing
+            self._of(role)  # reads all rows, and so raises if the row is damaged or missing
         return None
 
     def write(self, role: str, name: str, digest: bytes, envelope: bytes) -> None:
-        """Store an accepted document. It replaces the document of the same role and name."""
+        """Store an accepted document. It replaces the document of the same role and name.
+
+        Args:
+            role: campaign or model.
+            name: of the document.
+            digest: SHA-256 of the payload.
+            envelope: the whole file.
+        """
         for number, known, _ in self._of(role):
             if known == name:
                 self._documents.replace((number, role, name, digest), envelope)
@@ -119,7 +126,7 @@ class Documents:
         self._state.remove_meta(_ended_key(role, name))
 
     def end_unsigned(self, role: str, now_trusted: Role) -> list[str]:
-        """Delete the documents of a role that too few of its present keys have signed. Their names are noted.
+        """Delete the documents of ``role`` that too few of the role's present keys have signed. Note their names.
 
         Version floors stay.
 
@@ -142,7 +149,10 @@ class Documents:
         return [name for _, name in ended]
 
     def ended_unsigned(self, role: str) -> list[str]:
-        """Names of the documents that :meth:`end_unsigned` deleted and that were not accepted again since."""
+        """Names of the documents of ``role`` that ended because the keys of a new root had not signed them.
+
+        A name is left out once a document of this name is accepted again.
+        """
         prefix = _ended_key(role, "")
         return [key.removeprefix(prefix) for key in self._state.all_meta() if key.startswith(prefix)]
 
@@ -195,11 +205,11 @@ class Documents:
             self._evidence.add((None, role, accepted, refused))
 
     def evidence(self) -> list[tuple[str, bytes, bytes]]:
-        """See :meth:`edge_sdk.Device.evidence`."""
+        """The stored pairs of contradicting documents: role, file that came first, refused file."""
         return [(role, accepted, refused) for _, role, accepted, refused in self._evidence.all()]
 
 
-@lru_cache(maxsize=4)  # a device asks for the same campaign at every report
+@lru_cache(maxsize=4)  # every report reads the same campaign
 def _payload(envelope: bytes, role: str) -> bytes:
     return read_envelope(envelope, role).payload
 

@@ -27,17 +27,17 @@ class Known(NamedTuple):
 
 
 class Fetched:
-    """The notes on the places of one source."""
+    """The notes on the documents of one source, by their place: a path inside the source."""
 
     def __init__(self, folder: str, address: str) -> None:
-        """Read the notes in a folder. A file that can not be read, or is of another address, counts as empty."""
+        """Read the notes in ``folder``. A file that can not be read, or whose address differs, counts as empty."""
         self._path = os.path.join(folder, FETCHED_FILE)
         self._address = address
         self._places = _read(self._path, address)
         self._changed = False
 
     def get(self, place: str, version: int | None) -> Known | None:
-        """The note on a place, if it is of the version that the device has; None otherwise.
+        """The note on a document, if the device has the noted version; None otherwise.
 
         Args:
             place: path of the document inside the source.
@@ -47,7 +47,7 @@ class Fetched:
         return known if known is not None and known.version == version else None
 
     def put(self, place: str, known: Known) -> None:
-        """Note an accepted document; :meth:`save` writes the note to disk."""
+        """Note in memory that the document at ``place`` is ``known``; :meth:`save` writes the note to disk."""
         if self._places.get(place) != known:
             self._places[place] = known
             self._changed = True
@@ -69,10 +69,10 @@ class Fetched:
 
 
 def forget_fetched(folder: str) -> None:
-    """Remove the notes. They name campaigns, so they are removed when the owner opts out or resets the device.
+    """Remove the file of notes in ``folder``. It names campaigns, so an opt-out and a reset remove it.
 
     Raises:
-        StorageError: ``io_failed``.
+        StorageError: ``io_failed``: the file can not be removed.
     """
     place, problem = os.path.join(folder, FETCHED_FILE), ""
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from _thread import RLock
-from _weakref import ref  # the weakref module's own; importing that would cost as much as this package
+from _weakref import ref  # the same as weakref.ref; importing weakref takes as long as importing this package
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _taken: list[Any] = []
 
 
 def quiet_at_fork(owner: object, lock: AbstractContextManager[Any]) -> None:
-    """Hold a reentrant lock during every fork for as long as its owner lives."""
+    """Hold ``lock``, a reentrant lock, during every fork of the process, until ``owner`` is garbage-collected."""
     key = id(owner)
     _locks[key] = ref(owner, lambda _: _locks.pop(key, None)), lock
 

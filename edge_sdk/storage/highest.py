@@ -27,7 +27,7 @@ class Highest(NamedTuple):
 
 
 def read_highest(path: str) -> Highest | None:
-    """The line that the file names; None if there is no file, or it can not be read, or is damaged."""
+    """The line that the file at ``path`` names; None if there is no file, or it can not be read, or is damaged."""
     raw = b""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -40,7 +40,10 @@ def read_highest(path: str) -> Highest | None:
 
 
 def write_highest(path: str, highest: Highest) -> None:
-    """Write the line to the file, in one write. Errors are ignored: an older copy may then stay unnoticed."""
+    """Write the line ``highest`` to the file at ``path``, in one write.
+
+    Errors are ignored: an older copy of the state may then stay unnoticed.
+    """
     number = highest.line.to_bytes(_NUMBER_BYTES, "big")
     content = number + highest.seal + seal(HIGHEST_FILE, (number, highest.seal))
     with suppress(OSError):

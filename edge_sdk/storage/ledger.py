@@ -126,12 +126,15 @@ class Ledger:
         raise damaged()
 
     def newest(self, campaign_id: bytes) -> Known | None:
-        """The row of a campaign, with its newest answered period; None if the campaign was never answered."""
+        """The row of the campaign with the id ``campaign_id``: it has the newest answered period.
+
+        The result is None if the campaign was never answered.
+        """
         with self._state.reading():
             return self._current_tally().campaigns.get(campaign_id)
 
     def said(self, known: Known) -> bytes:
-        """The bytes of the reports for a campaign's newest period; empty if an opt-out or a reset deleted them.
+        """The reports, joined, of a campaign's newest answered period; empty if an opt-out or a reset deleted them.
 
         Args:
             known: the campaign's row, from :meth:`newest`.
@@ -141,7 +144,7 @@ class Ledger:
         return self._campaigns.body(known.number)
 
     def paid_until(self, name: str) -> int:
-        """When the last paid period of a campaign's name ends, in seconds since 1970; 0 if none was paid.
+        """When the last answered period of the campaign ``name`` ends, in seconds since 1970; 0 if none was answered.
 
         All versions of the name count for ever, whatever the length of their periods.
         """
@@ -157,7 +160,7 @@ class Ledger:
         """Check every line: none is missing, the totals add up, and each campaign names its newest line.
 
         Raises:
-            StorageError: ``state_damaged``.
+            StorageError: ``state_damaged``: one of these checks fails.
         """
         newest = {}
         with self._state.reading():
@@ -206,20 +209,20 @@ class Ledger:
         return newest
 
     def spent_micro(self) -> int:
-        """All that this device ever spent, in millionths of ε, with what a reset counted as spent."""
+        """The ε that this device ever spent, in millionths, including the ε that a reset counted as spent."""
         with self._state.reading():
             return self._current_tally().newest.total_micro
 
     def last_total(self) -> int:
-        """All that was spent, by the newest line alone. Used where other rows may be damaged."""
+        """The ε that was ever spent, in millionths, as the newest line states. No line before the last two is read."""
         return self._newest().total_micro
 
     def spent_around(self, time: int, seconds: int) -> int:
-        """The cost of lines that were answered less than ``seconds`` before or after ``time``, in millionths of ε.
+        """The ε of the answers that were given less than ``seconds`` before or after ``time``, in millionths.
 
-        ``time`` is in seconds since 1970. The cost that a reset counted is left out, since its time is not known.
-        Lines after the time exist if a clock was ahead and was corrected. Both directions count, so that no window
-        holds more than its limit; lines that are years ahead do not count against the days until then.
+        ``time`` is in seconds since 1970. The ε that a reset counted is left out, since its time is not known. Answers
+        after ``time`` exist if a clock was ahead and was corrected. Both directions count, so that no time span of this
+        length holds more than its limit; answers that are years ahead do not count against the days until then.
         """
         with self._state.reading():
             tally = self._current_tally()
@@ -228,9 +231,9 @@ class Ledger:
             return tally.spent_around(seconds, time)
 
     def spend(self, campaign: Campaign, period: int, answered_at: int, reports: bytes) -> tuple[int, int]:
-        """Write a line and the bytes of the period's reports. They replace the bytes of the campaign's last period.
+        """Write the line of an answered period, and its reports in the place of those of the campaign's last period.
 
-        Neither the period nor the limits are checked: the caller has done that.
+        Neither the period nor the owner's limits are checked: the caller has done that.
 
         Args:
             campaign: the answered campaign.
@@ -239,7 +242,7 @@ class Ledger:
             reports: the bytes of the reports, joined.
 
         Returns:
-            The line's number, which rises by one, and the campaign's number in this state.
+            The line's number, one more than that of the line before, and the campaign's number in this state.
         """
         tally = self._current_tally()
         known = tally.campaigns.get(campaign.id)
@@ -252,19 +255,20 @@ class Ledger:
         return line.number, number
 
     def lines(self) -> Lines:
-        """All campaigns and their lines, checked as by :meth:`check`, to be copied by a reset. No line of a reset.
+        """All campaigns and their lines, to be copied by a reset. The line of an earlier reset is left out.
 
         Raises:
-            StorageError: ``state_damaged``.
+            StorageError: ``state_damaged``: a line was changed or is missing (:meth:`check`).
         """
         with self._state.reading():
             self.check()
             return Lines(tuple(self.known()), tuple(line for line in self._forward() if line.campaign))
 
     def begin_after_reset(self, micro: int, now: int, old: Lines) -> int:
-        """Write the first lines after a reset: one for costs of unknown campaigns, and the lines of the old ledger.
+        """Write the first lines after a reset: one for the ε of unknown campaigns, then the lines of the old ledger.
 
-        The old lines stay without the bytes of their answers, so their periods and days stay paid.
+        The lines are copied without the bytes of their answers. So their periods are not answered again, and their ε
+        counts in the owner's limits.
 
         Args:
             micro: the cost of all these lines together, in millionths of ε.
@@ -293,7 +297,7 @@ class Ledger:
         return line
 
     def history(self) -> list[Answered]:
-        """Every line, oldest first, with the line of a reset."""
+        """Every answered period, oldest first; also the line by which a reset counted ε as spent."""
         with self._state.reading():
             known = {each.number: each for each in self.known()}
             known[BEFORE_RESET] = Known(BEFORE_RESET, b"", "", 0, 0, 0, 0)

@@ -63,15 +63,15 @@ class Marker(NamedTuple):
 
 
 def used_mark(secret: bytes) -> str:
-    """A digest, 64 hexadecimal digits, by which the marker recognises a secret without revealing it."""
+    """A digest of ``secret``, 64 hexadecimal digits, by which the marker recognises it without revealing it."""
     return sha256(_USED_TAG + secret).digest().hex()
 
 
 def read_marker(path: str) -> Marker | None:
-    """Read the marker; None if there is none. A damaged marker is returned with ``whole`` false and no content.
+    """Read the marker at ``path``; None if there is none. For a damaged one, return an empty one with ``whole`` false.
 
     Raises:
-        StorageError: ``io_failed``; ``state_damaged``: it is no regular file.
+        StorageError: ``io_failed``: it can not be read; ``state_damaged``: it is no regular file.
     """
     problem, lines = "", []
     try:
@@ -113,7 +113,7 @@ def _digest(text: bytes) -> bytes:
 
 
 def write_marker(path: str, marker: Marker) -> None:
-    """Write or replace the marker, which shows that a device is installed here, and flush it to disk.
+    """Write ``marker`` to ``path``, or replace the marker there, and flush it to disk.
 
     Raises:
         StorageError: ``disk_full``, ``io_failed``.
@@ -140,14 +140,14 @@ def write_marker(path: str, marker: Marker) -> None:
 def note_in_marker(
     folder: str, known: Marker | None, lifetime_micro: int, secret: bytes | None, *, policy: bool = False
 ) -> None:
-    """Add to the install marker, and write it if that changes it.
+    """Add facts to the install marker, and write it if that changes it.
 
     Args:
         folder: the state folder.
         known: the present marker; None if there is none.
         lifetime_micro: a lifetime ε that the owner allows, in millionths; the marker keeps the largest.
         secret: the secret of a provisioning file that is used here; None to add none.
-        policy: whether there is a policy file; once noted, this stays.
+        policy: whether there is a policy file; the marker keeps a true value for ever.
 
     Raises:
         StorageError: ``disk_full``, ``io_failed``.

@@ -23,7 +23,7 @@ _UNFINISHED = re.compile(rf"\.{_NAME.pattern}\.[0-9a-f]{{16}}{re.escape(TEMPORAR
 
 
 class Outbox:
-    """The folder ``outbox`` in another folder. Its files have random names, which reveal nothing about the device."""
+    """The folder ``outbox`` in a given folder. Its files have random names, which reveal nothing about the device."""
 
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(os.path.abspath(folder), OUTBOX)
@@ -35,17 +35,17 @@ class Outbox:
             chance: 16 random bytes; the name has their hexadecimal digits.
 
         Raises:
-            StorageError: ``io_failed``, ``disk_full``.
+            StorageError: ``io_failed``, ``disk_full``: the folder can not be made.
         """
         with _storage_errors(), suppress(FileExistsError):
             os.mkdir(self._path, 0o700)
         return os.path.join(self._path, f"{chance.hex()}.hsr")
 
     def waiting(self) -> list[str]:
-        """Paths of the waiting files: regular files with a name of the outbox's form.
+        """Paths of the files that wait to be sent: regular files named with 32 hexadecimal digits and ``.hsr``.
 
         Raises:
-            StorageError: ``io_failed``.
+            StorageError: ``io_failed``: the folder can not be read.
         """
         return self._files(_NAME)
 
@@ -64,7 +64,7 @@ class Outbox:
 
     @staticmethod
     def is_whole(path: str) -> bool:
-        """Whether a file exists and can be read to its end. A failing memory card may lose parts of files."""
+        """Whether the file at ``path`` can be read to its end. A failing memory card may lose parts of files."""
         with suppress(OSError), open(path, "rb") as file:
             while file.read(_BLOCK):
                 pass
@@ -73,10 +73,10 @@ class Outbox:
 
     @staticmethod
     def remove(path: str) -> None:
-        """Remove a file, if it exists.
+        """Remove the file at ``path``, if it exists.
 
         Raises:
-            StorageError: ``io_failed``.
+            StorageError: ``io_failed``: it can not be removed.
         """
         with _storage_errors(), suppress(FileNotFoundError):
             os.unlink(path)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
         """The part of :class:`edge_sdk.storage.database.State` that rows use."""
 
         def reading(self) -> AbstractContextManager[None]:
-            """Hold one view of the state for several statements."""
+            """Let all statements in the body of ``with`` see one snapshot of the state."""
 
         def run(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-            """Run one SQL statement and return all its rows."""
+            """Run one SQL ``statement`` with ``values`` for its ``?``, and return all its rows."""
 
 
 _SEAL_BYTES = 8
@@ -43,7 +43,8 @@ class Table(NamedTuple):
     Attributes:
         name: of the table.
         columns: the first is the key: ``number``, an integer, or another name for a text.
-        body: name of a last column of bytes that rows are read without; "" for none. The row holds its digest.
+        body: name of a last column, of bytes, which is read only when needed; the empty text for none. The row also
+            holds the digest of these bytes.
     """
 
     name: str
@@ -75,7 +76,7 @@ TABLES = (COUNTS, *COUNTED, LEDGER, SPOOL)
 
 
 def seal(table: str, values: Sequence[object]) -> bytes:
-    """SHA-256(msgpack of the table's name and the values)[:8]. A long byte string is replaced by its SHA-256."""
+    """The seal of a row: SHA-256(msgpack of [table, *values])[:8]. A long byte string is replaced by its SHA-256."""
     parts = [sha256(value).digest() if type(value) is bytes and len(value) > _SHORT else value for value in values]
     return sha256(msgpack.packb([table, *parts], use_bin_type=True)).digest()[:_SEAL_BYTES]
 
@@ -106,7 +107,8 @@ class Rows:
     def all(self) -> list[tuple[Any, ...]]:
         """Every row, sorted by key, without the bodies.
 
-        A missing row is an error in a table of :data:`COUNTED`. In ledger and spool the caller checks the numbers.
+        A missing row raises ``state_damaged`` in a table of :data:`COUNTED`. In ledger and spool it is not noticed: the
+        caller checks that the numbers have no gap.
         """
         with self._state.reading():
             rows = self._checked(self._state.run(f"{_select(self._table)} ORDER BY {self._key}"))
@@ -116,7 +118,12 @@ class Rows:
         return rows
 
     def some(self, condition: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-        """The rows that match an SQL condition, ``WHERE …``, without the bodies. A missing row is not noticed."""
+        """The rows that match ``condition``, without the bodies. A missing row is not noticed.
+
+        Args:
+            condition: SQL text ``WHERE …``, with a ``?`` for each value.
+            values: the values for the ``?``, in order.
+        """
         return self._checked(self._state.run(f"{_select(self._table)} {condition}", values))
 
     def _checked(self, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -127,7 +134,7 @@ class Rows:
         return [row[:width] for row in rows]
 
     def body(self, key: object) -> bytes:
-        """The body of the row with a key. If there is no such row, ``state_damaged`` is raised."""
+        """The body of the row with the key ``key``. Without such a row, ``state_damaged`` is raised."""
         statement = f"SELECT {self._table.body}, body_digest FROM {self._table.name} WHERE {self._key} = ?"  # noqa: S608
         for content, digest in self._state.run(statement, (key,)):
             if isinstance(content, bytes) and sha256(content).digest() == digest:
@@ -148,7 +155,12 @@ class Rows:
         self._recount(1)
 
     def replace(self, values: Sequence[object], body: bytes | None = None) -> None:
-        """Replace the row of the same key, which must exist; arguments as :meth:`add`."""
+        """Replace the row with the same key, which must exist.
+
+        Args:
+            values: one for each column but the body; the first is the key.
+            body: the body, in a table that has one.
+        """
         self._write("REPLACE", values, body)
 
     def _write(self, verb: str, values: Sequence[object], body: bytes | None) -> None:
@@ -157,7 +169,7 @@ class Rows:
         self._state.run(f"{verb} INTO {self._table.name} VALUES ({', '.join('?' * len(row))})", row)
 
     def remove(self, unwanted: Callable[[tuple[Any, ...]], bool]) -> int:
-        """Delete the rows for which ``unwanted`` is true; returns their number."""
+        """Delete the rows for which ``unwanted(row)`` is true; the row has no body. Return their number."""
         keys = [row[0] for row in self.all() if unwanted(row)]
         statement = f"DELETE FROM {self._table.name} WHERE {self._key} = ?"  # noqa: S608
         for key in keys:
@@ -166,7 +178,7 @@ class Rows:
         return len(keys)
 
     def rewrite(self, rows: Sequence[Sequence[object]]) -> None:
-        """Replace all rows of a table without bodies by ``rows``, numbered from 1.
+        """Replace all rows of the table, which has no bodies, by ``rows``, numbered from 1.
 
         Each row comes without its number. Nothing is written if the table has these rows already.
         """

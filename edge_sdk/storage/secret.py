@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 def secret_of(enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes:
-    """The secret, 32 bytes, of a closed fleet's provisioning file; a random one if ``enrolment`` is None.
+    """The secret, 32 bytes, in a closed fleet's provisioning file; a random one if ``enrolment`` is None.
 
     Args:
-        enrolment: the bytes of the file.
+        enrolment: the bytes of the file; None for a random secret.
         entropy: n → n random bytes.
 
     Raises:
         DocumentError: ``malformed``, ``too_large``, ``unsupported_version``: the file is not acceptable.
-        StorageError: ``entropy_unavailable``.
+        StorageError: ``entropy_unavailable``: the system has no random bytes yet.
     """
     if enrolment is None:
         return entropy(SEED_BYTES)
@@ -54,11 +54,12 @@ def fresh_secret(
         leave_fleet: whether the owner wants the random secret all the same.
 
     Raises:
-        InputError: ``enrolment_missing``: the device is in a closed fleet, and no file is given;
+        InputError: ``enrolment_missing``: the device is in a closed fleet, no file is given, and it may not leave;
             ``enrolment_used``: the provisioning file's secret was used here; ``argument_invalid``: a file is given
-            although the device is to leave its fleet;
-        DocumentError, StorageError: as :func:`secret_of`;
-        StorageError: ``state_damaged``: the marker was damaged, so it is not known whether the file was used here.
+            although the device is to leave its fleet.
+        DocumentError: ``malformed``, ``too_large``, ``unsupported_version``: the file is not acceptable.
+        StorageError: ``state_damaged``: the marker was damaged, so it is not known whether the file was used here;
+            ``entropy_unavailable``: the system has no random bytes yet.
     """
     _check_choice(enrolment, leave_fleet=leave_fleet)
     if enrolled and enrolment is None and not leave_fleet:
@@ -89,14 +90,19 @@ def _check_choice(enrolment: bytes | None, *, leave_fleet: bool) -> None:
 
 
 def check_secret(state: State, enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes | None:
-    """Check that a provisioning file is the one that a state has its secret from.
+    """Check that a provisioning file holds the secret that a state has.
+
+    Args:
+        state: the state.
+        enrolment: the bytes of the provisioning file; None if none is given.
+        entropy: n → n random bytes; not used here.
 
     Returns:
         The secret; None if no file is given.
 
     Raises:
         InputError: ``enrolment_late``: the state has another secret, or none.
-        DocumentError: as :func:`secret_of`.
+        DocumentError: ``malformed``, ``too_large``, ``unsupported_version``: the file is not acceptable.
     """
     if enrolment is None:
         return None
@@ -115,13 +121,23 @@ def check_secret(state: State, enrolment: bytes | None, entropy: Callable[[int],
 def enable_state(
     state: State, enrolment: bytes | None, entropy: Callable[[int], bytes], *, leave_fleet: bool = False
 ) -> None:
-    """Give a disabled state a new secret; see :meth:`edge_sdk.Device.enable`. Called inside a transaction.
+    """Give a state whose owner has opted out a new secret. Called inside a transaction.
 
     A state that has a secret keeps it; a given file is then only checked (:func:`check_secret`).
 
+    Args:
+        state: the state.
+        enrolment: the bytes of a new provisioning file, whose secret is used; None for a random secret.
+        entropy: n → n random bytes.
+        leave_fleet: whether a device of a closed fleet may get a random secret; with a file it is refused.
+
     Raises:
-        InputError: ``enrolment_late``: the device takes part in the closed fleet that it is to leave; as
-            :func:`check_secret` and :func:`fresh_secret`.
+        InputError: ``argument_invalid``: a file is given although the device is to leave its fleet;
+            ``enrolment_late``: the device takes part in the closed fleet that it is to leave, or has another secret
+            than the file's; ``enrolment_missing``: it is in a closed fleet, and no file is given;
+            ``enrolment_used``: the file was used on this device.
+        DocumentError: the file is not acceptable.
+        StorageError: ``state_damaged``, ``entropy_unavailable``, or the marker can not be read or written.
     """
     _check_choice(enrolment, leave_fleet=leave_fleet)
     if state.meta("secret") is not None:
@@ -145,7 +161,7 @@ def enable_state(
 
 
 def note_fleet(state: State, *, enrolled: bool) -> None:
-    """Write whether the state's secret is of a provisioning file. Called inside a transaction."""
+    """Store in ``state`` whether its secret is of a provisioning file (``enrolled``). Called inside a transaction."""
     if enrolled:
         state.write_meta("enrolled", b"1")
     else:
@@ -153,9 +169,14 @@ def note_fleet(state: State, *, enrolled: bool) -> None:
 
 
 def disable_state(state: State, ledger: Ledger, spool: Spool) -> None:
-    """Delete what an owner who opts out takes back; see :meth:`edge_sdk.Device.disable`.
+    """Opt out: delete the secret, the stored reports and answers, and the outbox and notes of ``sync``.
 
-    Called inside a transaction.
+    The lines of the ledger and the documents stay. Called inside a transaction.
+
+    Args:
+        state: the state; ``ledger`` and ``spool`` are its parts.
+        ledger: loses the bytes of its answers.
+        spool: loses all reports, which are counted as dropped for the reason ``disabled``.
     """
     clear_outboxes(state.folder, spool.sealed_paths())
     state.write_meta("disabled", b"1")

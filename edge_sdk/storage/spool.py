@@ -50,7 +50,7 @@ class Kept(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Limits of the spool: number of reports, bytes, and age in seconds."""
+    """Largest number of reports in the spool, largest total length in bytes, and largest age in seconds."""
 
     reports: int
     size_bytes: int
@@ -85,7 +85,7 @@ class Spool:
         self._sealed = Rows(state, SEALED)
 
     def begin_after(self, line: int) -> None:
-        """Note that the reports of all ledger lines up to ``line`` are released."""
+        """Note that the spool holds no reports of ledger lines up to ``line``: they were acknowledged or dropped."""
         self._state.write_meta(_RELEASED, b"%d" % line)
 
     def _released(self) -> int:
@@ -108,16 +108,16 @@ class Spool:
         raise damaged()
 
     def add(self, line: int, number: int, records: Sequence[bytes], now: int, sure: int, limits: Limits) -> None:
-        """Store the reports of one period, and drop the oldest reports beyond the limits.
+        """Store the reports of one period, then drop the oldest reports while the spool exceeds ``limits``.
 
         Args:
             line: number of the ledger line that paid for the reports; it orders the spool.
             number: the campaign's number in this state.
             records: the reports, all of one length.
             now: seconds since 1970.
-            sure: seconds since 1970 without any leap of the wall clock. Ages are judged by it, so that a wrong clock
-                does not drop everything that waits.
-            limits: the owner's limits. The newest period stays, however large it is.
+            sure: seconds since 1970 without any leap of the wall clock. Ages are judged by this time, so that a wrong
+                clock does not drop all stored reports.
+            limits: the owner's limits. The reports of the newest period stay, however many they are.
         """
         first = self._released() + 1
         before = self._row(line - 1) if first < line else None
@@ -209,7 +209,7 @@ class Spool:
             digest: SHA-256 of the file's bytes, None if the file is gone. A digest decides alone, since files move.
 
         Raises:
-            InputError: ``batch_unknown``: no note fits.
+            InputError: ``batch_unknown``: the spool has no note on such a file.
         """
         rows = self._sealed.all()
         if digest is not None:
@@ -221,14 +221,14 @@ class Spool:
         raise InputError("batch_unknown", "this device has not sealed such a file, or too long ago; drain once more")
 
     def forget_through(self, through: int) -> int:
-        """Release the reports up to a ledger line; returns the number of reports that were still stored."""
+        """Delete the reports of all ledger lines up to ``through``, which have arrived. Return their number."""
         rows = [row for row in self._kept() if row.line <= through]
         if rows:
             self._release(rows[-1].line)
         return sum(row.answers for row in rows)
 
     def clear(self, reason: str) -> None:
-        """Drop all reports and count them under a reason. Notes on sealed files are deleted."""
+        """Drop all reports, and add their number to the dropped reports of ``reason``. Forget all sealed files."""
         rows = self._kept()
         if rows:
             self._forget(reason, rows[-1].line, sum(row.answers for row in rows))

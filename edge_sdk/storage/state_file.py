@@ -33,7 +33,7 @@ _DAMAGE = (
 
 
 def ensure_file(path: str) -> None:
-    """Make a new state file with empty tables, unless there is a file.
+    """Make a new state file with empty tables at ``path``, unless there is a file.
 
     The new file is written under another name and appears complete, readable by its owner only. So an empty file is
     never a new state, but what is left of a damaged one: it is refused, since it would count as having spent nothing.
@@ -51,7 +51,7 @@ def ensure_file(path: str) -> None:
 
 def _write_tables(file: IO[bytes]) -> None:
     with closing(sqlite3.connect(file.name, isolation_level=None)) as connection:
-        connection.execute("PRAGMA journal_mode = MEMORY")  # no journal: write_new removes unfinished files
+        connection.execute("PRAGMA journal_mode = MEMORY")  # no journal file: write_new removes an unfinished database
         _make_tables(connection)
 
 
@@ -76,13 +76,13 @@ def empty_state() -> bytes:
 
 
 def address_of(path: str, *, read_only: bool) -> str:
-    """The URI by which SQLite opens a state file."""
+    """The URI by which SQLite opens the state file at ``path``, for reading only if ``read_only``."""
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     return f"file:{quoted}?mode={'ro' if read_only else 'rw'}"
 
 
 def place_of(path: str) -> tuple[int, int]:
-    """Device and inode of the file at a path; (0, 0) if there is none.
+    """Device and inode of the file at ``path``; (0, 0) if there is none.
 
     Raises:
         OSError: the file can not be examined.
@@ -95,9 +95,9 @@ def place_of(path: str) -> tuple[int, int]:
 
 @contextmanager
 def storage_errors() -> Iterator[None]:
-    """Turn errors of SQLite and of the system in the body into :class:`StorageError`.
+    """Turn errors of SQLite and of the system in the body of ``with`` into :class:`StorageError`.
 
-    Its text names the kind of error only. SQLite's own text is dropped: it may contain values.
+    The text of the new error names the kind of error only. SQLite's own text is dropped: it may contain values.
     """
     problem: sqlite3.Error | OSError
     try:
@@ -110,7 +110,10 @@ def storage_errors() -> Iterator[None]:
 
 
 def translated(error: sqlite3.Error | OSError) -> StorageError:
-    """The :class:`StorageError` for an error: ``disk_full``, ``io_failed``, ``state_busy`` or ``state_damaged``."""
+    """The :class:`StorageError` that replaces ``error``.
+
+    Its reason is ``disk_full``, ``io_failed``, ``state_busy`` or ``state_damaged``.
+    """
     if isinstance(error, OSError):
         reason = "disk_full" if error.errno in (28, 122) else "io_failed"
         return StorageError(reason, f"the state can not be written: {os.strerror(error.errno or 5)}")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 BEFORE_RESET = 0
-"""Campaign number of the line that a reset writes. Its cost is what counts as spent beyond the kept old lines."""
+"""Campaign number of the line that a reset writes. The line's ε is what counts as spent beyond the kept old lines."""
 _SPARE = 2
 """A window keeps lines for this many times its length, so a clock that goes back a little still finds them."""
 
@@ -54,11 +54,11 @@ class Known(NamedTuple):
 
 
 class Tally:
-    """Sums and newest periods of the lines up to ``newest``.
+    """Sums of the ledger's lines up to ``newest``, and the newest answered period of each campaign.
 
     Attributes:
         era: ``State.era`` when the tally was read; a tally of another era is void.
-        turn: number of the transaction in which the tally was last brought up to date; 0 if outside of transactions.
+        turn: ``State.turn`` when the tally was last brought up to date; 0 if no transaction was open.
         newest: the last line of the tally.
         campaigns: id → row of a campaign that was ever answered.
         ends: name → when the last paid period of the name ends, in seconds since 1970.
@@ -80,7 +80,7 @@ class Tally:
         self.ends[known.name] = max(end, self.ends.get(known.name, 0))
 
     def add(self, line: Line, payer: Known | None) -> None:
-        """Add the next line. ``payer`` is its campaign's present row; None for a line of a reset."""
+        """Add ``line``, the next line. ``payer`` is the row of the line's campaign; None for the line of a reset."""
         self.newest = line
         if payer is not None:
             self._add_campaign(payer)
@@ -88,12 +88,18 @@ class Tally:
                 window.add(line)
 
     def covers(self, seconds: int, time: int) -> bool:
-        """Whether the tally has the lines that :meth:`spent_around` needs for this window and time."""
+        """Whether :meth:`spent_around` can be called with these arguments: whether enough lines were read."""
         window = self._windows.get(seconds)
         return window is not None and window.start <= time - seconds
 
     def cover(self, seconds: int, time: int, backward: Iterable[Line]) -> None:
-        """Read the lines of a window around a time, and of some time before it, from ``backward``: newest first."""
+        """Read the lines that :meth:`spent_around` needs, and some older ones for a clock that is set back.
+
+        Args:
+            seconds: length of the owner's limit, for example of a day.
+            time: seconds since 1970.
+            backward: all lines, newest first; it is read until a line is too old.
+        """
         window = self._windows[seconds] = _Window(seconds, time - _SPARE * seconds)
         for line in backward:
             if line.latest <= window.start:
@@ -102,7 +108,10 @@ class Tally:
                 window.add(line)
 
     def spent_around(self, seconds: int, time: int) -> int:
-        """The cost of lines less than ``seconds`` away from a time, in millionths of ε. Called after :meth:`cover`."""
+        """The ε of lines answered less than ``seconds`` before or after ``time``, in millionths.
+
+        Callers make sure first that :meth:`covers` is true.
+        """
         return self._windows[seconds].spent_around(time)
 
 

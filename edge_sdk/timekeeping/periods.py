@@ -41,13 +41,13 @@ class Anchor(NamedTuple):
     """The last confirmed time.
 
     Attributes:
-        boot: name of the boot in which it was confirmed.
-        uptime: seconds since that boot.
+        boot: name of the boot in which the time was confirmed.
+        uptime: seconds from the boot to the confirmation.
         time: the confirmed time, in seconds since 1970.
-        signed: a signed document confirmed it; if false, the wall clock did.
-        leapt: the one leap of that boot has been used.
-        base: the time that was confirmed then without any leap. It replaces ``time`` if the clock now shows more than
-            60 seconds less than ``time``.
+        signed: whether a signed document confirmed the time; if not, the wall clock did.
+        leapt: whether the one leap that is accepted in that boot has been used.
+        base: the time that was confirmed at that moment without any leap. It replaces ``time`` if the clock now shows
+            more than 60 seconds less than ``time``.
     """
 
     boot: str
@@ -63,7 +63,7 @@ class Anchor(NamedTuple):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Anchor | None:
-        """Read the bytes of :meth:`to_bytes`; None for bytes that are not six values of the right types."""
+        """Read ``raw``, the bytes of :meth:`to_bytes`; None if they are not six values of the right types."""
         try:
             values = canonical.unpack(raw)
         except DocumentError:
@@ -78,7 +78,7 @@ class Present(NamedTuple):
     Attributes:
         now: the time by which dates are judged: the later of the wall clock and the time that documents prove.
         confirmed: no period after the period of this time opens, unless the boot's one leap is left.
-        leap_left: whether a leap beyond ``confirmed`` is still accepted.
+        leap_left: whether one leap of the wall clock beyond ``confirmed`` is still accepted in this boot.
         base: the time that is confirmed without any leap; at most ``confirmed``.
     """
 
@@ -135,7 +135,9 @@ def after_answer(anchor: Anchor | None, floor: int, reading: Reading, time: int,
     """The new anchor after an answer; None if the old anchor stays.
 
     Args:
-        anchor, floor, reading: as :func:`present`, as they were at the answer.
+        anchor: the last confirmed time before the answer; None if none is stored.
+        floor: the earliest possible time that signed documents prove, in seconds since 1970.
+        reading: the clocks, as read for the answer.
         time: the time that decided the period, in seconds since 1970 (:meth:`Present.period_time`).
         leapt: whether the answer used the boot's one leap.
     """
@@ -154,7 +156,8 @@ def after_document(anchor: Anchor | None, reading: Reading, issued_at: int) -> A
     The old anchor stays if it confirms the document's date already, or if there is no uptime.
 
     Args:
-        anchor, reading: as :func:`present`.
+        anchor: the last confirmed time before; None if none is stored.
+        reading: the clocks.
         issued_at: the document's date, in seconds since 1970.
     """
     if reading.uptime is None or (anchor is not None and issued_at <= present(anchor, 0, reading).confirmed):

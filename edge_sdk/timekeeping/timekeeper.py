@@ -32,18 +32,18 @@ class Timekeeper:
         self._uptime = uptime
 
     def wall(self) -> int:
-        """The wall clock in whole seconds. An application's clock may return fractions, as ``time.time`` does."""
+        """The wall clock in whole seconds since 1970. Fractions of an application's clock are cut off."""
         return int(self._clock())
 
     def read(self) -> Reading:
-        """Read the clocks."""
+        """Read the wall clock and the uptime, once each."""
         if self._uptime is None:
             return Reading(self.wall())
         boot, seconds = self._uptime()
         return Reading(self.wall(), boot, int(seconds))
 
     def present(self, reading: Reading) -> Present:
-        """The present time at a reading of the clocks."""
+        """The present time that follows from ``reading`` and from the last confirmed time in the state."""
         return present(self._anchor(), self._documents.time_floor(), reading)
 
     def now(self) -> int:
@@ -56,7 +56,7 @@ class Timekeeper:
         Args:
             reading: the clocks, as read for the answer.
             time: the time that decided the period, in seconds since 1970.
-            leapt: whether the answer used the boot's one leap.
+            leapt: whether the answer used the one leap of the wall clock that is accepted per boot.
         """
         self._keep(after_answer(self._anchor(), self._documents.time_floor(), reading, time, leapt=leapt))
 
