@@ -5,7 +5,7 @@
 >>> device = Device.open("/var/lib/hearsay")                             # doctest: +SKIP
 >>> campaign = device.enrol(campaign_bytes)                              # doctest: +SKIP
 >>> device.report(campaign.id, {"odor": "n", "cap": None, "label": "e"}) # doctest: +SKIP
->>> device.drain("today.hsr")                                            # doctest: +SKIP
+>>> device.drain("2026-11-22.hsr")  # a new name each time               # doctest: +SKIP
 
 Classes that these methods return: :class:`Campaign`, the questions and their ε, from ``enrol`` and ``campaigns``;
 :class:`Classifier`, an installed model, from ``install`` and ``model``; :class:`Status`, what was spent and what

@@ -122,6 +122,8 @@ class Acceptance:
         Returns the version of the root that is now trusted, and why later roots were refused, None if none was.
         """
         given = list(roots)
+        for raw in given:
+            check_bytes(raw, "a root")
         with self._state.transaction():
             before = self._trust()
             reached, problem = trust.follow_roots(before, given, self._time.wall())

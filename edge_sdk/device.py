@@ -296,6 +296,9 @@ class Device:
 
         Returns:
             The version of the root that is now trusted; why later roots were not followed, None if all were.
+
+        Raises:
+            InputError: ``argument_invalid``: a root is not given as bytes; no root is followed.
         """
         return self._acceptance.follow(roots)
 

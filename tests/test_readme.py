@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import textwrap
-from datetime import UTC, datetime
+import time
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pandas as pd
@@ -18,6 +19,16 @@ from aggregator.cli.app import hearsay
 from aggregator.publishing import keys
 from edge_sdk import Device, Policy
 from edge_sdk.policy.policy_file import load_policy
+from edge_sdk.timekeeping.clock import system_uptime
+
+
+class Tomorrow(date):
+    """A date whose today is the next day."""
+
+    @classmethod
+    def today(cls):
+        return date.today() + timedelta(days=1)
+
 
 README = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
 
@@ -64,7 +75,15 @@ def test_the_python_lines_run_in_an_empty_folder(tmp_path, monkeypatch):
         ("campaigns/mushrooms.hsc", "not_published")
     ]
     scope["device"].close()
-    assert (tmp_path / "today.hsr").stat().st_size == 44 + 18 + 44
+    exec(code, scope)  # the same day again
+    scope["device"].close()
+    boot, up = system_uptime()
+    monkeypatch.setattr("edge_sdk.timekeeping.clock.system_clock", lambda: int(time.time()) + 86_400)
+    monkeypatch.setattr("edge_sdk.timekeeping.clock.system_uptime", lambda: (boot, up + 86_400))
+    monkeypatch.setattr("datetime.date", Tomorrow)
+    exec(code, scope)
+    scope["device"].close()
+    assert [path.stat().st_size for path in tmp_path.glob("20??-??-??.hsr")] == 2 * [44 + 18 + 44]
 
 
 def test_a_start_as_the_readme_shows_it_never_begins_a_new_device(tmp_path):

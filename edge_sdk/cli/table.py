@@ -154,14 +154,14 @@ COMMANDS = (
         commands.drain,
         "seal all reports that were not acknowledged into a new batch file",
         _file("out", "OUT.hsr", "a file that does not exist yet"),
-        (f"{_ON_DEVICE} drain today.hsr",),
+        (f'{_ON_DEVICE} drain "$(date -I).hsr"',),
     ),
     Command(
         "ack",
         commands.ack,
         "forget the reports of sealed files that have arrived",
         _file("sealed", "OUT.hsr", "where drain put it, or where it is now", nargs="+"),
-        (f"{_ON_DEVICE} ack today.hsr",),
+        (f"{_ON_DEVICE} ack 2026-11-22.hsr",),
     ),
     Command(
         "install",

@@ -76,11 +76,11 @@ class Folder(Transport):
         Raises:
             InputError: ``address_invalid``: the place is no path below the folder.
             StorageError: ``file_exists``: another file is at the place; ``unreachable``: as :meth:`fetch`;
-                ``disk_full``, ``io_failed``.
+                ``disk_full``, ``io_failed``: the folder can not be used, or the file to send can not be read.
         """
         *above, name = parts_of(place)
         folder = self._path
-        problem = 0
+        problem, unread = 0, ""
         if not self._is_source():
             raise self._failed(errno.ENOENT)
         try:
@@ -88,9 +88,14 @@ class Folder(Transport):
                 folder = os.path.join(folder, part)
                 make_folder(folder)
                 _check_folder(folder)
-            _place(path, os.path.join(folder, name))
+            with _open_source(path) as original:
+                _place(original, os.path.join(folder, name))
+        except _SourceError as error:
+            unread = os.strerror(error.errno or errno.EIO)
         except OSError as error:
             problem = error.errno or errno.EIO
+        if unread:
+            raise StorageError("io_failed", f"the file to be sent can not be read: {unread}")
         if problem == errno.EEXIST:
             raise StorageError("file_exists", f"another file is at {place} already, and is not replaced")
         if problem:
@@ -146,11 +151,43 @@ def _check_folder(path: str) -> None:
         raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
 
-def _place(source: str, target: str) -> None:
-    """Copy a file to a new one. An equal file of that name is flushed instead.
+class _SourceError(OSError):
+    """The file to be sent can not be read."""
+
+
+def _open_source(path: str) -> IO[bytes]:
+    """Open the file to be sent; pipes are not waited for.
 
     Raises:
-        FileExistsError: another file has that name; OSError.
+        _SourceError: the file can not be opened, or is not regular.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise _SourceError(error.errno, "") from None
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise _SourceError(errno.EINVAL, "")
+
+
+def _read_block(original: IO[bytes]) -> bytes:
+    """The next block of the file to be sent.
+
+    Raises:
+        _SourceError: the file can not be read.
+    """
+    try:
+        return original.read(_BLOCK)
+    except OSError as error:
+        raise _SourceError(error.errno, "") from None
+
+
+def _place(original: IO[bytes], target: str) -> None:
+    """Copy an open file to a new one. An equal file of that name is flushed instead.
+
+    Raises:
+        FileExistsError: another file has that name; _SourceError: the source can not be read; OSError.
     """
     folder, name = os.path.split(target)
     rights = os.stat(folder).st_mode & 0o666
@@ -158,14 +195,13 @@ def _place(source: str, target: str) -> None:
     def copy(file: IO[bytes]) -> None:
         with contextlib.suppress(OSError):  # some file systems have no permissions
             os.fchmod(file.fileno(), rights | stat.S_IRUSR | stat.S_IWUSR)
-        with open(source, "rb") as original:
-            while block := original.read(_BLOCK):
-                file.write(block)
+        while block := _read_block(original):
+            file.write(block)
 
     try:
         write_new(target, copy)
     except FileExistsError:
-        with _opened(folder, [name]) as there, open(source, "rb") as original:
+        with _opened(folder, [name]) as there:
             if not _same(there, original):
                 raise
             os.fsync(there.fileno())  # the program that copied it may have stopped before its flush

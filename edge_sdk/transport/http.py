@@ -20,6 +20,7 @@ from edge_sdk.transport.base import Found, Transport, parts_of
 from edge_sdk.transport.http_request import Answer, Url, exchange, parse_url
 from edge_sdk.transport.retry import Deadline, RetryPolicy
 from protocol.errors import DocumentError, HearsayError, InputError, StorageError
+from protocol.shown import quoted
 
 if TYPE_CHECKING:
     import ssl
@@ -36,6 +37,12 @@ _MOVED = frozenset((301, 302, 303, 307, 308))
 _MOVED_WITH_BODY = frozenset((307, 308))
 _ETAG = re.compile(r'(W/)?"[\x21\x23-\x7e]{0,200}"')
 _SETTLED_SECONDS = 2.0
+
+
+_NOT_NOW = frozenset((9, 10))
+"""Codes of OpenSSL for a certificate that is not valid yet, or has expired."""
+_OTHER_NAME = frozenset((62, 64))
+"""Codes of OpenSSL for a certificate of another host name or IP address."""
 
 
 class _Try(NamedTuple):
@@ -176,7 +183,7 @@ class Web(Transport):
             return _Try(None, f"what answers breaks off, says too much or does not speak HTTP ({type(error).__name__})")
         except OSError as error:
             if type(error).__name__ == "SSLCertVerificationError":  # by name: the module ssl may not be loaded
-                problem = "no authority that this device trusts vouches for the server; look at the device's clock too"
+                problem = _why_untrusted(error, own_context=self._context is not None)
             else:
                 return _Try(None, _words(error))
         raise StorageError("server_untrusted", problem)
@@ -228,6 +235,25 @@ def _words(error: OSError) -> str:
     if name == "gaierror":
         return "the host's name is not known here"
     return name if name.startswith("SSL") or error.errno is None else os.strerror(error.errno)
+
+
+def _why_untrusted(error: OSError, *, own_context: bool) -> str:
+    """Why a certificate is refused, in words.
+
+    Args:
+        error: an ``ssl.SSLCertVerificationError``.
+        own_context: whether the application chose the authorities, so that the environment's do not count.
+    """
+    code = getattr(error, "verify_code", None)
+    if code in _NOT_NOW:
+        return "the server's certificate is not valid at the time of this device's clock; look at the clock"
+    if code in _OTHER_NAME:
+        return "the server's certificate is of another host; look at the address"
+    for variable, is_there in (("SSL_CERT_FILE", os.path.isfile), ("SSL_CERT_DIR", os.path.isdir)):
+        place = os.environ.get(variable)
+        if place is not None and not is_there(place) and not own_context:
+            return f"{variable} names {quoted(place)}, which is not there, so no authority is trusted; correct it"
+    return "no authority that this device trusts vouches for the server; name your authority's file in SSL_CERT_FILE"
 
 
 def _is_loopback(host: str) -> bool:

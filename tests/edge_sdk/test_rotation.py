@@ -133,3 +133,9 @@ def test_a_version_that_ends_the_campaign_ends_it(device, publisher, clock):
     assert reason(device.report, campaign.id, RECORD) == "campaign_unknown"
     assert [one.state for one in device.status().campaigns] == ["ended"]
     assert reason(device.enrol, publisher.campaign()) == "rollback"
+
+
+@pytest.mark.parametrize("given", [["2.hst"], [None], b"a root", [bytearray(b"a root")]])
+def test_roots_are_given_as_bytes_to_both_calls(device, given):
+    for call in (device.rotate, device.follow):
+        assert reason(call, given) == "argument_invalid"

@@ -10,6 +10,7 @@ import stat
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.failures import failure
 
 from edge_sdk.transport.folder import Folder, _same
 from edge_sdk.transport.registry import open_transport
@@ -161,4 +162,35 @@ def test_a_disk_that_fails_leaves_nothing(tree, batch, monkeypatch, problem, rea
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", fail)
         assert refusal(Folder(tree).send, "reports/a.hsr", str(batch)) == reason
+    assert names(tree / "reports") == []
+
+
+@pytest.mark.parametrize("kind", ["absent", "folder", "pipe", "loop"])
+def test_a_file_that_can_not_be_read_is_not_the_folders_fault(tree, tmp_path, kind):
+    path = tmp_path / "mine.hsr"
+    {
+        "absent": lambda: None,
+        "folder": path.mkdir,
+        "pipe": lambda: os.mkfifo(path),
+        "loop": lambda: path.symlink_to(path.name),
+    }[kind]()
+    for place in ("reports/a.hsr", PLACE):  # a new one, and one that is there
+        error = failure(Folder(tree).send, place, str(path))
+        assert (error.reason, error.detail.startswith("the file to be sent")) == ("io_failed", True)
+    assert names(tree / "reports") == []
+
+
+def test_a_file_that_stops_to_be_read_is_not_the_folders_fault(tree, batch, monkeypatch):
+    class Failing:
+        def read(self, _):
+            raise OSError(errno.EIO, "")
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr("edge_sdk.transport.folder._open_source", lambda _: Failing())
+    assert "the file to be sent" in failure(Folder(tree).send, "reports/a.hsr", str(batch)).detail
     assert names(tree / "reports") == []

@@ -15,9 +15,10 @@ import tracemalloc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.failures import failure
 from support.servers import drip, read_request, reply, scripted, tree_server
 
-from edge_sdk.transport.http import MAX_REDIRECTS, Web
+from edge_sdk.transport.http import MAX_REDIRECTS, Web, _why_untrusted
 from edge_sdk.transport.http_request import parse_url
 from edge_sdk.transport.registry import open_transport, read_token
 from edge_sdk.transport.retry import RetryPolicy
@@ -648,3 +649,25 @@ def test_the_scripted_server_reads_what_is_sent():
 def test_documents_too_large_say_so(web):
     with scripted(reply(200, b"12345")) as server, pytest.raises(DocumentError, match="campaigns/mushrooms"):
         web(server.url).fetch(PLACE, 4)
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
+def test_authorities_that_are_not_there_are_named(web, tls, naps, monkeypatch, variable):
+    monkeypatch.setenv(variable, "/nope")
+    with scripted(reply(200, b"content"), wrap=tls) as server:
+        error = failure(web(f"https://127.0.0.1:{server.port}").fetch, PLACE, 100)
+    assert (error.reason, f"{variable} names '/nope'" in error.detail) == ("server_untrusted", True)
+    assert "clock" not in error.detail
+
+
+def test_a_stranger_is_no_matter_of_the_clock(web, tls, naps):
+    with scripted(reply(200, b"content"), wrap=tls) as server:
+        detail = failure(web(f"https://127.0.0.1:{server.port}").fetch, PLACE, 100).detail
+    assert ("no authority" in detail, "clock" in detail) == (True, False)
+
+
+@pytest.mark.parametrize(("code", "word"), [(9, "clock"), (10, "clock"), (62, "another host"), (64, "another host")])
+def test_dates_point_to_the_clock_and_names_to_the_address(code, word):
+    error = ssl.SSLCertVerificationError()
+    error.verify_code = code
+    assert word in _why_untrusted(error, own_context=False)
