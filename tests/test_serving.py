@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from support.publisher import DAY, Publisher
 from aggregator.cli.app import hearsay
 from aggregator.publishing import serving
 from aggregator.publishing.serving import Limits, TreeServer
+from aggregator.publishing.tree import file_name
 from edge_sdk import Device
 from edge_sdk.sync.run import sync
 from edge_sdk.transport.registry import open_transport
@@ -129,12 +131,17 @@ def test_only_what_devices_ask_for_is_there(tree, tmp_path):
     (tmp_path / "secret.hsc").write_bytes(b"secret")
     (tree / "campaigns" / "link.hsc").symlink_to(tmp_path / "secret.hsc")
     (tree / "campaigns" / "folder.hsc").mkdir()
-    (tree / "campaigns" / ".hidden.hsc").write_bytes(b"secret")
+    (tree / "campaigns" / ".mushrooms.hsc.0a.tmp").write_bytes(b"secret")
     (tree / "campaigns" / "notes.txt").write_bytes(b"secret")
     (tree / "campaigns" / "huge.hsc").write_bytes(bytes((1 << 20) + 1))
     (tree / "reports" / NAME).write_bytes(b"secret")
     places = ["", "roots", "roots/", "reports/", f"reports/{NAME}", "campaigns/link.hsc", "campaigns/folder.hsc"]
-    places += ["campaigns/.hidden.hsc", "campaigns/notes.txt", "campaigns/huge.hsc", "campaigns/%2e%2e%2fx.hsc"]
+    places += [
+        "campaigns/.mushrooms.hsc.0a.tmp",
+        "campaigns/notes.txt",
+        "campaigns/huge.hsc",
+        "campaigns/%2e%2e%2fx.hsc",
+    ]
     places += ["campaigns/..%2f..%2fsecret.hsc", "../secret.hsc", "campaigns/../../secret.hsc", "campaigns/a%00.hsc"]
     places += ["campaigns/%ff.hsc", "campaigns/mushrooms.hsc?x", "models/mushrooms.hsc", "a/b/c/d.hsc"]
     with serving_of(tree) as (server, log):
@@ -149,7 +156,7 @@ def test_only_what_devices_ask_for_is_there(tree, tmp_path):
 @pytest.mark.parametrize(
     "place",
     ["reports/a.txt", "reports/.hsr", "reports/..hsr", "reports/A.hsr", "reports/a/b.hsr", "campaigns/mushrooms.hsc",
-     "reports/%2e%2e%2fa.hsr", "a.hsr", f"reports/{'a' * 65}.hsr", "reports/a.hsr%0a"],
+     "reports/%2e%2e%2fa.hsr", "a.hsr", "reports/%ff.hsr", "%ff/a.hsr", f"reports/{'a' * 65}.hsr", "reports/a.hsr%0a"],
 )  # fmt: skip
 def test_nothing_else_can_be_put(tree, place):
     before = (tree / "campaigns" / "mushrooms.hsc").read_bytes()
@@ -301,3 +308,53 @@ def test_others_are_let_in_only_with_a_warning(tree, monkeypatch):
         result = CliRunner().invoke(hearsay, ["serve", str(tree), "--host", host, "--port", "0"])
         assert result.exit_code == 0, result.output
         assert ("not for the internet" in result.stderr) == warned
+
+
+@pytest.mark.parametrize("name", [".", "..", ".hidden", "a..b", "%2e", "é"])
+def test_a_campaign_of_any_name_is_served(tree, tmp_path, publisher, name):
+    raw = publisher.campaign(name=name)
+    (tree / file_name("campaign", name)).write_bytes(raw)
+    with serving_of(tree) as (server, _), Device.open(tmp_path / "s", trust=publisher.root()) as device:
+        found = sync(device, open_transport(server.url), campaigns=[name])
+        assert [each.header.name for each in device.campaigns()] == [name], found.refusals
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (StorageError("disk_full", ""), 507),
+        (StorageError("io_failed", ""), 503),
+        (InputError("output_exists", ""), 503),
+        (OSError(5, ""), 503),
+    ],
+)
+def test_the_status_says_whether_there_is_no_room(tree, monkeypatch, error, status):
+    monkeypatch.setattr(serving, "open_output", lambda *_, **__: (_ for _ in ()).throw(error))
+    with serving_of(tree) as (server, _):
+        assert ask(server, "PUT", f"/reports/{NAME}", b"x")[0] == status
+
+
+def test_files_that_vanish_or_can_not_be_listed_do_not_open_the_quota(tree, monkeypatch):
+    (tree / "reports" / "a.hsr").write_bytes(bytes(20_000))
+    (tree / "reports" / "b.hsr").write_bytes(bytes(10_000))
+    scandir = os.scandir
+
+    class Vanished:
+        name = "0.hsr"
+
+        def stat(self, **_):
+            raise FileNotFoundError
+
+    @contextlib.contextmanager
+    def vanishing(folder):
+        with scandir(folder) as entries:
+            yield [Vanished(), *entries]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(serving.os, "scandir", vanishing)
+        with serving_of(tree, limits=Limits(all_bytes=35_000)) as (server, _):
+            assert ask(server, "PUT", f"/reports/{NAME}", bytes(6000))[0] == 507
+    with monkeypatch.context() as patch:
+        patch.setattr(serving.os, "scandir", lambda _: (_ for _ in ()).throw(PermissionError(13, "")))
+        with serving_of(tree) as (server, _):
+            assert ask(server, "PUT", f"/reports/{NAME}", b"x")[0] == 507

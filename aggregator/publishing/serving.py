@@ -166,8 +166,9 @@ class TreeServer(http.server.ThreadingHTTPServer):
 
         Returns:
             The status to answer: 201 stored; 204 an existing file has this content; 409 an existing file has another
-            content, or can not be compared; 400 the body is shorter than announced; 503 the file appeared meanwhile,
-            or ``reports/`` does not exist; 507 the folder would be too full, or writing or reading failed.
+            content, or can not be compared; 400 the body is shorter than announced; 507 there is no room: the limit of
+            the folder, or a full disk; 503 another fault of the server, so the client may try again: a write or read
+            failed, the file appeared meanwhile, or ``reports/`` does not exist.
         """
         path = self.tree / REPORTS / name
         if os.path.lexists(path):
@@ -175,7 +176,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
         size = body.left
         if not self._quota.reserve(size):
             return HTTPStatus.INSUFFICIENT_STORAGE
-        status = HTTPStatus.INSUFFICIENT_STORAGE
+        status = HTTPStatus.SERVICE_UNAVAILABLE
         try:
             with open_output(path, mode=PRIVATE) as file:
                 while block := body.read():
@@ -183,10 +184,11 @@ class TreeServer(http.server.ThreadingHTTPServer):
             status = HTTPStatus.CREATED
         except EOFError:
             status = HTTPStatus.BAD_REQUEST
-        except InputError:  # another request wrote the same file meanwhile, or reports/ does not exist
-            status = HTTPStatus.SERVICE_UNAVAILABLE
-        except (StorageError, OSError):
-            pass
+        except StorageError as error:
+            if error.reason == "disk_full":
+                status = HTTPStatus.INSUFFICIENT_STORAGE
+        except (InputError, OSError):
+            pass  # InputError: another request wrote the same file meanwhile, or reports/ does not exist
         finally:
             self._quota.release(size, kept=status == HTTPStatus.CREATED)
         return status
@@ -229,14 +231,23 @@ class _DiskQuota:
     def _measure(self) -> int:
         """Bytes of the complete files, each counted as at least :data:`LEAST_COST`.
 
-        Names of incomplete files begin with a dot.
+        Names of incomplete files begin with a dot. A file that vanishes meanwhile does not count.
 
-        The result is 0 if the folder can not be read, or if a file vanishes meanwhile.
+        Returns:
+            The sum; 0 if there is no folder; the limit, so that nothing more fits, if the folder can not be read.
         """
-        with contextlib.suppress(OSError), os.scandir(self._folder) as entries:
-            complete = (entry.stat(follow_symlinks=False) for entry in entries if not entry.name.startswith("."))
-            return sum(max(found.st_size, LEAST_COST) for found in complete)
-        return 0
+        used = 0
+        try:
+            with os.scandir(self._folder) as entries:
+                for entry in entries:
+                    if not entry.name.startswith("."):
+                        with contextlib.suppress(FileNotFoundError):
+                            used += max(entry.stat(follow_symlinks=False).st_size, LEAST_COST)
+        except FileNotFoundError:
+            return 0
+        except OSError:
+            return self._most
+        return used
 
 
 class _RequestBody:
@@ -340,9 +351,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         Returns:
             The status to answer: 404 no path of a batch; 401 the token is missing or wrong; 413 larger than the limit;
             otherwise as :meth:`TreeServer.store_batch`.
-
-        Raises:
-            ValueError: as :meth:`_parts`.
         """
         parts = self._parts()
         if parts is None or parts[0] != REPORTS or not _BATCH.fullmatch(parts[1]):
@@ -361,18 +369,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return hmac.compare_digest(shown, f"Bearer {self.server.token}".encode())
 
     def _parts(self) -> tuple[str, str] | None:
-        """Folder and file name in the request's path, decoded; None if the path does not have that form.
-
-        Raises:
-            ValueError: the percent-encoded bytes of the name are not UTF-8.
-        """
+        """Folder and file name in the request's path, decoded; None if the path is not UTF-8 or not of that form."""
         parts = self.path.split("/")
         if len(parts) != 3 or parts[0] or not self.path.isascii():
             return None
-        folder, name = parts[1], unquote(parts[2], errors="strict") if "%" in parts[2] else parts[2]
-        if "/" in name or "\0" in name or name.startswith("."):
+        try:
+            name = unquote(parts[2], errors="strict")
+        except UnicodeDecodeError:
             return None
-        return folder, name
+        return None if "/" in name or "\0" in name else (parts[1], name)
 
     def _document(self) -> bytes | None:
         """The bytes of the document that is asked for; None if there is none, or it is larger than its role allows."""
@@ -383,7 +388,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 return None
             with _open_regular(self.server.tree / parts[0] / parts[1]) as file:
                 found = file.read(SIZE_LIMITS[role] + 1)
-        except (OSError, ValueError):
+        except OSError:
             return None
         return found if len(found) <= SIZE_LIMITS[role] else None
 
@@ -402,11 +407,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _logged_path(self) -> str:
         """The path for the log; ``-`` if it is no path of the published folder."""
-        with contextlib.suppress(ValueError):
-            parts = self._parts()
-            if parts is not None and (parts[0] in _EXTENSIONS or parts[0] == REPORTS):
-                return f"{parts[0]}/{quote(parts[1][:100], safe='%')}"
-        return "-"
+        parts = self._parts()
+        if parts is None or parts[0] not in (*_EXTENSIONS, REPORTS):
+            return "-"
+        return f"{parts[0]}/{quote(parts[1][:100], safe='%')}"
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer a malformed request or another method with a status alone. No text of the client is repeated."""
