@@ -77,7 +77,8 @@ class SignedCampaign(NamedTuple):
         raw: the bytes of the ``.hsc`` file.
         campaign: the parsed campaign.
         standing: its valid signatures and the needed number. Devices refuse a campaign with fewer.
-        why, warnings: as in :class:`Planned`.
+        why: the candidates that ``auto`` compared, the chosen one first; empty without ``auto``.
+        warnings: sentences for the signer.
     """
 
     raw: bytes
@@ -91,7 +92,12 @@ class SignedCampaign(NamedTuple):
         return f"SignedCampaign({header.name!r}, version {header.version}, {len(self.raw)} bytes)"
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the file. ``force`` replaces an existing file. Errors as :func:`aggregator.files.write_output`."""
+        """Write the signed campaign to a file. ``force`` replaces an existing file.
+
+        Raises:
+            InputError: ``output_exists``, ``output_invalid``: there is a file or folder, or the parent is missing.
+            StorageError: ``io_failed``: the file can not be written.
+        """
         write_output(Path(path), self.raw, force=force)
 
     def _repr_html_(self) -> str:
@@ -143,8 +149,8 @@ def plan_campaign(
         postprocess: name of the post-processing of the model.
 
     Raises:
-        InputError: as :func:`aggregator.schema_file.load_schema` and
-            :func:`aggregator.publishing.projection_file.load_projection`; ``name_invalid``, there is no name;
+        InputError: the schema or projection file can not be read (:func:`aggregator.schema_file.load_schema`,
+            :func:`aggregator.publishing.projection_file.load_projection`); ``name_invalid``, there is no name;
             ``epsilon_invalid``; ``mechanism_unknown``; ``family_unknown``; ``approach_invalid``; ``no_numbers``;
             ``answers_invalid``; ``period_invalid``; ``terms_invalid``; ``floor_invalid``; ``weights_invalid``. Other
             contents are checked when the campaign is signed.
@@ -189,8 +195,9 @@ def sign_campaign(workspace: Workspace | str | Path, planned: Planned, *, now: i
     """Sign a planned campaign as the next version of its name, and record it in the workspace.
 
     Raises:
-        InputError, DocumentError, StorageError: as :func:`aggregator.publishing.campaigns.publish_campaign`;
-            ``mechanism_incomplete``; ``passphrase_missing``, ``passphrase_wrong``.
+        InputError, DocumentError, StorageError: the campaign can not be made, signed or recorded
+            (:func:`aggregator.publishing.campaigns.publish_campaign`); ``mechanism_incomplete``;
+            ``passphrase_missing``, ``passphrase_wrong``.
     """
     signer = opened(workspace)
     raw = publish_campaign(signer, planned.schema, planned.terms, present(now))
@@ -207,7 +214,7 @@ def make_campaign(
     """``hearsay campaign``: :func:`plan_campaign` with ``schema`` and ``arguments``, then :func:`sign_campaign`.
 
     Raises:
-        InputError, DocumentError, StorageError: as these two functions.
+        InputError, DocumentError, StorageError: one of the two functions raises it.
         TypeError: ``arguments`` lack ``epsilon`` or ``mechanism``, or have an unknown name.
     """
     return sign_campaign(workspace, plan_campaign(schema, **arguments), now=now)
@@ -217,7 +224,8 @@ def end_campaign(workspace: Workspace | str | Path, name: str, *, now: int | Non
     """``hearsay campaign --end``: sign the version that ends a campaign, by its name or id.
 
     Raises:
-        InputError, DocumentError, StorageError: as :func:`aggregator.publishing.endings.end_campaign`.
+        InputError: ``campaign_unknown``, ``campaign_ended``: there is nothing to end.
+        InputError, DocumentError, StorageError: the version can not be signed or recorded.
     """
     signer = opened(workspace)
     return _signed(signer, endings.end_campaign(signer, name, present(now)))
@@ -242,12 +250,17 @@ def make_evaluation(
         model: the signed model.
         epsilon: ε of the answer of a device in one period.
         name: name of the campaign; by default the model's name with ``-outcome``.
-        contact, period, days, min_batch_size, now: as for :func:`plan_campaign` and :func:`sign_campaign`.
+        contact: how owners of devices can reach the analyst.
+        period: seconds of a period, or text such as ``12h`` or ``1d``.
+        days: lifetime of the campaign.
+        min_batch_size: number of reports below which nothing is published.
+        now: seconds since 1970; None means the present time.
 
     Raises:
         InputError: ``epsilon_invalid``, ``period_invalid``, ``terms_invalid``; for a model that is not given as
             bytes ``file_not_found``, ``unreadable``, ``too_large``, ``model_unknown``.
-        InputError, DocumentError, StorageError: as :func:`aggregator.publishing.evaluations.publish_evaluation`.
+        InputError, DocumentError, StorageError: the model is not accepted, or the campaign can not be signed
+            (:func:`aggregator.publishing.evaluations.publish_evaluation`).
     """
     signer = opened(workspace)
     micro = micro_epsilon(epsilon)
@@ -287,16 +300,19 @@ def check_campaign(
 
 
 def opened(workspace: Workspace | str | Path) -> Workspace:
-    """The given workspace, or the workspace in the given folder.
+    """Return an open workspace unchanged, or open the workspace in a folder.
+
+    A workspace keeps no file open, so nobody has to close it.
 
     Raises:
-        StorageError: as :func:`aggregator.publishing.workspace.open_workspace`, for a folder.
+        StorageError: ``not_a_workspace``, ``workspace_damaged``: the folder holds no workspace that can be read.
+        InputError: ``unreadable``, ``too_large``: a trust root in the folder can not be read.
     """
     return workspace if isinstance(workspace, Workspace) else open_workspace(workspace)
 
 
 def present(now: int | None) -> int:
-    """The given time, or the present time if it is None; seconds since 1970."""
+    """The time ``now`` in seconds since 1970; the clock's time if ``now`` is None."""
     return int(time.time()) if now is None else now
 
 

@@ -51,7 +51,8 @@ def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = OR
         mode: :data:`ORDINARY` or :data:`PRIVATE`.
 
     Raises:
-        InputError: as :func:`check_output`; without ``force`` also ``output_exists`` if the file appeared meanwhile.
+        InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: the path is a folder, or
+            its folder does not exist.
         StorageError: ``io_failed``: for example disk full, or no permission. What was at ``path`` is then unchanged,
             unless only the last flush, that of the folder, failed: then the new file is there, but a power cut may
             undo it. The temporary file is removed, if the system allows it.
@@ -79,16 +80,19 @@ def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = OR
 
 @contextmanager
 def open_output(path: Path, *, force: bool = False, mode: int = ORDINARY) -> Iterator[IO[bytes]]:
-    """Open an output file to write it piece by piece. It is moved into place at the end, as by :func:`write_output`.
+    """Context manager to write an output file piece by piece, under a temporary name.
 
-    If the body raises, what was at ``path`` is unchanged. An ``OSError`` of the body is reported as below; other
-    exceptions of the body pass unchanged.
+    At the end of the block the file is flushed to the disk and moved to ``path``. If the block raises, what was at
+    ``path`` is unchanged. An ``OSError`` of the block becomes a ``StorageError``; other exceptions pass unchanged.
 
     Args:
-        path, force, mode: as for :func:`write_output`.
+        path: the file.
+        force: replace an existing file.
+        mode: :data:`ORDINARY` or :data:`PRIVATE`.
 
     Raises:
-        InputError: as :func:`write_output`.
+        InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: the path is a folder, or
+            its folder does not exist.
         StorageError: ``disk_full``; ``io_failed``: any other error of the system. The files are then as after an
             error of :func:`write_output`.
     """
@@ -147,7 +151,7 @@ def _move(temporary: Path, path: Path, *, force: bool) -> None:
         except FileExistsError:
             raise
         except OSError:
-            pass  # no hard link, for example on FAT: the rename below relies on the check at the start
+            pass  # The file system has no hard links, for example FAT. The rename may replace a file just made.
     temporary.replace(path)
 
 

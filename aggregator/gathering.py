@@ -59,12 +59,15 @@ class SignedModel(NamedTuple):
 
     @property
     def model(self) -> Model:
-        """The model, to score frames with."""
+        """The model as an object that classifies frames of records."""
         return Model.of(self.document)
 
     @property
     def expected(self) -> Foresight:
-        """How often the model is expected to be right. ``warning`` says if it may not beat the largest class."""
+        """How often the model is expected to be right, read from its card.
+
+        The result's ``warning`` says if the model may not beat the largest class.
+        """
         return Foresight.of_card(self.document.card)
 
     def __repr__(self) -> str:
@@ -74,7 +77,12 @@ class SignedModel(NamedTuple):
         return f"SignedModel({header.name!r}, version {header.version}, {len(self.raw)} bytes; {found}{warning})"
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the file. ``force`` replaces an existing file. Errors as :func:`aggregator.files.write_output`."""
+        """Write the signed model to a file. ``force`` replaces an existing file.
+
+        Raises:
+            InputError: ``output_exists``, ``output_invalid``: there is a file or folder, or the parent is missing.
+            StorageError: ``io_failed``: the file can not be written.
+        """
         write_output(Path(path), self.raw, force=force)
 
     def _repr_html_(self) -> str:
@@ -98,8 +106,8 @@ def ingest(
 
     Args:
         campaign: the campaign of the reports; checked as by :func:`check_campaign`.
-        files: one or several files, folders and patterns, as :func:`aggregator.intake.finding.gather` takes them.
-        store: its folder.
+        files: one or several names of files, folders whose report files are taken, patterns with ``*`` or ``?``, URLs.
+        store: folder of the store.
         workspace, trust: whose signatures the campaign must have; without them signatures are not checked.
         enrolled: the ids of a closed fleet; reports with other ids are refused.
         buckets: number of buckets of a new store, a power of two.
@@ -112,8 +120,9 @@ def ingest(
 
     Raises:
         InputError: ``unreadable``: there is no store yet, and none of the files can be read.
-        InputError, DocumentError, PolicyError, StorageError: as :func:`check_campaign`,
-            :func:`aggregator.store.store.create_store` and :meth:`aggregator.store.store.Store.ingest`.
+        InputError, DocumentError, PolicyError, StorageError: the campaign is refused (:func:`check_campaign`), the
+            store can not be made (:func:`aggregator.store.store.create_store`), or the ingest fails
+            (:meth:`aggregator.store.store.Store.ingest`).
     """
     raw = check_campaign(campaign, workspace=workspace, trust=trust)
     listed = [files] if isinstance(files, str | Path) else files
@@ -141,10 +150,11 @@ def count(
         rosters: fleet lists, from which the number of answers of each device is known.
 
     Raises:
-        InputError: ``argument_invalid``: periods of another type; ``periods_invalid``, ``periods_absent``; as
-            :meth:`aggregator.store.store.Store.statistics`; for a folder as :func:`aggregator.open_store`.
-        StorageError: as :meth:`aggregator.store.store.Store.tally_report`; for a folder as
-            :func:`aggregator.open_store`.
+        InputError: ``argument_invalid``: periods of another type; ``periods_invalid``, ``periods_absent``;
+            ``fleet_incomplete``, ``reports_forgotten``: the rosters do not tell the devices of all reports;
+            ``store_not_folder``: ``store`` is a URL.
+        StorageError: the store can not be opened or counted
+            (:meth:`aggregator.store.store.Store.tally_report` lists the reasons).
     """
     if not (periods is None or isinstance(periods, str | range)):
         raise InputError("argument_invalid", "periods are given as text (2026-11-01..2026-11-30), as a range, or None")
@@ -176,7 +186,8 @@ def sign_model(
 
     Raises:
         InputError: ``terms_invalid``: ``days`` is no whole number, or less than 1.
-        InputError, PolicyError, DocumentError, StorageError: as :func:`aggregator.publishing.models.publish_model`.
+        InputError, PolicyError, DocumentError, StorageError: the model can not be made, signed or recorded
+            (:func:`aggregator.publishing.models.publish_model`).
     """
     signer = opened(workspace)
     raw = publish_model(
@@ -203,7 +214,7 @@ def make_model(
     """``hearsay publish``: :func:`count` reports of a store, then :func:`sign_model` with ``options``.
 
     Raises:
-        InputError, PolicyError, DocumentError, StorageError: as these two functions.
+        InputError, PolicyError, DocumentError, StorageError: one of the two functions raises it.
     """
     kept = store if isinstance(store, Store) else open_store(store)
     statistics = count(kept, periods, proven_only=proven_only)
@@ -220,7 +231,8 @@ def evaluate(
     """``hearsay evaluate show``: the accuracy of a model, from the reports of its evaluation; see :func:`count`.
 
     Raises:
-        InputError, PolicyError: as :func:`aggregator.planning.evaluation.evaluate`.
-        InputError, StorageError: as :func:`count`.
+        InputError: ``not_an_evaluation``, ``mechanism_unknown``: the store's campaign gives no accuracy.
+        PolicyError: ``batch_too_small``: fewer reports than the campaign's minimum batch size, or none.
+        InputError, StorageError: the reports can not be counted (:func:`count`).
     """
     return evaluate_statistics(count(store, periods, proven_only=proven_only, rosters=rosters))

@@ -33,7 +33,10 @@ def facts(title: str, pairs: Mapping[str, object]) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """HTML of a table with one row of headings. The number of rows after :data:`MOST_ROWS` replaces these rows."""
+    """HTML of a table with one row of headings.
+
+    Only the first :data:`MOST_ROWS` rows are shown; one line tells the number of the others.
+    """
     listed = [list(row) for row in rows]
     head = "".join(f"<th>{text(name)}</th>" for name in columns)
     body = "".join(f"<tr>{''.join(f'<td>{text(cell)}</td>' for cell in row)}</tr>" for row in listed[:MOST_ROWS])

@@ -17,14 +17,15 @@ MAX_PASSPHRASE_BYTES = 1024
 
 
 def passphrase_from(given: Callable[[], bytes] | bytes | str | None) -> Callable[[], bytes]:
-    """A function that returns a passphrase.
+    """Turn each way to give a passphrase into a function that returns the passphrase as bytes.
 
     Args:
-        given: the passphrase, where text becomes UTF-8; or a function that returns it, which is the result; or None,
-            to read the file that the environment variable :data:`VARIABLE` names.
+        given: the passphrase itself (text is encoded as UTF-8); or a function, which is returned unchanged; or None:
+            the result reads the file that the environment variable :data:`VARIABLE` names at the time of the call.
 
     Raises (when the result is called, and ``given`` is None):
-        InputError: ``passphrase_missing``: the variable is not set; as :func:`read_passphrase`.
+        InputError: ``passphrase_missing``: the variable is not set, or the file does not begin with a passphrase;
+            ``file_not_found``, ``unreadable``, ``too_large``: the file can not be read.
     """
     if callable(given):
         return given
@@ -43,11 +44,11 @@ def _from_environment() -> bytes:
 
 
 def read_passphrase(file: str | Path) -> bytes:
-    """The first line of a file, without its line break.
+    """Read a passphrase: the first line of a file, without its line break.
 
     Raises:
-        InputError: ``passphrase_missing``: the line is empty; as :func:`aggregator.files.read_file`, with a limit of
-            :data:`MAX_PASSPHRASE_BYTES` for the file.
+        InputError: ``passphrase_missing``: the line is empty; ``file_not_found``; ``unreadable``: a folder, or no
+            permission; ``too_large``: the file has more than :data:`MAX_PASSPHRASE_BYTES`.
     """
     lines = read_file(file, MAX_PASSPHRASE_BYTES).splitlines()
     if lines and lines[0]:

@@ -26,45 +26,51 @@ _EXAMPLES = "for example 2026-11-01..2026-11-30 or 20758..20787"
 
 
 class Moment(NamedTuple):
-    """A period's number, or a day or minute.
+    """What a user wrote as one end of a range of periods: a period's number, a day or a minute (UTC).
+
+    In all methods ``time_precision`` is the number of seconds in a period of the campaign.
 
     Attributes:
-        number: of the period, or of the second at which the day or minute begins.
-        lasts: 0 for a period's number; else the number of seconds of the day or minute.
+        number: the period's number; for a day or minute its first second, counted from 1970.
+        lasts: 0 for a period's number; for a day or minute its length in seconds.
     """
 
     number: int
     lasts: int = 0
 
     def period(self, time_precision: int) -> int:
-        """The period with this number, or the period in which the day or minute begins."""
+        """The number of the period that the user wrote, or of the period in which the day or minute begins."""
         return self.number // time_precision if self.lasts else self.number
 
     def first(self, time_precision: int) -> int:
-        """The first period of a range that starts here.
+        """The number of the first period of a range that starts with this moment.
 
-        For a number it is that period; for a day the first period that begins on or after the day's first second; for
-        a minute the period that contains the minute's first second.
+        If the user wrote a period's number, it is that number. For a day it is the first period that begins on or after
+        the day's first second; for a minute the period that contains the minute's first second.
         """
         if self.lasts == DAY_SECONDS:
             return -(-self.number // time_precision)
         return self.period(time_precision)
 
     def last(self, time_precision: int) -> int:
-        """The period with this number, or the last period that begins before the end of the day or minute."""
+        """The number of the last period of a range that ends with this moment.
+
+        If the user wrote a period's number, it is that number. For a day or minute it is the last period that begins
+        before its end.
+        """
         if self.lasts:
             return -(-(self.number + self.lasts) // time_precision) - 1
         return self.number
 
 
 class Span(NamedTuple):
-    """Periods from one moment to another, both included. None is an open end."""
+    """A range of periods as a user wrote it: both ends are included; None is an open end."""
 
     start: Moment | None
     end: Moment | None
 
     def of(self, time_precision: int) -> range:
-        """The numbers of the periods.
+        """The numbers of the periods in the range. An open start is period 0, an open end :data:`LAST_PERIOD`.
 
         Args:
             time_precision: seconds in a period of the campaign.
@@ -80,7 +86,9 @@ class Span(NamedTuple):
 
 
 def parse_span(text: str) -> Span:
-    """``A..B``, ``A..``, ``..B``, ``..`` or ``A``; A and B are periods' numbers, days or minutes, both included.
+    """Parse a range of periods: ``A..B``, ``A..``, ``..B``, ``..`` or ``A``, with both ends included.
+
+    A and B are periods' numbers, days or minutes, in the forms of :func:`parse_start`.
 
     ``A`` alone means A to A. An end that is left out is open.
 
@@ -97,7 +105,7 @@ def parse_span(text: str) -> Span:
 
 
 def parse_start(text: str) -> Moment:
-    """A period's number, a day ``2026-11-22``, or a minute ``2026-11-22T06:00``, UTC.
+    """Parse one end of a range: a period's number, a day ``2026-11-22``, or a minute ``2026-11-22T06:00``, UTC.
 
     A space may replace the T, and a Z may follow the minutes.
 
@@ -113,14 +121,16 @@ def parse_start(text: str) -> Moment:
         try:
             moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}").replace(tzinfo=UTC)
         except ValueError:
-            moment = None  # no such day
+            moment = None  # The calendar has no such day, or the day has no such minute.
         if moment is not None and moment.year >= 1970:
             return Moment(int(moment.timestamp()), 60 if minute else DAY_SECONDS)
     raise InputError("periods_invalid", f"periods are numbers or days from 1970 on, {_EXAMPLES}")
 
 
 def begins(period: int, time_precision: int) -> str:
-    """The start of a period: a date, with the time of day unless it is midnight; empty after the year 9999.
+    """The start of the period with number ``period``, as a date, with the time of day unless it is midnight (UTC).
+
+    The text is empty after the year 9999. ``time_precision`` is the number of seconds in a period.
 
     >>> begins(20_758, 86_400), begins(498_192, 3_600), begins(498_198, 3_600)
     ('2026-11-01', '2026-11-01', '2026-11-01 06:00')
@@ -135,7 +145,7 @@ def begins(period: int, time_precision: int) -> str:
 
 
 def shown(period: int, time_precision: int) -> str:
-    """A period by number and date.
+    """The number of a period and the date on which it begins; ``time_precision`` is its length in seconds.
 
     >>> shown(20_758, 86_400)
     '20758 (2026-11-01)'
@@ -145,7 +155,9 @@ def shown(period: int, time_precision: int) -> str:
 
 
 def shown_range(periods: range, time_precision: int) -> str:
-    """First and last period by number and date; ``periods`` has at least one.
+    """First and last period of a range that is not empty, by number and date.
+
+    ``time_precision`` is the length of a period in seconds.
 
     >>> shown_range(range(20_758, 20_788), 86_400)
     '20758..20787 (2026-11-01 to 2026-11-30)'

@@ -20,7 +20,7 @@ _STEPS = 5
 
 
 class Line(NamedTuple):
-    """A curve: its name, and equally many x and y. Points that are not finite leave a gap."""
+    """A curve: its name for the legend, and one y for each x. Points that are not finite leave a gap."""
 
     name: str
     xs: Sequence[float]
@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """One bar per name of the horizontal axis, from 0 to the value; ``name`` stands in the legend."""
+    """Bars of one colour: ``name`` for the legend, and one value for each name on the horizontal axis."""
 
     name: str
     values: Sequence[float]
@@ -52,13 +52,13 @@ class _Axis(NamedTuple):
 
 
 def bar_chart(title: str, names: Sequence[str], series: Sequence[Bars], *, y_label: str = "", x_label: str = "") -> str:
-    """Bars side by side over names, all values ≥ 0. Returns the text of an SVG file.
+    """Draw a bar chart, and return the text of an SVG file. All values are ≥ 0.
 
     Args:
-        title: above the chart.
-        names: of the horizontal axis.
-        series: one value for each name; each series has its own colour.
-        y_label, x_label: of the axes.
+        title: text above the chart.
+        names: names on the horizontal axis. The bars of all series are side by side over each name.
+        series: one or several; each has one value for each name, and its own colour.
+        y_label, x_label: texts at the axes.
 
     Raises:
         InputError: ``plot_invalid``: there are no values, a series has not one value for each name, or a value is
@@ -98,12 +98,12 @@ def line_chart(
     log_y: bool = False,
     marks: Sequence[tuple[float, float, str]] = (),
 ) -> str:
-    """Curves over a common axis. Returns the text of an SVG file.
+    """Draw curves over a common axis, and return the text of an SVG file.
 
     Args:
-        title: above the chart.
+        title: text above the chart.
         lines: at least one, with at least one finite point.
-        x_label, y_label: of the axes.
+        x_label, y_label: texts at the axes.
         log_x, log_y: axes in powers of ten; all their numbers are then > 0, also those of ``marks``.
         marks: (x, y, text) of points, for example where two lines cross.
 

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def read_regular(path: Path | str, most: int = sys.maxsize) -> bytes:
-    """The content of a regular file. Bytes that are appended while it is read are left out.
+    """Read a regular file of at most ``most`` bytes. Bytes that are appended meanwhile are left out.
 
     Pipes and devices are refused, since reading them may never end.
 
     Raises:
-        OSError: with ``errno`` ``EFBIG`` if it has more than ``most`` bytes, ``EISDIR`` if it is a folder,
-            ``EINVAL`` if it is no regular file; or an error of the operating system.
+        OSError: with ``errno`` ``EFBIG`` if the file has more than ``most`` bytes, ``EISDIR`` for a folder, ``EINVAL``
+            for anything else that is no regular file; or an error of the operating system.
         ValueError: ``path`` has a zero byte in it.
     """
     _check(os.stat(path), most)  # noqa: PTH116 - making a Path takes as long as reading a small file
@@ -56,5 +56,5 @@ def _check(found: os.stat_result, most: int) -> None:
 
 
 def too_large() -> OSError:
-    """The error for content that exceeds its limit."""
+    """Make the ``OSError`` for content that exceeds its limit: ``errno`` is ``EFBIG``."""
     return OSError(errno.EFBIG, os.strerror(errno.EFBIG))

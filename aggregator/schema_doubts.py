@@ -112,7 +112,8 @@ def misleading(listed: Sequence[str], *, numbers: bool = True) -> str | None:
 
     Args:
         listed: the texts.
-        numbers: whether numbers are listed as texts, as for a label; else they become a numeric feature.
+        numbers: True if numbers would be listed as texts, as those of a label are. False if they would become a numeric
+            feature; then numbers are no reason to warn.
 
     Returns:
         One sentence, the first that applies; None if no text is of these kinds.
@@ -153,7 +154,7 @@ def alike_in(schema: Schema) -> str:
 
 
 def marker(column: pd.Series, missing: Collection[str]) -> str | None:
-    """A number of a column that probably means "missing": -1, or -9, -99 and so on; None if there is none.
+    """A number in a column of text that probably means "missing": -1, or -9, -99 and so on; None if there is none.
 
     All cells are numbers. The marker is the only negative number. There are at least :data:`FEWEST_OTHERS` different
     other numbers, the largest above 1. The marker does not continue them: the least other number is 1 or more, or
@@ -172,10 +173,10 @@ def doubts(frame: pd.DataFrame, label: str, missing: Collection[str], drop: Coll
     """One line for every warning about a column of a pilot.
 
     Args:
-        frame: as :func:`aggregator.tables.read_table` returns it.
-        label: the column to predict.
+        frame: a table of text from :func:`aggregator.tables.read_table`.
+        label: name of the column to predict.
         missing: cells that stand for a missing value.
-        drop: columns without warnings, because they are left out.
+        drop: names of columns that are left out of the schema and need no warnings.
     """
     said = []
     for column in frame.columns:

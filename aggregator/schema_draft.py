@@ -57,7 +57,7 @@ def draft_schema(
     missing: Collection[str] = MISSING_TOKENS,
     drop: Collection[str] = (),
 ) -> str:
-    """The TOML text of a schema for a frame of text. Run by the analyst on a pilot.
+    """Draft a schema for a pilot's table of text, as TOML text. Run by the analyst.
 
     Numbers become a numeric feature if they have more than ``max_values`` different values, or are not
     whole (a device's 0.5 is a number and never the text "0.5"). All other columns become categorical. A
@@ -72,15 +72,15 @@ def draft_schema(
     reason of the first column.
 
     Args:
-        frame: as :func:`aggregator.tables.read_table` returns it.
-        label: the column to predict.
+        frame: a table of text from :func:`aggregator.tables.read_table`.
+        label: name of the column to predict.
         name: name of the campaigns made from this schema.
         bins: bins of a numeric feature, 2 or more.
         equal_frequency: edges at the pilot's quantiles instead of bins of equal width; fewer bins where
             many numbers are alike.
         max_values: largest number of different whole numbers of a categorical feature.
         missing: cells that stand for a missing value.
-        drop: columns to leave out.
+        drop: names of columns to leave out.
 
     Raises:
         InputError: of the label, ``label_missing``, ``one_class``, ``too_many_classes``; of the arguments,
@@ -109,7 +109,7 @@ def draft_schema(
             unfit.append(error)
     _check_fit(unfit)
     text = "\n".join(parts)
-    parse_schema_text(text)  # refuse now, and name the column, instead of when the campaign is made
+    parse_schema_text(text)  # The draft is checked at once: an error here can still name the column of the pilot.
     return text
 
 
@@ -138,7 +138,7 @@ def _check_fit(unfit: Sequence[_UnfitError]) -> None:
     """Refuse all columns that can not become features in one error.
 
     Raises:
-        InputError: as :func:`draft_schema`.
+        InputError: with the reason of the first column.
     """
     if not unfit:
         return
@@ -212,7 +212,7 @@ def _numeric_table(
     name: str,
     present: list[Decimal],
     bins: int,
-    equal_frequency: bool,  # noqa: FBT001 - as the caller's pair
+    equal_frequency: bool,  # noqa: FBT001 - passed on from a pair
     *,
     has_missing: bool,
 ) -> str:
@@ -220,8 +220,10 @@ def _numeric_table(
 
     Args:
         name: of the feature.
-        present: its numbers, sorted, at least two of them different.
-        bins, equal_frequency, has_missing: as :func:`draft_schema`.
+        present: the feature's numbers, sorted, at least two of them different.
+        bins: number of bins, 2 or more.
+        equal_frequency: edges at the pilot's quantiles instead of bins of equal width.
+        has_missing: whether some cells are missing.
     """
     low, high = outward(present[0], present[-1])
     stated = f"bins = {bins}  # of equal width; or edges = [...]"
@@ -249,8 +251,8 @@ def equal_frequency_edges(name: str, present: list[Decimal], bins: int) -> list[
 
     Args:
         name: of the feature.
-        present: its numbers, sorted, at least two of them different.
-        bins: 2 or more.
+        present: the feature's numbers, sorted, at least two of them different.
+        bins: number of bins asked for, 2 or more.
 
     Returns:
         The edges, rising; at least one.
@@ -263,12 +265,12 @@ def equal_frequency_edges(name: str, present: list[Decimal], bins: int) -> list[
     first = scaled(present[0])
     cuts = {scaled(cut): cut for cut in (present[len(present) * j // bins] for j in range(1, bins))}
     edges = [cut for place, cut in cuts.items() if place > first]
-    # No edge: most numbers equal the smallest. They are one bin, and all larger numbers are the other.
+    # Without any edge, most numbers equal the smallest one. Then there are two bins: that number, and all larger ones.
     return edges or [next(number for number in present if scaled(number) > first)]
 
 
 def outward(least: Decimal, most: Decimal) -> tuple[str, str]:
-    """Bounds around a range, rounded outward to two digits of its width, as decimal text.
+    """Bounds of a numeric feature: ``least`` rounded down and ``most`` rounded up, to two digits of their distance.
 
     >>> outward(Decimal("0.137"), Decimal("9.81"))
     ('0.1', '9.9')

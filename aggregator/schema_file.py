@@ -5,7 +5,7 @@
     [label]
     name = "class"
     classes = ["e", "p"]
-    substitute = "e"                      # what an unlabelled record counts as; default: the first
+    substitute = "e"                      # class that a record without label counts as; default: the first
     unlisted = "missing"                  # or "refuse", for development
 
     [[features]]
@@ -18,10 +18,10 @@
     [[features]]
     name = "width"
     kind = "numeric"
-    low = "0"                             # bounds: public knowledge, exact decimal text or numbers
+    low = "0"                             # bounds: from public knowledge, never from private data; text or number
     high = "10"
-    bins = 4                              # of equal width, or: edges = [2.5, 5, 7.5]
-    substitute = 5                        # what a missing number counts as; default: the middle;
+    bins = 4                              # bins of equal width; or their inner edges: edges = [2.5, 5, 7.5]
+    substitute = 5                        # number that a missing number counts as; default: (low + high)/2;
                                           # or: missing = "code", a code of its own
 
 Source of the rules: docs/math.md, section 3; docs/formats.md, section 5.
@@ -49,7 +49,7 @@ MAX_FILE_BYTES = 4 << 20
 
 
 class SchemaFile(NamedTuple):
-    """The content of a schema file: the schema, and the name of campaigns made from it."""
+    """The content of a schema file: the schema, and ``name``, the name of campaigns made from it."""
 
     name: str
     schema: Schema
@@ -60,7 +60,8 @@ def load_schema(path: str | Path) -> SchemaFile:
 
     Raises:
         InputError: ``file_not_found``; ``unreadable``; ``not_utf8``; ``schema_invalid``: more than
-            :data:`MAX_FILE_BYTES` bytes, or as :func:`parse_schema_text`; ``label_is_feature``.
+            :data:`MAX_FILE_BYTES` bytes, or the text is no schema (:func:`parse_schema_text`); ``label_is_feature``: a
+            feature has the label's name.
     """
     path = Path(path)
     problem = ("unreadable", f"'{path}' is not a file that can be read")

@@ -35,7 +35,7 @@ _KEYS = {"hearsay_sealed", "salt", "passes", "memory", "nonce", "box"}
 
 
 class Cost(NamedTuple):
-    """Cost of one attempt at a passphrase: opslimit of Argon2id, and its memlimit in bytes."""
+    """Cost of one attempt at a passphrase: ``passes`` (Argon2id's opslimit), and memory in bytes (its memlimit)."""
 
     passes: int
     memory: int
@@ -54,7 +54,7 @@ def seal_secret(
         secret: any bytes.
         passphrase: not empty.
         entropy: returns n random bytes for a number n; by default from the operating system.
-        cost: of one attempt at the passphrase.
+        cost: passes and memory of one attempt at the passphrase.
 
     Returns:
         The sealed secret, in the format above.
@@ -102,7 +102,8 @@ def check_sealed(raw: bytes) -> None:
     """Check the form and the costs of an encrypted secret before a user is asked for its passphrase.
 
     Raises:
-        StorageError: ``sealed_damaged``, ``sealed_newer``, as :func:`open_secret`.
+        StorageError: ``sealed_damaged``: the bytes are no encrypted secret, or the costs exceed the limits;
+            ``sealed_newer``: written by newer software.
     """
     _parse(raw)
 

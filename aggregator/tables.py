@@ -81,7 +81,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
         problem = ("too_large", f"'{path.name}' does not fit into {room}; take a sample of its lines")
     if problem[0] == "csv_invalid" and _other_separator(text):
         problem = ("csv_invalid", _wrong_separator(path))
-    # Raised after the except clauses, so that the error has no context: the exceptions above contain cells.
+    # The error is raised after the except clauses: it must not keep the exceptions above, whose texts contain cells.
     raise InputError(*problem)
 
 
@@ -130,7 +130,7 @@ def _read_bytes(path: Path) -> bytes:
     except MemoryError:
         problem = ("too_large", f"'{path.name}' does not fit into memory; take a sample of its lines")
     except ValueError:
-        pass  # a name with a zero byte
+        pass  # The name holds a zero byte; the problem stays ``unreadable``.
     except OSError as error:
         if error.errno == errno.EFBIG:
             limits = (
@@ -158,7 +158,7 @@ def _decode(raw: bytes, path: Path) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         position = error.start
-    # Raised after the except clause, so that the error has no context: the exception above contains the whole file.
+    # The error is raised after the except clause: it must not keep the exception above, which holds the whole file.
     raise InputError("not_utf8", f"'{path.name}' is not UTF-8 text (byte {position}); convert it first")
 
 
@@ -191,7 +191,7 @@ def _other_separator(text: str) -> bool:
         except csv.Error:
             continue
         if len(text) > _HEAD_CHARACTERS and len(rows) < _HEAD_ROWS:
-            rows = rows[:-1]  # the last row may be cut
+            rows = rows[:-1]  # The text ends at a limit, so its last row may be incomplete.
         if rows and min(rows) == max(rows) > 1:
             return True
     return False
@@ -219,6 +219,11 @@ def _check_names(names: Sequence[str], path: Path) -> None:
 def check_label(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSING_TOKENS) -> list[str]:
     """The classes in a frame of text, sorted. There must be at least two.
 
+    Args:
+        frame: a table of text from :func:`read_table`.
+        label: name of the column with the classes.
+        missing: texts that stand for a missing value.
+
     Raises:
         InputError: ``label_missing``, no such column; ``one_class``, fewer than two classes in it.
     """
@@ -231,7 +236,10 @@ def check_label(frame: pd.DataFrame, label: str, missing: Collection[str] = MISS
 
 
 def unlabelled(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSING_TOKENS) -> int:
-    """How many records of a frame of text have a missing value in the column ``label``, which must exist."""
+    """Number of records of a frame of text with a missing value in the column ``label``, which must exist.
+
+    ``missing`` holds the texts that stand for a missing value.
+    """
     return int(frame[label].isin(set(missing)).sum())
 
 

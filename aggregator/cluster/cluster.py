@@ -50,7 +50,7 @@ def check_address(address: str) -> None:
     """Check that an address is ``local:N``, ``tcp://HOST:PORT`` or ``tls://HOST:PORT``.
 
     Raises:
-        InputError: ``cluster_invalid``.
+        InputError: ``cluster_invalid``: it has none of these forms.
     """
     local = _LOCAL.fullmatch(address)
     if local is None and not _REMOTE.fullmatch(address):
@@ -65,15 +65,17 @@ def check_address(address: str) -> None:
 def open_cluster(
     address: str, *, connect_seconds: float = CONNECT_SECONDS, silence_seconds: float = SILENCE_SECONDS
 ) -> Iterator[Cluster]:
-    """Connect to a cluster; ``local:N`` makes one of N processes on this machine, and ends it afterwards.
+    """Context manager that connects to a Dask cluster.
+
+    ``local:N`` starts a cluster of N processes on this machine, and ends it after the block.
 
     Args:
-        address: as for :func:`check_address`.
+        address: ``local:N``, ``tcp://HOST:PORT`` or ``tls://HOST:PORT``.
         connect_seconds: how long to try to connect.
         silence_seconds: how long to wait for the server's first message.
 
     Yields:
-        The cluster. It can be used until the body ends.
+        The cluster. It can be used until the block ends.
 
     Raises:
         InputError: ``cluster_invalid``; ``missing_extra``: Dask, or what it needs for ``local:N``, is not installed.
@@ -109,7 +111,7 @@ def _local_cluster(workers: int) -> Iterator[Any]:
     except ImportError:
         raise _missing_extra() from None
     settings: dict[str, object] = {
-        "distributed.scheduler.http.routes": [],  # no web pages: these ask for no password
+        "distributed.scheduler.http.routes": [],  # no web pages, since they would be open to everyone on the machine
         "distributed.worker.http.routes": [],
         "distributed.nanny.pre-spawn-environ": KEEP_MEMORY,
         "distributed.worker.profile.enabled": False,  # Dask's profiler takes a tenth of a processor
@@ -124,7 +126,7 @@ def _local_cluster(workers: int) -> Iterator[Any]:
                 host="127.0.0.1",
                 security=security,
                 dashboard_address="127.0.0.1:0",
-                memory_limit=0,  # mapped files would count; tasks bound their memory themselves
+                memory_limit=0,  # Dask would count mapped files as memory; tasks bound their memory themselves
                 silence_logs=logging.CRITICAL,
             )
         with made as cluster:
@@ -193,12 +195,12 @@ class Cluster:
 
     @property
     def threads(self) -> int:
-        """Tasks that run at a time on all workers together."""
+        """Number of tasks that all workers together run at a time."""
         return max(1, sum(self._threads().values()))
 
     @property
     def threads_each(self) -> int:
-        """Tasks that run at a time on the worker with the most threads."""
+        """Number of tasks that the worker with the most threads runs at a time."""
         return max(1, *self._threads().values(), 1)
 
     def _threads(self) -> dict[str, int]:
@@ -207,7 +209,7 @@ class Cluster:
             return dict(self._client.nthreads())
 
     def _check_connected(self) -> None:
-        if self._client.scheduler is None:  # the client no longer tries to connect again
+        if self._client.scheduler is None:  # The client has given up connecting to the scheduler.
             raise _lost("its scheduler does not answer")
 
     def run(self, function: Callable[..., Result], calls: Iterable[Sequence[Any]]) -> Iterator[Result]:
@@ -215,8 +217,12 @@ class Cluster:
 
         Calls of a lost worker run again on another one.
 
+        Args:
+            function: defined at the top of a module, so that its name can be sent.
+            calls: the arguments of each call; results of :meth:`share` may be among them.
+
         Raises:
-            HearsayError: what the function raised.
+            HearsayError: the function raised it.
             StorageError: ``cluster_lost``: no workers for too long, no scheduler, or one task ended several
                 workers; ``cluster_differs``: a worker can not run the function.
         """
@@ -224,7 +230,7 @@ class Cluster:
         try:
             self._check_connected()
             with _cluster_errors():
-                # pure=False: tasks read files, so equal arguments do not mean equal results.
+                # pure=False: Dask must not reuse a result for equal arguments, since the files may have changed.
                 pending = {self._client.submit(function, *call, pure=False) for call in calls}
             while pending:
                 with _cluster_errors():
@@ -234,11 +240,11 @@ class Cluster:
                 yield from results
         finally:
             if pending:
-                with suppress(Exception):  # the cluster may be gone
+                with suppress(Exception):  # The cluster may have ended; nothing is left to cancel then.
                     self._client.cancel(list(pending), force=True)
 
     def share(self, value: object) -> Any:
-        """Send a value once. The result stands for the value in the arguments of :meth:`run`."""
+        """Send a value to the workers. Give the result to :meth:`run` as an argument in place of the value."""
         self._check_connected()
         with _cluster_errors(), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # Dask warns that the value is large

@@ -35,10 +35,10 @@ def check_scheduler(
     silence_seconds: float = SILENCE_SECONDS,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Return if a scheduler answers at ``tcp://HOST:PORT`` or ``tls://HOST:PORT``.
+    """Check that a Dask scheduler answers; otherwise raise an error that says what was found.
 
     Args:
-        address: of the scheduler.
+        address: ``tcp://HOST:PORT`` or ``tls://HOST:PORT``.
         patience_seconds: how long to try to connect, since the scheduler may be starting; at most
             :data:`REFUSED_SECONDS` if connections are refused.
         silence_seconds: how long to wait for the server's first message.
@@ -74,7 +74,7 @@ def check_scheduler(
 
 
 def unreachable(address: str, why: str) -> StorageError:
-    """The error for a cluster that can not be used, with the cause in words."""
+    """Make the error ``cluster_unreachable`` for a cluster at ``address``. ``why`` is the cause in words."""
     return StorageError("cluster_unreachable", f"no cluster with workers answers at {address}: {why}")
 
 
@@ -85,7 +85,7 @@ def _certificates(address: str) -> ssl.SSLContext:
     problem = f"Dask's configuration (distributed.comm.tls) names no certificates for a client; {_CERTIFICATES}"
     try:
         found = Security().get_connection_args("client").get("ssl_context")
-    except OSError as error:  # no such file, or no certificate in it
+    except OSError as error:  # The file does not exist, or holds no certificate.
         found = None
         problem = f"the certificates of Dask's configuration can not be read ({error.strerror or error})"
     if not isinstance(found, ssl.SSLContext):
@@ -109,7 +109,7 @@ def _is_greeting(found: bytes) -> bool:
 def _speaks_tls(place: tuple[str, int], timeout_seconds: float) -> bool:
     """Whether a server that sends nothing by itself answers a TLS handshake."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # no data is sent over the connection
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # no data will be sent
     try:
         with socket.create_connection(place, timeout_seconds) as plain, context.wrap_socket(plain):
             return True

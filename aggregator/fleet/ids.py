@@ -60,12 +60,12 @@ class IdMaker:
         self._states = [(sha256(key.translate(_INNER)), sha256(key.translate(_OUTER))) for key in keys]
 
     def ids(self, campaign_id: bytes, period: int, index: int) -> Ids:
-        """The id of each device: :func:`protocol.batches.report.report_id` as a number.
+        """Compute the report id of each device, the same number that the device itself computes.
 
         Args:
             campaign_id: 32 bytes.
             period: number of the period.
-            index: of the answer among those that a device gives in a period.
+            index: which answer of the period, from 0 to the number of answers of a device − 1.
 
         Returns:
             (devices,) uint64, in the order of the secrets.
@@ -89,7 +89,8 @@ def marks(campaign_id: bytes, period: int, index: int, ids: Ids) -> Ids:
 
     Args:
         campaign_id: 32 bytes.
-        period, index: of the reports.
+        period: number of the reports' period.
+        index: which answer of the period, from 0.
         ids: (N,) uint64.
 
     Returns:
@@ -111,7 +112,7 @@ class PeriodIds(NamedTuple):
     """The ids of one period.
 
     Attributes:
-        period: its number.
+        period: number of the period.
         by_index: for every index 0 … r − 1 the ids of the fleet, (devices,) uint64, sorted. r is the number of answers
             that a device gives in a period.
     """
@@ -138,12 +139,12 @@ def fleet_ids(
         work = _Work(secrets, campaign.id, answers)
         yield from map(work.of_period, periods)
         return
-    fresh = get_context("spawn")  # a fork would copy the locks of a progress bar without its threads
+    fresh = get_context("spawn")  # A forked process could hang: it inherits locks that threads of this process hold.
     given = (secrets, campaign.id, answers)
     with ProcessPoolExecutor(processes, fresh, initializer=_prepare, initargs=given) as pool:
         waiting = iter(periods)
         ahead = [pool.submit(_of_period, period) for period in islice(waiting, 2 * processes)]
-        while ahead:  # only a few periods are computed ahead, since their ids wait in memory
+        while ahead:  # bounds the number of periods whose ids wait in memory
             yield ahead.pop(0).result()
             ahead += [pool.submit(_of_period, period) for period in islice(waiting, 1)]
 
@@ -206,7 +207,7 @@ def write_ids(
         campaign: the campaign that the reports answer.
         periods: numbers of the periods, at least one.
         found: the ids of each of these periods, in order.
-        done: called after each period with the number of periods written so far.
+        done: callback, called after each period with the number of periods written so far.
 
     Returns:
         The number of written marks.
@@ -266,7 +267,7 @@ class IdReader:
         self.digest = self._digests[-1]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_path": self._path.absolute()}  # another process may work in another folder
+        return {**self.__dict__, "_path": self._path.absolute()}  # The other process may have another working folder.
 
     @property
     def periods(self) -> range:
@@ -274,11 +275,24 @@ class IdReader:
         return self.about.periods
 
     def known_as(self, period: int, index: int, ids: Ids) -> Ids:
-        """The marks of some ids, (N,) uint64, to be compared with :meth:`known`."""
+        """The marks of given ids, to be looked for among the marks of enrolled ids (:meth:`known`).
+
+        Args:
+            period: number of the reports' period.
+            index: which answer of the period, from 0.
+            ids: (N,) uint64.
+
+        Returns:
+            (N,) uint64.
+        """
         return marks(self.about.campaign, period, index, ids)
 
     def known(self, period: int) -> tuple[Ids, ...]:
-        """The marks of one period: for every index (devices,) uint64, sorted. Empty arrays for a period without marks.
+        """The marks of all enrolled ids of one period.
+
+        Returns:
+            For each answer of a device in a period one array, (devices,) uint64, sorted. The arrays are empty if the
+            file does not cover the period.
 
         Raises:
             InputError: ``file_not_found``, ``ids_invalid``: the file is no longer as it was when it was opened.

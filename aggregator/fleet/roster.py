@@ -37,8 +37,8 @@ class Roster(NamedTuple):
     """A closed fleet. Its ``repr`` shows no secret.
 
     Attributes:
-        fleet: its name.
-        devices: the devices' names, all different.
+        fleet: name of the fleet.
+        devices: names of the devices, all different.
         secrets: 32 bytes for each device, in the same order.
     """
 
@@ -113,14 +113,14 @@ def write_roster(
         out: a folder that does not exist, or is empty.
         roster: the fleet.
         passphrase: encrypts the list; None writes the list as plain text.
-        entropy: as for :func:`new_roster`; for the encryption.
-        cost: of one attempt at the passphrase.
+        entropy: ``entropy(n)`` returns n random bytes, for the encryption.
+        cost: time and memory that one attempt at the passphrase takes.
 
     Raises:
         InputError: ``output_exists``: a file, a link or a folder with content is there; ``output_invalid``: the
             parent is no folder; ``passphrase_missing``: the passphrase is empty.
         StorageError: ``memory_short``: too little memory for the passphrase; ``io_failed``. Nothing is left behind,
-            unless only the last flush failed: then all files are there, but a power cut may undo them.
+            unless only the last flush failed: then all files are there, but a power cut may remove them.
     """
     if os.path.lexists(out) and not (out.is_dir() and not out.is_symlink() and not any(out.iterdir())):
         raise InputError("output_exists", f"'{out}' exists and is not an empty folder")
@@ -162,8 +162,9 @@ def read_roster(path: Path, passphrase: bytes | Callable[[], bytes]) -> Roster:
     """Read a fleet list.
 
     Args:
-        path: of the list.
-        passphrase: of the list, or a function that asks for it. The function is called only for an encrypted list.
+        path: file of the list.
+        passphrase: the list's passphrase, or a function that returns it. The function is called only for an encrypted
+            list.
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``passphrase_wrong``; ``passphrase_missing``:
@@ -176,7 +177,7 @@ def read_roster(path: Path, passphrase: bytes | Callable[[], bytes]) -> Roster:
     roster = _parse(raw)
     if roster is not None:
         return roster
-    check_sealed(raw)  # before the user is asked for a passphrase
+    check_sealed(raw)  # A damaged file is refused before the user is asked for a passphrase.
     roster = _parse(open_secret(raw, passphrase if isinstance(passphrase, bytes) else passphrase()))
     if roster is None:
         raise StorageError("fleet_damaged", f"'{path}' opens and holds no fleet list that this software knows")

@@ -44,7 +44,12 @@ class Sorter:
         self.held_bytes = 0
 
     def add(self, rows: Bytes, tag: int) -> None:
-        """Add records, (N, L) uint8. All get the same tag, a number below 2^32, which :meth:`pieces` gives back."""
+        """Add records.
+
+        Args:
+            rows: (N, L) uint8, the records.
+            tag: a number below 2^32 for all of them, which :meth:`pieces` yields with each record.
+        """
         tags = np.frombuffer(tag.to_bytes(_TAG_BYTES, "big"), np.uint8)
         tagged = np.concatenate([rows, np.broadcast_to(tags, (len(rows), _TAG_BYTES))], axis=1)
         self._held.append(tagged)
@@ -61,7 +66,9 @@ class Sorter:
             self._spilled = True
 
     def pieces(self, memory_bytes: int) -> Iterator[tuple[Bytes, NDArray[np.uint32]]]:
-        """Yield all records in pieces. Every id of a piece is below every id of the next one. Can be called once.
+        """Yield all records in pieces, sorted by id. Every id of a piece is below every id of the next one.
+
+        Call it only once, since it empties the sorter.
 
         Args:
             memory_bytes: size of a piece. A piece is larger only if its ids are all equal, or if :meth:`spill` was
@@ -147,11 +154,12 @@ def as_strings(rows: Bytes) -> NDArray[Any]:
 
 
 class ByStanding(NamedTuple):
-    """Different records by standing.
+    """Distinct records, divided by whether their batch is proven.
 
     Attributes:
-        proven, unproven: (P, L) and (U, L) uint8, in the order of the rows.
-        repeated: number of left out copies.
+        proven: (P, L) uint8, sorted.
+        unproven: (U, L) uint8, sorted.
+        repeated: number of identical copies that were left out.
     """
 
     proven: Bytes
@@ -160,7 +168,7 @@ class ByStanding(NamedTuple):
 
 
 def split_standing(rows: Bytes, proven: NDArray[np.bool_]) -> ByStanding:
-    """Keep one of each group of identical neighbours. It is proven if any of the group is proven.
+    """Keep one of each group of identical rows. The kept row counts as proven if any row of its group is proven.
 
     Args:
         rows: (N, L) uint8, sorted, so that identical rows are neighbours.

@@ -136,7 +136,7 @@ def merge_files(
 
 
 class _Merge:
-    """The records that one merge has read so far."""
+    """The state of one merge: the records of all files read so far."""
 
     def __init__(self, folder: Path, campaign: Campaign | None, memory_bytes: int) -> None:
         self._folder = folder
@@ -182,7 +182,7 @@ class _Merge:
         if not batch.spans:
             return
         length = batch.header.record_length
-        # All records of a batch have the same prefix, so the first one is enough.
+        # All records of a batch have the same first bytes, so the first record tells the layout of all.
         kind = _kind(batch.header, data[batch.spans[0][0] : batch.spans[0][0] + 4])
         sorter = self.sorters.get(kind)
         if sorter is None:
@@ -259,7 +259,7 @@ def _content(path: str | os.PathLike[str]) -> Iterator[Source]:
     """
     found = read_source(path, _MAPPED_BYTES)
     if isinstance(found, Unreadable):
-        if found.reason != "empty_file":  # an empty file holds no report that could be lost
+        if found.reason != "empty_file":  # An empty file is passed over: no report is lost by that.
             raise InputError(found.reason, f"'{found.file}' can not be read; nothing was written")
         found = b""
     try:

@@ -92,9 +92,9 @@ def publish_campaign(workspace: Workspace, schema: Schema, parameters: CampaignP
         The bytes of the ``.hsc`` file. It is a draft if the workspace has too few keys (:meth:`Workspace.publish`).
 
     Raises:
-        InputError, DocumentError: as :func:`build_campaign` and :meth:`Workspace.publish`; ``expired`` is also about
-            the workspace's trust root.
-        StorageError: as :meth:`Workspace.publish`.
+        InputError, DocumentError: the parameters do not fit (:func:`build_campaign`), or the campaign can not be signed
+            (:meth:`Workspace.publish`); ``expired`` is also about the workspace's trust root.
+        StorageError: the workspace can not be read or written (:meth:`Workspace.publish`).
     """
 
     def payload_for(version: int, _before: bytes | None) -> bytes:
@@ -104,7 +104,7 @@ def publish_campaign(workspace: Workspace, schema: Schema, parameters: CampaignP
 
 
 def build_campaign(schema: Schema, parameters: CampaignParameters, version: int, now: int) -> bytes:
-    """The payload of one version of a campaign, unsigned.
+    """Make the payload of one version of a campaign: the bytes to be signed.
 
     Args:
         schema: label and features of the records.
@@ -114,9 +114,11 @@ def build_campaign(schema: Schema, parameters: CampaignParameters, version: int,
 
     Raises:
         InputError: ``epsilon_invalid``, ``mechanism_unknown``, ``mechanism_incomplete``, ``option_unknown``,
-            ``parameters_invalid``, ``size_invalid``, ``family_unknown``, ``approach_invalid``, ``no_numbers``,
-            ``answers_invalid``, ``weights_invalid``, ``postprocess_unknown``, ``schema_invalid``, ``terms_invalid``.
-        DocumentError: as :func:`protocol.documents.campaign.parse_campaign`.
+            ``parameters_invalid``, ``size_invalid``, ``family_unknown`` (neither discrete nor gaussian),
+            ``approach_invalid``, ``no_numbers`` (a Gaussian campaign needs a numeric feature), ``answers_invalid``,
+            ``weights_invalid``, ``postprocess_unknown``, ``schema_invalid``, ``terms_invalid`` (lifetime or period).
+        DocumentError: ``invalid_campaign``, ``epsilon_understated``: the finished payload is parsed once, as devices
+            parse it, and has a value that they would refuse.
     """
     check_postprocess(parameters.postprocess)
     _check_seen(schema, parameters.name)
@@ -177,7 +179,7 @@ def campaign_subjects(schema: Schema, family: str, mechanism: str, approach: int
         schema: label and features of the records.
         family: ``discrete`` or ``gaussian``.
         mechanism: name of the mechanism; read only for a Gaussian campaign.
-        approach: as in :class:`CampaignParameters`.
+        approach: only for ``laplace`` in a Gaussian campaign: 1 asks for all moments at once, 3 for one; None is 3.
 
     Raises:
         InputError: ``family_unknown``; ``mechanism_unknown``, ``no_numbers``: only for a Gaussian campaign;

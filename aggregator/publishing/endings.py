@@ -37,9 +37,9 @@ def end_campaign(workspace: Workspace, name: str, now: int) -> bytes:
 
     Raises:
         InputError: ``campaign_unknown``: the workspace signed no campaign of that name; ``campaign_ended``: the
-            newest version ends the campaign already; and as :meth:`Workspace.publish`.
-        DocumentError, StorageError: as :meth:`Workspace.publish`; ``workspace_damaged`` also if the copy of a version
-            is lost.
+            newest version ends the campaign already.
+        InputError, DocumentError, StorageError: the version can not be signed or recorded (:meth:`Workspace.publish`);
+            ``workspace_damaged`` also if the copy of an earlier version is lost.
     """
     name = find_document(workspace, "campaign", name).name
     versions = [item for item in workspace.history() if (item.role, item.name) == ("campaign", name)]

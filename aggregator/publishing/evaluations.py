@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 
 
 class EvaluationParameters(NamedTuple):
-    """The parameters of an evaluation. Other fields as in :class:`.campaigns.CampaignParameters`.
+    """The parameters of an evaluation campaign.
+
+    All fields but the first two have the meaning that they have in
+    :class:`aggregator.publishing.campaigns.CampaignParameters`.
 
     Attributes:
-        epsilon_micro: ε of the one answer, in millionths.
+        epsilon_micro: ε of the one answer that a device gives in a period, in millionths.
         name: name of the campaign; by default the model's name with ``-outcome``.
     """
 
@@ -50,11 +53,11 @@ def publish_evaluation(workspace: Workspace, model_bytes: bytes, parameters: Eva
         The bytes of the ``.hsc`` file.
 
     Raises:
-        DocumentError: as :func:`protocol.documents.trust.verify` for the model: it lacks signatures of the workspace's
-            model keys, or is out of date; ``invalid_model``; as :meth:`Workspace.publish` for the campaign.
+        DocumentError: the model lacks signatures of the workspace's model keys, or is out of date
+            (:func:`protocol.documents.trust.verify`); ``invalid_model``; the campaign can not be signed.
         InputError: ``epsilon_invalid``, ``size_invalid``; ``terms_invalid``: the lifetime is less than a day; and as
             :meth:`Workspace.publish`.
-        StorageError: as :meth:`Workspace.publish`.
+        StorageError: the workspace can not be read or written (:meth:`Workspace.publish`).
     """
     check_answer_micro(parameters.epsilon_micro)
     verdict = trust.verify(trust.pin(workspace.root_bytes, now), model_bytes, "model", now, UNDERSTOOD)

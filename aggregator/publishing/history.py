@@ -33,7 +33,7 @@ class Published(NamedTuple):
 
 
 def history_bytes(items: list[Published]) -> bytes:
-    """The JSON text of a history file."""
+    """The content of a history file with these entries: JSON text as bytes."""
     documents = [{**item._asdict(), "digest": item.digest.hex()} for item in items]
     return json.dumps({"format": HISTORY_FORMAT, "documents": documents}, ensure_ascii=False, indent=1).encode()
 

@@ -61,7 +61,7 @@ class KeyFile(NamedTuple):
 
     @property
     def encrypted(self) -> bool:
-        """Whether signing needs a passphrase."""
+        """Whether the seed is encrypted, so that signing needs a passphrase."""
         return self.seed is None
 
     @property
@@ -70,7 +70,7 @@ class KeyFile(NamedTuple):
         return keyid(self.public).hex()
 
     def open(self, passphrase: Callable[[], bytes] = no_passphrase) -> SigningKey:
-        """The signing key.
+        """Decrypt the seed if needed, and return the key that signs. No file is opened or changed.
 
         Args:
             passphrase: returns the passphrase; called only if the file is encrypted.
@@ -89,7 +89,7 @@ class KeyFile(NamedTuple):
 
         Raises:
             InputError: ``passphrase_wrong``, ``passphrase_missing``.
-            StorageError: as :meth:`open`.
+            StorageError: ``memory_short``, ``sealed_damaged``, ``sealed_newer``.
         """
         seed: Any = None
         with suppress(DocumentError):
@@ -101,7 +101,7 @@ class KeyFile(NamedTuple):
         raise InputError("passphrase_wrong", f"the {self.role} key {self.id} is not the one that was sealed")
 
     def to_bytes(self) -> bytes:
-        """The bytes of the file."""
+        """The bytes to write to a file; :func:`parse_key` reads them."""
         if self.seed is not None:
             return canonical.pack({"hearsay_key": CLEAR, "role": self.role, "seed": self.seed})
         return canonical.pack(
@@ -189,7 +189,8 @@ def read_key(path: Path) -> KeyFile:
     """Read a key file.
 
     Raises:
-        InputError: as :func:`parse_key`; ``file_not_found``, ``unreadable``, ``too_large``.
+        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``key_invalid``: it is no key file, or damaged;
+            ``key_newer``: newer software made the file.
     """
     return parse_key(read_file(path, MAX_KEY_BYTES))
 
@@ -203,7 +204,9 @@ def write_key(path: Path, key: KeyFile, *, force: bool = False) -> None:
         force: replace an existing file.
 
     Raises:
-        InputError, StorageError: as :func:`aggregator.files.write_output`.
+        InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: the path is a folder, or
+            its folder does not exist.
+        StorageError: ``io_failed``: the file can not be written.
     """
     write_output(path, key.to_bytes(), force=force, mode=PRIVATE)
 

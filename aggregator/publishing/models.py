@@ -58,9 +58,10 @@ def publish_model(
         InputError: ``postprocess_unknown``; ``not_fittable``: the campaign evaluates a model, or lacks a question that
             the method needs; ``other_campaign``: the file is of another campaign than the statistics;
             ``several_sources``: the statistics join several sources; ``terms_invalid``: the lifetime is less than a
-            day; and as :meth:`Workspace.publish`.
-        DocumentError: as :meth:`Workspace.check_signed` for the campaign and :meth:`Workspace.publish` for the model.
-        StorageError: as :meth:`Workspace.publish`.
+            day; ``passphrase_missing``, ``passphrase_wrong``.
+        DocumentError: the campaign is not signed by this workspace (:meth:`Workspace.check_signed`), or the model can
+            not be signed (:meth:`Workspace.publish`).
+        StorageError: the workspace can not be read or written (:meth:`Workspace.publish`).
     """
     workspace.check_signed(campaign_bytes)
     campaign = statistics.campaign
@@ -120,7 +121,7 @@ def _rows(table: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:
 
 
 def model_card(statistics: Statistics, postprocess: str) -> dict[str, Any]:
-    """Facts about how a model was made, by name. None is a float, because payloads hold no floats.
+    """Facts about how a model was made, by name. No value is a float, because payloads hold no floats.
 
     Args:
         statistics: the statistics that were fitted.

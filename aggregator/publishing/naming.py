@@ -38,8 +38,8 @@ def document_bytes(role: str, given: str | Path, workspace: Workspace | None) ->
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``campaign_unknown``, ``model_unknown``:
             the workspace has no document of that name or id, or the digits begin several ids.
-        DocumentError: as :func:`find_document`.
-        StorageError: as :meth:`Workspace.history` and :meth:`Workspace.copy`.
+        DocumentError: this software can not read a version of the campaign.
+        StorageError: ``workspace_damaged``, ``workspace_newer``: history or copy of the document can not be read.
     """
     if workspace is None or Path(given).exists():
         return read_file(given, SIZE_LIMITS[role])
@@ -47,7 +47,9 @@ def document_bytes(role: str, given: str | Path, workspace: Workspace | None) ->
 
 
 def find_document(workspace: Workspace, role: str, given: str) -> Published:
-    """The document that the workspace signed under a name or id. The forms are tried in the order of the module's list.
+    """Find the document that the workspace signed under a name or id.
+
+    The forms of ``given`` are tried in this order: name, name with version, id.
 
     Args:
         workspace: the workspace to search.
@@ -60,7 +62,7 @@ def find_document(workspace: Workspace, role: str, given: str) -> Published:
     Raises:
         InputError: ``campaign_unknown``, ``model_unknown``: no document fits, or the digits begin several ids.
         DocumentError: this software can not read a version of the campaign.
-        StorageError: as :meth:`Workspace.history` and :meth:`Workspace.copy`.
+        StorageError: ``workspace_damaged``, ``workspace_newer``: history or copy of a document can not be read.
     """
     signed = [item for item in workspace.history() if item.role == role]
     name, mark, version = given.rpartition("@")
@@ -82,7 +84,8 @@ def _with_questions(workspace: Workspace, versions: list[Published]) -> list[Pub
     """Versions of one name, newest first. Of a campaign only the newest version with questions, if there is one.
 
     Raises:
-        DocumentError, StorageError: as :func:`find_document`.
+        DocumentError: this software can not read a version of the campaign.
+        StorageError: ``workspace_damaged``, ``workspace_newer``: the copy of a version can not be read.
     """
     newest = sorted(versions, key=lambda item: item.version, reverse=True)
     if not newest or newest[0].role != "campaign":

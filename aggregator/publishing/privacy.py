@@ -52,12 +52,15 @@ class PrivacySheet(NamedTuple):
 
     @property
     def declared_per_answer_micro(self) -> int:
-        """⌊declared / answers⌋, in millionths; 0 for a campaign that has ended."""
+        """The ε that each answer may spend: ⌊declared ε / answers⌋, in millionths; 0 for a campaign that has ended."""
         return self.declared_micro // self.answers if self.answers else 0
 
     @property
     def holds(self) -> bool:
-        """Whether the campaign spends no more than it declares. Only integers are compared."""
+        """Whether the exact privacy loss of a device in one period (``total``) is at most the declared ε.
+
+        Integers are compared, so no rounding can hide an excess.
+        """
         return not self.total.exceeds(self.declared_micro)
 
     def to_json(self) -> dict[str, Any]:
@@ -166,7 +169,7 @@ def _observed_names(body: dict[str, Any]) -> list[str]:
 
 
 def epsilon_warning(epsilon_micro: int) -> str:
-    """A warning about a total ε above :data:`HIGH_EPSILON_MICRO`; otherwise empty."""
+    """A warning if the total ε, in millionths, is above :data:`HIGH_EPSILON_MICRO`; otherwise empty."""
     if epsilon_micro <= HIGH_EPSILON_MICRO:
         return ""
     return "a total ε above 20 hides next to nothing: an answer is then almost surely the truth"
@@ -211,7 +214,7 @@ def pace_warning(epsilon_micro: int, time_precision: int, lifetime_seconds: int)
         time_precision: seconds in a period.
         lifetime_seconds: time from the campaign's begin to its end.
     """
-    if epsilon_micro > allowance.PERIOD_MICRO:  # such an ε needs a policy of the owner, which sets other limits
+    if epsilon_micro > allowance.PERIOD_MICRO:  # Devices without a policy of their owner refuse such an ε.
         return ""
     usual = "a device whose owner set no limits"
     daily = allowance.Limit(allowance.DAY_MICRO, DAY_SECONDS)
@@ -265,7 +268,7 @@ def ratio_text(loss: PrivacyLoss, most: int | None = 48) -> str:
 
 
 def _bits(fraction: Fraction) -> int:
-    """Bits of the longer one of numerator and denominator."""
+    """Number of bits of the numerator or the denominator, whichever is longer."""
     return max(fraction.numerator.bit_length(), fraction.denominator.bit_length())
 
 

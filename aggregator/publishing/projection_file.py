@@ -87,22 +87,23 @@ def _identity(schema: Schema, index: int) -> dict[str, Any] | None:
 
 
 def load_projection(path: str | Path, schema: Schema) -> Schema:
-    """The schema, with the projection of a file added. Run by the analyst who makes a campaign.
+    """Read a projection file, and return ``schema`` with its projection added. Run by the maker of a campaign.
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``projection_invalid``, the file is no
-            projection file, or its parts do not fit together; ``projection_overflow``;
-            ``projection_mismatch``, the projection was fitted to other features or bounds; ``schema_invalid``, as
-            :func:`protocol.schema.build_schema`.
+            projection file, or its parts do not fit together; ``projection_overflow``, a weight exceeds 32 bits or a
+            sum 64; ``projection_mismatch``, the projection was fitted to other features or bounds; ``schema_invalid``,
+            the schema can not have these components (:func:`protocol.schema.build_schema`).
     """
     return parse_projection_text(read_file(path, MAX_FILE_BYTES), schema)
 
 
 def parse_projection_text(raw: bytes, schema: Schema) -> Schema:
-    """The schema, with a projection added that is read from the bytes of a file.
+    """Parse the bytes of a projection file, and return ``schema`` with the projection added.
 
     Raises:
-        InputError: as :func:`load_projection`, apart from the reasons of an unreadable file.
+        InputError: ``projection_invalid``, ``projection_overflow``, ``projection_mismatch``, ``schema_invalid``, as
+            :func:`load_projection` explains.
     """
     body = _body(raw)
     inputs = _integers(body, "inputs")

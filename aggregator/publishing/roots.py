@@ -48,7 +48,7 @@ class NextRoot(NamedTuple):
         root: the parsed root.
         path: file in the workspace: in roots/ if the root is in force, else in pending/.
         in_force: whether enough keys have signed.
-        before: signatures by keys of the root before. For the root in force that is given again: as ``own``.
+        before: signatures by keys of the root before. If the root was in force already, the same as ``own``.
         own: signatures by keys of this root.
     """
 
@@ -161,13 +161,13 @@ def _new_key_files(
 
     Raises:
         InputError: ``passphrase_missing``, ``passphrase_wrong``.
-        StorageError: as :meth:`Workspace.key_files`; ``memory_short``.
+        StorageError: ``workspace_damaged``, ``workspace_newer``: a key file can not be read; ``memory_short``.
     """
     sealed = [each for each in current.key_files() if each.encrypted]
     passphrase = None
     if made and sealed:
         passphrase = current.passphrase()
-        sealed[0].open(lambda: passphrase or b"")  # a mistyped passphrase fails here
+        sealed[0].open(lambda: passphrase or b"")  # raises if the passphrase is not the one of the existing keys
     return [key_file(role, key, passphrase, entropy=entropy) for key in made]
 
 
@@ -212,8 +212,8 @@ def _write_root(current: Workspace, envelope: Envelope, root: Root) -> NextRoot:
     """Write the next root to roots/ if it has enough signatures, else to pending/. In roots/ it is in force.
 
     Raises:
-        DocumentError: ``too_large``, and as :func:`successor`.
-        StorageError: as :meth:`Workspace.apply_newest_root`.
+        DocumentError: ``too_large``; ``bad_signature``, ``rollback``, ``unknown_crit``, as :func:`successor` explains.
+        StorageError: ``io_failed``, ``workspace_damaged``, ``workspace_newer``.
     """
     before = standing(envelope, current.root.roles["root"])
     own = standing(envelope, root.roles["root"])
@@ -230,7 +230,7 @@ def _write_root(current: Workspace, envelope: Envelope, root: Root) -> NextRoot:
 
 
 def pending_path(workspace: Workspace) -> Path:
-    """Path of the next root while it waits for signatures. The file need not exist."""
+    """Path at which the next root waits for signatures. There is a file only while a root waits."""
     return workspace.path / "pending" / f"{workspace.root.header.version + 1}.hst"
 
 
@@ -260,8 +260,8 @@ def discard(workspace: Workspace) -> int:
     """Delete the pending root, so that another one of its number can be made. Returns that number.
 
     Raises:
-        InputError: ``nothing_pending``.
-        StorageError: as :meth:`Workspace.locked`.
+        InputError: ``nothing_pending``: no root waits for signatures.
+        StorageError: the workspace can not be opened or locked (:meth:`Workspace.locked`).
         OSError: the file can not be deleted.
     """
     with workspace.locked() as current:
@@ -290,8 +290,8 @@ def gather_copies(workspace: Workspace, role: str, copies: Sequence[bytes]) -> N
         InputError: ``document_unknown``: the workspace did not make the document, or another root is pending;
             ``copies_differ``: there is no copy, or the copies are of several documents.
         StorageError: ``workspace_damaged``, ``workspace_newer``, ``io_failed``.
-        DocumentError: as :func:`protocol.documents.envelope.read_envelope` for a copy; as :func:`root_of` and
-            :func:`successor` for a root.
+        DocumentError: a copy is no signed document (:func:`protocol.documents.envelope.read_envelope`), or a root is
+            malformed or does not follow from the root before (:func:`successor`).
     """
     envelopes = [read_envelope(raw, role) for raw in copies]
     if len({envelope.payload for envelope in envelopes}) != 1:
@@ -354,7 +354,8 @@ def resign(workspace: Workspace, now: int) -> list[tuple[Published, Standing]]:
         The documents that had too few signatures, and the signatures that they have now. These may still be too few.
 
     Raises:
-        StorageError: ``workspace_damaged``, also if a copy is lost; and as :meth:`Workspace.publish`.
+        StorageError: ``workspace_damaged``, also if a copy is lost; ``workspace_newer``, ``io_failed``,
+            ``memory_short``.
         InputError: ``passphrase_missing``, ``passphrase_wrong``.
         DocumentError: ``too_large``.
     """
@@ -374,12 +375,13 @@ def resign(workspace: Workspace, now: int) -> list[tuple[Published, Standing]]:
 
 
 def lacking(workspace: Workspace, now: int) -> list[Published]:
-    """Newest versions that are unexpired at ``now`` and have too few signatures for the root in force.
+    """List the documents that need more signatures for the root in force.
 
-    A newest version is also in the list if its copy is lost.
+    Only the newest version of every name is examined, and only if it has not expired at ``now``. It is in the list,
+    too, if its copy is lost.
 
     Raises:
-        StorageError: as :meth:`Workspace.history`.
+        StorageError: ``workspace_damaged``, ``workspace_newer``: the history can not be read.
     """
     return [item for item in latest_of_each(workspace.history()) if not _is_covered(workspace, item, now)]
 
@@ -389,6 +391,6 @@ def _is_covered(workspace: Workspace, item: Published, now: int) -> bool:
     try:
         raw = workspace.copy(item)
     except StorageError:
-        return False  # signing it again then reports the lost copy
+        return False  # The copy is lost or malformed. The attempt to sign it again will report that.
     _, header = read_payload(read_envelope(raw, item.role).payload)
     return now >= header.expires or workspace.standing(item.role, raw).complete

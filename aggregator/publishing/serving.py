@@ -188,7 +188,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
             if error.reason == "disk_full":
                 status = HTTPStatus.INSUFFICIENT_STORAGE
         except (InputError, OSError):
-            pass  # InputError: another request wrote the same file meanwhile, or reports/ does not exist
+            pass  # InputError: another request has just written this file, or reports/ does not exist.
         finally:
             self._quota.release(size, kept=status == HTTPStatus.CREATED)
         return status
@@ -350,7 +350,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
         Returns:
             The status to answer: 404 no path of a batch; 401 the token is missing or wrong; 413 larger than the limit;
-            otherwise as :meth:`TreeServer.store_batch`.
+            otherwise a status of :meth:`TreeServer.store_batch`.
         """
         parts = self._parts()
         if parts is None or parts[0] != REPORTS or not _BATCH.fullmatch(parts[1]):
@@ -415,7 +415,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer a malformed request or another method with a status alone. No text of the client is repeated."""
         del message, explain
-        self.request_version = "HTTP/1.0"  # without a version the library leaves the status line out
+        self.request_version = "HTTP/1.0"  # The library sends no status line for a request without a version.
         self.send_response_only(code)
         self.send_header("Content-Length", "0")
         self.send_header("Connection", "close")

@@ -53,11 +53,11 @@ class Standing(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """Whether the threshold is met."""
+        """Whether the document has as many valid signatures as its role needs."""
         return len(self.signers) >= self.needed
 
     def to_output(self, *, as_json: bool) -> object:
-        """The standing as a map for JSON, or as one line for people."""
+        """Signers, number of keys and threshold as a map for JSON, or as one line of text for people."""
         return {**self._asdict(), "complete": self.complete} if as_json else str(self)
 
     def __str__(self) -> str:
@@ -66,13 +66,18 @@ class Standing(NamedTuple):
 
 
 def standing(envelope: Envelope, role: Role) -> Standing:
-    """The valid signatures of an envelope under the keys of a role."""
+    """Verify the signatures of an envelope with the keys of a role, and count the valid ones."""
     signers = sorted(keyid(public).hex() for public in verified_by(envelope, role.keys))
     return Standing(tuple(signers), len(role.keys), role.threshold)
 
 
 def draft(payload_type: str, payload: bytes, keys: Iterable[SigningKey] = ()) -> Envelope:
-    """An envelope of a payload, signed with the given keys. Without any key its one signature is :data:`UNSIGNED`.
+    """Make an envelope of a payload, signed with the given keys. Without keys it holds only :data:`UNSIGNED`.
+
+    Args:
+        payload_type: the type that envelopes of this role state.
+        payload: the bytes to sign.
+        keys: each adds one signature.
 
     Raises:
         InputError: ``signatures_invalid``: there are more than 16 keys.
@@ -84,7 +89,7 @@ def draft(payload_type: str, payload: bytes, keys: Iterable[SigningKey] = ()) ->
 
 
 def signed(envelope: Envelope, key: SigningKey) -> Envelope:
-    """The envelope with a signature of one more key; the same envelope if it has a valid signature of that key.
+    """Add the signature of ``key`` to an envelope. An envelope with a valid signature of that key is returned as it is.
 
     An invalid signature under the key's id is replaced.
 
@@ -124,10 +129,10 @@ def joined(copies: Iterable[Envelope], keys: Iterable[bytes]) -> Envelope:
 
 
 def to_bytes(envelope: Envelope, role: str) -> bytes:
-    """The bytes of a document's file, checked against the size limit of its role.
+    """The bytes of a document's file. ``role`` (root, campaign or model) decides the largest size.
 
     Raises:
-        DocumentError: ``too_large``.
+        DocumentError: ``too_large``: the file would be larger.
         InputError: ``signatures_invalid``: the envelope has no signature, or more than 16.
     """
     raw = write_envelope(envelope)
@@ -187,7 +192,8 @@ def successor(root: Root, raw: bytes) -> Root:
 
     Raises:
         DocumentError: ``bad_signature``: fewer signatures than the threshold of either root; ``rollback``: another
-            name, or not the next number; ``unknown_crit``; as :func:`protocol.documents.envelope.read_envelope`.
+            name, or not the next number; ``unknown_crit``; or the bytes are no signed document
+            (:func:`protocol.documents.envelope.read_envelope`).
     """
     envelope = read_envelope(raw, "root")
     needed = standing(envelope, root.roles["root"])

@@ -130,7 +130,7 @@ def _check_not_newer(path: Path, role: str, raw: bytes) -> None:
         present = read_envelope(read_file(path, SIZE_LIMITS[role]), role)
         _, present_header = read_payload(present.payload)
     except (DocumentError, InputError):
-        return  # a damaged file is replaced
+        return  # The existing file is no document, so it may be replaced.
     new = read_envelope(raw, role)
     _, header = read_payload(new.payload)
     if present_header.version > header.version or (

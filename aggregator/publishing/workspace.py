@@ -66,7 +66,7 @@ class Workspace(NamedTuple):
         """All campaigns and models that were signed in the workspace, oldest first.
 
         Raises:
-            StorageError: ``workspace_damaged``, ``workspace_newer``.
+            StorageError: ``workspace_damaged``, ``workspace_newer``: the history can not be read.
         """
         return read_history(self.path / "history.json")
 
@@ -74,12 +74,12 @@ class Workspace(NamedTuple):
         """The newest version of a role and name; None if there is none.
 
         Raises:
-            StorageError: as :meth:`history`.
+            StorageError: ``workspace_damaged``, ``workspace_newer``: the history can not be read.
         """
         return next((item for item in latest_of_each(self.history()) if (item.role, item.name) == (role, name)), None)
 
     def copy_path(self, item: Published) -> Path:
-        """Path of the copy of a document. The file need not exist."""
+        """Path in the workspace at which the copy of a document is kept. The file may be lost."""
         return self.path / "published" / f"{item.digest.hex()}{EXTENSIONS[item.role]}"
 
     def copy(self, item: Published) -> bytes:
@@ -139,8 +139,8 @@ class Workspace(NamedTuple):
         """The key files that the root in force names for a role; empty if all keys of the role are kept elsewhere.
 
         Raises:
-            StorageError: ``workspace_damaged``: the workspace has keys of the role, and the root names none of them;
-                and as :meth:`key_files`.
+            StorageError: ``workspace_damaged``: the workspace has keys of the role, and the root names none of them, or
+                a key file can not be read; ``workspace_newer``: newer software made a key file.
         """
         here = self.key_files(role)
         named = [each for each in here if each.public in self.root.roles[role].keys]
@@ -156,7 +156,7 @@ class Workspace(NamedTuple):
             raw: the signed file.
 
         Raises:
-            DocumentError: as :func:`protocol.documents.envelope.read_envelope`.
+            DocumentError: the bytes are no signed document (:func:`protocol.documents.envelope.read_envelope`).
         """
         return standing(read_envelope(raw, role), self.root.roles[role])
 
@@ -208,8 +208,8 @@ class Workspace(NamedTuple):
             The verdict on a document with this payload.
 
         Raises:
-            DocumentError: as :func:`protocol.documents.trust.verify`; as
-                :func:`protocol.documents.campaign.parse_campaign` for a campaign.
+            DocumentError: devices would refuse the document (:func:`protocol.documents.trust.verify` lists the reasons;
+                for a campaign also :func:`protocol.documents.campaign.parse_campaign`).
             InputError: ``mechanism_incomplete``: the answers of a campaign can not be estimated.
         """
         if role == "campaign":
@@ -226,15 +226,15 @@ class Workspace(NamedTuple):
         A campaign in the history is accepted even if its keys have been replaced since. Dates are not checked.
 
         Raises:
-            DocumentError: as :func:`signed_campaign`.
-            StorageError: as :meth:`history`.
+            DocumentError: ``bad_signature``, or the bytes are no campaign (:func:`signed_campaign` lists the reasons).
+            StorageError: ``workspace_damaged``, ``workspace_newer``: the history can not be read.
         """
         digest = sha256(read_envelope(raw, "campaign").payload).digest()
         if not any((item.role, item.digest) == ("campaign", digest) for item in self.history()):
             signed_campaign(self.root_bytes, raw)
 
     def record(self, item: Published) -> None:
-        """Add an entry to the history. Run while locked.
+        """Add an entry to the history. Call it only inside :meth:`locked`.
 
         Raises:
             StorageError: ``workspace_damaged``, ``workspace_newer``, ``io_failed``.
@@ -243,11 +243,14 @@ class Workspace(NamedTuple):
 
     @contextmanager
     def locked(self) -> Iterator[Workspace]:
-        """Lock the workspace against other processes. The block gets the workspace as it is on disk then.
+        """Context manager that locks the workspace against other processes, and waits for their locks.
+
+        The block gets the workspace as it is on disk at that time.
 
         Raises:
-            StorageError: ``io_failed``; as :func:`open_workspace` and :meth:`apply_newest_root`.
-            InputError: as :func:`open_workspace`.
+            StorageError: ``io_failed``: the folder can not be written; or the workspace can not be opened
+                (:func:`open_workspace`, :meth:`apply_newest_root`).
+            InputError: ``unreadable``, ``too_large``: the file of a root.
         """
         handle = -1
         with suppress(OSError):
@@ -263,7 +266,9 @@ class Workspace(NamedTuple):
             os.close(handle)
 
     def apply_newest_root(self) -> None:
-        """Apply the consequences of the newest root. Run while locked; running it again changes nothing.
+        """Bring the workspace in line with its newest root. Call it only inside :meth:`locked`.
+
+        A second call changes nothing.
 
         ``root.hst`` becomes the newest root. Keys that only earlier roots name are moved to keys/retired/. A pending
         root is deleted if its number is not above that of the root in force.
