@@ -26,8 +26,8 @@ def check_output(path: Path, *, force: bool) -> None:
     """Refuse an output path before any work is done.
 
     Raises:
-        InputError: ``output_exists``, unless ``force``; ``output_invalid``: the path is a folder, its folder does not
-            exist, or it has a zero byte, or it is ``-``, which is standard output for other programs.
+        InputError: ``output_exists``: something is there, and not ``force``; ``output_invalid``: the path is a folder,
+            is in no folder, has a zero byte, or is ``-``, which means standard output for other programs.
     """
     if str(path) == "-":
         raise InputError("output_invalid", "this command can not write to standard output; name a file")
@@ -51,8 +51,8 @@ def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = OR
         mode: :data:`ORDINARY` or :data:`PRIVATE`.
 
     Raises:
-        InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: the path is a folder, or
-            its folder does not exist.
+        InputError: ``output_exists``: something is there, and not ``force``; ``output_invalid``: no file can have this
+            path (:func:`check_output`).
         StorageError: ``io_failed``: for example disk full, or no permission. What was at ``path`` is then unchanged,
             unless only the last flush, that of the folder, failed: then the new file is there, but a power cut may
             undo it. The temporary file is removed, if the system allows it.
@@ -91,8 +91,8 @@ def open_output(path: Path, *, force: bool = False, mode: int = ORDINARY) -> Ite
         mode: :data:`ORDINARY` or :data:`PRIVATE`.
 
     Raises:
-        InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: the path is a folder, or
-            its folder does not exist.
+        InputError: ``output_exists``: something is there, and not ``force``; ``output_invalid``: no file can have this
+            path (:func:`check_output`).
         StorageError: ``disk_full``; ``io_failed``: any other error of the system. The files are then as after an
             error of :func:`write_output`.
     """

@@ -80,7 +80,8 @@ class SignedModel(NamedTuple):
         """Write the signed model to a file. ``force`` replaces an existing file.
 
         Raises:
-            InputError: ``output_exists``, ``output_invalid``: there is a file or folder, or the parent is missing.
+            InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
+                path, for example because its folder does not exist.
             StorageError: ``io_failed``: the file can not be written.
         """
         write_output(Path(path), self.raw, force=force)

@@ -49,7 +49,7 @@ def check_folder(path: str | os.PathLike[str]) -> None:
     A URL that became a ``Path`` has lost one of its slashes.
 
     Raises:
-        InputError: ``store_not_folder``: the path is a URL.
+        InputError: ``store_not_folder``: the path is a URL, or has a zero byte.
     """
     if "\0" in os.fspath(path):
         raise InputError("store_not_folder", "the path of a store can not have a zero byte; choose another name")

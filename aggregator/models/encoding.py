@@ -95,7 +95,7 @@ def recognise(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
     Raises:
         InputError: ``columns_missing``: the frame has no column of any feature; ``duplicate_column``: two columns
-            have the name of the label or of one feature; ``digits_lost``: as :func:`label_codes`.
+            have the name of the label or of one feature; ``digits_lost``: see :func:`label_codes`.
     """
     return _project(schema, _encode_known(frame, schema), MISSING)
 
@@ -111,7 +111,7 @@ def observe(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
     Raises:
         InputError: ``columns_missing``: the frame has no column of any feature; ``duplicate_column``: two columns
-            have the name of the label or of one feature; ``digits_lost``: as :func:`label_codes`;
+            have the name of the label or of one feature; ``digits_lost``: see :func:`label_codes`;
             ``value_refused``: a value is not listed, and the feature's ``unlisted`` is ``refuse``.
     """
     return _project(schema, _reported(frame, schema), None)
@@ -169,7 +169,7 @@ def feature_numbers(column: pd.Series, feature: Numeric) -> Codes:
         Shape (rows,) int64; :data:`NO_NUMBER` for a cell without a number.
 
     Raises:
-        InputError: ``digits_lost``, as :func:`_check_digits`.
+        InputError: ``digits_lost``: the column holds floats so large that integers lost digits which matter here.
     """
     _check_digits(column, feature)
     if _are_floats(column):
@@ -241,7 +241,7 @@ def feature_codes(column: pd.Series, feature: Feature) -> Codes:
     A code is the index of the cell's value in the feature's list, or of its bin; :data:`MISSING` for other cells.
 
     Raises:
-        InputError: ``digits_lost``, as :func:`_check_digits`.
+        InputError: ``digits_lost``: the column holds floats so large that integers lost digits which matter here.
     """
     if isinstance(feature, Numeric):
         return _bins(feature_numbers(column, feature), feature)

@@ -177,7 +177,7 @@ class Model:
         Of classes with equal scores it is the first in the order of ``classes``. ``frame`` has one record per row.
 
         Raises:
-            InputError: ``columns_missing``, ``duplicate_column``, ``argument_invalid``, as :meth:`scores` explains.
+            InputError: ``columns_missing``, ``duplicate_column``, ``digits_lost``, ``argument_invalid``; see :meth:`scores`.
         """
         names = np.array(self.classes, dtype=object)
         return np.asarray(names[self.scores(frame).argmax(axis=1)], dtype=object)
@@ -188,7 +188,7 @@ class Model:
         ``frame`` has one record per row.
 
         Raises:
-            InputError: ``columns_missing``, ``duplicate_column``, ``argument_invalid``, as :meth:`scores` explains.
+            InputError: ``columns_missing``, ``duplicate_column``, ``digits_lost``, ``argument_invalid``; see :meth:`scores`.
         """
         scores = self.scores(frame)
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -209,7 +209,7 @@ class Model:
         Raises:
             InputError: ``argument_invalid``, not one label for each record; ``label_missing``, ``labels`` is None and
                 the frame has no label column; ``no_labels``, no label is one of the classes; ``columns_missing``,
-                ``duplicate_column``, as :meth:`scores` explains.
+                ``duplicate_column``, ``digits_lost``; see :meth:`scores`.
         """
         if labels is None:
             return self.accuracy(frame)
@@ -229,7 +229,7 @@ class Model:
 
         Raises:
             InputError: ``label_missing``, the frame has no label column; ``no_labels``, no row has one of the
-                classes; ``columns_missing``, ``duplicate_column``, ``argument_invalid``, as :meth:`scores` explains.
+                classes; ``columns_missing``, ``duplicate_column``, ``digits_lost``, ``argument_invalid``; see :meth:`scores`.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         check_columns(frame, self.schema)

@@ -151,7 +151,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     """Open an existing store. Nothing is locked, and no file stays open.
 
     Raises:
-        InputError: ``store_not_folder``: the path is a URL.
+        InputError: ``store_not_folder``: the path is a URL, or has a zero byte.
         StorageError: ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``, ``io_failed``.
     """
     check_folder(path)
