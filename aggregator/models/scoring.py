@@ -177,7 +177,8 @@ class Model:
         Of classes with equal scores it is the first in the order of ``classes``. ``frame`` has one record per row.
 
         Raises:
-            InputError: ``columns_missing``, ``duplicate_column``, ``digits_lost``, ``argument_invalid``; see :meth:`scores`.
+            InputError: ``columns_missing``, ``duplicate_column``, ``digits_lost``, ``argument_invalid``, for the causes
+                that :meth:`scores` names.
         """
         names = np.array(self.classes, dtype=object)
         return np.asarray(names[self.scores(frame).argmax(axis=1)], dtype=object)
@@ -188,7 +189,8 @@ class Model:
         ``frame`` has one record per row.
 
         Raises:
-            InputError: ``columns_missing``, ``duplicate_column``, ``digits_lost``, ``argument_invalid``; see :meth:`scores`.
+            InputError: ``columns_missing``, ``duplicate_column``, ``digits_lost``, ``argument_invalid``, for the causes
+                that :meth:`scores` names.
         """
         scores = self.scores(frame)
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -229,7 +231,8 @@ class Model:
 
         Raises:
             InputError: ``label_missing``, the frame has no label column; ``no_labels``, no row has one of the
-                classes; ``columns_missing``, ``duplicate_column``, ``digits_lost``, ``argument_invalid``; see :meth:`scores`.
+                classes; ``columns_missing``, ``duplicate_column``, ``digits_lost``, ``argument_invalid``, for the
+                causes that :meth:`scores` names.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         check_columns(frame, self.schema)
