@@ -319,10 +319,10 @@ class _Old(NamedTuple):
 
 
 def _read_old(place: str) -> _Old:
-    """Read what can be read of a state.
+    """Read the state at ``place``. Parts that are missing or damaged keep their defaults.
 
     Raises:
-        StorageError: ``state_busy``: another program holds the state, which could be read later.
+        StorageError: ``state_busy``: another program holds the state, so it may be readable later.
     """
     old = _Old()
     if not os.path.lexists(place):

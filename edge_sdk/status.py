@@ -162,7 +162,7 @@ def gather(
         meanings: counts of missing and unlisted values.
         time: the device's clocks.
         disabled: the owner has opted out.
-        closed_fleet: as in :class:`Status`.
+        closed_fleet: the device's newest secret is of a closed fleet's provisioning file.
         folder: the state folder; None for a state in memory.
 
     Raises:

@@ -30,12 +30,16 @@ MAX_RECORD_BYTES = 16 << 20
 
 
 def open_device(options: argparse.Namespace) -> Device:
-    """Open the device in the state folder that the command line names."""
+    """Open the device in the state folder ``options.state``. The caller closes it."""
     return Device.open(options.state)
 
 
 def provision(options: argparse.Namespace) -> dict[str, Any]:
-    """Make the device's state with a trust root, and in a closed fleet with the secret of the provisioning file."""
+    """Make the state of a new device in ``options.state``. Return the folder and the version of the trusted root.
+
+    The file ``options.root`` is the trusted root. ``options.enrolment`` is a closed fleet's provisioning file, which
+    has the device's secret; None for a random secret.
+    """
     root = read_document(options.root, "root")
     with Device.open(options.state, trust=root, enrolment=_enrolment(options)) as device:
         return {"provisioned": str(options.state), "root_version": device.status().root_version}
@@ -46,7 +50,10 @@ def _enrolment(options: argparse.Namespace) -> bytes | None:
 
 
 def explain(options: argparse.Namespace) -> dict[str, Any]:
-    """Say in words what a campaign asks and costs."""
+    """Return a text that says what the campaign in the file ``options.campaign`` asks and costs.
+
+    ``options.model`` is the file of the model that the campaign evaluates; None if that is installed, or there is none.
+    """
     raw = read_document(options.campaign, "campaign")
     model = None if options.model is None else read_document(options.model, "model")
     with open_device(options) as device:
@@ -54,7 +61,10 @@ def explain(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def enrol(options: argparse.Namespace) -> dict[str, Any]:
-    """Accept a campaign."""
+    """Verify the campaign in the file ``options.campaign``, check it against the owner's policy, and store it.
+
+    Return its name, version, id and ε.
+    """
     raw = read_document(options.campaign, "campaign")
     with open_device(options) as device:
         campaign = device.enrol(raw)
@@ -69,9 +79,10 @@ def enrol(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def report(options: argparse.Namespace) -> dict[str, Any]:
-    """Answer about one record. In a period that was answered before, return the same bytes again.
+    """Answer about one record, read from ``options.record``. Return the reports, the period, and when the next begins.
 
-    With ``--check``, only tell which features count as missing or unlisted.
+    In a period that was answered before, the same reports are returned again. With ``options.check`` nothing is
+    answered: only tell which features count as missing or unlisted.
     """
     with open_device(options) as device:
         campaign = device.campaign(options.campaign)
@@ -113,20 +124,33 @@ def _note_unlisted(count: int) -> None:
 
 
 def drain(options: argparse.Namespace) -> dict[str, Any]:
-    """Seal the reports that were not acknowledged."""
+    """Seal all unacknowledged reports into the new file ``options.out``. Return their number and the file.
+
+    If there are no reports, no file is written.
+    """
     with open_device(options) as device:
         count = device.drain(options.out)
     return {"reports": count, "file": str(options.out) if count else None}
 
 
 def ack(options: argparse.Namespace) -> dict[str, Any]:
-    """Forget the reports of sealed files that have arrived. A refusal stops at that file; files before it are done."""
+    """Forget the reports of the sealed files ``options.sealed``, which have arrived. Return the number of reports.
+
+    A file that this device has not sealed is refused; the reports of the files before it are forgotten already.
+    """
     with open_device(options) as device:
         return {"acknowledged": sum(device.ack(path) for path in options.sealed)}
 
 
 def rotate(options: argparse.Namespace) -> dict[str, Any]:
-    """Follow newer trust roots."""
+    """Make the device trust a newer root. ``options.roots`` are root files, in any order.
+
+    Each root must be the next version and be signed by the keys of the root before it and by its own keys. Campaigns
+    that the new root's keys have not signed end. If the roots are refused, the trusted root stays as it was.
+
+    Returns:
+        the version of the root that is now trusted, and the names of the campaigns that ended.
+    """
     roots = [read_document(path, "root") for path in options.roots]
     with open_device(options) as device:
         before = {campaign.header.name for campaign in device.campaigns()}
@@ -136,7 +160,7 @@ def rotate(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def install(options: argparse.Namespace) -> dict[str, Any]:
-    """Verify a model and store it."""
+    """Verify the model in the file ``options.model`` and store it. Return its name, version and classes."""
     raw = read_document(options.model, "model")
     with open_device(options) as device:
         model = device.install(raw)
@@ -144,7 +168,11 @@ def install(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def predict(options: argparse.Namespace) -> dict[str, Any]:
-    """Classify one record. With ``--check``, only tell which features count as missing or unlisted."""
+    """Classify one record, read from ``options.record``, with the model ``options.model`` or the only installed one.
+
+    Return the class, the probabilities and the model's name. With ``options.check`` nothing is classified: only tell
+    which features count as missing or unlisted.
+    """
     with open_device(options) as device:
         model = device.model(options.model)
         record = _read_record(options.record)
@@ -161,15 +189,18 @@ def predict(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def status(options: argparse.Namespace) -> dict[str, Any]:
-    """Tell what was spent, what waits and what is installed."""
+    """Return the device's status: the ε that was spent, the reports that wait, the documents that are installed."""
     with open_device(options) as device:
         shown = device.status().to_json()
-    del shown["unread"]  # counted since the program started, so always empty here
+    del shown["unread"]  # counts since the program started, so none in this program
     return shown
 
 
 def history(options: argparse.Namespace) -> dict[str, Any]:
-    """List what was answered, when and at which ε."""
+    """Return the list of answered periods, with times and ε, and the ε that was spent in all.
+
+    ``options.campaign`` selects one campaign, by name or first digits of its id; None selects all.
+    """
     with open_device(options) as device:
         lines = device.history(options.campaign)
         spent = device.status().spent_micro
@@ -189,10 +220,13 @@ def history(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def evidence(options: argparse.Namespace) -> dict[str, Any]:
-    """Write the pairs of contradicting documents into a folder, which is made if needed.
+    """Write the pairs of contradicting documents into the folder ``options.out``, which is made if needed.
+
+    Return the number of pairs and the folder.
 
     Raises:
-        StorageError: ``file_exists``, ``io_failed``. Files that were written before the error stay.
+        StorageError: ``file_exists``: the folder has such files; ``io_failed``: a file can not be written. Files that
+            were written before the error stay.
     """
     from edge_sdk.storage.atomic_files import write_new
 
@@ -216,14 +250,18 @@ def evidence(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def disable(options: argparse.Namespace) -> dict[str, Any]:
-    """Opt out."""
+    """Opt out: delete the device's secret and its unsent reports. Return the ε that stays counted as spent."""
     with open_device(options) as device:
         device.disable()
         return {"disabled": True, "epsilon_spent": format_micro(device.status().spent_micro)}
 
 
 def enable(options: argparse.Namespace) -> dict[str, Any]:
-    """Take part again."""
+    """Take part again after an opt-out, under a new secret. Return the ε that is left.
+
+    ``options.enrolment`` is a closed fleet's new provisioning file, which has the secret; None for a random secret. In
+    a closed fleet a random secret needs ``options.leave_fleet``.
+    """
     enrolment = _enrolment(options)
     with open_device(options) as device:
         device.enable(enrolment, leave_fleet=options.leave_fleet)
@@ -231,10 +269,13 @@ def enable(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def reset(options: argparse.Namespace) -> dict[str, Any]:
-    """Start afresh after a loss, with the old budget counted as spent.
+    """Replace a lost or copied state by a new one, with the old budget counted as spent. Return the counted ε.
+
+    ``options.root`` is the file of the root to trust. ``options.enrolment`` is a closed fleet's new provisioning file;
+    without one, a device of a closed fleet needs ``options.leave_fleet``.
 
     Raises:
-        InputError: ``reset_unconfirmed``: the option that confirms it is missing.
+        InputError: ``reset_unconfirmed``: the option ``--count-budget-as-spent`` is missing.
     """
     root = read_document(options.root, "root")
     if not options.count_budget_as_spent:
@@ -264,7 +305,7 @@ def _read_record(source: str) -> dict[str, Any]:
     raw = None
     if source == "-" and sys.stdin is None:
         raise InputError("file_unreadable", "standard input is closed; give the record there, or name a file")
-    with contextlib.suppress(InputError):  # its text quotes the argument, which may be a record instead of a path
+    with contextlib.suppress(InputError):  # the error quotes the argument, which may be a record
         raw = (
             sys.stdin.buffer.read(MAX_RECORD_BYTES + 1) if source == "-" else read_file(Path(source), MAX_RECORD_BYTES)
         )

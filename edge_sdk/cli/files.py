@@ -21,7 +21,7 @@ _KINDS = {
 
 
 def read_file(path: Path, limit: int) -> bytes:
-    """Read a file, at most one byte more than the limit, by which the caller knows that the file is too large.
+    """Read the file at ``path``, but at most ``limit`` + 1 bytes. A longer result tells that the file is too large.
 
     Args:
         path: where the file is.
@@ -47,9 +47,9 @@ def read_document(path: Path, kind: str) -> bytes:
         kind: ``root``, ``campaign``, ``model`` or ``provisioning``.
 
     Raises:
-        InputError: ``file_unreadable``;
-        DocumentError: ``wrong_role``, ``malformed``, ``too_large``, ``unsupported_version``. The text names the file,
-            what was expected, and what the file is if that can be told.
+        InputError: ``file_unreadable``: there is no such file, or it can not be read.
+        DocumentError: ``wrong_role``: another kind of document; ``malformed``, ``too_large``,
+            ``unsupported_version``. The text names the file, the expected kind, and the file's kind if it is known.
     """
     from protocol.documents.provisioning import MAX_BYTES, parse_provisioning
 

@@ -35,12 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words after the program's name; None for those of this process.
 
     Returns:
-        The exit status: 0 done; 1 refused, with the reasons on standard error, or nobody reads the output; 130
-        interrupted.
+        The exit status: 0: done; 1: refused, with the reasons on standard error, or the reader of the output has ended;
+        130: interrupted.
 
     Raises:
         SystemExit: status 2 for wrong usage; 0 after ``--help`` and ``--version``; 1 if the version is not known.
-        Exception: an unexpected error, only if the environment has ``HEARSAY_DEBUG``. Otherwise it is a refusal.
+        Exception: an unexpected error, only if the environment variable ``HEARSAY_DEBUG`` is set. Otherwise the error
+            is printed as the refusal ``internal_error``.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # the encoding of an old terminal may lack ε
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    except Exception as error:  # a traceback could show a record
+    except Exception as error:  # no traceback, since it could show a record
         if os.environ.get("HEARSAY_DEBUG"):
             raise
         refusal = f"internal_error: {_where(error)}; please report this"
@@ -72,9 +73,10 @@ def _print(result: dict[str, Any], *, as_json: bool) -> None:
     """Print a result. What the command did is done, whether or not it can be printed.
 
     Raises:
-        StorageError: ``output_failed``; BrokenPipeError.
+        StorageError: ``output_failed``: the output can not be written.
+        BrokenPipeError: the program that reads the output has ended.
     """
-    if sys.stdout is None:  # closed by whoever started the program
+    if sys.stdout is None:  # the program was started with standard output closed
         return
     problem = ""
     try:
@@ -85,7 +87,7 @@ def _print(result: dict[str, Any], *, as_json: bool) -> None:
     except OSError as error:
         problem = error.strerror or "the system refused it"
     if problem:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the exit would try once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest at exit: discard it
         raise StorageError(
             "output_failed", f"the command was carried out, and its output can not be written: {problem}"
         )

@@ -23,10 +23,10 @@ size in memory for backtracking."""
 
 
 def read_record(raw: bytes) -> Any:
-    """Parse a JSON text into Python objects. In a text that is nested very deeply, inner values become empty lists.
+    """Parse ``raw``, a JSON text, into Python objects. In a very deeply nested text, inner values become empty lists.
 
     Raises:
-        ValueError: the text is not JSON. The error may quote it.
+        ValueError: the text is not JSON. The error's text may quote it.
     """
     text = raw.decode(json.detect_encoding(raw), "replace")
     read = json.JSONDecoder(strict=False, parse_int=_integer).decode

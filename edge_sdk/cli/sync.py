@@ -14,7 +14,7 @@ _MAX_SECONDS = 86_400.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``sync`` to its parser."""
+    """Add the arguments of the command ``sync`` to ``parser``, the parser of this command."""
     parser.add_argument("source", metavar="URL|DIR", help="where the source's tree begins: https://…, or a folder")
     parser.add_argument(
         "--campaign", action="append", default=[], metavar="NAME", help="enrol in this campaign; may be repeated"
@@ -37,7 +37,15 @@ def _seconds(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Fetch, send and acknowledge. The key ``refusals`` of the result lists the refused steps."""
+    """Send the device's reports to the source ``options.source``, and fetch newer documents from it.
+
+    Return the outcome of the run; its key ``refusals`` lists the refused steps.
+
+    Raises:
+        InputError: ``file_unreadable``, ``token_invalid``: the token's file; ``address_invalid``: the source;
+            ``argument_invalid``: a name that is no printable text of 1 … 1024 bytes.
+        HearsayError: the transport or the device can not be opened, or the device's status can not be read.
+    """
     from edge_sdk.sync.run import sync
     from edge_sdk.transport.registry import open_transport, read_token
 

@@ -240,7 +240,7 @@ COMMANDS = (
         (f"{_ON_DEVICE} reset root.hst --count-budget-as-spent",),
     ),
 )
-"""In the order in which a device needs them."""
+"""All commands, in the order in which a device needs them."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -271,7 +271,11 @@ class _Version(argparse.Action):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Make the parser of the command line. Its result has ``run``, ``state``, ``json`` and the command's arguments."""
+    """Make the parser of the command line.
+
+    The parsed options have ``run`` (the command's function), ``state`` (the folder), ``json`` (whether to print JSON)
+    and the command's own arguments.
+    """
     parser = _Parser(
         prog=PROGRAM,
         description="Answer questions about records privately, keep the reports, classify with signed models.",

@@ -145,7 +145,7 @@ def remove_abandoned(folder: str, mine: os.stat_result) -> None:
 
 
 def remove_old_temporaries(folder: str) -> None:
-    """Remove temporary files that a crash left in a folder, as :func:`remove_abandoned`. Errors are ignored."""
+    """Remove this user's temporary files that a crash left in ``folder`` more than an hour ago. Errors are ignored."""
     probe = os.path.join(folder, f".probe.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
     with contextlib.suppress(OSError):
         try:

@@ -1,4 +1,4 @@
-"""The outbox: a folder of sealed files that wait to be sent and acknowledged. Its owner may take them back."""
+"""The outbox: a folder of sealed files that wait to be sent and acknowledged. An opt-out or a reset removes them."""
 
 from __future__ import annotations
 
@@ -91,20 +91,20 @@ class Outbox:
             self.remove(path)
 
     def take_back(self, path: str) -> None:
-        """Remove one file that this device has sealed, and all unfinished files.
+        """Remove the sealed file at ``path``, and all unfinished files that a crash left in the outbox.
 
         Raises:
-            StorageError: ``io_failed``; some files may be left.
+            StorageError: ``io_failed``: a file can not be removed, and others may be left too.
         """
         for each in [path, *self._files(_UNFINISHED)]:
             self.remove(each)
 
 
 def clear_outboxes(folder: str | None, sealed: Iterable[str]) -> None:
-    """Remove what waits in the outbox of a state folder, and what its device has sealed into outboxes elsewhere.
+    """Remove the files in the outbox of a state folder, and files that its device has sealed into other outboxes.
 
     The notes on fetched documents beside each outbox are removed too. Other devices may use an outbox elsewhere, so
-    there only files are removed that the state names, and unfinished ones. Files outside of outboxes stay.
+    there only unfinished files and the files in ``sealed`` are removed. Files outside of outboxes stay.
 
     Args:
         folder: the state folder; None for a state in memory.

@@ -169,7 +169,7 @@ def note_fleet(state: State, *, enrolled: bool) -> None:
 
 
 def disable_state(state: State, ledger: Ledger, spool: Spool) -> None:
-    """Opt out: delete the secret, the stored reports and answers, and the outbox and notes of ``sync``.
+    """Opt out: delete the secret, the stored reports and answers, and the outboxes and notes of ``sync``.
 
     The lines of the ledger and the documents stay. Called inside a transaction.
 

@@ -198,7 +198,7 @@ class Spool:
         self._sealed.add((number, name, digest, through, now))
 
     def sealed_paths(self) -> list[str]:
-        """The absolute paths of the noted sealed files."""
+        """The absolute paths where the newest sealed files, at most 256, were written. Some may be gone."""
         return [os.fsdecode(row[1]) for row in self._sealed.all()]
 
     def sealed_through(self, path: str, digest: bytes | None) -> int:

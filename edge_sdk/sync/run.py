@@ -174,7 +174,10 @@ class _Run:
         self._released = 0
 
     def all(self, named: Mapping[str, tuple[str, ...]]) -> Outcome:
-        """Run all steps: batches, then roots, then models and campaigns. Each is done whatever was refused before."""
+        """Run all steps: batches, then roots, then models and campaigns. A refused step does not stop the others.
+
+        ``named`` has the names that the arguments of :func:`sync` give, under ``campaign`` and ``model``.
+        """
         device = self._device
         before = device.status()
         if not before.disabled:
@@ -211,7 +214,7 @@ class _Run:
 
     @contextlib.contextmanager
     def _step(self, step: str) -> Iterator[None]:
-        """Collect a refusal that is raised inside, and continue after the block."""
+        """Catch a HearsayError in the body of ``with``, add it to the refusals, and continue after the body."""
         try:
             yield
         except HearsayError as error:
@@ -221,7 +224,7 @@ class _Run:
         note(WARNING, "sync: %s: %s", step, error)
         self._refusals.append(Refusal(step, error.reason, error.detail))
 
-    # Documents ------------------------------------------------------------------------------------
+    # Steps that fetch documents -------------------------------------------------------------------
 
     def _rotate(self, version: int) -> None:
         """Fetch the roots after a version until there are no more, and let the device follow them."""
@@ -284,7 +287,7 @@ class _Run:
 
         Raises:
             InputError: ``not_published``: there is no document, and an argument of :func:`sync` names it.
-            HearsayError: as the transport, ``Device.enrol`` and ``Device.install``.
+            HearsayError: the transport can not fetch the document, or the device refuses it.
         """
         known = self._fetched.get(place, version)
         found = self._transport.fetch(place, SIZE_LIMITS[role], "" if known is None else known.tag)
@@ -314,13 +317,13 @@ class _Run:
             self._taken[role].append(Taken(name, version))
         return version
 
-    # Reports --------------------------------------------------------------------------------------
+    # Steps that send reports ----------------------------------------------------------------------
 
     def _send(self) -> None:
         """Send the waiting files; then seal the new reports and send them.
 
         Raises:
-            HearsayError: as the transport, the drain or the acknowledgement; the files still wait.
+            HearsayError: a file can not be sealed, sent or acknowledged; the files still wait.
         """
         self._outbox.remove_unfinished()
         for path in self._outbox.waiting():
@@ -335,7 +338,7 @@ class _Run:
         except HearsayError:
             if self._outbox.is_whole(path):
                 raise
-            self._outbox.remove(path)  # another run has sent it, or it can not be read and is sealed again
+            self._outbox.remove(path)  # another run has sent it; or it is damaged: its reports are sealed again
             return
         self._sent += 1
         note(INFO, "sync: a file of reports has arrived")
@@ -344,12 +347,12 @@ class _Run:
         except StorageError as error:
             if error.reason != "disk_full":
                 raise
-            self._outbox.remove(path)  # makes space for the acknowledgement, which knows the file by its path too
+            self._outbox.remove(path)  # frees disk space; ``ack`` finds a removed file by its path
             self._acknowledge(path)
         self._outbox.remove(path)
 
     def _acknowledge(self, path: str) -> None:
-        with contextlib.suppress(InputError):  # sealed before a reset, or long ago: it has arrived all the same
+        with contextlib.suppress(InputError):  # a file from before a reset, or an old one: unknown, but sent
             self._released += self._device.ack(path)
 
 

@@ -41,11 +41,11 @@ class Transport(Protocol):
     @property
     @abstractmethod
     def address(self) -> str:
-        """The source in one line without secrets. Tags are stored for one address only."""
+        """Where the source is, in one line without secrets. The device stores tags together with this text."""
 
     @abstractmethod
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
-        """Fetch the document at a place; None if there is none.
+        """Fetch the document at a place of the source; None if there is none.
 
         Args:
             place: a path below the address.
@@ -55,27 +55,32 @@ class Transport(Protocol):
         Raises:
             InputError: ``address_invalid``: the place is no path below the address (:func:`parts_of`).
             DocumentError: ``too_large``: the document has more than ``limit`` bytes.
-            StorageError: ``unreachable``, ``refused_by_server``, ``redirect_refused``, ``server_untrusted``,
-                ``io_failed``.
+            StorageError: ``unreachable``: the source does not answer; ``refused_by_server``: it answers with an error;
+                ``redirect_refused``: it redirects too often or to a wrong address; ``server_untrusted``: its
+                certificate is not trusted; ``io_failed``: a file can not be read.
         """
 
     @abstractmethod
     def send(self, place: str, path: str) -> None:
-        """Send the file at ``path`` to a place. When this returns, the complete file has arrived.
+        """Send a file to a place of the source. When this returns, the complete file has arrived.
 
         The same file may be sent to the same place any number of times.
 
+        Args:
+            place: a path below the address.
+            path: of the file on this device.
+
         Raises:
-            InputError: ``address_invalid``: as :meth:`fetch`.
-            StorageError: as :meth:`fetch`, and ``file_exists``: another file is at the place; ``disk_full``. After
-                other reasons than ``file_exists`` the file may or may not have arrived; send it again.
+            InputError: ``address_invalid``: the place is no path below the address (:func:`parts_of`).
+            StorageError: ``file_exists``: another file is at the place; ``disk_full``; or a reason of :meth:`fetch`.
+                After other reasons than ``file_exists`` the file may or may not have arrived; send it again.
         """
 
 
 class Guarded:
-    """Wraps a transport, so that a failure at one place can not end a run.
+    """Wraps a transport, so that an unexpected exception of the transport can not end a run of ``sync``.
 
-    ``fetch`` and ``send`` raise a :class:`HearsayError` in the place of any other exception, but KeyboardInterrupt.
+    ``fetch`` and ``send`` turn every exception into a :class:`HearsayError`, except KeyboardInterrupt.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -87,10 +92,17 @@ class Guarded:
         return self._transport.address
 
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
-        """Fetch by the transport. Content above the limit is refused, even if the transport returns it.
+        """Fetch the document at a place of the source by the wrapped transport; None if there is none.
+
+        Args:
+            place: a path below the address.
+            limit: largest size in bytes; more is refused here, even if the transport returns it.
+            tag: tag of the version that is known already.
 
         Raises:
-            HearsayError: as the transport; StorageError: ``transport_failed``, for all other exceptions.
+            DocumentError: ``too_large``: the transport returns more than ``limit`` bytes.
+            HearsayError: an error of the transport.
+            StorageError: ``transport_failed``: the transport raises any other exception.
         """
         with refusals():
             found = self._transport.fetch(place, limit, tag)
@@ -99,10 +111,11 @@ class Guarded:
             return found
 
     def send(self, place: str, path: str) -> None:
-        """Send by the transport.
+        """Send the file at ``path`` to ``place``, a path below the address, by the wrapped transport.
 
         Raises:
-            HearsayError: as :meth:`fetch`.
+            HearsayError: an error of the transport.
+            StorageError: ``transport_failed``: the transport raises any other exception.
         """
         with refusals():
             self._transport.send(place, path)
@@ -110,9 +123,10 @@ class Guarded:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turn exceptions in the body that are no :class:`HearsayError` into StorageError ``transport_failed``.
+    """In the body of ``with``, turn every exception that is no :class:`HearsayError` into ``transport_failed``.
 
-    Their text is dropped, since the server may have written it. KeyboardInterrupt passes.
+    The new error is a StorageError. The text of the exception is dropped, since the server may have written it.
+    KeyboardInterrupt is not changed.
     """
     foreign = ""
     try:

@@ -39,9 +39,10 @@ class Folder(Transport):
         return self._path
 
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:  # noqa: ARG002
-        """Read the file at a place; None if the source has none. ``limit`` is the largest size in bytes.
+        """Read the file at ``place``, a path below the folder; None if the source has no such file.
 
-        The file is read whatever the tag is, since a reliable check for changes would cost more. The result has no tag.
+        ``limit`` is the largest size in bytes. ``tag`` is ignored: a reliable check for changes would cost more than
+        reading. The result has no tag.
 
         Raises:
             InputError: ``address_invalid``: the place is no path below the folder.
@@ -75,8 +76,9 @@ class Folder(Transport):
 
         Raises:
             InputError: ``address_invalid``: the place is no path below the folder.
-            StorageError: ``file_exists``: another file is at the place; ``unreachable``: as :meth:`fetch`;
-                ``disk_full``, ``io_failed``: the folder can not be used, or the file to send can not be read.
+            StorageError: ``file_exists``: another file is at the place; ``unreachable``: the folder is not there, or
+                nothing was published in it; ``disk_full``, ``io_failed``: the folder can not be used, or the file to
+                send can not be read.
         """
         *above, name = parts_of(place)
         folder = self._path

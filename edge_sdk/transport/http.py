@@ -61,7 +61,7 @@ class Web(Transport):
         *,
         method: str = "PUT",
         token: str | None = None,
-        retry: RetryPolicy = RetryPolicy(),  # noqa: B008  # immutable
+        retry: RetryPolicy = RetryPolicy(),  # noqa: B008  # the default is immutable
         context: ssl.SSLContext | None = None,
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
@@ -106,15 +106,20 @@ class Web(Transport):
         return f"{self._base.scheme}://{_netloc(self._base)}{self._base.path.rstrip('/')}/"
 
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
-        """GET the document at a place; None after status 404 or 410. ``limit`` is the largest size in bytes.
+        """GET the document at ``place``, a path below the address; None after status 404 or 410.
 
-        With a tag, the request is conditional on a change; the content is None if there was none (status 304).
+        Args:
+            place: the path.
+            limit: largest size of the document in bytes.
+            tag: tag of the version that is known already; empty for none. If the document is unchanged since
+                (status 304), the result's content is None.
 
         Raises:
             InputError: ``address_invalid``: the place is no path below the address.
             DocumentError: ``too_large``: the document has more than ``limit`` bytes.
-            StorageError: ``unreachable``, ``server_untrusted``, ``redirect_refused``; ``refused_by_server``: any other
-                status; ``entropy_unavailable``.
+            StorageError: ``unreachable``: no answer; ``server_untrusted``: the certificate is not trusted;
+                ``redirect_refused``: too many redirects, or a wrong one; ``refused_by_server``: any other status;
+                ``entropy_unavailable``.
         """
         conditions = _conditions(tag)
         answer = self._ask("GET", place, conditions, None, limit)
@@ -129,12 +134,13 @@ class Web(Transport):
         return Found(answer.content, _tag(answer.headers))
 
     def send(self, place: str, path: str) -> None:
-        """Send the file at ``path`` to a place. Only a status 2xx means that the file has arrived.
+        """Send the file at ``path`` to ``place``, a path below the address. A status 2xx means that it has arrived.
 
         Raises:
             InputError: ``address_invalid``: the place is no path below the address.
-            StorageError: ``unreachable``, ``server_untrusted``, ``redirect_refused``; ``refused_by_server``: another
-                status; ``io_failed``: the file can not be read; ``entropy_unavailable``.
+            StorageError: ``unreachable``: no answer; ``server_untrusted``: the certificate is not trusted;
+                ``redirect_refused``: too many redirects, or a wrong one; ``refused_by_server``: any other status;
+                ``io_failed``: the file can not be read; ``entropy_unavailable``.
         """
         answer = self._ask(self._method, place, {"Content-Type": "application/octet-stream"}, path, 0)
         if not 200 <= answer.status < 300:
@@ -182,7 +188,7 @@ class Web(Transport):
         except http.client.HTTPException as error:
             return _Try(None, f"what answers breaks off, says too much or does not speak HTTP ({type(error).__name__})")
         except OSError as error:
-            if type(error).__name__ == "SSLCertVerificationError":  # by name: the module ssl may not be loaded
+            if type(error).__name__ == "SSLCertVerificationError":  # so that ssl need not be loaded
                 problem = _why_untrusted(error, own_context=self._context is not None)
             else:
                 return _Try(None, _words(error))
@@ -287,7 +293,7 @@ def _refused(answer: Answer) -> StorageError:
     return StorageError("refused_by_server", f"the server answers with status {answer.status}{hint}")
 
 
-# Conditions -----------------------------------------------------------------------------------------
+# Tags and conditional requests ----------------------------------------------------------------------
 
 
 def _tag(headers: Mapping[str, str]) -> str:

@@ -43,7 +43,7 @@ class Url(NamedTuple):
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """Scheme, host and port. A token for this server may be sent to equal origins only."""
+        """Scheme, host and port. A token may be sent only to addresses of the same origin."""
         return self[:3]
 
 
@@ -62,10 +62,11 @@ class Answer(NamedTuple):
 
 
 def parse_url(text: str) -> Url:
-    """Parse a web address.
+    """Parse ``text``, a web address of the form ``https://HOST[:PORT]/PATH``, or with ``http``.
 
     Raises:
-        InputError: ``address_invalid``; the text does not quote the address, which may hold a password.
+        InputError: ``address_invalid``: another form, not printable ASCII, or with a user or password. The error's text
+            does not quote the address, which may hold a password.
     """
     split: SplitResult | None = None
     port = None
@@ -93,22 +94,26 @@ def exchange(
     limit: int = 0,
     context: ssl.SSLContext | None = None,
 ) -> Answer:
-    """Make one request on a new connection.
+    """Make one request on a new connection. Redirects are not followed, and no status raises an error.
 
     Args:
         method: the HTTP method.
         url: the address.
-        headers: the headers, besides those that HTTP requires.
-        deadline: the end of the time for everything.
-        body: a file to send; ``headers`` then contain its length.
-        limit: most bytes of content. For it, at most twice the limit and 64 KiB are received, and only if the status
-            is 200.
+        headers: all headers of the request but ``Host`` and ``Accept-Encoding``.
+        deadline: the end of the time for connecting, sending and receiving.
+        body: a file to send, with its length in ``headers``; None for a request without content.
+        limit: most bytes of content that are accepted. The default 0 is for requests whose content is not used.
         context: TLS settings for an https address; by default the system's authorities are trusted.
 
+    Returns:
+        Status, headers and content. The content is read only if the status is 200, and is empty otherwise. It is None
+        if it is longer than ``limit``.
+
     Raises:
-        OSError: there is no connection, or it broke; TimeoutError: it took too long; ``ssl.SSLCertVerificationError``:
+        OSError: there is no connection, or it broke. TimeoutError: it took too long. ``ssl.SSLCertVerificationError``:
             the server's certificate is not trusted.
-        http.client.HTTPException: the answer is not HTTP, is too long, or is incomplete.
+        http.client.HTTPException: the answer is not HTTP or is incomplete; the headers are too long; or the content,
+            sent in chunks, takes more than twice the limit and 64 KiB.
     """
     foreign = ""
     try:
@@ -131,7 +136,7 @@ def _exchange(
 ) -> Answer:
     with _dial(url, deadline, context) as plain:
         connection = http.client.HTTPConnection(url.host, url.port)
-        connection.default_port = _PORTS[url.scheme]  # else the Host header of an https address includes the port
+        connection.default_port = _PORTS[url.scheme]  # the Host header then leaves out the usual port
         bounded = _Bounded(plain, deadline)
         connection.sock = cast("Any", bounded)
         connection.response_class = _FinalResponse
@@ -139,14 +144,14 @@ def _exchange(
         try:
             connection.request(method, url.path, body, dict(headers))
         except (BrokenPipeError, ConnectionResetError) as error:
-            broken = error  # a server that refuses a long body may answer and hang up; that answer counts
+            broken = error  # the server may have answered before it closed the connection: read on
         try:
             response = connection.getresponse()
         except (OSError, http.client.HTTPException):
             if broken is not None:
                 raise broken from None
             raise
-        if bounded.reader.ended:  # http.client treats the end of a connection as the end of the headers
+        if bounded.reader.ended:  # the connection ended within the headers, which http.client accepts
             raise http.client.IncompleteRead(b"")
         if len(response.headers) > MAX_HEADERS:
             raise http.client.HTTPException("too many headers")

@@ -30,8 +30,8 @@ def open_transport(
         seconds: longest time of one fetch or one sending over the web, including all retries; None for 300.
 
     Raises:
-        InputError: ``address_invalid``; ``argument_invalid``: the method is neither; ``token_invalid``: the token would
-            be sent without encryption.
+        InputError: ``address_invalid``: the address has a wrong form, or no transport for its scheme is installed;
+            ``argument_invalid``: the method is neither; ``token_invalid``: the token would be sent without encryption.
         StorageError: ``transport_failed``: another package's transport can not be made. Its function may also raise
             a :class:`protocol.errors.HearsayError` of its own.
     """
@@ -99,10 +99,11 @@ def _is_transport(found: object) -> bool:
 
 
 def read_token(raw: bytes) -> str:
-    """Read a token from a file's bytes: one line of printable ASCII without spaces.
+    """Read a token from ``raw``, a file's bytes: one word of printable ASCII, with blanks around it at most.
 
     Raises:
-        InputError: ``token_invalid``. The text does not quote the token.
+        InputError: ``token_invalid``: the file holds no such word, or one of more than 4096 characters. The error's
+            text does not quote the token.
     """
     token = raw.strip()
     if not token or len(token) > 4096 or not all(0x21 <= byte <= 0x7E for byte in token):

@@ -58,7 +58,7 @@ class Deadline:
         return self._end - self._monotonic()
 
     def wait(self) -> float:
-        """Longest time for the next byte, in seconds.
+        """Longest time to wait for the next byte, in seconds: the policy's ``idle``, or the time left if less.
 
         Raises:
             TimeoutError: no time is left.
