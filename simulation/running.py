@@ -61,9 +61,9 @@ def run_simulation(
         repeats: number of repetitions, each with new splits and new noise.
         evaluation_micro: ε of a private evaluation on every test part, in millionths; None for no evaluation.
         seed: of all randomness; None for entropy of the operating system.
-        split_seed: of splits, pilots and resampling if ``seed`` is None. Simulations with equal ``split_seed`` have the
-            same first split. All their splits and fleets are equal if ``devices`` and the need for a pilot are equal,
-            too.
+        split_seed: of splits, pilots and resampling if ``seed`` is None. Simulations with equal ``split_seed`` and
+            equal ``division`` have the same splits, whatever else differs. Each of their fleets begins with the same
+            people if the people who may report are the same.
         progress: called with (repetitions done, repetitions).
 
     Returns:
@@ -74,9 +74,13 @@ def run_simulation(
             :func:`simulation.experiment.run_trial`.
     """
     now = int(time.time()) if seed is None else SIMULATED_NOW
-    splitting, rng = np.random.default_rng(seed).spawn(2)  # equal splits for every mechanism
+    division_seed, noise_seed = np.random.SeedSequence(seed).spawn(2)
     if seed is None and split_seed is not None:
-        splitting = np.random.default_rng(split_seed)
+        division_seed = np.random.SeedSequence(split_seed)
+    # Each use has a generator of its own, so that settings which change the draws of one use change no other.
+    splitting, rng = np.random.default_rng(division_seed), np.random.default_rng(noise_seed)
+    pilot_seed, fleet_seed = division_seed.spawn(2)
+    choosing = np.random.default_rng(pilot_seed)
     entropy = system_entropy if seed is None else seeded_entropy(b"hearsay simulate %d" % seed)
     trials: list[Trial] = []
     with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
@@ -85,9 +89,10 @@ def run_simulation(
         task = None if design.needs_pilot else make_task(config, design.schema)
         for repeat in range(repeats):
             for split in division.splits(frame, splitting):
-                schema, people = design.for_people(split.people, splitting)
+                schema, people = design.for_people(split.people, choosing)
                 current = task or make_task(config, schema)
-                trial = run_trial(config, current, split, resample(people, devices, splitting))
+                drawing = np.random.default_rng(fleet_seed.spawn(1)[0])
+                trial = run_trial(config, current, split, resample(people, devices, drawing))
                 trials.append(trial._replace(signed=None) if trials else trial)
             if progress is not None:
                 progress(repeat + 1, repeats)

@@ -1,7 +1,7 @@
 """Sweeps: several simulations with different values of some settings, for one table or plot.
 
-All simulations of a sweep have the same seed of splits: their first split is the same, and all splits and fleets are if
-the sweep changes neither the size of the fleet nor the need for a pilot.
+All simulations of a sweep have the same seed of splits, so they learn from the same people and are tested on the same
+people, repetition by repetition. Their fleets begin with the same people if the people who may report are the same.
 """
 
 from __future__ import annotations

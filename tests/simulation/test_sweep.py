@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from statistics import fmean
 from xml.etree import ElementTree as ET
@@ -10,9 +11,17 @@ import pytest
 from click.testing import CliRunner
 
 from aggregator.cli.app import hearsay
+from aggregator.publishing.campaigns import CampaignParameters
+from aggregator.schema_draft import draft_schema
+from aggregator.schema_file import parse_schema_text
+from aggregator.tables import read_table, typed
 from protocol.errors import InputError
+from simulation import running
+from simulation.design import Design
+from simulation.experiment import Task, Trial
 from simulation.settings import Settings
 from simulation.simulate import _facts
+from simulation.splits import Division
 from simulation.sweep import MOST_POINTS, check_plot, points
 
 
@@ -84,6 +93,33 @@ def test_the_points_of_a_sweep_see_the_same_divisions(records):
     assert len({(each["accuracy_nonprivate"], each["accuracy_majority"]) for each in found}) == 1
     others = [result_of(records, "--sweep", "mechanism=oue,she", "--epsilon", 1)["points"][0] for _ in range(4)]
     assert len({each["accuracy_majority"] for each in others} | {each["accuracy_nonprivate"] for each in others}) > 2
+
+
+@pytest.mark.parametrize("seeds", [{"seed": 5}, {"split_seed": 5}])
+def test_splits_stay_the_same_whatever_a_setting_draws_and_fleets_begin_alike(records, monkeypatch, seeds):
+    """Simulations with and without pilots and with fleets of any size are compared on the same people."""
+    seen = []
+
+    def trial(config, task, split, fleet):
+        seen.append((tuple(split.people.index), tuple(split.test.index), tuple(fleet.index)))
+        return Trial(0.5, 0.5, 0.5, len(fleet), len(fleet), {})
+
+    monkeypatch.setattr(running, "run_trial", trial)
+    monkeypatch.setattr(running, "make_task", lambda *_: Task(b"", None))
+    frame = read_table(records)
+    schema = parse_schema_text(draft_schema(frame, "label", name="n", max_values=5)).schema
+    runs = []
+    for design, devices in itertools.product((Design(schema), Design(schema, fit_bounds=True)), (None, 50, 80)):
+        seen.clear()
+        terms = CampaignParameters("n", 1_000_000, "direct")
+        arguments = (typed(frame, schema), design, terms, Division(folds=2))
+        running.run_simulation(*arguments, postprocess="simplex", devices=devices, repeats=3, **seeds)
+        runs.append(tuple(seen))
+    assert design.needs_pilot
+    assert len({tuple(trial[:2] for trial in run) for run in runs}) == 1
+    for some, more in (runs[1:3], runs[4:6]):
+        assert all(few[2] == many[2][:50] for few, many in zip(some, more, strict=True))
+    assert runs[1][0][2] != runs[1][1][2]
 
 
 def test_a_sweep_over_names_is_drawn_as_bars(records, tmp_path):
