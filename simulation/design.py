@@ -48,7 +48,7 @@ class Design(NamedTuple):
         numbers = any(isinstance(feature, Numeric) for feature in self.schema.features)
         return self.method != "none" or (self.fit_bounds and numbers)
 
-    def stand_in(self) -> Schema:
+    def template_schema(self) -> Schema:
         """A schema that does not depend on records, with as many questions as the schema of any split.
 
         Questions have the same sizes, unless a component of the projection may be missing: here none may.

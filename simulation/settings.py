@@ -143,9 +143,9 @@ def prepare(
     if schema.label.name != label:
         raise InputError("label_missing", f"the schema predicts '{schema.label.name}', not '{label}'")
     design = Design(schema, settings.bins, drafted, method, components, settings.ridge, settings.reduce_fit)
-    parameters, notes = _parameters(settings, design.stand_in())
+    parameters, notes = _parameters(settings, design.template_schema())
     build_campaign(
-        design.stand_in(), parameters._replace(postprocess=settings.postprocess), 1, SIMULATED_NOW
+        design.template_schema(), parameters._replace(postprocess=settings.postprocess), 1, SIMULATED_NOW
     )  # raises an error if these settings make no valid campaign
     frame = typed(table, schema)
     share = DEFAULT_TEST_SHARE if settings.test_share is None else settings.test_share

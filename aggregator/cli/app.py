@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.cli.output import complain
-from aggregator.cli.summaries import stand_in
+from aggregator.cli.summaries import summary_command
 from aggregator.cli.table import COMMANDS
 from protocol.errors import HearsayError, StorageError
 
@@ -101,7 +101,7 @@ class Commands(click.Group):
         places = {name: plugin.value for name, plugin in self._offered().items()} | dict(self._table)
         listed = click.Group()
         for name in self.list_commands(ctx):
-            command = self.commands.get(name) or stand_in(places[name]) or self.get_command(ctx, name)
+            command = self.commands.get(name) or summary_command(places[name]) or self.get_command(ctx, name)
             assert command is not None  # list_commands names only commands that get_command finds
             listed.add_command(command, name)
         return listed

@@ -20,7 +20,7 @@ _PLAIN = frozenset({"name", "context_settings", "no_args_is_help", "invoke_witho
 """Arguments of ``click.command`` and ``click.group`` that leave the line in the list as the docstring has it."""
 
 
-def stand_in(place: str) -> click.Command | None:
+def summary_command(place: str) -> click.Command | None:
     """A command without options that has the help text of a command which is not imported.
 
     Args:

@@ -1,7 +1,7 @@
 """Expected accuracy of a model, computed from the statistics that the model is made from, without any records.
 
 The model is tested on simulated records of many fleets that agree with the statistics
-(:mod:`aggregator.models.stand_in`). In a simulated fleet, features are independent given the class, and missing values
+(:mod:`aggregator.models.posterior`). In a simulated fleet, features are independent given the class, and missing values
 are left out of the score as on a device. The expected accuracy is the interval from the smallest to the largest
 accuracy over all fleets. The model beats the largest class if it is better in all fleets, and does not if it is better
 in none. Otherwise, or if the largest class's share is too uncertain, the answer is not known.
@@ -25,8 +25,8 @@ from aggregator.estimates.class_shares import class_shares
 from aggregator.models.discrete import fit
 from aggregator.models.gaussian import NormalParameters
 from aggregator.models.gaussian import fit as fit_gaussian
+from aggregator.models.posterior import Fleet, fleets
 from aggregator.models.postprocess import POSTPROCESSES
-from aggregator.models.stand_in import Fleet, fleets
 from protocol.documents.campaign import GAUSSIAN
 
 if TYPE_CHECKING:
