@@ -120,6 +120,9 @@ class Acceptance:
         """Trust the newest root of ``roots`` that is in date. They are root files in the order of their versions.
 
         Returns the version of the root that is now trusted, and why later roots were refused, None if none was.
+
+        Raises:
+            InputError: ``argument_invalid``: a root is not given as bytes; no root is followed.
         """
         given = list(roots)
         for raw in given:

@@ -104,10 +104,10 @@ class Device:
                 ``enrol`` and answers for new periods are refused, and all else works.
             enrolment: the bytes of a provisioning file of a closed fleet, whose secret makes this device's ids. It is
                 given the first time. Later, the file of the present secret changes nothing, and others are refused.
-            clock: seconds since 1970; may be wrong. The default is the system's clock. An application that gives a
-                clock without ``uptime`` states that this clock is right.
-            uptime: a name of the present boot and the seconds since it began. They bound how many periods a wrong
-                clock can open. The default is the system's, if ``clock`` is the system's too.
+            clock: returns seconds since 1970; may be wrong. The default is the system's clock. An application that
+                gives a clock without ``uptime`` states that this clock is right.
+            uptime: returns a name of the present boot and the seconds since the boot. These bound how many periods a
+                wrong clock can open. The default is the system's, if ``clock`` is the system's too.
             entropy: n → n fresh random bytes.
             machine: returns 32 bytes that tell this machine from others, or None if that is not known.
 
@@ -116,9 +116,10 @@ class Device:
                 ``policy_invalid``: a new state is not made under a policy file that can not be read.
             DocumentError: the root or the provisioning file is not acceptable; ``bad_signature``: a newer root is no
                 step from the stored root.
-            StorageError: ``not_provisioned``: there is no device here, and no root is given; ``state_lost``,
-                ``state_copied``, ``state_newer``, ``state_older``, ``state_damaged``, ``state_busy``, ``disk_full``,
-                ``io_failed``; ``entropy_unavailable``.
+            StorageError: ``not_provisioned``: there is no device here, and no root is given; ``state_lost``: a device
+                was installed here, and its state is missing, damaged or an older copy; ``state_copied``: the state was
+                made on another machine; ``state_newer``, ``state_older``: software of another version wrote it;
+                ``state_damaged``, ``state_busy``, ``disk_full``, ``io_failed``, ``entropy_unavailable``.
         """
         from edge_sdk.opening import open_state
 
@@ -325,7 +326,7 @@ class Device:
             called: its id as bytes; or as text its name, or else the first hexadecimal digits of its id.
 
         Raises:
-            InputError: ``campaign_unknown``: there is none, or more than one.
+            InputError: ``campaign_unknown``: no accepted campaign, or more than one, is called so.
         """
         return self._acceptance.campaign(called)
 
@@ -346,8 +347,8 @@ class Device:
         """Answer about one record, at most once per period.
 
         The reports and the ε that they cost are stored in one durable transaction. A second call in the same period, or
-        in an earlier one after the clock was set back, returns the same bytes,
-        whatever the record: an answer about a changed record would cost a second ε.
+        in an earlier one after the clock was set back, returns the same bytes, whatever the record: an answer about a
+        changed record would cost a second ε.
 
         Args:
             campaign_id: ``Campaign.id``; or as text the campaign's name, or the first hexadecimal digits of its id.
@@ -360,12 +361,16 @@ class Device:
             The period's r reports, joined, each of the campaign's record length.
 
         Raises:
-            InputError: ``campaign_unknown``, ``model_unknown``; ``record_invalid``: the record is no mapping;
-                ``value_refused``, the only refusal that depends on a value, in campaigns that ask for it;
-                ``policy_invalid``, ``policy_missing``, ``argument_invalid``.
+            InputError: ``campaign_unknown``: no such campaign was accepted, or it is no longer; ``model_unknown``: the
+                model that the campaign evaluates is not installed; ``record_invalid``: the record is no mapping;
+                ``value_refused``: a value is unlisted, and the campaign refuses such values (no other refusal depends
+                on a value); ``policy_invalid``, ``policy_missing``, ``argument_invalid``.
             DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``; ``invalid_campaign``: the evaluated model
                 has other classes.
-            PolicyError: ``period_answered``, ``policy_refused``, ``budget_exhausted``, ``budget_paused``, ``disabled``.
+            PolicyError: ``period_answered``: the period was paid for before, and there is no answer to return;
+                ``policy_refused``: the owner's policy does not allow the campaign; ``budget_exhausted``: the limit on ε
+                for the device's life is reached; ``budget_paused``: the limit of a day or of the window is reached;
+                ``disabled``: the owner has opted out.
             StorageError: ``entropy_unavailable``, or the state can not be read or written. After a failed write the
                 answer is stored and paid, or neither; call again. After all other errors no ε was spent.
         """

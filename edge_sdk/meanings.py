@@ -76,5 +76,5 @@ class Meanings:
         )
 
     def clear(self) -> None:
-        """Forget all counts."""
+        """Forget the counts of all campaigns."""
         self._counts.clear()

@@ -92,7 +92,7 @@ class Reporting:
 
     @property
     def takes_part(self) -> bool:
-        """Whether the device has a secret: its owner has not opted out."""
+        """Whether the device takes part: it has a secret, which an opt-out deletes."""
         return self._state.meta("secret") is not None
 
     def secret(self) -> bytes:

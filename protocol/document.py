@@ -51,7 +51,7 @@ class Header(NamedTuple):
     crit: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as a payload carries them."""
+        """The header as the dict of fields that a payload contains."""
         return {**self._asdict(), "crit": list(self.crit)}
 
 

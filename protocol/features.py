@@ -78,12 +78,12 @@ class Categorical:
         return len(self.values) if self.substitute is None else self.substitute
 
     def knows(self, value: object) -> bool:
-        """Whether a value is one of the listed values."""
+        """Whether ``value`` is one of the listed values."""
         text = as_text(value)
         return text is not None and text in self._codes
 
     def known_code(self, value: object) -> int | None:
-        """The code of a listed value or, if ``unlisted`` is ``other``, of an unlisted one; else None.
+        """The code of ``value`` if it is listed, or if it is unlisted and ``unlisted`` is ``other``; else None.
 
         Classification leaves out values without a code.
         """
@@ -121,7 +121,7 @@ class Categorical:
         return None if code is None else (code, None)
 
     def labels(self) -> list[str]:
-        """The text of every code, for people."""
+        """The name of every code, in order, for people: the values, then ``(missing)`` and ``(other)`` if coded."""
         names = list(self.values)
         if self.substitute is None:
             names.append("(missing)")
@@ -130,7 +130,7 @@ class Categorical:
         return names
 
     def to_dict(self) -> dict[str, Any]:
-        """The map that a campaign carries."""
+        """The feature as the dict that the payload of a campaign or model contains."""
         return {
             "kind": self.kind,
             "name": self.name,
@@ -234,7 +234,7 @@ class Numeric:
         return self.size - 1 if self.substitute is None else bisect_right(self.edges, self.substitute)
 
     def scaled(self, value: object) -> int | None:
-        """The scaled integer u of a number; None if the value is missing or no number."""
+        """The scaled integer u of the number ``value``; None if ``value`` is missing or no number."""
         number = value if type(value) is float and value == value else as_number(value)  # noqa: PLR0124 - not NaN
         if number is None:
             return None
@@ -259,11 +259,11 @@ class Numeric:
         return min(max(quotient - SCALE, -SCALE), SCALE)
 
     def knows(self, value: object) -> bool:
-        """Whether a value is a number, also if it is outside the bounds."""
+        """Whether ``value`` is a number, also if it is outside the bounds."""
         return self.scaled(value) is not None
 
     def known_code(self, value: object) -> int | None:
-        """The bin of a number; None for a missing value and for a value that is no number."""
+        """The bin of the number ``value``; None if ``value`` is missing or no number."""
         scaled = self.scaled(value)
         return None if scaled is None else bisect_right(self.edges, scaled)
 
@@ -302,7 +302,7 @@ class Numeric:
         return None if number is None else (bisect_right(self.edges, number), number)
 
     def labels(self) -> list[str]:
-        """The interval of every bin, and the name of the code of *missing*, for people."""
+        """The name of every code, in order, for people: the interval of each bin, then ``(missing)`` if coded."""
         low, high = float(self.low), float(self.high)
         inner = [low + (edge + SCALE) / (2 * SCALE) * (high - low) for edge in self.edges]
         texts = [f"{x:.4g}" for x in (low, *inner, high)]
@@ -311,7 +311,7 @@ class Numeric:
         return bins if self.substitute is not None else [*bins, "(missing)"]
 
     def to_dict(self) -> dict[str, Any]:
-        """The map that a campaign carries."""
+        """The feature as the dict that the payload of a campaign or model contains."""
         return {
             "kind": self.kind,
             "name": self.name,

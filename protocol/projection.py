@@ -68,13 +68,13 @@ class Component:
         return self.size - 1 if number is None else bisect_right(self.edges, number)
 
     def labels(self) -> list[str]:
-        """The interval of every bin, and the name of the code of *missing*, for people."""
+        """The name of every code, in order, for people: the interval of each bin, then ``(missing)`` if coded."""
         ends = (self.low, *self.edges, self.high)
         bins = [f"[{a / SCALE:.4g}, {b / SCALE:.4g})" for a, b in itertools.pairwise(ends)]
         return [*bins, "(missing)"] if self.has_missing else bins
 
     def to_dict(self) -> dict[str, Any]:
-        """The map that a campaign carries."""
+        """The component as the dict that the payload of a campaign or model contains."""
         return {"name": self.name, "low": self.low, "high": self.high, "edges": list(self.edges)}
 
 
@@ -137,7 +137,7 @@ class Projection:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """The map that a campaign carries."""
+        """The projection as the dict that the payload of a campaign or model contains."""
         flat = [weight for row in self.matrix for weight in row]
         return {
             "inputs": list(self.inputs),

@@ -128,7 +128,7 @@ class Question(NamedTuple):
         return 2 * value - SCALE if power == SQUARE else value
 
     def to_dict(self) -> dict[str, Any]:
-        """The map that a campaign carries. ``feature``, ``power`` and ``class`` are left out if they are None."""
+        """The question as the dict that a campaign's payload contains. Keys with the value None are left out."""
         entry = {
             "kind": self.kind,
             "size": self.size,
@@ -307,7 +307,7 @@ class Assignment:
         return self._first[stratum] + bisect_right(self._bounds[stratum], u)
 
     def interval(self, question: int, stratum: int) -> tuple[int, int]:
-        """The half-open interval [low, high) of ids, by their first four bytes as an integer, that answer a question.
+        """The bounds (low, high) of the report ids that answer a question: low ≤ the id's first four bytes < high.
 
         Args:
             question: index among all questions of the campaign.

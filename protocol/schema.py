@@ -78,7 +78,7 @@ class Label:
         return self.substitute
 
     def to_dict(self) -> dict[str, Any]:
-        """The map that a campaign carries."""
+        """The label as the dict that the payload of a campaign or model contains."""
         return {
             "name": self.name,
             "classes": list(self.classes),
@@ -132,7 +132,7 @@ class Observation(NamedTuple):
 
     @property
     def numeric(self) -> list[int | None]:
-        """The numbers of the numeric features, in order."""
+        """The entries of ``numbers`` that belong to numeric features, in order; None for a missing number."""
         return [self.numbers[place] for place in self.numeric_places]
 
 
@@ -149,19 +149,19 @@ class Schema(NamedTuple):
 
     @property
     def observed(self) -> tuple[Feature | Component, ...]:
-        """The features that are not projected, then the components."""
+        """The features that are not projected, then the components of the projection."""
         if self.projection is None:
             return self.features
         return (*(self.features[index] for index in self.kept), *self.projection.components)
 
     @property
     def numeric(self) -> tuple[int, ...]:
-        """Indices of the observed features that are numbers."""
+        """Indices in ``observed`` of the numeric features and the components."""
         return tuple(index for index, feature in enumerate(self.observed) if not isinstance(feature, Categorical))
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """Indices of the features that are not projected."""
+        """Indices in ``features`` of the features that are not projected."""
         inputs = frozenset(() if self.projection is None else self.projection.inputs)
         return tuple(index for index in range(len(self.features)) if index not in inputs)
 

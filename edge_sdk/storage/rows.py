@@ -82,7 +82,7 @@ def seal(table: str, values: Sequence[object]) -> bytes:
 
 
 def damaged() -> StorageError:
-    """The error for a state whose contents this software did not write."""
+    """The error ``state_damaged``: the state's contents are not what this software has written."""
     return StorageError("state_damaged", "the state file is damaged or not one of this software")
 
 

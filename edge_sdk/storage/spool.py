@@ -167,7 +167,7 @@ class Spool:
         self.begin_after(through)
 
     def reports(self) -> dict[bytes, list[bytes]]:
-        """Unacknowledged reports by campaign id, in the order in which they were made."""
+        """Campaign id → its unacknowledged reports, in the order in which they were made."""
         with self._state.reading():
             ids = {row[0]: row[1] for row in Rows(self._state, CAMPAIGNS).all()}
             rows = self._kept()

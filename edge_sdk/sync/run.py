@@ -114,11 +114,11 @@ def sync(
 ) -> Outcome:
     """Fetch what is new at a source, and send the device's reports. After any failure the run may be repeated.
 
-    The run fetches newer roots, campaigns and models. Campaigns: those that the device is enrolled in; those that a new
-    root ended, since they may have been signed again; those that ``campaigns`` or the owner's policy names without a
-    wildcard. Models: those that are installed; those that ``models`` names; those with the name of an enrolled
-    campaign. Models are fetched first, since a campaign that evaluates a model is refused without it. A document is
-    accepted only under the name by which it was fetched.
+    The run fetches newer roots, campaigns and models. Fetched campaigns: every enrolled campaign; every campaign that a
+    new root ended, since it may have been signed again; every name in ``campaigns``; every name without a wildcard in
+    the owner's policy. Fetched models: every installed model; every name in ``models``; a model with the name of an
+    enrolled campaign. Models are fetched first, since a campaign that evaluates a model is refused without it. A
+    document is accepted only under the name by which it was fetched.
 
     Args:
         device: the device; other threads and processes may use it meanwhile.

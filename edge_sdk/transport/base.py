@@ -88,7 +88,7 @@ class Guarded:
 
     @property
     def address(self) -> str:
-        """The transport's address."""
+        """The wrapped transport's address: where the source is, in one line."""
         return self._transport.address
 
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:

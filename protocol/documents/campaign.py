@@ -72,7 +72,7 @@ class Fit(NamedTuple):
     variance_floor_micro: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """The map that a campaign carries."""
+        """The attributes as the dict that a campaign's payload contains."""
         entry: dict[str, Any] = {"family": self.family, "postprocess": self.postprocess}
         if self.family == GAUSSIAN:
             entry["variance_floor_micro"] = self.variance_floor_micro
@@ -120,7 +120,7 @@ class Campaign(NamedTuple):
 
     @property
     def report_bytes(self) -> int:
-        """Length of all answers of one device in one period, in bytes."""
+        """Total length of the reports of one device in one period, in bytes."""
         return self.answers * self.layout.record_length
 
     @property

@@ -68,11 +68,11 @@ class SigningKey(NamedTuple):
 
     @property
     def seed(self) -> bytes:
-        """The seed of :meth:`from_seed`, 32 bytes."""
+        """The 32-byte seed from which :meth:`from_seed` makes this key pair."""
         return self.secret[:KEY_BYTES]
 
     def sign(self, message: bytes) -> bytes:
-        """The 64-byte signature of a message."""
+        """The 64-byte Ed25519 signature of ``message``."""
         return bytes(bindings.crypto_sign(message, self.secret)[:SIGNATURE_BYTES])
 
     def __repr__(self) -> str:
@@ -107,7 +107,7 @@ def seal(payload_type: str, payload: bytes, keys: Iterable[SigningKey]) -> bytes
 
 
 def write_envelope(envelope: Envelope) -> bytes:
-    """Encode an envelope.
+    """Encode an envelope as the bytes of a file.
 
     Raises:
         InputError: ``signatures_invalid``: the number of signatures is not in 1 … 16.
@@ -174,9 +174,9 @@ def verified_by(envelope: Envelope, keys: Iterable[bytes]) -> frozenset[bytes]:
     """The subset of ``keys`` with a valid signature in the envelope. Signatures of other keys are ignored.
 
     Args:
-        envelope: parsed.
-        keys: Ed25519 public keys. Only signatures with the id of one of these keys are verified, and none after a key's
-            first valid one.
+        envelope: a parsed envelope.
+        keys: Ed25519 public keys. Only signatures with the id of one of these keys are verified. After a key's first
+            valid signature its further signatures are not.
     """
     by_hint = {keyid(public): public for public in keys}
     message = pae(envelope.payload_type, envelope.payload)

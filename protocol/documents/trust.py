@@ -73,6 +73,8 @@ class Verdict(NamedTuple):
     """An acceptable document. The acceptance takes effect when the caller has stored the document and ``state``.
 
     Attributes:
+        role: ``campaign`` or ``model``.
+        header: name, version and dates of the document.
         payload: the signed bytes; ``body`` is the parsed payload.
         digest: SHA-256 of the payload; the id of a campaign.
         now: the time, in seconds, with which all dates of this acceptance are compared.
@@ -123,9 +125,9 @@ def pin(raw: bytes, wall_clock: int) -> TrustState:
         wall_clock: seconds since 1970; the clock may be wrong.
 
     Raises:
-        DocumentError: ``too_large``, ``malformed``, ``unsupported_version``, ``wrong_role``, ``unknown_crit``;
-            ``bad_signature``: fewer keys have signed the root than the root itself demands; ``not_yet_valid``,
-            ``expired``.
+        DocumentError: ``too_large``, ``malformed``, ``unsupported_version``, ``wrong_role``, ``unknown_crit``: the file
+            can not be read; ``bad_signature``: fewer keys have signed the root than the root itself demands;
+            ``not_yet_valid``, ``expired``.
     """
     root = _read_own_root(raw)
     _check_dates(root.header, max(wall_clock, root.header.issued_at), "root")
@@ -169,12 +171,13 @@ def _parse_root_payload(envelope: Envelope) -> Root:
 def install_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> TrustState:
     """Follow a chain of newer roots from the stored root to the newest that can be reached.
 
-    Each step goes to the next version. The thresholds of both the old and the new root must sign the new root. After
-    each step a role's version floors stay if the number of its keys that stay reaches its new threshold; else they are
-    dropped. So one call with many roots leaves the same version floors as many calls with one root. The time floor
-    becomes the ``issued_at`` of the newest root reached, also if that is earlier. Only the newest root reached must be
-    in date; without a step no date is checked. Roots that can not be reached are ignored if at least one given root
-    was a step, the stored root, or an older root that the keys of the stored or of a reached root have signed.
+    Each step goes to the next version. The new root must be signed by enough of the old root's keys and by enough of
+    its own. After each step a role's version floors stay if the number of its keys that stay reaches its new threshold;
+    else they are dropped. So one call with many roots leaves the same version floors as many calls with one root. The
+    time floor becomes the ``issued_at`` of the newest root reached, also if that is earlier. Only the newest root
+    reached must be in date; without a step no date is checked. Roots that can not be reached are ignored if at least
+    one given root was a step, the stored root, or an older root that the keys of the stored or of a reached root have
+    signed.
 
     Args:
         state: the current state.
@@ -345,9 +348,10 @@ def verify(state: TrustState, raw: bytes, role: str, wall_clock: int, known: fro
         known: the payload keys that the caller understands.
 
     Raises:
-        DocumentError: ``too_large``, ``malformed``, ``unsupported_version``, ``wrong_role``,
-            ``bad_signature``, ``unknown_crit``, ``rollback``, ``equivocation``, ``not_yet_valid``,
-            ``expired``.
+        DocumentError: ``too_large``, ``malformed``, ``unsupported_version``, ``wrong_role``, ``unknown_crit``: the file
+            can not be read; ``bad_signature``: too few of the role's keys have signed it; ``rollback``: a newer version
+            was accepted before; ``equivocation``: another document of this version was accepted before;
+            ``not_yet_valid``, ``expired``: the document or the trusted root.
     """
     envelope = read_envelope(raw, role)
     _check_threshold(envelope, state.root.roles[role])

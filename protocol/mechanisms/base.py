@@ -167,7 +167,7 @@ class ValueMechanism(Mechanism):
 
 
 class FrequencyMechanism(ValueMechanism):
-    """A pure protocol: an answer *supports* a set of values.
+    """A pure protocol: every answer stands for a set of values, which it *supports*.
 
     An answer supports the true value with probability ``p`` and each given other value with probability ``q``.
     Source: Wang et al., USENIX Security 2017, section 3.
@@ -178,12 +178,12 @@ class FrequencyMechanism(ValueMechanism):
     @property
     @abstractmethod
     def p(self) -> Fraction:
-        """Probability that an answer supports the true value."""
+        """Probability that an answer supports the true value: that the true value is in the answer's set of values."""
 
     @property
     @abstractmethod
     def q(self) -> Fraction:
-        """Probability that an answer supports one given other value."""
+        """Probability that an answer supports one given value that is not the true one."""
 
 
 def out_of_domain(domain: str) -> InputError:

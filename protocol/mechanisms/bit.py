@@ -35,7 +35,7 @@ class Bit(CoinMechanism, SingleNumberMechanism):
 
     @property
     def answers(self) -> int:
-        """Two answers: 0 and 1."""
+        """2, the number of possible answers: 0 and 1."""
         return 2
 
     def perturb(self, value: int, seed: bytes) -> int:
@@ -48,7 +48,7 @@ class Bit(CoinMechanism, SingleNumberMechanism):
         return int(Stream(seed, TAG).coin(bent(value, self.threshold)))
 
     def describe(self) -> str:
-        """See :meth:`Mechanism.describe`."""
+        """How the answer hides the input, in words for the owner of a device: one line."""
         return "one bit from a coin that the number bends, the more the larger ε is (bit)"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
@@ -68,5 +68,5 @@ class Bit(CoinMechanism, SingleNumberMechanism):
         return bit_estimate(answer, self.threshold)
 
     def variance(self, x: int) -> Fraction:
-        """Exact variance of the estimate for input x. The variance is largest at x = 0."""
+        """Exact variance of the estimate for the input ``x``. The variance is largest at x = 0."""
         return bit_variance(x, self.threshold)

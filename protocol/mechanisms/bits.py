@@ -40,12 +40,12 @@ class Bits(CoinMechanism):
 
     @property
     def answers(self) -> int:
-        """One bit per class."""
+        """k, the number of bits in an answer: one per class."""
         return self.size
 
     @property
     def most_nonzero(self) -> int:
-        """One coordinate: the number of the record's class."""
+        """1: at most one coordinate of an input, that of the record's class, may differ from 0."""
         return 1
 
     def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
@@ -59,7 +59,7 @@ class Bits(CoinMechanism):
         return tuple(int(word < bent(x, self.threshold)) for word, x in zip(words, value, strict=True))
 
     def describe(self) -> str:
-        """See :meth:`Mechanism.describe`."""
+        """How the answer hides the input, in words for the owner of a device: one line."""
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def bit_probabilities(self, value: Sequence[int]) -> list[Fraction]:

@@ -81,25 +81,26 @@ class Direct(FrequencyMechanism):
 
     @property
     def answers(self) -> int:
-        """K: every value is an answer."""
+        """K, the number of possible answers: every value is one."""
         return self.size
 
     @property
     def p(self) -> Fraction:
-        """Probability that an answer supports the true value."""
+        """Probability that the answer is the true value: T/2^32."""
         from fractions import Fraction
 
         return Fraction(self.keep, ONE)
 
     @property
     def q(self) -> Fraction:
-        """Probability that an answer supports one given other value."""
+        """Probability that the answer is one given other value: (1 − p)/(K − 1)."""
         return (1 - self.p) / (self.size - 1)
 
     def perturb(self, value: int, seed: bytes) -> int:
         """Draw the answer for ``value``, an integer of 0 … K − 1, from the stream of ``seed``.
 
-        Reads coin(T): if true, the answer is ``value``. Else reads o = below(K − 1): the answer is o + (o ≥ value).
+        Reads ``Stream.coin(T)``: if true, the answer is ``value``. Else reads o = ``Stream.below(K − 1)``: the answer
+        is o + (o ≥ value).
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -114,7 +115,7 @@ class Direct(FrequencyMechanism):
         return other + (other >= value)
 
     def describe(self) -> str:
-        """See :meth:`Mechanism.describe`."""
+        """How the answer hides the input, in words for the owner of a device: one line."""
         chance = "over 99%" if 200 * self.p > 199 else f"{float(self.p):.0%}"  # never "100%": there is another value
         return f"one of {self.size} values, the true one {chance} of the time, else another at random"
 
@@ -129,5 +130,5 @@ class Direct(FrequencyMechanism):
         return {answer: p if answer == value else q for answer in range(self.size)}
 
     def privacy_loss(self) -> PrivacyLoss:
-        """ln(p/q): an answer has probability p for one input and q for all others."""
+        """The exact privacy loss ln(p/q): an answer has probability p for one input and q for all others."""
         return PrivacyLoss(self.p / self.q)

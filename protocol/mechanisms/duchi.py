@@ -38,19 +38,19 @@ class Duchi(CoinMechanism):
 
     @property
     def answers(self) -> int:
-        """One bit per dimension."""
+        """The number of bits in an answer: one per dimension."""
         return self.size
 
     @property
     def dimensions(self) -> int:
-        """D: the size if it is odd, else the size + 1."""
+        """D, the odd number of dimensions in which an answer is drawn: the size if it is odd, else the size + 1."""
         return self.size | 1
 
     def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
         """Draw the answer for the vector ``value`` from the stream of ``seed``.
 
-        Reads below(2S) per dimension for the corner v, then coin(T) for the sign, then D fair coins for a corner t,
-        again and again until ⟨t, v⟩ has this sign.
+        Reads ``Stream.below(2S)`` per dimension for the corner v, then ``Stream.coin(T)`` for the sign, then D fair
+        coins for a corner t, again and again until ⟨t, v⟩ has this sign.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -67,7 +67,7 @@ class Duchi(CoinMechanism):
                 return tuple(map(int, answer[: self.size]))
 
     def describe(self) -> str:
-        """See :meth:`Mechanism.describe`."""
+        """How the answer hides the input, in words for the owner of a device: one line."""
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def distribution(self, value: Sequence[int]) -> dict[tuple[int, ...], Fraction]:

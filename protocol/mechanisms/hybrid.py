@@ -87,13 +87,13 @@ class Hybrid(SingleNumberMechanism):
 
     @property
     def answers(self) -> int:
-        """N + 2: the cells of ``piecewise`` and the two answers of ``bit``."""
+        """N + 2, the number of possible answers: the N cells of ``piecewise`` and the two answers of ``bit``."""
         return CELLS + 2
 
     def perturb(self, value: int, seed: bytes) -> int:
         """Draw the answer for the number ``value``, an integer of [−S, S], from the stream of ``seed``.
 
-        Reads coin(A): if true, then draws as ``piecewise`` does, else as ``bit`` does, from the same stream.
+        Reads ``Stream.coin(A)``: if true, then draws as ``piecewise`` does, else as ``bit`` does, from the same stream.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -105,7 +105,7 @@ class Hybrid(SingleNumberMechanism):
         return CELLS + stream.coin(bent(value, self.bit.threshold))
 
     def describe(self) -> str:
-        """See :meth:`Mechanism.describe`."""
+        """How the answer hides the input, in words for the owner of a device: one line."""
         return f"one number of {self.answers}, likelier near the true one ({self.name})"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
@@ -124,7 +124,10 @@ class Hybrid(SingleNumberMechanism):
         return table
 
     def privacy_loss(self) -> PrivacyLoss:
-        """The larger loss of ``piecewise`` and ``bit``, if both are possible: an answer shows which of them made it."""
+        """The exact privacy loss: the larger one of ``piecewise`` and ``bit``, or that of the only possible part.
+
+        An answer shows which part made it, so the part adds no privacy.
+        """
         losses = []
         if self.share > 0:
             losses.append(self.piecewise.privacy_loss())

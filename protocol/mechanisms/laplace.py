@@ -40,7 +40,7 @@ class Laplace(NoisyIntegers, NumericMechanism):
     option_names = ("delta",)
 
     def __init__(self, epsilon_micro: int, size: int, delta: int, s: int, t: int) -> None:
-        """``s``/``t`` is the rate of the noise per step."""
+        """``delta`` is Δ; ``s``/``t`` is the rate of the noise per step."""
         super().__init__(epsilon_micro, size, s, t)
         self.delta = delta
 
@@ -92,23 +92,23 @@ class Laplace(NoisyIntegers, NumericMechanism):
 
     @property
     def answers(self) -> int:
-        """One integer per coordinate."""
+        """The number of integers in an answer: one per coordinate."""
         return self.size
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """−(M + H) and M + H; H is the largest noise (:attr:`reach`)."""
+        """The smallest and the largest integer in an answer: ±(M + H) with the largest noise H (:attr:`reach`)."""
         return -GRID - self.reach, GRID + self.reach
 
     @property
     def most_nonzero(self) -> int:
-        """Δ/2 coordinates of an input may differ from 0."""
+        """Δ/2, the largest number of coordinates of an input that may differ from 0."""
         return self.delta // 2
 
     def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
         """Draw the answer for the vector ``value`` from the stream of ``seed``.
 
-        Reads, per coordinate, below(S) for the rounding and then one discrete Laplace noise.
+        Reads, per coordinate, ``Stream.below(S)`` for the rounding and then one discrete Laplace noise.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -162,7 +162,7 @@ class Laplace(NoisyIntegers, NumericMechanism):
         return table
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Exactly ΔM·s/t: two inputs differ by at most ΔM steps in the sum over coordinates."""
+        """The exact privacy loss ΔM·s/t: two inputs differ by at most ΔM steps in the sum over coordinates."""
         return PrivacyLoss(Fraction(1), Fraction(self.delta * GRID * self.s, self.t))
 
     def estimate(self, answer: Sequence[int]) -> tuple[Fraction, ...]:

@@ -64,7 +64,7 @@ class NoisyIntegers(Mechanism):
         return -(-_TAIL * self.t // self.s)
 
     def describe(self) -> str:
-        """See :meth:`Mechanism.describe`."""
+        """How the answer hides the input, in words for the owner of a device: one line."""
         return f"{self.size} numbers, each with random noise, the less the larger ε is ({self.name})"
 
     @property

@@ -186,7 +186,7 @@ class CoinMechanism(NumericMechanism):
         }
 
     def privacy_loss(self) -> PrivacyLoss:
-        """ln(T/(2^32 − T)), where T/2^32 is the largest probability of the true side of a coin."""
+        """The exact privacy loss ln(T/(2^32 − T)); T/2^32 is the largest probability of the true side of a coin."""
         from fractions import Fraction
 
         return PrivacyLoss(Fraction(self.threshold, ONE - self.threshold))

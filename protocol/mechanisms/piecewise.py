@@ -88,14 +88,14 @@ class Piecewise(SingleNumberMechanism):
 
     @property
     def answers(self) -> int:
-        """N, the number of cells."""
+        """N, the number of possible answers: the cells."""
         return CELLS
 
     def perturb(self, value: int, seed: bytes) -> int:
         """Draw a cell for the number ``value``, an integer of [−S, S], from the stream of ``seed``.
 
-        Reads below(2S) for the window's start, coin(T), then below(w) for a cell inside the window or below(N − w)
-        for one outside.
+        Reads from the stream below(2S) for the window's start and coin(T); then below(w) for a cell inside the window,
+        or below(N − w) for one outside. ``below`` and ``coin`` are methods of :class:`Stream`.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -117,7 +117,7 @@ class Piecewise(SingleNumberMechanism):
         return divmod((value + SCALE) * (CELLS - self.window), 2 * SCALE)
 
     def describe(self) -> str:
-        """See :meth:`Mechanism.describe`."""
+        """How the answer hides the input, in words for the owner of a device: one line."""
         return f"one number of {self.answers}, likelier near the true one ({self.name})"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
@@ -147,7 +147,7 @@ class Piecewise(SingleNumberMechanism):
         return Fraction(self.threshold, ONE * self.window), Fraction(ONE - self.threshold, ONE * rest)
 
     def privacy_loss(self) -> PrivacyLoss:
-        """ln(T(N − w)/((2^32 − T)w)): from a cell inside the window of one input and outside that of another."""
+        """The exact privacy loss ln(T(N − w)/((2^32 − T)w)): for a cell in one input's window, not in another's."""
         inside, outside = self._heights()
         return PrivacyLoss(inside / outside)
 
@@ -164,7 +164,7 @@ class Piecewise(SingleNumberMechanism):
         return self.gain * (2 * answer + 1 - CELLS) * SCALE
 
     def variance(self, x: int) -> Fraction:
-        """Exact variance of the estimate for input x: (κS)²·E(2c + 1 − N)² − x²."""
+        """Exact variance of the estimate for the input ``x``: (κS)²·E(2c + 1 − N)² − x² for the random cell c."""
         from fractions import Fraction
 
         start, rest = self._start(x)

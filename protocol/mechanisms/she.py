@@ -62,12 +62,12 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
 
     @property
     def answers(self) -> int:
-        """One integer per value."""
+        """The number of integers in an answer: one per value."""
         return self.size
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """−H and M + H; H is the largest noise (:attr:`reach`)."""
+        """The smallest and the largest integer in an answer: −H and M + H with the largest noise H (:attr:`reach`)."""
         return -self.reach, GRID + self.reach
 
     @property
@@ -122,5 +122,5 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
         return table
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Exactly 2·M·s/t: another value changes two components by M each."""
+        """The exact privacy loss 2·M·s/t: another value changes two components by M each."""
         return PrivacyLoss(Fraction(1), Fraction(SENSITIVITY * GRID * self.s, self.t))

@@ -77,7 +77,7 @@ class ThresholdedHistogram(UnaryMechanism):
         return mechanism
 
     def to_dict(self) -> dict[str, Any]:
-        """The map of every unary encoding, with θ in millionths."""
+        """The map that a campaign carries: ``p`` is P, ``q`` is Q, ``theta_micro`` is θ in millionths."""
         return {**super().to_dict(), "theta_micro": self.theta_micro}
 
     def options(self) -> dict[str, Any]:

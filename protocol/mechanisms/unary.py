@@ -76,19 +76,19 @@ class UnaryMechanism(FrequencyMechanism):
 
     @property
     def answers(self) -> int:
-        """One bit per value."""
+        """K, the number of bits in an answer: one per value."""
         return self.size
 
     @property
     def p(self) -> Fraction:
-        """Probability that an answer supports the true value."""
+        """Probability that the true value's bit is 1: P/2^32."""
         from fractions import Fraction
 
         return Fraction(self.one_if_true, ONE)
 
     @property
     def q(self) -> Fraction:
-        """Probability that an answer supports one given other value."""
+        """Probability that the bit of one given other value is 1: Q/2^32."""
         from fractions import Fraction
 
         return Fraction(self.one_if_other, ONE)
@@ -96,7 +96,7 @@ class UnaryMechanism(FrequencyMechanism):
     def perturb(self, value: int, seed: bytes) -> tuple[int, ...]:
         """Draw K bits for ``value``, an integer of 0 … K − 1, from the stream of ``seed``.
 
-        Reads, for j = 0 … K − 1, coin(P) if j is ``value``, else coin(Q).
+        Reads, for j = 0 … K − 1, ``Stream.coin(P)`` if j is ``value``, else ``Stream.coin(Q)``.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -110,7 +110,7 @@ class UnaryMechanism(FrequencyMechanism):
         return tuple(bits)
 
     def describe(self) -> str:
-        """See :meth:`Mechanism.describe`."""
+        """How the answer hides the input, in words for the owner of a device: one line."""
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def bit_probabilities(self, value: int) -> list[Fraction]:
@@ -133,6 +133,6 @@ class UnaryMechanism(FrequencyMechanism):
         return rows_of_bits(self.bit_probabilities(value))
 
     def privacy_loss(self) -> PrivacyLoss:
-        """ln(p(1 − q) / (q(1 − p))): two inputs differ in the probabilities of two bits."""
+        """The exact privacy loss ln(p(1 − q) / (q(1 − p))): two inputs differ in the probabilities of two bits."""
         p, q = self.p, self.q
         return PrivacyLoss(p * (1 - q) / (q * (1 - p)))
