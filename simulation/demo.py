@@ -122,7 +122,7 @@ def demo(output: Path, devices: int, epsilon: str, mechanism: str, *, as_json: b
 
 
 def load_records() -> tuple[pd.DataFrame, Schema]:
-    """The records with their label, and a schema that does not depend on the records.
+    """Load the demo's records with their label, and make a schema that does not depend on the records.
 
     Raises:
         InputError: ``missing_extra``: scikit-learn, which carries the data, is not installed.
@@ -156,12 +156,13 @@ def run_demo(
     """Run the demo in an empty folder.
 
     Args:
-        folder: for all files.
+        folder: an empty folder, which gets all files.
         frame: records with their label.
-        schema: of the records.
-        parameters: of the campaign.
+        schema: schema of the records.
+        parameters: parameters of the campaign.
         devices: size of the fleet; each device holds a training record drawn with replacement.
-        seed: of the split and the draw of records. The devices' noise always comes from the operating system.
+        seed: of the choice of training records and of the records on devices; None for entropy of the operating system.
+            The devices' noise always comes from the operating system.
         clock: seconds since 1970.
         progress: called with (devices done, devices) before every fiftieth device.
 
@@ -273,7 +274,7 @@ def _replace(staging: Path, output: Path) -> None:
 
 
 def hearsay_command() -> str:
-    """The command for ``hearsay``: its name, or its full path if the shell's search path does not contain it."""
+    """The text to type in a shell to run ``hearsay``: the name, or the full path if the name alone is not found."""
     if shutil.which("hearsay") is not None:
         return "hearsay"
     for place in (sys.argv[0], sys.executable):

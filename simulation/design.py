@@ -21,10 +21,10 @@ PILOT_SHARE = 0.1
 
 
 class Design(NamedTuple):
-    """How to make the schema for the people of one split.
+    """How to make the schema for one split, a division of the people into a learning part and a test part.
 
     Attributes:
-        schema: drafted or given.
+        schema: the schema to start from, drafted from the records or given by the user.
         bins: number of bins of a numeric feature or component.
         fit_bounds: whether the bounds of numeric features come from the pilot instead of the schema.
         method: of the projection: ``none``, ``pca`` or ``dca``.
@@ -44,12 +44,14 @@ class Design(NamedTuple):
 
     @property
     def needs_pilot(self) -> bool:
-        """Whether the schema depends on the people of a split."""
+        """Whether bounds or a projection are fitted on records, so that each split gets a schema of its own."""
         numbers = any(isinstance(feature, Numeric) for feature in self.schema.features)
         return self.method != "none" or (self.fit_bounds and numbers)
 
     def template_schema(self) -> Schema:
-        """A schema that does not depend on records, with as many questions as the schema of any split.
+        """A substitute schema that does not depend on records, to check the settings before any record is read.
+
+        It has as many questions as the schema of any split.
 
         Questions have the same sizes, unless a component of the projection may be missing: here none may.
         """
@@ -61,15 +63,15 @@ class Design(NamedTuple):
         return build_schema(self.schema.label, [*kept, *parts])
 
     def for_people(self, people: pd.DataFrame, rng: np.random.Generator) -> tuple[Schema, pd.DataFrame]:
-        """The schema for one split, and the people whose devices report.
+        """Make the schema for one split. Returns it with the records of the people whose devices report.
 
         Args:
-            people: records of the split's people.
+            people: records of the learning part.
             rng: chooses the pilot; it is read only if ``fit_on`` is ``pilot`` and :attr:`needs_pilot` holds.
 
         Raises:
-            InputError: as :func:`aggregator.models.reduction.fit_projection` and
-                :func:`protocol.schema.build_schema`.
+            InputError: no projection can be fitted (:func:`aggregator.models.reduction.fit_projection`), or its
+                components make no valid schema (:func:`protocol.schema.build_schema`).
         """
         if not self.needs_pilot:
             return self.schema, people
@@ -87,7 +89,7 @@ class Design(NamedTuple):
 
 
 def parse_reduction(text: str) -> tuple[str, int]:
-    """Read ``none``, ``pca:6`` or ``dca:1`` as method and number of components.
+    """Parse ``none``, ``pca:6`` or ``dca:1`` into method and number of components (0 for ``none``).
 
     Raises:
         InputError: ``reduce_invalid``: another text, or a number of components outside 1 … 100000.

@@ -103,17 +103,18 @@ class SimulationConfig(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A signed campaign: the bytes of its envelope, and the parsed payload."""
+    """A signed campaign: the bytes of its file, and the parsed campaign."""
 
     campaign_bytes: bytes
     campaign: Campaign
 
 
 def make_task(config: SimulationConfig, schema: Schema) -> Task:
-    """Sign the next version of the simulation's campaign.
+    """Sign the next version of the simulation's campaign, for a schema.
 
     Raises:
-        InputError: as :func:`aggregator.publishing.campaigns.publish_campaign`.
+        InputError: the schema and the parameters make no valid campaign
+            (:func:`aggregator.publishing.campaigns.publish_campaign`).
     """
     raw = publish_campaign(config.workspace, schema, config.parameters, config.now)
     return Task(raw, parse_campaign(read_envelope(raw, "campaign").payload))
@@ -129,9 +130,9 @@ def run_trial(config: SimulationConfig, task: Task, split: Split, fleet: pd.Data
         fleet: the records on devices: the split's people, or a sample of them.
 
     Raises:
-        InputError: ``no_labels``: no test record has a known label; other reasons as
-            :func:`aggregator.publishing.models.publish_model`.
-        PolicyError: a device refuses the campaign; the vector engine asks no device.
+        InputError: ``no_labels``: no test record has a known label; or no model can be made of the reports
+            (:func:`aggregator.publishing.models.publish_model`).
+        PolicyError: a device refuses the campaign; not with the vector engine, which runs no device.
     """
     schema = task.campaign.schema
     statistics = gather(config, task, fleet)
@@ -172,7 +173,8 @@ def gather(config: SimulationConfig, task: Task, fleet: pd.DataFrame, model_byte
         model_bytes: in an evaluation, the model that the devices have installed.
 
     Raises:
-        PolicyError, InputError: a device refuses the campaign or a record; the vector engine asks no device.
+        PolicyError, InputError: a device refuses the campaign or a record; not with the vector engine, which runs no
+            device.
     """
     with tempfile.TemporaryDirectory(prefix="hearsay-") as name:
         folder = Path(name)
@@ -183,7 +185,10 @@ def gather(config: SimulationConfig, task: Task, fleet: pd.DataFrame, model_byte
 
 
 def records_of(frame: pd.DataFrame, label: str) -> Iterator[tuple[dict[str, object], object]]:
-    """Record and label of every row, with the values as Python objects."""
+    """Yield record and label of every row of ``frame``: a dict of Python values, and the value of the label's column.
+
+    ``label`` is the name of that column.
+    """
     names = [str(name) for name in frame.columns if name != label]
     columns = [frame[name].tolist() for name in names]
     for label_value, *values in zip(frame[label].tolist(), *columns, strict=True):
@@ -241,7 +246,7 @@ def _accuracy(config: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) 
 
 
 def seeded_entropy(seed: bytes) -> Callable[[int], bytes]:
-    """Repeatable randomness for simulated devices: a function that returns the next ``count`` bytes.
+    """Make a repeatable source of randomness for simulated devices: a function that returns a given number of bytes.
 
     The bytes are SHA-256(seed ‖ counter) for counter 0, 1, …; every call begins with a new counter. Never use it on
     real devices: whoever knows the seed can remove the noise.

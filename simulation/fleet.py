@@ -55,10 +55,10 @@ def write_batches(folder: Path, campaign: Campaign, reports: Iterable[bytes], pe
     """Write the reports of devices into batch files, as a gateway does.
 
     Args:
-        folder: for the files ``0000.hsr``, ``0001.hsr``, ….
+        folder: gets the files ``0000.hsr``, ``0001.hsr``, …. It exists already.
         campaign: of the reports.
-        reports: per device all answers, one after another.
-        per_file: devices per file.
+        reports: for each device the bytes of all its answers, one after another.
+        per_file: number of devices per file.
 
     Returns:
         the paths of the files, in order; files of the same name are replaced.

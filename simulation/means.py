@@ -25,7 +25,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def within(t: float, freedom: int) -> float:
-    """P(|T| ≤ t) for Student's T with ν = ``freedom`` degrees of freedom.
+    """The probability P(|T| ≤ t) for Student's T with ν = ``freedom`` degrees of freedom.
 
     With θ = atan(t/√ν): 2/π·(θ + sin θ·Σ) for odd ν and sin θ·Σ for even ν, where Σ runs over
     cos θ, cos³θ·2/3, cos⁵θ·2·4/(3·5) … (odd) or 1, cos²θ·1/2, cos⁴θ·1·3/(2·4) … (even), up to the power ν − 2.
@@ -41,7 +41,10 @@ def within(t: float, freedom: int) -> float:
 
 
 def two_sided_quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
-    """The t with P(|T| ≤ t) = confidence, by halving the angle atan(t/√ν)."""
+    """The t with P(|T| ≤ t) = ``confidence``, for Student's T with ν = ``freedom`` degrees of freedom.
+
+    The search halves the range of the angle atan(t/√ν).
+    """
     low, high = 0.0, pi / 2
     for _ in range(60):
         middle = (low + high) / 2

@@ -57,7 +57,7 @@ def run_simulation(
         division: how to choose the test people.
         postprocess: name of the method that turns estimates into probabilities.
         devices: size of a fleet drawn with replacement; None for every person once.
-        engine: one of :data:`simulation.experiment.ENGINES`.
+        engine: ``device`` runs the device code for every person; ``vector`` draws all reports by numpy.
         repeats: number of repetitions, each with new splits and new noise.
         evaluation_micro: ε of a private evaluation on every test part, in millionths; None for no evaluation.
         seed: of all randomness; None for entropy of the operating system.
@@ -70,8 +70,8 @@ def run_simulation(
         the trials in order of repetitions. Only the first trial has its model.
 
     Raises:
-        InputError, PolicyError: as :meth:`Division.splits`, :meth:`Design.for_people` and
-            :func:`simulation.experiment.run_trial`.
+        InputError, PolicyError: the records can not be divided (:meth:`Division.splits`), no schema can be made
+            (:meth:`Design.for_people`), or a trial fails (:func:`simulation.experiment.run_trial`).
     """
     now = int(time.time()) if seed is None else SIMULATED_NOW
     division_seed, noise_seed = np.random.SeedSequence(seed).spawn(2)
@@ -100,7 +100,13 @@ def run_simulation(
 
 
 def summarise(trials: list[Trial], parameters: CampaignParameters, engine: str, repeats: int) -> dict[str, Any]:
-    """Means of the accuracies over all trials, the ε that one device spent, settings, and numbers of reports.
+    """Summarise a simulation: mean accuracies over all trials, the ε that one device spent, settings, report counts.
+
+    Args:
+        trials: all trials, in the order of repetitions.
+        parameters: of the campaign.
+        engine: name of the engine, for the summary.
+        repeats: number of repetitions.
 
     ``accuracy_sd`` is the standard deviation of one trial's accuracy, None for one trial. ``devices`` is the size of
     the first trial's fleet. Keys that begin with ``accuracy_private`` are there only if evaluations ran.

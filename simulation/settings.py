@@ -28,18 +28,28 @@ DEFAULT_TEST_SHARE = 0.2
 
 
 class Settings(NamedTuple):
-    """All settings of a simulation except its records. None means the default.
+    """All settings of a simulation except its records.
 
     Attributes:
         epsilon: total ε per device, as text or number.
-        mechanism, answers, family, approach, theta: of the campaign.
-        bins, max_values, drop: of a drafted schema; ``bins`` also of components.
-        reduce, reduce_fit, ridge: ``none``, ``pca:K`` or ``dca:K``; ``pilot`` or ``train``; ρ of DCA.
+        mechanism: name of the campaign's mechanism, or ``auto``.
+        answers: answers per device: ``one``, ``all``, ``auto`` or a number.
+        family: ``discrete``, ``gaussian`` or ``auto``.
+        approach: 1 or 3, only for ``laplace`` in a Gaussian campaign; None is 3.
+        theta: threshold of the mechanism ``the``; None for the default.
+        bins: bins of a numeric feature in a drafted schema, and of components.
+        max_values: largest number of different whole numbers of a categorical feature in a drafted schema.
+        drop: columns that a drafted schema leaves out.
+        reduce: the projection: ``none``, ``pca:K`` or ``dca:K`` with K components.
+        reduce_fit: the records on which bounds and projection are fitted: ``pilot`` or ``train``.
+        ridge: ρ of DCA.
         postprocess: name of the method that turns estimates into probabilities.
-        test_share, folds: how to choose the test people if there is no test file.
+        test_share: share of a random test part; None for :data:`DEFAULT_TEST_SHARE`.
+        folds: number of folds, which take turns as test part; None for one random test part.
         devices: size of a fleet drawn with replacement; None for every person once.
-        engine: ``device`` or ``vector``.
-        repeats, seed: number of repetitions; seed of all randomness.
+        engine: ``device`` runs the device code; ``vector`` draws all reports by numpy.
+        repeats: number of repetitions.
+        seed: seed of all randomness; None for entropy of the operating system.
         evaluate: whether the devices of the test people also evaluate the model privately.
     """
 
@@ -69,9 +79,11 @@ class Prepared(NamedTuple):
     """A simulation that is ready to run.
 
     Attributes:
-        settings: its settings.
+        settings: the settings.
         frame: the records, with the value types of the schema (:func:`aggregator.tables.typed`).
-        design, parameters, division: see :func:`simulation.running.run_simulation`.
+        design: how to make the schema.
+        parameters: of the campaign.
+        division: how to choose the test people.
         notes, warnings: texts for the analyst, to be read before the results.
     """
 
@@ -86,14 +98,16 @@ class Prepared(NamedTuple):
     def run(
         self, *, split_seed: int | None = None, progress: Callable[[int, int], None] | None = None
     ) -> tuple[dict[str, Any], list[Trial]]:
-        """Run the simulation. Return the summary by :func:`simulation.running.summarise`, and the trials.
+        """Run the simulation. Returns the summary (:func:`simulation.running.summarise`) and all trials.
 
         Args:
-            split_seed: see :func:`simulation.running.run_simulation`.
+            split_seed: seed of the random choice of test people, pilots and fleets, if the settings have no seed; None
+                for entropy of the operating system.
             progress: called with (repetitions done, repetitions).
 
         Raises:
-            InputError, PolicyError: as :func:`simulation.running.run_simulation`.
+            InputError, PolicyError: the records can not be divided, or a trial fails
+                (:func:`simulation.running.run_simulation`).
         """
         settings = self.settings
         trials = run_simulation(
@@ -124,10 +138,10 @@ def prepare(
     """Check settings and records, and prepare the simulation. No device answers yet.
 
     Args:
-        settings: see :class:`Settings`.
-        table: records as text, as :func:`aggregator.tables.read_table` returns them.
-        label: the column to predict.
-        schema: of the records; None drafts a schema from them.
+        settings: all settings.
+        table: records as a table of text from :func:`aggregator.tables.read_table`.
+        label: name of the column to predict.
+        schema: of the records; None drafts a schema from the records.
         test: a table of test records; None takes a part of the records.
 
     Raises:
@@ -146,7 +160,7 @@ def prepare(
     parameters, notes = _parameters(settings, design.template_schema())
     build_campaign(
         design.template_schema(), parameters._replace(postprocess=settings.postprocess), 1, SIMULATED_NOW
-    )  # raises an error if these settings make no valid campaign
+    )  # The result is not needed: the call raises if these settings make no valid campaign.
     frame = typed(table, schema)
     share = DEFAULT_TEST_SHARE if settings.test_share is None else settings.test_share
     division = Division(None if test is None else typed(test, schema), settings.folds, share)

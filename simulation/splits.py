@@ -27,9 +27,9 @@ class Division(NamedTuple):
     """How to divide the records. The first attribute that is not None applies.
 
     Attributes:
-        test: a frame of test records; all records that are to be divided are then learned from.
-        folds: K. K disjoint test parts take turns, so that every person is in one test part.
-        test_share: share of a random test part.
+        test: a frame of separate test records. All people of the data are then learned from.
+        folds: K, the number of splits. Each split tests on another one of K disjoint parts of the people.
+        test_share: share of the people in one random test part.
     """
 
     test: pd.DataFrame | None = None
@@ -38,6 +38,10 @@ class Division(NamedTuple):
 
     def splits(self, frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[Split]:
         """Yield the splits of one repetition: one split, or K with folds.
+
+        Args:
+            frame: records of all people, one row each.
+            rng: source of the random division.
 
         Raises:
             InputError: ``split_invalid``: a part would be empty, or the number of folds or the share is out of range.
@@ -64,5 +68,12 @@ class Division(NamedTuple):
 
 
 def resample(people: pd.DataFrame, devices: int | None, rng: np.random.Generator) -> pd.DataFrame:
-    """The records of the fleet: every person once if ``devices`` is None, else ``devices`` people with replacement."""
+    """Choose the records on the fleet's devices.
+
+    Args:
+        people: records of the people to learn from.
+        devices: number of devices, whose records are drawn from ``people`` with replacement; None gives every person
+            one device.
+        rng: source of the draw.
+    """
     return people if devices is None else people.iloc[rng.integers(0, len(people), devices)]

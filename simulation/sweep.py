@@ -56,7 +56,7 @@ class Point(NamedTuple):
 
 
 def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
-    """Read ``epsilon=0.5,1,2`` as an option and its values, which stay texts and are not checked further.
+    """Parse ``epsilon=0.5,1,2`` into an option and its values. The values stay texts; whether they fit is not checked.
 
     Raises:
         InputError: ``sweep_invalid``: the option can not be swept, a value is empty, or two values are equal (``1``
@@ -72,11 +72,15 @@ def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def points(settings: Settings, sweeps: Sequence[str]) -> list[tuple[dict[str, str], Settings]]:
-    """All combinations of the swept values; the first option changes slowest.
+    """Make the settings of every combination of the swept values. The first option changes slowest.
+
+    Args:
+        settings: the settings that are the same in all combinations.
+        sweeps: texts such as ``epsilon=0.5,1,2``.
 
     Raises:
-        InputError: ``sweep_invalid``: as :func:`parse_sweep`; an option twice, an impossible value, or more than 200
-            combinations.
+        InputError: ``sweep_invalid``: a text that :func:`parse_sweep` refuses, an option twice, an impossible value, or
+            more than 200 combinations.
 
     Returns:
         pairs of a combination (option → value as text) and the settings with these values.
@@ -113,10 +117,14 @@ def _with(settings: Settings, setting: Mapping[str, str]) -> Settings:
 def run_sweep(
     prepared: Sequence[tuple[dict[str, str], Prepared]], *, progress: Callable[[int, int], None] | None = None
 ) -> list[Point]:
-    """Run every point, all with the same seed of splits. ``progress`` is called with (points done, points).
+    """Run all simulations of a sweep. All have the same seed for the choice of test people.
+
+    Args:
+        prepared: for each simulation its swept settings (option → value as text), and the simulation.
+        progress: called with (simulations done, simulations).
 
     Raises:
-        InputError, PolicyError: as :func:`simulation.running.run_simulation`.
+        InputError, PolicyError: a simulation fails (:func:`simulation.running.run_simulation`).
     """
     split_seed = secrets.randbits(64)
     found = []
@@ -129,7 +137,7 @@ def run_sweep(
 
 
 def check_plot(settings: Sequence[Mapping[str, str]]) -> None:
-    """Refuse a plot with too many lines, before any simulation runs.
+    """Refuse a plot with too many lines, before any simulation runs. ``settings``: the swept settings of each one.
 
     Raises:
         InputError: ``plot_invalid``: more than :data:`MOST_LINES` lines.

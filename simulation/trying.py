@@ -54,8 +54,8 @@ def simulate_campaign(
     """Simulate a campaign on the analyst's own records, as ``hearsay simulate`` does.
 
     Args:
-        data: a CSV file, or a frame of text as :func:`aggregator.tables.read_table` returns it.
-        label: the column to predict.
+        data: a CSV file, or a table of text from :func:`aggregator.tables.read_table`.
+        label: name of the column to predict.
         schema: of the records: a schema, or the path of a schema file; None drafts a schema from the records.
         test: records to test on, in the forms of ``data``; None takes a part of the data.
         progress: called with (repetitions done, repetitions).

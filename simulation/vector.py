@@ -38,8 +38,8 @@ def vector_reports(
 
     Args:
         campaign: with r answers per person and records of L bytes.
-        encoded: codes and numbers, (N, observed features) int64, as :func:`aggregator.models.encoding.observe`
-            returns them.
+        encoded: codes and numbers of the records, (N, observed features) int64 each, from
+            :func:`aggregator.models.encoding.observe`.
         labels: (N,) int64, class code of every person.
         period: the period of all answers.
         rng: source of ids and noise.

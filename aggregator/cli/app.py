@@ -35,7 +35,7 @@ INTERRUPTED = 130
 
 
 def installed_plugins() -> Iterable[EntryPoint]:
-    """The commands of installed packages, as entry points."""
+    """The commands that other installed packages add to ``hearsay``, as entry points."""
     return entry_points(group=PLUGINS)
 
 
@@ -87,11 +87,17 @@ class Commands(click.Group):
         return None if plugin is None else _load(plugin)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write one line per command. A command is imported only if its source does not hold its help text."""
+        """Write the list of commands in ``hearsay --help``, one line per command.
+
+        A command is imported only if its help text can not be read from its source.
+        """
         self._listed(ctx).format_commands(ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete the name of a command or an option of the group. Commands are imported as for the help."""
+        """Suggest names of commands and options that begin with the text ``incomplete``, for a shell.
+
+        A command is imported only if its help text can not be read from its source.
+        """
         commands = self._listed(ctx)
         names = commands.shell_complete(click.Context(commands, help_option_names=[]), incomplete)
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
@@ -102,7 +108,7 @@ class Commands(click.Group):
         listed = click.Group()
         for name in self.list_commands(ctx):
             command = self.commands.get(name) or summary_command(places[name]) or self.get_command(ctx, name)
-            assert command is not None  # list_commands names only commands that get_command finds
+            assert command is not None  # get_command finds every name of list_commands
             listed.add_command(command, name)
         return listed
 
@@ -125,7 +131,11 @@ class Commands(click.Group):
         standalone_mode: bool = True,  # noqa: FBT001, FBT002 - click's own signature
         **extra: Any,
     ) -> Any:
-        """Run a command line. In standalone mode end the process with its status; otherwise do as click does."""
+        """Run a command line. By default print failures as one line, and end the process with the exit status.
+
+        With ``standalone_mode`` false, exceptions and results pass to the caller, as in click. The other arguments are
+        click's, too.
+        """
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode, **extra)
         sys.exit(self._guarded(args, prog_name, complete_var, extra))
@@ -158,7 +168,7 @@ class Commands(click.Group):
             complain("memory_short", "give fewer records, a smaller --memory where there is one, or a larger machine")
         except OSError as error:
             complain("io_failed", error.strerror or type(error).__name__)
-        except Exception as error:  # noqa: BLE001 - the outermost layer prints a bug as one line
+        except Exception as error:  # noqa: BLE001 - any unexpected exception is printed as one line
             _report_bug(error)
         else:
             return status if isinstance(status, int) else 0

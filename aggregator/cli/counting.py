@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def chosen_periods(periods: Span | None, campaign: Campaign) -> range | None:
-    """The period numbers of a campaign that a span of dates or periods selects; None for all.
+    """The numbers of a campaign's periods that ``periods`` selects by dates or numbers; None (all) for None.
 
     Raises:
         InputError: ``periods_absent``: no period of the campaign's length begins in the span, or it is empty.
@@ -32,11 +32,13 @@ def chosen_periods(periods: Span | None, campaign: Campaign) -> range | None:
 
 @contextmanager
 def workers_of(cluster: str | None) -> Iterator[Executor | None]:
-    """Connect to the cluster at an address for the block; None without an address. Warn of a ``tcp://`` address.
+    """Context manager that connects to the cluster at the address ``cluster``, and gives its workers.
+
+    It gives None if ``cluster`` is None. A ``tcp://`` address is warned of, since its connection is not encrypted.
 
     Raises:
-        InputError: ``missing_extra``.
-        StorageError: ``cluster_unreachable``.
+        InputError: ``missing_extra``: Dask is not installed.
+        StorageError: ``cluster_unreachable``: no cluster with workers answers.
     """
     if cluster is None:
         yield None
@@ -54,7 +56,14 @@ def workers_of(cluster: str | None) -> Iterator[Executor | None]:
 
 @contextmanager
 def working_on(store: Store, cluster: str | None) -> Iterator[None]:
-    """Let a cluster do a store's work during the block, if ``cluster`` is its address. Raises as :func:`workers_of`."""
+    """Context manager in whose block the cluster at the address ``cluster`` reads and counts for a store.
+
+    If ``cluster`` is None, the threads of this process do it.
+
+    Raises:
+        InputError: ``missing_extra``: Dask is not installed.
+        StorageError: ``cluster_unreachable``: no cluster with workers answers.
+    """
     with workers_of(cluster) as workers:
         store.cluster = workers
         try:
@@ -86,8 +95,9 @@ def count_store(
         The statistics, and the bytes of the campaign's file.
 
     Raises:
-        InputError: ``periods_absent``, ``missing_extra``; as the methods of the store.
-        StorageError: ``cluster_unreachable``; as the methods of the store.
+        InputError: ``periods_absent``: no period is in the span; ``missing_extra``: Dask is not installed;
+            ``fleet_incomplete``, ``reports_forgotten``: the rosters do not tell the devices of all reports.
+        StorageError: ``cluster_unreachable``; or the store can not be opened or counted.
     """
     from aggregator.store.store import open_store
     from aggregator.tally.counting import scope_of
@@ -101,7 +111,7 @@ def count_store(
 
 
 def print_populations(populations: Mapping[str, Any]) -> None:
-    """Print what the two intervals of each estimate are about: these devices, and a population; with the assumption.
+    """Print what the two intervals of each estimate are about, and the assumption of the second one.
 
     Args:
         populations: value of :attr:`aggregator.estimates.statistics.Statistics.populations`.

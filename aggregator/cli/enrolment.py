@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 
 
 def campaign_of(given: Path, workspace: Path | None) -> Campaign:
-    """The campaign in a file or, with a workspace, by name or id. Its signature is not checked.
+    """Read the campaign that a command names. Its signatures are not checked.
+
+    Args:
+        given: a file or, with a workspace, also a name or id.
+        workspace: folder of the workspace that knows names and ids; None for files only.
 
     Raises:
-        InputError: as :func:`aggregator.publishing.naming.document_bytes`.
-        DocumentError: as :func:`protocol.documents.envelope.read_envelope` and
-            :func:`protocol.documents.campaign.parse_campaign`.
-        StorageError: as ``document_bytes`` and :func:`aggregator.publishing.workspace.open_workspace`.
+        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``campaign_unknown``: the workspace has no
+            campaign of that name or id.
+        DocumentError: the file is no campaign, or has a wrong value.
+        StorageError: the workspace can not be opened or read.
     """
     from aggregator.publishing.naming import document_bytes
     from aggregator.publishing.workspace import open_workspace
@@ -36,10 +40,13 @@ def campaign_of(given: Path, workspace: Path | None) -> Campaign:
 
 
 def rosters_of(lists: tuple[Path, ...], passphrase_file: Path | None) -> list[Roster]:
-    """The fleet lists at the given paths. A passphrase is asked for once, and only if a list is encrypted.
+    """Read the fleet lists at the paths ``lists``; an empty list if there is no path.
+
+    ``passphrase_file`` holds the passphrase of all lists. Without it the user is asked once, if a list is encrypted.
 
     Raises:
-        InputError: the reasons of a fleet list that can not be opened.
+        InputError, StorageError: a list can not be opened; :func:`aggregator.fleet.roster.read_roster` lists the
+            reasons.
     """
     if not lists:
         return []
@@ -52,7 +59,13 @@ def rosters_of(lists: tuple[Path, ...], passphrase_file: Path | None) -> list[Ro
 def enrolled_ids(
     campaign: Campaign, enrolled: Path | None, lists: tuple[Path, ...], passphrase_file: Path | None
 ) -> Enrolled | None:
-    """The ids of the enrolled devices, from ``--enrolled`` or ``--fleet``; None if neither is given.
+    """The ids of the enrolled devices of a campaign; None if the command names none.
+
+    Args:
+        campaign: the campaign of the reports.
+        enrolled: file of ids, from ``--enrolled``; None without it.
+        lists: fleet lists, from ``--fleet``; empty without it.
+        passphrase_file: file with the passphrase of the lists; None asks the user.
 
     Raises:
         InputError: ``enrolment_ambiguous``, both options are given; ``ids_invalid``, ``other_campaign``, and

@@ -16,9 +16,9 @@ recursive_option = click.option("--recursive", is_flag=True, help="Read folders 
 
 
 def report_files(names: Sequence[str], *, recursive: bool) -> list[str]:
-    """The files and URLs that arguments name. Print notes on how many files and folders are left out.
+    """Expand the file arguments of a command to names of files and URLs. A URL with a pattern stays unchanged.
 
-    A URL with a pattern is returned as it is.
+    Notes on standard error tell how many files and folders are left out.
 
     Args:
         names: files, folders, patterns and URLs; ``-`` for a list of names on standard input.

@@ -82,7 +82,10 @@ no_passphrase_option = click.option(
 
 
 def min_batch_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``min_batch_size``: fewer reports than this are not published, from 1 to 2^32 − 1."""
+    """Add an option to ``command``. It gives ``min_batch_size``, from 1 to 2^32 − 1.
+
+    Nothing is published from fewer reports than this number.
+    """
     return click.option(
         "--min-batch-size",
         type=click.IntRange(1, (1 << 32) - 1),
@@ -93,7 +96,7 @@ def min_batch_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def life_option(default: int, of: str) -> Decorator:
-    """``days``: how long a document is valid, from 1 to 36,500.
+    """Make a decorator that adds an option to a command. It gives ``days``, how long a document is valid: 1 to 36,500.
 
     Args:
         default: days if the option is not given.
@@ -109,7 +112,9 @@ def life_option(default: int, of: str) -> Decorator:
 
 
 def signer_options(of: str) -> Decorator:
-    """``trust`` and ``workspace``: the trust root, or the workspace with it, that must have signed; a path or None.
+    """Make a decorator that adds two options to a command. They give ``trust`` and ``workspace``, each a path or None.
+
+    They name the file of the trust root, or the workspace with the trust root, whose keys must have signed a document.
 
     Args:
         of: the kind of document, for the help.
@@ -123,7 +128,7 @@ def signer_options(of: str) -> Decorator:
 
 
 def memory_option(default: str | None = None) -> Decorator:
-    """``memory``: a number of bytes.
+    """Make a decorator that adds an option to a command. It gives ``memory``, a number of bytes.
 
     Args:
         default: the text of a size. Without a default ``memory`` may be None: the store's own limit applies.
@@ -133,13 +138,16 @@ def memory_option(default: str | None = None) -> Decorator:
 
 
 def periods_option(*, required: bool = False) -> Decorator:
-    """``periods``: a :class:`Span`; None if the option is neither required nor given."""
+    """Make a decorator that adds an option to a command. It gives ``periods``, a range of periods (:class:`Span`).
+
+    ``periods`` is None if the user does not give the option. With ``required`` the user must give it.
+    """
     text = "First and last period or day, both included, UTC: 2026-11-01..2026-11-30, 20758.., .. for all."
     return click.option("--periods", callback=read_span, metavar="A..B", required=required, help=text)
 
 
 def cluster_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``cluster``: the address of a Dask cluster, or None to count on this machine."""
+    """Add an option to ``command``. It gives ``cluster``, the address of a Dask cluster; None means this machine."""
     text = (
         "Work on a Dask cluster: tls://HOST:PORT; tcp://HOST:PORT only in a network that nobody else can reach; "
         "local:N for N processes on this machine, to try it out. On one machine threads are faster and need no option."
@@ -148,7 +156,10 @@ def cluster_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def counted_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``periods``, ``proven_only``, ``memory`` and ``cluster``: which reports to count, on which machines."""
+    """Add options to ``command`` that say which reports to count, and on which machines.
+
+    They give ``periods``, ``proven_only``, ``memory`` and ``cluster``.
+    """
     proven = click.option("--proven-only", is_flag=True, help="Leave out reports from damaged files.")
     for option in (cluster_option, memory_option(), proven, periods_option()):
         command = option(command)
@@ -156,13 +167,19 @@ def counted_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def roster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``lists`` and ``passphrase_file``: fleet lists, which tell how often each device answered."""
+    """Add options to ``command`` for fleet lists, which tell how often each device answered.
+
+    They give ``lists`` (paths) and ``passphrase_file``.
+    """
     text = "Fleet list of a closed fleet, which tells how often each device answered; several together are one fleet."
     return _fleet_lists(text)(passphrase_option(command))
 
 
 def enrolment_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``enrolled``, ``lists`` and ``passphrase_file``: the enrolled devices, by a file of ids or by fleet lists."""
+    """Add options to ``command`` that name the enrolled devices, by a file of ids or by fleet lists.
+
+    They give ``enrolled`` (a path or None), ``lists`` (paths) and ``passphrase_file``.
+    """
     text = "Ids of a closed fleet, from hearsay fleet ids: all other reports are refused."
     enrolled = click.option("--enrolled", type=PATH, metavar="IDS.hsi", help=text)
     lists = _fleet_lists("Fleet list (.hsf) instead of ids; several together are one fleet.")
@@ -170,12 +187,14 @@ def enrolment_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fleet_lists(text: str) -> Decorator:
-    """``lists``: paths of fleet lists, with the given help text."""
+    """Make a decorator that adds the option ``--fleet`` with the help text ``text``. It gives ``lists``, paths."""
     return click.option("--fleet", "lists", type=PATH, multiple=True, metavar="LIST.hsf", help=text)
 
 
 def read_size(context: click.Context | None, parameter: click.Parameter | None, text: str | None) -> int | None:
-    """The number of bytes of ``512MiB``, ``1GiB`` or a plain number; None if the option is not given.
+    """Parse a size such as ``512MiB``, ``1GiB`` or a number of bytes; None if the option is not given.
+
+    ``context`` and ``parameter`` are click's, for the error.
 
     Raises:
         click.BadParameter: the text is no size, or the size is below 1 MiB.
@@ -190,7 +209,9 @@ def read_size(context: click.Context | None, parameter: click.Parameter | None, 
 
 
 def read_span(context: click.Context | None, parameter: click.Parameter | None, text: str | None) -> Span | None:
-    """The periods that ``--periods`` names; None if the option is not given.
+    """Parse the text of ``--periods``; None if the option is not given.
+
+    ``context`` and ``parameter`` are click's, for the error.
 
     Raises:
         click.BadParameter: the text names no span of periods.
@@ -199,7 +220,9 @@ def read_span(context: click.Context | None, parameter: click.Parameter | None, 
 
 
 def read_start(context: click.Context | None, parameter: click.Parameter | None, text: str) -> Moment:
-    """One period, from its number, its day or its minute.
+    """Parse one period's number, day or minute.
+
+    ``context`` and ``parameter`` are click's, for the error.
 
     Raises:
         click.BadParameter: the text names no period.
@@ -208,7 +231,9 @@ def read_start(context: click.Context | None, parameter: click.Parameter | None,
 
 
 def read_cluster(context: click.Context | None, parameter: click.Parameter | None, text: str | None) -> str | None:
-    """The address of a cluster. Only its form is checked. None if the option is not given.
+    """Check the form of a cluster's address, and return the address; None if the option is not given.
+
+    ``context`` and ``parameter`` are click's, for the error.
 
     Raises:
         click.BadParameter: the text is no address of a cluster.

@@ -22,12 +22,12 @@ _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
 def complain(reason: str, detail: str) -> None:
-    """Print a refusal on standard error: one line that starts with a stable reason."""
+    """Print a refusal on standard error as one line ``reason: detail``. Scripts may rely on ``reason``."""
     click.echo(f"{reason}: {printable(detail)}", err=True)
 
 
 def note(text: str) -> None:
-    """Print one line on standard error that is no failure."""
+    """Print one line of information on standard error."""
     click.echo(f"note: {printable(text)}", err=True)
 
 
@@ -63,7 +63,7 @@ def _plain(value: Any) -> Any:
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
-    """Print names and values in two aligned columns, one line each. Both are made printable."""
+    """Print names and values in two aligned columns, one fact on each line, through :func:`printable`."""
     shown = [(printable(name), printable(str(value))) for name, value in facts.items()]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
@@ -71,11 +71,11 @@ def print_facts(facts: Mapping[str, object]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeric: Iterable[str] = ()) -> None:
-    """Print an aligned table. A terminal gets it folded to its width; other outputs get one line per row.
+    """Print an aligned table. On a terminal long cells are folded to its width; other outputs get one line per row.
 
     Args:
         columns: names of the columns.
-        rows: cells. Floats are printed with six significant digits.
+        rows: cells of each row. Floats are printed with six significant digits.
         numeric: names of the columns that are aligned on the right and never folded, because half a number misleads.
     """
     from rich import box
@@ -86,7 +86,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeri
     terminal = sys.stdout.isatty()
     table = Table(
         box=box.SIMPLE_HEAD if terminal else None,
-        padding=(0, 1, 0, 0) if terminal else (0, 1),  # the box adds a gap
+        padding=(0, 1, 0, 0) if terminal else (0, 1),  # With a box, rich adds a space of its own.
         pad_edge=False,
         header_style="bold" if terminal else "",
     )
@@ -95,7 +95,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeri
         number = column in right
         table.add_column(Text(column), justify="right" if number else "left", overflow="fold", no_wrap=number)
     for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row))  # without Text a bin like [0, 1) would be markup
+        table.add_row(*(Text(_cell(value)) for value in row))  # rich would take a plain [0, 1) for markup
     console = Console(file=sys.stdout, width=None if terminal else _NO_WRAP_WIDTH, highlight=False)
     if terminal:
         console.print(table)
@@ -121,7 +121,15 @@ def _echo(text: str) -> None:
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
-    """A callback (done, total) that draws a progress bar on standard error; None if standard error is no terminal."""
+    """Context manager that shows a progress bar on standard error, and removes it at the end of the block.
+
+    Args:
+        what: text beside the bar.
+        total: number of steps.
+
+    Yields:
+        A callback, to be called with (steps done, total); None if standard error is no terminal: nothing is shown.
+    """
     if not sys.stderr.isatty():
         yield None
         return
@@ -135,7 +143,10 @@ def progress(what: str, total: int) -> Iterator[Callable[[int, int], None] | Non
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show an animation on standard error during the block, if standard error is a terminal."""
+    """Context manager that shows the text ``what`` with an animation on standard error, until its block ends.
+
+    Nothing is shown if standard error is no terminal.
+    """
     if not sys.stderr.isatty():
         yield
         return
@@ -146,12 +157,12 @@ def working(what: str) -> Iterator[None]:
 
 
 def counted(number: int, what: str, ending: str = "s") -> str:
-    """A number with a noun in singular or plural: ``1 report``, ``2 reports``."""
+    """A number with a noun in singular or plural: ``1 report``, ``2 reports``. ``ending`` is added for the plural."""
     return f"{number} {what}" if number == 1 else f"{number} {what}{ending}"
 
 
 def lasting(seconds: int) -> str:
-    """A duration in the largest unit that divides it: ``1 day``, ``90 minutes``."""
+    """A duration in words, in the largest unit of which it is a whole number: ``1 day``, ``90 minutes``."""
     for unit, name in _UNITS:
         if seconds % unit == 0:
             return counted(seconds // unit, name)
@@ -159,7 +170,7 @@ def lasting(seconds: int) -> str:
 
 
 def when(seconds: int) -> str:
-    """Date and time of a moment, UTC. Beyond the calendar of Python: the number of seconds."""
+    """Date and time, UTC, of a moment in ``seconds`` since 1970. Outside of Python's calendar: the seconds."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):
@@ -167,7 +178,7 @@ def when(seconds: int) -> str:
 
 
 def say(facts: dict[str, Any], *, as_json: bool) -> None:
-    """Print facts as one JSON object, or for people: aligned, with spaces in place of underscores."""
+    """Print facts: one JSON object with ``as_json``, else aligned lines with spaces in place of underscores."""
     if as_json:
         print_json(facts)
     else:
@@ -180,6 +191,6 @@ def _in_words(value: object) -> object:
 
 
 def warn_of_draft(standing: Standing, output: Path) -> None:
-    """Warn that devices refuse a document, if it lacks signatures."""
+    """Print a warning if a document lacks signatures, since devices refuse it. ``output`` is the document's file."""
     if not standing.complete:
         warn(f"devices refuse it: it has {standing}; see hearsay sign {output} --key KEY, and hearsay trust gather")

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
 
 def existing_passphrase(file: Path | None, what: str = "") -> Callable[[], bytes]:
-    """A function that returns the passphrase of existing secrets. The first call reads the file or asks the user.
+    """Make a function that returns the passphrase of existing secrets.
+
+    Its first call reads the file or asks the user. Later calls return the same passphrase.
 
     Args:
         file: file from the command line or the environment; None asks the user.
-        what: the secret, for the question.
+        what: words for the secret, which the question contains.
 
-    Raises (when called):
+    Raises (when the result is called):
         InputError: ``passphrase_missing``: there is neither a file nor a terminal, or the passphrase is empty; the
             reasons of an unreadable file.
     """
@@ -40,15 +42,16 @@ def existing_passphrase(file: Path | None, what: str = "") -> Callable[[], bytes
 
 
 def new_passphrase(file: Path | None, *, refuse: bool, what: str = "") -> bytes | None:
-    """A passphrase for new secrets; None only if ``--no-passphrase`` is given.
+    """Read or ask for a passphrase for new secrets. The result is None only if ``refuse`` is true.
 
     Args:
         file: file from the command line or the environment; None asks the user.
-        refuse: ``--no-passphrase`` is given, which takes precedence over the environment.
-        what: the secret, for the question.
+        refuse: whether ``--no-passphrase`` is given. It takes precedence over a file that the environment names.
+        what: words for the secret, which the question contains.
 
     Raises:
-        InputError: ``passphrase_missing``; the reasons of an unreadable file.
+        InputError: ``passphrase_missing``: there is neither a file nor a terminal, or the passphrase is empty; the
+            reasons of an unreadable file.
     """
     if refuse:
         return None
@@ -56,7 +59,7 @@ def new_passphrase(file: Path | None, *, refuse: bool, what: str = "") -> bytes 
 
 
 def is_terminal() -> bool:
-    """Whether standard input is a terminal, where the user can be asked."""
+    """Whether standard input is a terminal, so that a person can answer questions."""
     return sys.stdin.isatty()
 
 

@@ -1,4 +1,4 @@
-"""Help texts of commands without importing the commands, for ``hearsay --help`` and the shell's completion.
+"""Read help texts of commands without importing the commands, for ``hearsay --help`` and the shell's completion.
 
 The list shows one line per command. Importing all commands for it would load numpy and every module that a command
 needs. The source of a command holds the same line, so the source is parsed and not run.
@@ -21,15 +21,15 @@ _PLAIN = frozenset({"name", "context_settings", "no_args_is_help", "invoke_witho
 
 
 def summary_command(place: str) -> click.Command | None:
-    """A command without options that has the help text of a command which is not imported.
+    """Make a substitute for a command that is not imported: it has the same help text and no options.
 
     Args:
         place: ``module:attribute``, as in an entry point.
 
     Returns:
-        None if the source does not decide the text: there is no source, or the attribute is no function whose first
-        decorator is ``click.command`` or ``click.group``, or an argument of that decorator may change the text. The
-        command must then be imported.
+        The substitute; None if the help text can not be read from the source. The command must then be imported. This
+        is so if there is no source, if the attribute is no function whose first decorator is ``click.command`` or
+        ``click.group``, or if an argument of that decorator may change the text.
     """
     module, _, attribute = place.partition(":")
     for function in _functions(module):
@@ -54,6 +54,6 @@ def _is_plain(decorator: ast.expr) -> bool:
     return (
         isinstance(decorator, ast.Call)
         and ast.unparse(decorator.func) in _DECORATORS
-        and len(decorator.args) <= 1  # the second is a class of commands
+        and len(decorator.args) <= 1  # a second argument would be a class with a help text of its own
         and all(keyword.arg in _PLAIN for keyword in decorator.keywords)
     )

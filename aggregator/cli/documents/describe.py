@@ -54,7 +54,9 @@ class Shown(NamedTuple):
 
 
 def document(envelope: Envelope, role: str) -> Shown:
-    """The content of a signed document. If devices refuse its values, the facts hold the reason.
+    """Describe the content of a signed document. If devices refuse its values, the facts hold the reason.
+
+    ``role`` is root, campaign or model.
 
     Signatures and dates are not checked.
 
@@ -108,7 +110,7 @@ def uncompressed(file: Path, raw: bytes) -> Source:
 
 
 def batches(raw: Source) -> Shown | None:
-    """The batches and damaged byte ranges of a report file; None if it holds no batch.
+    """Describe a report file: its batches and damaged byte ranges. None if it holds no batch.
 
     At most :data:`MAX_DAMAGE` damaged ranges are listed. Numbers of reports and bytes count all of the file.
     """

@@ -79,9 +79,10 @@ def _model(given: Path, trust: Path | None, workspace: Path | None) -> Model:
     """Load the model. Its signature is checked if a trust root or a workspace is given.
 
     Raises:
-        InputError: ``trust_ambiguous``: both are given; as :func:`aggregator.publishing.naming.document_bytes`.
+        InputError: ``trust_ambiguous``: both are given; ``file_not_found``, ``unreadable``, ``too_large``;
+            ``model_unknown``: the workspace has no model of that name or id.
         DocumentError: the file is no valid model, or the root does not accept it.
-        StorageError: as ``document_bytes`` and :func:`aggregator.publishing.workspace.open_workspace`.
+        StorageError: the workspace can not be opened or read.
     """
     from aggregator.files import read_file
     from aggregator.models.scoring import Model

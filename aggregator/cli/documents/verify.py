@@ -88,8 +88,8 @@ def _refuse_unsigned(file: Path, raw: bytes) -> NoReturn:
     """Refuse a file that is no signed document.
 
     Raises:
-        InputError: ``not_signed``: it is a report file; ``unknown_file``: it is no file of this software; as
-            :func:`.describe.uncompressed`.
+        InputError: ``not_signed``: it is a report file; ``unknown_file``: it is no file of this software;
+            ``expands_too_far``, ``compression_damaged``, ``empty_file``: it can not be decompressed.
     """
     if any(isinstance(piece, batch.Batch) for piece in batch.read_batches(uncompressed(file, raw))):
         raise InputError(
@@ -106,7 +106,8 @@ def _follow_roots(first: bytes, newer: list[bytes], now: int) -> trust.TrustStat
     Only the dates of the last root reached are checked.
 
     Raises:
-        DocumentError: as :func:`protocol.documents.trust.pin` and :func:`protocol.documents.trust.install_roots`.
+        DocumentError: the first root can not be pinned (:func:`protocol.documents.trust.pin`), or a newer root does not
+            follow from it (:func:`protocol.documents.trust.install_roots`).
     """
     state = trust.restore(first, {}, 0)
     state = state._replace(time_floor=state.root.header.issued_at)
@@ -139,8 +140,8 @@ def _check_values(role: str, payload: bytes, *, privacy: bool, as_json: bool) ->
     """Check all values of a payload. With ``--privacy`` an understated ε is printed before the campaign is refused.
 
     Raises:
-        DocumentError: as :func:`protocol.documents.campaign.parse_campaign` or
-            :func:`protocol.documents.model.parse_model`.
+        DocumentError: a value is wrong (:func:`protocol.documents.campaign.parse_campaign`,
+            :func:`protocol.documents.model.parse_model`).
     """
     if role == "model":
         model.parse_model(payload)
@@ -187,7 +188,10 @@ def _sheet(payload: bytes) -> PrivacySheet:
 
 
 def print_sheet(sheet: PrivacySheet) -> None:
-    """Print the privacy sheet as a table, and whether it holds. ε is rounded up to nine decimal places."""
+    """Print the privacy losses as a table, and whether the total is at most the declared ε.
+
+    ε is rounded up to nine decimal places.
+    """
     per_answer = format_micro(sheet.declared_per_answer_micro)
     rows: list[list[object]] = [
         [name, question.mechanism.name, question.size, question.stratum, _foldable(loss), rounded_up(loss), per_answer]
@@ -210,5 +214,5 @@ def _foldable(loss: PrivacyLoss) -> str:
 
 
 def rounded_up(loss: float) -> str:
-    """A privacy loss with nine decimal places, rounded up."""
+    """The text of a privacy loss with nine decimal places, rounded up, so that it never looks smaller than it is."""
     return str(Decimal(loss).quantize(Decimal("1e-9"), ROUND_CEILING))

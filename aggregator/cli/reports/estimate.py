@@ -54,7 +54,9 @@ def estimate(
         raise click.UsageError("give --json or --csv, not both", click.get_current_context())
     rosters = rosters_of(lists, passphrase_file)
     statistics, _ = count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters)
-    if statistics.reports:  # no reports: nothing to protect, and the numbers set aside explain why
+    if statistics.reports:
+        # Without reports this check is skipped: its error would hide the numbers of rejected reports, which tell why no
+        # report is counted.
         statistics.check_publishable()
     if as_json:
         print_json(statistics.to_json())

@@ -68,7 +68,7 @@ def ls(store: Path, reason: str | None, *, pieces: bool, as_json: bool) -> None:
     kept = _all_kept(store)
     found = [
         (file, piece) for file in kept for piece in file.pieces if reason in (None, piece.reason)
-    ]  # the quarantine's limits keep this below a few hundred thousand
+    ]  # at most some hundred thousand pieces, since the quarantine is limited to 64 MiB
     if as_json:
         print_json({"counted": counted, "kept": [_piece_json(file, piece) for file, piece in found]})
         return
