@@ -12,10 +12,13 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support import broker as support_broker
 from support.broker import EXAMPLE, RunningBroker, need_mosquitto
+from support.failures import failure
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch
 
@@ -27,6 +30,7 @@ from protocol.documents.envelope import read_envelope
 
 sys.path.insert(0, str(EXAMPLE))
 from device import Broker
+from gateway import Gateway
 from topics import REPORTS, client, kept
 
 pytestmark = pytest.mark.slow
@@ -450,3 +454,43 @@ def test_a_gateway_whose_broker_is_down_says_so_in_one_line(tmp_path):
     assert run.returncode == 1
     assert run.stderr.startswith("unreachable: localhost:1: ")
     assert run.stderr.count("\n") == 1
+
+
+class FloodingClient:
+    """In the place of paho's client: grants nothing, and delivers and confirms whatever it likes."""
+
+    def __init__(self, *granted):
+        self.granted = list(granted)
+
+    def connect(self, *_, **__):
+        pass
+
+    disconnect = loop_stop = unsubscribe = connect
+
+    def loop_start(self):
+        self.on_connect(self, None, None, SimpleNamespace(is_failure=False), None)
+
+    def subscribe(self, topic, qos):
+        for number in range(1000):
+            self.on_message(self, None, SimpleNamespace(topic=f"other/{number}", payload=b"flood"))
+            self.on_publish(self, None, number, None, None)
+        self.on_subscribe(self, None, 7, self.granted, None)
+        self.on_message(self, None, SimpleNamespace(topic=topic, payload=b"{}"))
+        return 0, 7
+
+
+def test_a_broker_whose_answer_grants_nothing_refuses(monkeypatch):
+    monkeypatch.setattr("device.client", lambda *_, **__: FloodingClient())
+    error = failure(Broker("localhost", seconds=1).fetch, "models/a.hsm", 10)
+    assert (error.reason, "grants nothing" in error.detail) == ("refused_by_server", True)
+    gateway = Gateway(Path("inbox"), ca=None, login=None)
+    with pytest.raises(ConnectionRefusedError):
+        gateway._subscribed(None, None, 1, [], None)
+
+
+def test_messages_that_were_not_asked_for_are_not_kept(monkeypatch):
+    monkeypatch.setattr("device.client", lambda *_, **__: FloodingClient(SimpleNamespace(is_failure=False)))
+    broker = Broker("localhost", seconds=1)
+    assert broker.fetch("models/a.hsm", 10) is None
+    assert not any(isinstance(event, str) for event in broker._seen)
+    assert len(broker._seen) <= 100

@@ -1,4 +1,4 @@
-"""Making a campaign that evaluates a published model. Run by the analyst.
+"""Making a campaign that evaluates a published model, and finding those that a newer model ends. Run by the analyst.
 
 A device that has a labelled record and the model answers with the pair (true class, predicted class), perturbed by
 ``direct`` (GRR, k-ary randomised response). The record and the true label do not leave the device.
@@ -7,13 +7,17 @@ Source: docs/math.md, section 3 (outcome).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.lifetimes import header_for
 from protocol.document import DAY_SECONDS
 from protocol.documents import campaign, trust
+from protocol.documents.envelope import read_envelope
 from protocol.documents.model import UNDERSTOOD, parse_model
 from protocol.epsilon import check_answer_micro
+from protocol.errors import DocumentError, StorageError
 from protocol.mechanisms import from_micro
 from protocol.questions import build_questions, outcome_subjects
 
@@ -83,3 +87,29 @@ def publish_evaluation(workspace: Workspace, model_bytes: bytes, parameters: Eva
         )
 
     return workspace.publish("campaign", name, now, payload_for)
+
+
+def evaluations_ended(workspace: Workspace, name: str, now: int) -> list[str]:
+    """Names of running campaigns that evaluate an earlier version of a model, sorted.
+
+    A device keeps the newest version of a model only. So it answers such a campaign no more once it has the newest.
+    A campaign whose copy in the workspace is lost or damaged is left out.
+
+    Args:
+        workspace: the workspace that signed both.
+        name: name of the model.
+        now: seconds since 1970.
+
+    Raises:
+        StorageError: as :meth:`Workspace.history`.
+    """
+    history = workspace.history()
+    *earlier, _ = [item.digest for item in history if (item.role, item.name) == ("model", name)] or [b""]
+    newest = [item for item in latest_of_each(history) if item.role == "campaign"] if earlier else []
+    found = []
+    for item in newest:
+        with suppress(StorageError, DocumentError):
+            asked = campaign.parse_campaign(read_envelope(workspace.copy(item), "campaign").payload)
+            if asked.model in earlier and not asked.ended and now < asked.header.expires:
+                found.append(item.name)
+    return found

@@ -152,7 +152,7 @@ def parse_key(raw: bytes) -> KeyFile:
         body = canonical.unpack(raw)
     except DocumentError:
         body = None
-    if not isinstance(body, dict) or type(body.get("hearsay_key")) is not int:
+    if not isinstance(body, dict) or type(body.get("hearsay_key")) is not int or body["hearsay_key"] < CLEAR:
         raise InputError("key_invalid", "it is not a key file")
     if body["hearsay_key"] > ENCRYPTED:
         raise InputError("key_newer", "the key file was made by newer software; update this one")

@@ -108,6 +108,8 @@ def parse_projection_text(raw: bytes, schema: Schema) -> Schema:
     body = _body(raw)
     inputs = _integers(body, "inputs")
     identities = _list(body, "features")
+    if not all(0 <= index < len(schema.features) for index in inputs):
+        raise InputError("projection_mismatch", f"'inputs' names a feature beyond the schema's {len(schema.features)}")
     if len(identities) != len(inputs) or identities != [_identity(schema, index) for index in inputs]:
         raise InputError(
             "projection_mismatch", "the projection was fitted to features of other names, order or bounds; fit it again"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
-from topics import INDEX, MAX_MESSAGE, OVERHEAD, REPORTS, client, digest, host_and_port, kept, source
+from topics import INDEX, MAX_MESSAGE, OVERHEAD, REPORTS, client, digest, granted, host_and_port, kept, source
 
 from edge_sdk import Device, DocumentError, HearsayError, StorageError
 from edge_sdk.sync import sync
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage
     from paho.mqtt.reasoncodes import ReasonCode
 
+MAX_EVENTS = 100
+"""Most events that wait for the main thread; the oldest are dropped."""
 NOBODY_LISTENS = 0x10
 """Reason code of a broker's receipt (MQTT 5) if no session receives the message, which is then lost."""
 
@@ -53,6 +55,7 @@ class Broker(Transport):
         self._seconds = seconds
         self._news = threading.Condition()
         self._seen: dict[object, Any] = {}
+        self._wanted: set[str] = set()
         self._index: dict[str, str] | None = None
         self._client = client("", ca=options.get("ca"), login=options.get("login"))
         self._client.on_connect = self._connected
@@ -125,11 +128,16 @@ class Broker(Transport):
         self._note("connected", reason)
 
     def _arrived(self, _client: Client, _data: object, message: MQTTMessage) -> None:
+        with self._news:
+            if message.topic not in self._wanted:
+                return  # this device has not asked for it
         self._note(message.topic, message.payload)
 
     def _note(self, what: object, value: Any) -> None:
         """Store an event and wake the waiting thread. Runs in the MQTT client's thread."""
         with self._news:
+            while len(self._seen) >= MAX_EVENTS:  # a broker that confirms what was not asked
+                del self._seen[next(iter(self._seen))]
             self._seen[what] = value
             self._news.notify_all()
 
@@ -139,12 +147,17 @@ class Broker(Transport):
             while what not in self._seen:
                 if "gone" in self._seen or not self._news.wait(end - time.monotonic()):
                     raise StorageError("unreachable", f"{self.address}: the connection ended, or nobody answers")
+            if isinstance(what, str):
+                self._wanted.discard(what)
             return self._seen.pop(what)
 
     def _subscribe(self, topic: str) -> None:
-        (reason,) = self._wait(("subscribed", self._client.subscribe(topic, qos=1)[1]))
-        if reason.is_failure:
-            raise StorageError("refused_by_server", f"{self.address} does not let us read '{topic}': {reason}")
+        with self._news:
+            self._wanted.add(topic)
+        reasons = self._wait(("subscribed", self._client.subscribe(topic, qos=1)[1]))
+        if not granted(reasons):
+            said = ", ".join(map(str, reasons)) or "its answer grants nothing"
+            raise StorageError("refused_by_server", f"{self.address} does not let us read '{topic}': {said}")
 
     def _retained(self, topic: str) -> bytes:
         self._subscribe(topic)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
-from topics import INDEX, REPORTS, client, digest, host_and_port, kept, source
+from topics import INDEX, REPORTS, client, digest, granted, host_and_port, kept, source
 
 from aggregator.files import PRIVATE, sync_folder, write_output
 from protocol.errors import HearsayError
@@ -93,7 +93,7 @@ class Gateway:
     def _subscribed(
         self, _client: Client, _data: object, _number: int, reasons: list[ReasonCode], _more: object
     ) -> None:
-        if any(reason.is_failure for reason in reasons):
+        if not granted(reasons):
             raise ConnectionRefusedError(f"the broker does not let us read '{REPORTS}'")
         print("listening", flush=True)  # from now on the broker stores messages, even if this process ends
 

@@ -12,6 +12,8 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from paho.mqtt.reasoncodes import ReasonCode
+
 REPORTS = "hearsay/reports"
 """Batches, from any device to the gateway."""
 INDEX = "hearsay/index"
@@ -65,3 +67,8 @@ def host_and_port(text: str) -> tuple[str, int]:
     """Split `host` or `host:port`. The default port is 1883."""
     host, _, port = text.partition(":")
     return host, int(port or 1883)
+
+
+def granted(reasons: list[ReasonCode]) -> bool:
+    """Whether the answer to a subscription of one topic grants it. An answer without reason codes grants nothing."""
+    return len(reasons) == 1 and not reasons[0].is_failure

@@ -70,6 +70,9 @@ def publish(
     repeat each other the model may be far worse. An evaluation campaign measures the accuracy. A warning is printed
     unless the model is expected to be better than always saying the largest class.
 
+    A device keeps the newest version of a model only, so a new version ends the evaluation of an earlier one there.
+    A warning names such evaluation campaigns that still run.
+
     With --to: update a folder with all roots and the newest campaigns and models of the workspace. Any web
     server can serve the folder to devices (hearsay-edge sync). A store is then not needed.
 
@@ -119,6 +122,8 @@ def _publish_model(
     """Fit, sign and write a model. Returns the facts to print."""
     from aggregator.gathering import sign_model
     from aggregator.models.foresight import Foresight
+    from aggregator.publishing.evaluations import evaluations_ended
+    from protocol.shown import quoted
 
     signed = sign_model(
         signer, statistics, campaign_bytes, postprocess=postprocess, name=name, days=days, now=int(time.time())
@@ -128,6 +133,12 @@ def _publish_model(
     expected = Foresight.of_card(made.card)
     if expected.warning is not None:
         warn(expected.warning)
+    for ended in evaluations_ended(signer, made.header.name, int(time.time())):
+        warn(
+            f"campaign {quoted(ended)} evaluates an earlier version of this model and still runs: a device that "
+            "installs this version answers it no more. Publish this model to devices when the evaluation is over, or sign it "
+            "with another --name"
+        )
     interval = None if expected.least is None else [expected.least, expected.most]
     return {
         "model": str(output),

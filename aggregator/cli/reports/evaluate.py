@@ -78,7 +78,8 @@ def ask(
     """Make a campaign that asks devices for the perturbed pair (true class, predicted class).
 
     Enrol devices that have a labelled record and exactly this model installed. A record without a label counts as
-    the label's substitute class. MODEL is a file, or a name or id in the workspace.
+    the label's substitute class. A newer version under the model's name ends the evaluation on each device that
+    installs it; publish it later, or under another name. MODEL is a file, or a name or id in the workspace.
 
     \b
     Example:

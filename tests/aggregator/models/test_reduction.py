@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
+from support.failures import reason
 
 from aggregator.models.encoding import NO_NUMBER, observe, recognise
 from aggregator.models.pilot import check_pilot, outside
 from aggregator.models.reduction import fit_directions, fit_projection
-from aggregator.publishing.projection_file import parse_projection_text, projection_text
+from aggregator.publishing.projection_file import FORMAT, parse_projection_text, projection_text
 from benchmarks import reference
 from protocol import SCALE
 from protocol.errors import InputError
@@ -137,6 +138,12 @@ def test_a_projection_file_gives_back_the_same_schema():
     made = fit_projection(frame_of(x, labels), schema_of(5), "dca", 3)
     back = parse_projection_text(projection_text(made.schema, {"note": "ε"}).encode(), schema_of(5))
     assert back.projection.to_dict() == made.schema.projection.to_dict()
+
+
+@pytest.mark.parametrize("index", [5, 999, -1, 1 << 60])
+def test_a_projection_of_a_feature_that_is_not_there_is_refused(index):
+    body = {"format": FORMAT, "features": [None], "inputs": [index]}
+    assert reason(parse_projection_text, json.dumps(body).encode(), schema_of(5)) == "projection_mismatch"
 
 
 def test_bounds_from_inputs_never_clip_any_input():

@@ -6,7 +6,7 @@ from support.publisher import NOW, Publisher, small_schema
 
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.endings import end_campaign
-from aggregator.publishing.evaluations import EvaluationParameters, publish_evaluation
+from aggregator.publishing.evaluations import EvaluationParameters, evaluations_ended, publish_evaluation
 from aggregator.publishing.privacy import periods, privacy_sheet
 from aggregator.publishing.workspace import create_workspace, open_workspace
 from aggregator.store.store import create_store
@@ -112,3 +112,27 @@ def test_a_device_takes_the_end_as_the_newest_version(work):
     assert reason(device.enrol, first) == "rollback"
     assert reason(device.report, parsed(first).id, {"odor": "n"}, "e") is not None
     assert device.status().spooled == 0
+
+
+def signed_model(work, version):
+    payload = read_envelope(Publisher().model(version=version), "model").payload
+    return work.publish("model", "mushrooms", NOW, lambda *_: payload)
+
+
+def test_evaluations_that_a_newer_model_ends_are_named(work):
+    """A device keeps the newest version of a model only, and answers no evaluation of an earlier one."""
+    first = signed_model(work, 1)
+    for name in ("running", "over", "ended"):
+        days = 2 if name == "over" else 30
+        parameters = EvaluationParameters(MICRO, name=name, lifetime_seconds=days * DAY_SECONDS)
+        publish_evaluation(work, first, parameters, NOW)
+    end_campaign(work, "ended", NOW + 1)
+    publish(work)
+    assert evaluations_ended(work, "mushrooms", NOW + 1) == []
+    second = signed_model(work, 2)
+    publish_evaluation(work, second, EvaluationParameters(MICRO, name="of the second"), NOW)
+    assert evaluations_ended(work, "mushrooms", NOW + 1) == ["over", "running"]
+    assert evaluations_ended(work, "mushrooms", NOW + 3 * DAY_SECONDS) == ["running"]
+    assert evaluations_ended(work, "none", NOW) == []
+    work.copy_path(work.latest("campaign", "running")).unlink()
+    assert evaluations_ended(work, "mushrooms", NOW + 3 * DAY_SECONDS) == []

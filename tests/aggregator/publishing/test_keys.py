@@ -122,6 +122,11 @@ def test_what_is_no_key_file_is_refused(raw):
     assert reason(parse_key, raw) == "key_invalid"
 
 
+@pytest.mark.parametrize("number", [0, -1, -(1 << 63)])
+def test_forms_of_key_files_begin_with_one(number):
+    assert reason(parse_key, changed(hearsay_key=number)) == "key_invalid"
+
+
 def test_files_that_are_newer_or_large(tmp_path):
     assert reason(parse_key, canonical.pack({"hearsay_key": 3})) == "key_newer"
     (tmp_path / "a.key").write_bytes(bytes(5000))
