@@ -89,7 +89,8 @@ class Status(NamedTuple):
         contradictions: the number of pairs of contradictory signed documents that are kept as evidence.
         disk_may_forget: the type of the state folder's file system, if it may be in memory or a layer in memory above
             a read-only disk. After the next start the device would answer, and spend, anew.
-        policy: where the owner's policy is from: ``policy.toml``, ``defaults`` or ``application``; or the refusal, if
+        policy: where the policy of this program is from: ``policy.toml``, ``defaults``, or ``application`` if it was
+            given in code. That policy is not stored: ``hearsay-edge`` does not know it. Or the refusal, if
             the file can not be read, or is gone. Then ``left_micro`` is 0, since no new period is answered.
     """
 

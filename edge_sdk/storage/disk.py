@@ -3,6 +3,9 @@
 A state in memory, or in a layer above a read-only disk, is gone after the next start. The device then answers a period
 again that it has answered, with new noise, and nothing that is left tells of it. Such a layer may also be kept, as a
 container's is, so this is said in the status and is no refusal.
+
+Only the folder's own file system is looked at. A disk image that lies in memory, a loop device or a RAM disk below an
+ordinary file system is not found.
 """
 
 from __future__ import annotations
