@@ -136,8 +136,8 @@ def _publish_model(
     for ended in evaluations_ended(signer, made.header.name, int(time.time())):
         warn(
             f"campaign {quoted(ended)} evaluates an earlier version of this model and still runs: a device that "
-            "installs this version answers it no more. Publish this model to devices when the evaluation is over, or sign "
-            "it with another --name"
+            "installs this version answers it no more. Publish this model to devices when the evaluation is over, or "
+            "sign it with another --name"
         )
     interval = None if expected.least is None else [expected.least, expected.most]
     return {
