@@ -65,7 +65,7 @@ class Acceptance:
         verdict, campaign = self._judge_campaign(raw)
         given = None if model is None else self._judge_model(model).payload
         evaluated = self._reporting.evaluated(campaign, given)
-        spent = self._reporting.spent(verdict.now)
+        spent = self._reporting.spent()
         disabled = not self._reporting.takes_part
         return explain(campaign, self._reporting.policy, spent, verdict.now, evaluated, disabled=disabled)
 

@@ -14,7 +14,7 @@ from edge_sdk.answering import answer
 from edge_sdk.arguments import check_bytes, is_called, path_of
 from edge_sdk.log import INFO, note
 from edge_sdk.meanings import Meanings
-from edge_sdk.policy.policy import DAY_SECONDS, Policy, Spent
+from edge_sdk.policy.policy import DAY_SECONDS, LONGEST_WINDOW, Policy, Spent
 from edge_sdk.storage.ledger import Ledger
 from edge_sdk.storage.spool import Spool
 from protocol.digest import sha256
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
     from edge_sdk.storage.ledger import Answered
+    from edge_sdk.timekeeping.periods import Reading
+    from edge_sdk.timekeeping.steps import Track
     from edge_sdk.timekeeping.timekeeper import Timekeeper
     from protocol.documents.campaign import Campaign
     from protocol.documents.model import Model
@@ -45,11 +47,13 @@ class Said(NamedTuple):
         reports: the period's r reports, joined.
         period: index of the period since 1970.
         repeated: the period was answered before; these are the bytes of that answer, and the record was not read.
+        next_at: when the wall clock will show that the next period can be answered, in seconds since 1970.
     """
 
     reports: bytes
     period: int
     repeated: bool
+    next_at: int
 
 
 class Reporting:
@@ -129,36 +133,68 @@ class Reporting:
         Raises:
             HearsayError: the reasons that :meth:`edge_sdk.Device.report` lists.
         """
+        refusal: PolicyError | None = None
         with self._state.transaction():
             secret = self.secret()
             campaign = self._campaign(campaign_id)
             if campaign.ended:
                 raise DocumentError("campaign_ended", "its publisher has ended this campaign")
             reading = self._time.read()
-            moment = self._time.present(reading)
-            time, leapt = moment.period_time(campaign.time_precision)
-            newest = self.ledger.newest(campaign.id)
-            period = campaign.period_at(time)
-            if newest is not None and newest.period >= period:
-                return Said(self.ledger.said(newest) or _refuse_deleted(), newest.period, repeated=True)
-            _check_open(campaign, moment.now, time, period)
-            _check_unpaid(campaign, period, self.ledger.paid_until(campaign.header.name))
-            model = self.evaluated(campaign)
-            policy = self.policy
-            policy.check_campaign(campaign, model)
-            policy.check_budget(self.spent(time), campaign.epsilon_micro)
-            observation = campaign.schema.observe(record)
-            label_code = campaign.schema.label.code(campaign.schema.label_in(record, label))
-            predicted = 0 if model is None else self._predicted(model, record)
-            seeds = [self.entropy(SEED_BYTES) for _ in range(campaign.answers)]
-            records = answer(campaign, observation, label_code, secret, period, seeds, predicted)
-            reports = b"".join(records)
-            line, number = self.ledger.spend(campaign, period, time, reports)
-            self.spool.add(line, number, records, time, min(time, moment.base), policy.spool)
-            self._time.note_answer(reading, time, leapt=leapt)
-            self.meanings.add(campaign, _schema_read(campaign, model).unread(record, label))
-        note(INFO, "report: answered %s version %d", campaign.header.name, campaign.header.version)
-        return Said(reports, period, repeated=False)
+            track = self._time.track(reading, self.ledger.last_line(), self._longest_window())
+            self._time.note_track(track)
+            try:
+                said = self._answer_at(reading, track, campaign, secret, record, label)
+            except PolicyError as error:  # refused before an answer is written; what the clock showed is kept
+                refusal = error
+        if refusal is not None:
+            raise refusal
+        if not said.repeated:
+            note(INFO, "report: answered %s version %d", campaign.header.name, campaign.header.version)
+        return said
+
+    def _answer_at(
+        self,
+        reading: Reading,
+        track: Track | None,
+        campaign: Campaign,
+        secret: bytes,
+        record: Mapping[str, object],
+        label: object,
+    ) -> Said:
+        """Answer for the period at a reading of the clocks. A :class:`PolicyError` is raised before any write."""
+        moment = self._time.present(reading)
+        time, leapt = moment.period_time(campaign.time_precision)
+        newest = self.ledger.newest(campaign.id)
+        period = campaign.period_at(time)
+        ahead = campaign.time_precision + moment.now - time
+        if newest is not None and newest.period >= period:
+            next_at = newest.period * campaign.time_precision + ahead
+            return Said(self.ledger.said(newest) or _refuse_deleted(), newest.period, repeated=True, next_at=next_at)
+        _check_open(campaign, moment.now, time, period)
+        _check_unpaid(campaign, period, self.ledger.paid_until(campaign.header.name))
+        model = self.evaluated(campaign)
+        policy = self.policy
+        policy.check_campaign(campaign, model)
+        answered_at = time if track is None else track.time
+        policy.check_budget(self._spent(policy, answered_at, track), campaign.epsilon_micro)
+        observation = campaign.schema.observe(record)
+        label_code = campaign.schema.label.code(campaign.schema.label_in(record, label))
+        predicted = 0 if model is None else self._predicted(model, record)
+        seeds = [self.entropy(SEED_BYTES) for _ in range(campaign.answers)]
+        records = answer(campaign, observation, label_code, secret, period, seeds, predicted)
+        reports = b"".join(records)
+        line, number = self.ledger.spend(campaign, period, answered_at, reports)
+        self.spool.add(line, number, records, time, min(time, moment.base), policy.spool)
+        self._time.note_answer(reading, time, leapt=leapt)
+        self.meanings.add(campaign, _schema_read(campaign, model).unread(record, label))
+        return Said(reports, period, repeated=False, next_at=period * campaign.time_precision + ahead)
+
+    def _longest_window(self) -> int:
+        """The owner's longest window in seconds; the longest possible one if the policy can not be read."""
+        try:
+            return self.policy.longest_window
+        except InputError:
+            return LONGEST_WINDOW
 
     def check(self, campaign_id: bytes, record: Mapping[str, object], label: object) -> Check:
         """Tell which features of a record would count as missing or unlisted. Nothing is answered, spent or kept.
@@ -174,20 +210,22 @@ class Reporting:
         campaign = self._campaign(campaign_id)
         return _schema_read(campaign, self.evaluated(campaign)).check(record, label)
 
-    def spent(self, now: int) -> Spent:
-        """The ε that counts against the owner's limits at the time ``now``; 0 for a day or window without limit.
-
-        Args:
-            now: seconds since 1970.
+    def spent(self) -> Spent:
+        """The ε that counts against the owner's limits now; 0 for a day or window without limit.
 
         Raises:
             InputError: ``policy_invalid``, ``policy_missing``: the policy file can not be read, or is gone.
             StorageError: the state, or the install marker, can not be read or written.
         """
-        policy, ledger = self.policy, self.ledger
+        policy, reading = self.policy, self._time.read()
+        track = self._time.track(reading, self.ledger.last_line(), policy.longest_window)
+        return self._spent(policy, self._time.present(reading).now if track is None else track.time, track)
+
+    def _spent(self, policy: Policy, time: int, track: Track | None) -> Spent:
+        ledger = self.ledger
         return Spent(
-            0 if policy.day_micro is None else ledger.spent_around(now, DAY_SECONDS),
-            0 if policy.window_micro is None else ledger.spent_around(now, policy.window_seconds),
+            0 if policy.day_micro is None else ledger.spent_around(time, DAY_SECONDS, track),
+            0 if policy.window_micro is None else ledger.spent_around(time, policy.window_seconds, track),
             ledger.spent_micro(),
         )
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge_sdk.policy.policy import DAY_SECONDS, Policy, Spent
 from edge_sdk.storage.disk import disk_may_forget
+from edge_sdk.timekeeping.periods import SLACK_SECONDS
 from protocol.documents import campaign as campaigns
 from protocol.documents.model import parse_model
 from protocol.epsilon import format_micro
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from edge_sdk.storage.documents import Documents
     from edge_sdk.storage.ledger import Ledger
     from edge_sdk.storage.spool import Held, Spool
-    from edge_sdk.timekeeping.periods import Present
+    from edge_sdk.timekeeping.periods import Present, Reading
+    from edge_sdk.timekeeping.steps import Track
     from edge_sdk.timekeeping.timekeeper import Timekeeper
     from protocol.documents.campaign import Campaign
 
@@ -59,6 +61,13 @@ class Clock(NamedTuple):
         confirmed: a period that begins after this time can not be answered, unless ``leap_left``.
         time_floor: the largest ``issued_at`` of the trusted root and of the documents that were accepted since.
         leap_left: whether the wall clock may still jump once beyond ``confirmed`` in this boot.
+        periods_behind: seconds by which ``now`` is ahead of the time that opens periods, because the clock moved ahead
+            after this boot's one leap was used; else 0. Until a restart, or a newer signed document, periods open that
+            much late.
+        limit_time: the time by which limits per day and window are counted. It goes on with the uptime.
+        kept_seconds: how far this time was moved ahead with the clock within the windows of the limits. Answers before
+            keep their age over these steps, as if no time had passed.
+        note: what the device does about a clock that was behind, in words; "" if there is nothing to say.
     """
 
     wall: int
@@ -66,6 +75,10 @@ class Clock(NamedTuple):
     confirmed: int
     time_floor: int
     leap_left: bool
+    periods_behind: int
+    limit_time: int
+    kept_seconds: int
+    note: str
 
 
 class Status(NamedTuple):
@@ -177,9 +190,11 @@ def gather(
         policy = allowed()
     except InputError as error:
         origin = str(error)
+    track = time.track(reading, ledger.last_line(), policy.longest_window)
+    limit_time = now if track is None else track.time
     spent = Spent(
-        ledger.spent_around(now, DAY_SECONDS),
-        ledger.spent_around(now, policy.window_seconds),
+        ledger.spent_around(limit_time, DAY_SECONDS, track),
+        ledger.spent_around(limit_time, policy.window_seconds, track),
         ledger.spent_micro(),
     )
     trusted = documents.trust()
@@ -196,7 +211,7 @@ def gather(
         models=tuple(_model(payload, now) for _, _, payload in documents.all("model")),
         root_version=0 if trusted is None else trusted.root.header.version,
         root_expired=trusted is None or now >= trusted.root.header.expires,
-        clock=Clock(reading.wall, now, present.confirmed, documents.time_floor(), present.leap_left),
+        clock=_clock(reading, present, documents.time_floor(), track),
         disabled=disabled,
         closed_fleet=closed_fleet,
         contradictions=len(documents.evidence()),
@@ -204,6 +219,27 @@ def gather(
         policy=origin,
         disk_may_forget=None if folder is None else disk_may_forget(folder),
     )
+
+
+def _clock(reading: Reading, present: Present, time_floor: int, track: Track | None) -> Clock:
+    behind = 0 if present.leap_left else max(0, present.now - present.confirmed)
+    kept = 0 if track is None else track.reach
+    notes = []
+    if behind > SLACK_SECONDS:
+        notes.append(
+            f"the clock moved ahead after this boot's one leap was used: periods open {behind} seconds late until a "
+            "restart or a newer signed document"
+        )
+    if kept:
+        notes.append(
+            f"the clock has moved ahead by {kept} seconds that did not pass while the device ran: for limits per day "
+            "and window, the answers before count as if that time had not passed"
+        )
+    limit_time = present.now if track is None else track.time
+    return Clock(
+        reading.wall, present.now, present.confirmed, time_floor, present.leap_left, behind, limit_time, kept,
+        "; ".join(notes),
+    )  # fmt: skip
 
 
 def _campaign(campaign: Campaign, ledger: Ledger, present: Present) -> CampaignStatus:
@@ -223,11 +259,12 @@ def _silent_until(campaign: Campaign, ledger: Ledger, present: Present, answered
     None if that is the present period, or the next one and this version answered the present one.
     """
     length = campaign.time_precision
-    period = campaign.period_at(present.period_time(length)[0])
+    time, _ = present.period_time(length)
+    period = campaign.period_at(time)
     unpaid = -(-ledger.paid_until(campaign.header.name) // length)
     if unpaid <= period or (unpaid == period + 1 and answered == period):
         return None
-    return unpaid * length
+    return unpaid * length + present.now - time
 
 
 def _model(payload: bytes, now: int) -> ModelStatus:

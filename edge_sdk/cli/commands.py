@@ -98,7 +98,7 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
         "campaign": campaign.header.name,
         "period": said.period,
         "answered_before": said.repeated,
-        "next_period_at": (said.period + 1) * campaign.time_precision,
+        "next_period_at": said.next_at,
     }
 
 

@@ -16,7 +16,9 @@ from protocol.shown import quoted, shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_TIMES = frozenset(("wall", "now", "confirmed", "time_floor", "oldest_report_at", "silent_until", "next_period_at"))
+_TIMES = frozenset(
+    ("wall", "now", "confirmed", "time_floor", "limit_time", "oldest_report_at", "silent_until", "next_period_at")
+)
 """Keys of results that are seconds since 1970. They are printed as dates; JSON has the number."""
 
 _NAMES = frozenset((

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 DAY_SECONDS = 86_400
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": DAY_SECONDS}
 _MOST = 1 << 40
+LONGEST_WINDOW = _MOST * DAY_SECONDS
+"""Seconds of the longest window that a policy may have."""
 
 
 class Spent(NamedTuple):
@@ -113,6 +115,11 @@ class Policy(NamedTuple):
         """The owner's limits on ε in a time span: in 24 hours, and in the policy's window, if they are set."""
         both = ((self.day_micro, DAY_SECONDS), (self.window_micro, self.window_seconds))
         return [Limit(micro, seconds) for micro, seconds in both if micro is not None]
+
+    @property
+    def longest_window(self) -> int:
+        """Length in seconds of the longest window that has a limit; at least a day."""
+        return DAY_SECONDS if self.window_micro is None else max(DAY_SECONDS, self.window_seconds)
 
     def refusals(self, campaign: Campaign, evaluated: Model | None = None) -> Iterator[str]:
         """One sentence for each rule that the campaign breaks. Of an ended campaign only the name is judged.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from edge_sdk.storage.database import State
+    from edge_sdk.timekeeping.steps import Track
     from protocol.documents.campaign import Campaign
 
 _LAST = (1 << 63) - 1
@@ -217,18 +218,25 @@ class Ledger:
         """The ε that was ever spent, in millionths, as the newest line states. No line before the last two is read."""
         return self._newest().total_micro
 
-    def spent_around(self, time: int, seconds: int) -> int:
+    def last_line(self) -> int:
+        """The number of the newest line; 0 if there is none."""
+        with self._state.reading():
+            return self._current_tally().newest.number
+
+    def spent_around(self, time: int, seconds: int, track: Track | None = None) -> int:
         """The ε of the answers that were given less than ``seconds`` before or after ``time``, in millionths.
 
         ``time`` is in seconds since 1970. The ε that a reset counted is left out, since its time is not known. Answers
         after ``time`` exist if a clock was ahead and was corrected. Both directions count, so that no time span of this
         length holds more than its limit; answers that are years ahead do not count against the days until then.
+        With a ``track``, answers keep their age over its steps.
         """
         with self._state.reading():
             tally = self._current_tally()
-            if not tally.covers(seconds, time):
-                tally.cover(seconds, time, self._backward())
-            return tally.spent_around(seconds, time)
+            reach = 0 if track is None else track.reach
+            if not tally.covers(seconds, time - reach):
+                tally.cover(seconds, time - reach, self._backward())
+            return tally.spent_around(seconds, time, track)
 
     def spend(self, campaign: Campaign, period: int, answered_at: int, reports: bytes) -> tuple[int, int]:
         """Write the line of an answered period, and its reports in the place of those of the campaign's last period.

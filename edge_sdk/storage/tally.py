@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from edge_sdk.timekeeping.steps import Track
+
 BEFORE_RESET = 0
 """Campaign number of the line that a reset writes. The line's ε is what counts as spent beyond the kept old lines."""
 _SPARE = 2
@@ -107,12 +109,12 @@ class Tally:
             if line.campaign:
                 window.add(line)
 
-    def spent_around(self, seconds: int, time: int) -> int:
+    def spent_around(self, seconds: int, time: int, track: Track | None) -> int:
         """The ε of lines answered less than ``seconds`` before or after ``time``, in millionths.
 
         Callers make sure first that :meth:`covers` is true.
         """
-        return self._windows[seconds].spent_around(time)
+        return self._windows[seconds].spent_around(time, track)
 
 
 class _Window:
@@ -123,18 +125,28 @@ class _Window:
         self._seconds = seconds
         self._times: list[int] = []
         self._costs: list[int] = []
+        self._numbers: list[int] = []
 
     def add(self, line: Line) -> None:
         place = bisect_right(self._times, line.answered_at)
         if line.answered_at > self.start:
             self._times.insert(place, line.answered_at)
             self._costs.insert(place, line.epsilon_micro)
+            self._numbers.insert(place, line.number)
 
-    def spent_around(self, time: int) -> int:
+    def spent_around(self, time: int, track: Track | None) -> int:
         """The cost of lines less than the window's length away. Old lines are dropped if they are over half of all."""
-        old = bisect_right(self._times, time - _SPARE * self._seconds)
+        oldest = time - (0 if track is None else track.reach)
+        old = bisect_right(self._times, oldest - _SPARE * self._seconds)
         if 2 * old > len(self._times):
-            self.start = time - _SPARE * self._seconds
-            del self._times[:old], self._costs[:old]
-        first = bisect_right(self._times, time - self._seconds)
-        return sum(self._costs[first : bisect_left(self._times, time + self._seconds)])
+            self.start = oldest - _SPARE * self._seconds
+            del self._times[:old], self._costs[:old], self._numbers[:old]
+        first = bisect_right(self._times, oldest - self._seconds)
+        if track is None or not track.steps:
+            return sum(self._costs[first : bisect_left(self._times, time + self._seconds)])
+        lines = zip(self._numbers[first:], self._times[first:], self._costs[first:], strict=True)
+        return sum(
+            cost
+            for number, answered_at, cost in lines
+            if abs(time - track.date(number, answered_at, self._seconds)) < self._seconds
+        )

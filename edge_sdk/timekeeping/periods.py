@@ -17,8 +17,8 @@ from typing import NamedTuple
 from protocol import canonical
 from protocol.errors import DocumentError
 
-_SLACK_SECONDS = 60
-_DRIFT = 5000
+SLACK_SECONDS = 60
+DRIFT = 5000
 """A quartz clock may gain one second in this many seconds: 200 millionths."""
 
 
@@ -114,8 +114,8 @@ def present(anchor: Anchor | None, floor: int, reading: Reading) -> Present:
     elapsed = _elapsed(anchor, reading)
     if anchor.signed and elapsed is not None:
         now = max(now, anchor.time + elapsed)
-    passed = 0 if elapsed is None else elapsed + elapsed // _DRIFT + min(elapsed, _SLACK_SECONDS)
-    line = anchor.time if now >= anchor.time - _SLACK_SECONDS else anchor.base
+    passed = 0 if elapsed is None else elapsed + elapsed // DRIFT + min(elapsed, SLACK_SECONDS)
+    line = anchor.time if now >= anchor.time - SLACK_SECONDS else anchor.base
     return Present(
         now,
         max(floor, line + passed),

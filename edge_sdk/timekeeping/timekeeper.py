@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edge_sdk.timekeeping.periods import Anchor, Reading, after_answer, after_document, present
+from edge_sdk.timekeeping.steps import Track, follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from edge_sdk.timekeeping.periods import Present
 
 _KEY = "anchor"
+_TRACK_KEY = "track"
 
 
 class Timekeeper:
@@ -60,6 +62,22 @@ class Timekeeper:
         """
         self._keep(after_answer(self._anchor(), self._documents.time_floor(), reading, time, leapt=leapt))
 
+    def track(self, reading: Reading, line: int, longest: int) -> Track | None:
+        """The time by which limits are counted, with its steps; None if the application gave a clock of its own.
+
+        Args:
+            reading: the clocks.
+            line: number of the newest ledger line.
+            longest: length of the owner's longest window in seconds.
+        """
+        now = self.present(reading).now
+        return None if reading.uptime is None else follow(self._track(), reading, now, line, longest)
+
+    def note_track(self, track: Track | None) -> None:
+        """Store a track, if it differs from the stored one by more than the time that has passed."""
+        if track is not None and track.is_news(self._track()):
+            self._state.write_meta(_TRACK_KEY, track.to_bytes())
+
     def note_document(self, issued_at: int) -> None:
         """Store the confirmed time after a signed document was accepted.
 
@@ -71,6 +89,10 @@ class Timekeeper:
     def _anchor(self) -> Anchor | None:
         raw = None if self._uptime is None else self._state.meta(_KEY)
         return None if raw is None else Anchor.from_bytes(raw)
+
+    def _track(self) -> Track | None:
+        raw = self._state.meta(_TRACK_KEY)
+        return None if raw is None else Track.from_bytes(raw)
 
     def _keep(self, anchor: Anchor | None) -> None:
         if anchor is not None:
