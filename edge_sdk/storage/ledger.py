@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from edge_sdk.storage.database import State
-    from edge_sdk.timekeeping.steps import Track
+    from edge_sdk.storage.tally import Track
     from protocol.documents.campaign import Campaign
 
 _LAST = (1 << 63) - 1

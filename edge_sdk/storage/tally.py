@@ -10,8 +10,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Protocol
 
-    from edge_sdk.timekeeping.steps import Track
+    class Track(Protocol):
+        """The part of :class:`edge_sdk.timekeeping.steps.Track` that sums use."""
+
+        @property
+        def reach(self) -> int:
+            """Seconds by which a line may be moved ahead at most."""
+
+        @property
+        def moves(self) -> bool:
+            """Whether any line may be moved."""
+
+        def date(self, line: int, answered_at: int, seconds: int) -> int:
+            """The date of a line for a window of this many seconds, in seconds since 1970."""
+
 
 BEFORE_RESET = 0
 """Campaign number of the line that a reset writes. The line's ε is what counts as spent beyond the kept old lines."""
@@ -142,7 +156,7 @@ class _Window:
             self.start = oldest - _SPARE * self._seconds
             del self._times[:old], self._costs[:old], self._numbers[:old]
         first = bisect_right(self._times, oldest - self._seconds)
-        if track is None or not track.steps:
+        if track is None or not track.moves:
             return sum(self._costs[first : bisect_left(self._times, time + self._seconds)])
         lines = zip(self._numbers[first:], self._times[first:], self._costs[first:], strict=True)
         return sum(

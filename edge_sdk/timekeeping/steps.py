@@ -92,6 +92,11 @@ class Track(NamedTuple):
         )
 
     @property
+    def moves(self) -> bool:
+        """Whether there are steps, over which lines may keep their age."""
+        return bool(self.steps)
+
+    @property
     def reach(self) -> int:
         """Seconds by which all steps ahead together may move a line."""
         return sum(max(0, step.seconds) for step in self.steps)

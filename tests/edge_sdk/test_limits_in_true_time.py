@@ -113,8 +113,8 @@ def test_several_names_share_the_limits_of_a_clock_that_is_behind_again_and_agai
 
 @pytest.mark.parametrize("battery", [True, False])
 def test_a_device_that_is_on_for_minutes_answers_daily(battery):
-    """Time in which the device was off counts, later than the clock says. An hour's delay of the network's time."""
-    field = Field(FOUR_A_DAY)
+    """Time in which the device was off counts, later than the clock says: the limit has to pay for three answers."""
+    field = Field(Policy.of(epsilon_per_day="3", epsilon_lifetime="100000"))
     for day in range(1, 31):
         field.off(DAY - QUARTER - 30, error=0 if battery else NOW - field.true - DAY)
         field.run(QUARTER // 3, every=QUARTER // 3)
