@@ -115,7 +115,7 @@ def test_who_asks_hears_whether_the_period_was_answered_before(device, publisher
     assert first.reports == again.reports == device.report(campaign.id, RECORD)
     assert first.period == again.period == NOW // DAY
     clock.now += DAY
-    assert device.answer(campaign.id, RECORD)[1:] == (NOW // DAY + 1, False)
+    assert device.answer(campaign.id, RECORD)[1:] == (NOW // DAY + 1, False, (NOW // DAY + 2) * DAY)
 
 
 def test_many_names_by_one_publisher_are_bounded_by_the_day_and_the_lifetime(tmp_path, publisher, clock):

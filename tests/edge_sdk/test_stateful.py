@@ -83,6 +83,7 @@ class World(RuleBasedStateMachine):
         self.sure = NOW, 0, 0  # latest possible time when it was last confirmed, with boot and uptime of that moment
         self.leaps = 0  # in this boot
         self.steady = False  # clock and power are unchanged since the newest answer
+        self.clock_was_wrong = False
         self.device = None
 
     @initialize(enrolled=st.integers(0, 3))
@@ -172,6 +173,8 @@ class World(RuleBasedStateMachine):
         refusals = ["budget_exhausted"] if spent + EPSILON > LIFETIME else []
         if self.wall < self.campaign.header.not_before:  # a new root may have lowered the time floor
             refusals.append("not_yet_valid")
+        if self.clock_was_wrong:  # answers keep their age over steps of the clock, decision 55
+            refusals.append("budget_paused")
         paid = max((period for period, _ in self.answers.values()), default=-1)
         if paid > self.answers.get(self.campaign.id, (-1, b""))[0]:  # by another version
             refusals.append("period_answered")
@@ -281,7 +284,7 @@ class World(RuleBasedStateMachine):
     def clock_is_set(self, days, seconds):
         World.done["clock is set"] += 1
         self.wall += days * DAY + seconds
-        self.steady = False
+        self.steady, self.clock_was_wrong = False, True
 
     @rule(days=st.integers(2, 30))
     def clock_leaps(self, days):
@@ -299,6 +302,7 @@ class World(RuleBasedStateMachine):
     def power_cycle(self, clock):
         World.done["power cycle"] += 1
         self.boot, self.uptime, self.leaps, self.steady = self.boot + 1, 0, 0, False
+        self.clock_was_wrong |= clock == "1970"
         self.wall = {"kept": self.wall, "1970": 0, "right": self.true}[clock]
         self._restart()
 
