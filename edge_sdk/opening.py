@@ -87,7 +87,8 @@ def open_state(
                 _check_read_only(state, root, machine(), now)
             else:
                 used = _provision(state, root, enrolment, now, entropy, machine())
-                if marker is None or not marker.whole:  # a new or damaged marker may lack the secret
+                # A new or damaged marker may lack the secret of the provisioning file in use: note it again.
+                if marker is None or not marker.whole:
                     used = state.meta("secret") if state.meta("enrolled") is not None else used
                 note_in_marker(folder, marker, lifetime_micro, used, policy=allowed.in_file)
                 allowed.marks = True
@@ -104,7 +105,7 @@ def open_state(
 
 
 def _lifetime_allowed(allowed: Callable[[], Policy], *, begins: bool) -> int:
-    """The lifetime ε, in millionths, of the policy; 0 if a device that is there can not read its policy."""
+    """The policy's lifetime ε in millionths; 0 if the state exists (not ``begins``) and the policy can not be read."""
     try:
         return allowed().lifetime_micro
     except InputError:
@@ -154,7 +155,8 @@ def _prepare_folder(folder: str, marker: Marker | None, root: bytes | None, enro
     if marker is None:
         _make_folder(folder)
         if not present:
-            remove(os.path.join(folder, HIGHEST_FILE))  # of an earlier device, now removed
+            # The file is of an earlier device. Its owner has removed the state and the marker.
+            remove(os.path.join(folder, HIGHEST_FILE))
 
 
 def _check_beginning(marker: Marker | None, root: bytes | None, enrolment: bytes | None, now: int) -> None:
@@ -204,7 +206,8 @@ def _provision(
             _begin(state, root, secret, now, machine, enrolled=enrolment is not None)
             return None if enrolment is None else secret
         _check_machine(state, machine)
-        if machine is not None and state.meta("machine") is None:  # the machine had no id before
+        # The machine had no id when the state was provisioned, and has one now.
+        if machine is not None and state.meta("machine") is None:
             state.write_meta("machine", machine)
         if root is not None:
             newer = trust.reconcile_pinned(stored, root, now)
@@ -281,15 +284,19 @@ def reset_state(
                 Spool(state).begin_after(line)
         finally:
             state.close()
-        clear_outboxes(folder, old.sealed)  # their reports are of the old state: the reset takes them back
+        # The files in the outboxes hold reports of the old state, which the reset takes back.
+        clear_outboxes(folder, old.sealed)
         with suppress(FileNotFoundError):
-            os.unlink(os.path.join(folder, HIGHEST_FILE))  # names a line of the old ledger
+            # The file names a line of the old ledger.
+            os.unlink(os.path.join(folder, HIGHEST_FILE))
         if old.whole:
             with suppress(FileNotFoundError):
-                os.unlink(place + _JOURNAL)  # empty, since the state could be read
+                # The journal is empty, since the state could be read.
+                os.unlink(place + _JOURNAL)
         else:
             _discard(place)
-        flush_folder(folder)  # a power cut must not restore the old journal beside the new file
+        # After a power cut the old journal must not be there again beside the new file.
+        flush_folder(folder)
         os.rename(fresh, place)
         remove(fresh + _JOURNAL)
         flush_folder(folder)

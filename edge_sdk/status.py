@@ -185,7 +185,8 @@ def gather(
     reading = time.read()
     present = time.present(reading)
     now = present.now
-    policy, origin = Policy(lifetime_micro=0), allowed.origin  # shown if the policy can not be read
+    # If the policy can not be read, the status shows a lifetime limit of 0, and the error as origin.
+    policy, origin = Policy(lifetime_micro=0), allowed.origin
     try:
         policy = allowed()
     except InputError as error:

@@ -98,7 +98,7 @@ def _check_structure(data: bytes, max_items: int) -> None:
     may not miss more items than there are bytes left.
     """
     position, end = 0, len(data)
-    open_items = [1]  # missing items of each open container, outermost first
+    open_items = [1]  # number of items that each open container still lacks, outermost first
     missing = 1  # the sum of open_items
     seen = 0
     while open_items:

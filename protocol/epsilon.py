@@ -22,7 +22,8 @@ MICRO = 1_000_000
 MIN_ANSWER_MICRO = 1_000
 MAX_ANSWER_MICRO = 16 * MICRO
 _ARITHMETIC = Context(prec=60, rounding=ROUND_HALF_EVEN, Emin=-999999, Emax=999999)
-_JUST_BELOW_ONE = Decimal("0." + 50 * "9")  # as text: the default context rounds 1 − 10⁻⁵⁰ to 1
+# 1 − 10⁻⁵⁰, written as text: a subtraction in the default context would give 1.
+_JUST_BELOW_ONE = Decimal("0." + 50 * "9")
 
 
 def micro_epsilon(epsilon: str | float | Decimal) -> int:

@@ -235,7 +235,7 @@ class Numeric:
 
     def scaled(self, value: object) -> int | None:
         """The scaled integer u of the number ``value``; None if ``value`` is missing or no number."""
-        number = value if type(value) is float and value == value else as_number(value)  # noqa: PLR0124 - not NaN
+        number = value if type(value) is float and value == value else as_number(value)  # noqa: PLR0124 - false for NaN
         if number is None:
             return None
         if type(number) is float:

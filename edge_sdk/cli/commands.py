@@ -192,7 +192,8 @@ def status(options: argparse.Namespace) -> dict[str, Any]:
     """Return the device's status: the ε that was spent, the reports that wait, the documents that are installed."""
     with open_device(options) as device:
         shown = device.status().to_json()
-    del shown["unread"]  # counts since the program started, so none in this program
+    # These counts begin when a program starts. This program has just started, so they are always empty.
+    del shown["unread"]
     return shown
 
 
@@ -305,7 +306,8 @@ def _read_record(source: str) -> dict[str, Any]:
     raw = None
     if source == "-" and sys.stdin is None:
         raise InputError("file_unreadable", "standard input is closed; give the record there, or name a file")
-    with contextlib.suppress(InputError):  # the error quotes the argument, which may be a record
+    # The error is dropped: its text quotes the argument, which may be a record instead of a path.
+    with contextlib.suppress(InputError):
         raw = (
             sys.stdin.buffer.read(MAX_RECORD_BYTES + 1) if source == "-" else read_file(Path(source), MAX_RECORD_BYTES)
         )

@@ -46,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             is printed as the refusal ``internal_error``.
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # the encoding of an old terminal may lack ε
+        # An old terminal's encoding may lack ε. A replacement is then printed.
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     options = build_parser().parse_args(arguments)
     refusal = ""
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    except Exception as error:  # no traceback, since it could show a record
+    except Exception as error:  # a traceback could show a record, so none is printed
         if os.environ.get("HEARSAY_DEBUG"):
             raise
         refusal = f"internal_error: {_where(error)}; please report this"

@@ -46,7 +46,8 @@ def load_policy(path: str) -> Policy:
     except InputError as error:
         problem = f": {error.detail}"
     except (OSError, ValueError, RecursionError) as error:
-        place = re.search(r"\(at [a-z0-9, ]*\)$", str(error))  # the position alone: the text may quote the file
+        # Only the position of the error is told, since the error's text may quote the file.
+        place = re.search(r"\(at [a-z0-9, ]*\)$", str(error))
         problem = f" can not be read: {type(error).__name__}{f' {place[0]}' if place else ''}"
         if is_no_file(path):
             problem = (

@@ -184,7 +184,8 @@ def make_folder(path: str) -> None:
             os.mkdir(each, 0o700)
         try:
             flush_folder(os.path.dirname(each) or ".")
-        except PermissionError:  # a folder that can not be read can not be flushed alone: flush all
+        except PermissionError:
+            # Flushing one folder needs the right to read it. Without this right, flush all disks.
             os.sync()
     if not os.path.isdir(path):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))

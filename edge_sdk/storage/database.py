@@ -199,10 +199,11 @@ class State:
         if self._path is None:
             return
         if self._commit_failed:
-            _execute(connection, f"PRAGMA user_version = {STATE_VERSION}")  # writes, although the number is the same
+            # SQLite writes the number to the disk, although it does not change.
+            _execute(connection, f"PRAGMA user_version = {STATE_VERSION}")
             return
         with suppress(FileNotFoundError):
-            # Closing a file drops this process's locks on it, but SQLite locks only the database, not the journal.
+            # Closing a file drops this process's locks on it. SQLite has no lock on the journal that could be lost.
             descriptor = os.open(self._path + "-journal", os.O_RDWR)
             try:
                 os.fsync(descriptor)
@@ -313,7 +314,8 @@ class State:
 
     @property
     def _meta(self) -> Rows:
-        return Rows(self, META)  # made anew each time: a reference cycle would keep the state alive
+        # A state that stored this object would be part of a reference cycle, and be released late.
+        return Rows(self, META)
 
     def meta(self, key: str) -> bytes | None:
         """The value of ``key`` in the table of single values, for example ``secret``; None if there is none."""

@@ -105,7 +105,8 @@ class Documents:
         with self._state.reading():
             for number, *_ in self._documents.some("WHERE digest = ? AND role = ?", (digest, role)):
                 return self._payload(number, role)
-            self._of(role)  # reads all rows, and so raises if the row is damaged or missing
+            # No row was found. This reads and checks all rows, so it raises if one is damaged or missing.
+            self._of(role)
         return None
 
     def write(self, role: str, name: str, digest: bytes, envelope: bytes) -> None:

@@ -119,7 +119,7 @@ class Ledger:
         return True
 
     def _payer(self, number: int) -> Known | None:
-        """The campaign of a number; None for the number of a reset."""
+        """The row of the campaign with this number; None for :data:`BEFORE_RESET`, the number of a reset."""
         if number == BEFORE_RESET:
             return None
         for row in self._campaigns.some("WHERE number = ?", (number,)):

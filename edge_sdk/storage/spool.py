@@ -102,7 +102,7 @@ class Spool:
         return rows
 
     def _row(self, line: int) -> Kept:
-        """The row of a ledger line that is not released."""
+        """The row with the reports of a ledger line. It must exist: a missing row is damage."""
         for row in self._rows.some("WHERE number = ?", (line,)):
             return Kept(*row)
         raise damaged()

@@ -43,7 +43,7 @@ def ensure_file(path: str) -> None:
         OSError, sqlite3.Error: the file can not be made or examined.
     """
     if not os.path.lexists(path):
-        with suppress(FileExistsError):  # another process made it meanwhile
+        with suppress(FileExistsError):  # another process has just made the file
             write_new(path, _write_tables)
     if os.stat(path).st_size == 0:
         raise StorageError("state_damaged", "the state file is empty: what this device has spent is not known any more")
@@ -51,7 +51,8 @@ def ensure_file(path: str) -> None:
 
 def _write_tables(file: IO[bytes]) -> None:
     with closing(sqlite3.connect(file.name, isolation_level=None)) as connection:
-        connection.execute("PRAGMA journal_mode = MEMORY")  # no journal file: write_new removes an unfinished database
+        # No journal file is needed: after an error, write_new removes the unfinished database.
+        connection.execute("PRAGMA journal_mode = MEMORY")
         _make_tables(connection)
 
 

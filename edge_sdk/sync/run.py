@@ -338,7 +338,8 @@ class _Run:
         except HearsayError:
             if self._outbox.is_whole(path):
                 raise
-            self._outbox.remove(path)  # another run has sent it; or it is damaged: its reports are sealed again
+            # Another run has sent and removed the file, or the file is damaged and its reports are sealed again.
+            self._outbox.remove(path)
             return
         self._sent += 1
         note(INFO, "sync: a file of reports has arrived")
@@ -347,12 +348,14 @@ class _Run:
         except StorageError as error:
             if error.reason != "disk_full":
                 raise
-            self._outbox.remove(path)  # frees disk space; ``ack`` finds a removed file by its path
+            # This frees space on the full disk. The acknowledgement finds a removed file by its path.
+            self._outbox.remove(path)
             self._acknowledge(path)
         self._outbox.remove(path)
 
     def _acknowledge(self, path: str) -> None:
-        with contextlib.suppress(InputError):  # a file from before a reset, or an old one: unknown, but sent
+        # A file that was sealed before a reset, or long ago, is unknown to the device. It has arrived all the same.
+        with contextlib.suppress(InputError):
             self._released += self._device.ack(path)
 
 

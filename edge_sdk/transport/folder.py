@@ -206,7 +206,8 @@ def _place(original: IO[bytes], target: str) -> None:
         with _opened(folder, [name]) as there:
             if not _same(there, original):
                 raise
-            os.fsync(there.fileno())  # the program that copied it may have stopped before its flush
+            # The program that made this copy may have stopped before it flushed the copy.
+            os.fsync(there.fileno())
         flush_folder(folder)
 
 

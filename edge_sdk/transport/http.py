@@ -188,7 +188,8 @@ class Web(Transport):
         except http.client.HTTPException as error:
             return _Try(None, f"what answers breaks off, says too much or does not speak HTTP ({type(error).__name__})")
         except OSError as error:
-            if type(error).__name__ == "SSLCertVerificationError":  # so that ssl need not be loaded
+            # The name is compared, not the class, so that the module ssl need not be loaded.
+            if type(error).__name__ == "SSLCertVerificationError":
                 problem = _why_untrusted(error, own_context=self._context is not None)
             else:
                 return _Try(None, _words(error))

@@ -136,7 +136,8 @@ def _exchange(
 ) -> Answer:
     with _dial(url, deadline, context) as plain:
         connection = http.client.HTTPConnection(url.host, url.port)
-        connection.default_port = _PORTS[url.scheme]  # the Host header then leaves out the usual port
+        # The Host header leaves out the default port, which http.client takes to be 80 for https, too.
+        connection.default_port = _PORTS[url.scheme]
         bounded = _Bounded(plain, deadline)
         connection.sock = cast("Any", bounded)
         connection.response_class = _FinalResponse
@@ -144,14 +145,16 @@ def _exchange(
         try:
             connection.request(method, url.path, body, dict(headers))
         except (BrokenPipeError, ConnectionResetError) as error:
-            broken = error  # the server may have answered before it closed the connection: read on
+            # A server that refuses a long body may have answered before it closed the connection. Read its answer.
+            broken = error
         try:
             response = connection.getresponse()
         except (OSError, http.client.HTTPException):
             if broken is not None:
                 raise broken from None
             raise
-        if bounded.reader.ended:  # the connection ended within the headers, which http.client accepts
+        # The connection ended within the headers. http.client takes this for the end of the headers.
+        if bounded.reader.ended:
             raise http.client.IncompleteRead(b"")
         if len(response.headers) > MAX_HEADERS:
             raise http.client.HTTPException("too many headers")

@@ -200,7 +200,8 @@ class _UnprovenReader:
     def read(self) -> Iterator[Batch | Damage]:
         """Yield the batch and its damage, in one piece or several. Afterwards ``position`` is the end of the batch."""
         ended, goes_on = self._advance(), False
-        if not ended and self._scan.next_end(self.position) < self._scan.size:  # a trailer follows somewhere
+        # The first piece states the digest in the batch's trailer. A trailer follows, so this may be in a later piece.
+        if not ended and self._scan.next_end(self.position) < self._scan.size:
             digest = self._look_ahead()
         else:
             digest = self._digest

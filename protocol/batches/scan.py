@@ -86,9 +86,11 @@ class Scan:
         self.size = len(data)
         self._known = [(header, header.to_bytes()) for header in known]
         self._adjacent = adjacent
-        self._marks = self._ends = self._readable = self._header = -1  # position of the last find of each kind
-        self._damaged: dict[bytes, int] = {}  # half of a known header → the damaged header found by it, or the size
-        self._runs: dict[tuple[bytes, int], int] = {}  # (prefix, position mod length) → end of the last run of records
+        self._marks = self._ends = self._readable = self._header = -1  # what was found last, of each kind; -1: nothing
+        # Half of a known header → position of the damaged header that was found by it; the file's size if none is left.
+        self._damaged: dict[bytes, int] = {}
+        # (prefix, position mod record length) → end of the run of records that was found last.
+        self._runs: dict[tuple[bytes, int], int] = {}
         self._wasted = 0  # bytes hashed for digests that were wrong
 
     def fork(self) -> Scan:
@@ -171,7 +173,8 @@ class Scan:
 
         The result is ``position`` if no such record begins there.
         """
-        key = prefix, position % length  # the prefix determines the length
+        # The key needs no record length: the prefix determines it.
+        key = prefix, position % length
         known = self._runs.get(key, -1)
         if known >= position:
             return known

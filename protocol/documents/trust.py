@@ -149,7 +149,7 @@ def restore(raw: bytes, floors: Mapping[tuple[str, str], tuple[int, bytes]], tim
     return TrustState(raw, _read_own_root(raw), floors, time_floor)
 
 
-@lru_cache(maxsize=4)  # a device asks for the same stored root at every step
+@lru_cache(maxsize=4)  # every step on a device reads the same stored root
 def _read_own_root(raw: bytes) -> Root:
     """Parse a root and check its signatures against its own root role.
 
@@ -229,7 +229,8 @@ def follow_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> t
             pending = {raw: read_envelope(raw, "root")}
             step = _next_root(reached.root, reached.root_bytes, pending, _Seen({}, {}))
             if step is None and pending:
-                install_roots(reached, [raw], wall_clock)  # raises the reason
+                # The root can not be reached. This call raises the error that says so.
+                install_roots(reached, [raw], wall_clock)
             elif step is not None:
                 reached = TrustState(*step, _kept_floors(reached, step[1]), step[1].header.issued_at)
                 late = _late(reached.root.header, max(wall_clock, reached.time_floor))
@@ -391,7 +392,7 @@ def _check_floor(state: TrustState, role: str, header: Header, digest: bytes) ->
 def _check_dates(header: Header, now: int, what: str) -> None:
     if header.not_before <= now < header.expires:
         return
-    from protocol.dates import date  # imported here, because most documents are in date
+    from protocol.dates import date  # imported here, since most documents do not need it
 
     if now < header.not_before:
         raise DocumentError("not_yet_valid", f"the {what} is not valid before {date(header.not_before)}")

@@ -88,7 +88,8 @@ def from_epsilon(name: str, epsilon: str | float | Decimal, size: int = 1, **opt
             ``option_unknown``, ``theta_invalid``, ``delta_invalid``; ``parameters_invalid``: with this ε and size no
             useful answer is possible.
     """
-    if type(size) is not int:  # 6.0 and 6 are the same key of the cache
+    # The cache of mechanisms can not tell 6.0 from 6, so a float is refused here.
+    if type(size) is not int:
         raise InputError("size_invalid", "the size is an integer")
     return from_micro(kind(name).name, micro_epsilon(epsilon), size, **options)
 
@@ -98,7 +99,8 @@ def from_micro(name: str, epsilon_micro: int, size: int, **options: Any) -> Mech
 
     ``size``, ``options`` and the errors are those of :func:`from_epsilon`.
     """
-    if options:  # not cached: an option may be of any type, also without a hash
+    # Mechanisms with options are not cached: an option may be of a type without a hash.
+    if options:
         found = kind(name)
         unknown = set(options) - set(found.option_names)
         if unknown:

@@ -116,7 +116,7 @@ class Direct(FrequencyMechanism):
 
     def describe(self) -> str:
         """How the answer hides the input, in words for the owner of a device: one line."""
-        chance = "over 99%" if 200 * self.p > 199 else f"{float(self.p):.0%}"  # never "100%": there is another value
+        chance = "over 99%" if 200 * self.p > 199 else f"{float(self.p):.0%}"  # never "100%": other values are possible
         return f"one of {self.size} values, the true one {chance} of the time, else another at random"
 
     def distribution(self, value: int) -> dict[int, Fraction]:

@@ -93,18 +93,18 @@ def rate(epsilon_micro: int, sensitivity: int) -> tuple[int, int]:
 def discrete_laplace(stream: Stream, s: int, t: int) -> int:
     """Draw one integer n with P(n) ∝ e^{−|n|·s/t} from ``stream``, for positive integers s and t.
 
-    The numbers 1 to 6 in the code's comments are the steps of the algorithm in docs/math.md, section 1.
+    Steps 1 to 6 in the comments are those of the algorithm in docs/math.md, section 1.
     """
     while True:
-        u = stream.below(t)  # 1
-        if not _bernoulli_exp(stream, u, t):  # 2
+        u = stream.below(t)  # step 1
+        if not _bernoulli_exp(stream, u, t):  # step 2
             continue
         v = 0
-        while _bernoulli_exp(stream, 1, 1):  # 3
+        while _bernoulli_exp(stream, 1, 1):  # step 3
             v += 1
-        y = (u + t * v) // s  # 4
-        negative = stream.below(2)  # 5
-        if negative and y == 0:  # 6
+        y = (u + t * v) // s  # step 4
+        negative = stream.below(2)  # step 5
+        if negative and y == 0:  # step 6
             continue
         return -y if negative else y
 
