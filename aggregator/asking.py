@@ -195,6 +195,8 @@ def plan_campaign(
 def sign_campaign(workspace: Workspace | str | Path, planned: Planned, *, now: int | None = None) -> SignedCampaign:
     """Sign a planned campaign as the next version of its name, and record it in the workspace.
 
+    ``now`` is the time of issue in seconds since 1970; None means the present time.
+
     Raises:
         InputError, DocumentError, StorageError: the campaign can not be made, signed or recorded
             (:func:`aggregator.publishing.campaigns.publish_campaign`); ``mechanism_incomplete``;
@@ -212,7 +214,13 @@ def make_campaign(
     now: int | None = None,
     **arguments: Any,
 ) -> SignedCampaign:
-    """``hearsay campaign``: :func:`plan_campaign` with ``schema`` and ``arguments``, then :func:`sign_campaign`.
+    """``hearsay campaign``: plan a campaign, sign it as the next version of its name, and record it.
+
+    Args:
+        workspace: the workspace that signs, or its folder.
+        schema: a schema file, its path, or a schema.
+        now: the time of issue in seconds since 1970; None means the present time.
+        arguments: arguments of :func:`plan_campaign`; ``epsilon`` and ``mechanism`` are required.
 
     Raises:
         InputError, DocumentError, StorageError: one of the two functions raises it.
@@ -222,7 +230,12 @@ def make_campaign(
 
 
 def end_campaign(workspace: Workspace | str | Path, name: str, *, now: int | None = None) -> SignedCampaign:
-    """``hearsay campaign --end``: sign the version that ends a campaign, by its name or id.
+    """``hearsay campaign --end``: sign the version that ends a campaign.
+
+    Args:
+        workspace: the workspace that signed the campaign, or its folder.
+        name: name or id of the campaign.
+        now: the time of issue in seconds since 1970; None means the present time.
 
     Raises:
         InputError: ``campaign_unknown``, ``campaign_ended``: there is nothing to end.

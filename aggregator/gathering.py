@@ -212,7 +212,14 @@ def make_model(
     proven_only: bool = False,
     **options: Any,
 ) -> SignedModel:
-    """``hearsay publish``: :func:`count` reports of a store, then :func:`sign_model` with ``options``.
+    """``hearsay publish``: count reports of a store, then fit, sign and record a model.
+
+    Args:
+        workspace: the workspace that signed the store's campaign, or its folder.
+        store: an open store or its folder.
+        periods: for example ``2026-11-01..2026-11-30``, or numbers of periods; None for all.
+        proven_only: leave out reports of damaged files.
+        options: further arguments of :func:`sign_model`.
 
     Raises:
         InputError, PolicyError, DocumentError, StorageError: one of the two functions raises it.
@@ -229,7 +236,13 @@ def evaluate(
     proven_only: bool = False,
     rosters: Sequence[Roster] = (),
 ) -> Evaluation:
-    """``hearsay evaluate show``: the accuracy of a model, from the reports of its evaluation; see :func:`count`.
+    """``hearsay evaluate show``: the accuracy of a model, from the reports of its evaluation campaign.
+
+    Args:
+        store: an open store of that campaign, or its folder.
+        periods: for example ``2026-11-01..2026-11-30``, or numbers of periods; None for all.
+        proven_only: leave out reports of damaged files.
+        rosters: fleet lists, from which the number of answers of each device is known.
 
     Raises:
         InputError: ``not_an_evaluation``, ``mechanism_unknown``: the store's campaign gives no accuracy.

@@ -27,13 +27,13 @@ def text(value: object) -> str:
 
 
 def facts(title: str, pairs: Mapping[str, object]) -> str:
-    """HTML of a heading, and of a table of names and values."""
+    """HTML of the heading ``title``, and of a table with one row per name and value in ``pairs``."""
     rows = "".join(f"<tr><th>{text(name)}</th><td>{text(value)}</td></tr>" for name, value in pairs.items())
     return f"<div><strong>{text(title)}</strong><table>{rows}</table></div>"
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """HTML of a table with one row of headings.
+    """HTML of a table with one row of headings, ``columns``, above ``rows``.
 
     Only the first :data:`MOST_ROWS` rows are shown; one line tells the number of the others.
     """

@@ -155,7 +155,7 @@ def shown(period: int, time_precision: int) -> str:
 
 
 def shown_range(periods: range, time_precision: int) -> str:
-    """First and last period of a range that is not empty, by number and date.
+    """First and last of ``periods``, a range that is not empty, by number and date.
 
     ``time_precision`` is the length of a period in seconds.
 

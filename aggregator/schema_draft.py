@@ -85,7 +85,7 @@ def draft_schema(
     Raises:
         InputError: of the label, ``label_missing``, ``one_class``, ``too_many_classes``; of the arguments,
             ``column_unknown`` (a dropped column does not exist), ``no_features``, ``bins_invalid``; of a feature's
-            column, ``constant_column`` (fewer than two different cells), ``value_invalid`` (as above),
+            column, ``constant_column`` (fewer than two different cells), ``value_invalid`` (cells that are no numbers),
             ``too_many_values`` (more than :data:`MAX_LISTED_VALUES` texts); ``schema_invalid``: a text does not
             print, or a campaign would refuse the schema.
     """

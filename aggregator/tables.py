@@ -306,6 +306,6 @@ def _text_or_none(column: pd.Series, absent: set[str]) -> pd.Series:
 
 
 def shorten(names: Sequence[str], most: int = 12) -> str:
-    """Names for an error text: the first names, and the number of the others."""
+    """Names for an error text: the first ``most`` names, and the number of the others."""
     listed = ", ".join(list(names)[:most])
     return listed if len(names) <= most else f"{listed} and {len(names) - most} more"

@@ -110,7 +110,7 @@ class Task(NamedTuple):
 
 
 def make_task(config: SimulationConfig, schema: Schema) -> Task:
-    """Sign the next version of the simulation's campaign, for a schema.
+    """Sign the next version of the campaign that ``config`` describes, for a schema.
 
     Raises:
         InputError: the schema and the parameters make no valid campaign

@@ -56,7 +56,9 @@ class Point(NamedTuple):
 
 
 def parse_sweep(text: str) -> tuple[str, tuple[str, ...]]:
-    """Parse ``epsilon=0.5,1,2`` into an option and its values. The values stay texts; whether they fit is not checked.
+    """Parse a text such as ``epsilon=0.5,1,2`` into an option and its values, which stay texts.
+
+    Whether the values fit the option is not checked.
 
     Raises:
         InputError: ``sweep_invalid``: the option can not be swept, a value is empty, or two values are equal (``1``

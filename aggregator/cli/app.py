@@ -71,7 +71,7 @@ class Commands(click.Group):
         return sorted({*super().list_commands(ctx), *self._table, *self._offered()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command by its name; None if there is none.
+        """Import the command called ``cmd_name``; None if there is none.
 
         A command of this package takes precedence over a plugin of the same name. For a plugin that can not be loaded
         the result is a command that raises ``plugin_broken`` when it runs.
@@ -117,7 +117,10 @@ class Commands(click.Group):
         return {plugin.name: plugin for plugin in self._plugins()}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse as click does. Without any argument, print the whole help on standard error and end with status 2."""
+        """Parse the arguments ``args`` as click does.
+
+        Without any argument, print the whole help on standard error and end the process with status 2.
+        """
         if not args and not ctx.resilient_parsing:
             click.echo(ctx.get_help(), err=True)
             ctx.exit(2)

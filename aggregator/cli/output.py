@@ -27,12 +27,12 @@ def complain(reason: str, detail: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print one line of information on standard error."""
+    """Print ``text`` as one line of information on standard error."""
     click.echo(f"note: {printable(text)}", err=True)
 
 
 def warn(text: str) -> None:
-    """Print one line on standard error about something that the user should reconsider."""
+    """Print ``text`` as a warning, one line on standard error, about something that the user should reconsider."""
     click.echo(f"warning: {printable(text)}", err=True)
 
 
@@ -45,7 +45,7 @@ def printable(text: str) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Print one standard JSON object: bytes as hexadecimal, infinities and NaN as null."""
+    """Print ``value`` as standard JSON: bytes become hexadecimal text, infinities and NaN become null."""
     click.echo(json.dumps(_plain(value), indent=1, allow_nan=False))
 
 
@@ -157,12 +157,12 @@ def working(what: str) -> Iterator[None]:
 
 
 def counted(number: int, what: str, ending: str = "s") -> str:
-    """A number with a noun in singular or plural: ``1 report``, ``2 reports``. ``ending`` is added for the plural."""
+    """A number with the noun ``what``, which gets ``ending`` in the plural: ``1 report``, ``2 reports``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}{ending}"
 
 
 def lasting(seconds: int) -> str:
-    """A duration in words, in the largest unit of which it is a whole number: ``1 day``, ``90 minutes``."""
+    """A duration of ``seconds`` in words, in the largest unit that gives a whole number: ``1 day``, ``90 minutes``."""
     for unit, name in _UNITS:
         if seconds % unit == 0:
             return counted(seconds // unit, name)
@@ -191,6 +191,11 @@ def _in_words(value: object) -> object:
 
 
 def warn_of_draft(standing: Standing, output: Path) -> None:
-    """Print a warning if a document lacks signatures, since devices refuse it. ``output`` is the document's file."""
+    """Print a warning if a document lacks signatures, since devices refuse it.
+
+    Args:
+        standing: the valid signatures of the document, and the number that it needs.
+        output: the document's file.
+    """
     if not standing.complete:
         warn(f"devices refuse it: it has {standing}; see hearsay sign {output} --key KEY, and hearsay trust gather")

@@ -200,7 +200,7 @@ def _in_memory(data: Source, start: int, size: int) -> tuple[bytes | mmap, int]:
 
 
 def other_prefix(rows: Matrix) -> NDArray[np.bool_]:
-    """Mask of the N records that do not begin with the prefix of their layout: (N,) bool."""
+    """Mask of the N records in ``rows`` that do not begin with the prefix of their layout: (N,) bool."""
     return _differ(rows.data, rows.start, rows.rows, rows.layout.record_length, rows.layout.prefix)
 
 

@@ -87,7 +87,10 @@ class Rules:
         self._end_period = -(-campaign.header.expires // campaign.time_precision)
 
     def is_sound(self, fields: Fields, now: int) -> bool:
-        """Whether all records have the right first bytes and pass every rule, except the rules about answers."""
+        """Whether all records have the right first bytes and pass every rule, except the rules about answers.
+
+        ``fields`` are the decoded fields of the records, ``now`` is the present in seconds since 1970.
+        """
         head, question = fields.head, fields.question
         if not len(question):
             return True
@@ -99,7 +102,10 @@ class Rules:
         return bool(self._assigned(fields.first, question).all())
 
     def in_domain(self, fields: Fields) -> bool:
-        """Whether every answer is one that its question allows. Call it only after :meth:`is_sound` returned true."""
+        """Whether every answer in ``fields`` is one that its question allows.
+
+        Call it only after :meth:`is_sound` returned true.
+        """
         return not any(wrong.any() for wrong in self._wrong_answers(fields, fields.question))
 
     def faults(self, fields: Fields, now: int) -> NDArray[np.uint8]:

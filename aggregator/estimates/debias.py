@@ -81,12 +81,12 @@ def debias(mechanism: Mechanism, n: int, counts: Sequence[int]) -> Debiased:
 
 @debias.register(FrequencyMechanism)
 def debias_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int]) -> Debiased:
-    """Pure protocols (``direct`` and unary encodings): count i is the number of answers that support i.
+    """:func:`debias` for pure protocols (``direct``, unary encodings): count c_i is the number of answers supporting i.
 
         Ê_i = (c_i − m q)/(p − q)      Var = m [ q(1−q) + f (p(1−p) − q(1−q)) ] / (p − q)²
 
-    where p is the probability that an answer supports the true value, q the probability that an answer supports
-    one given other value, and f = Ê_i/m, clipped to [0, 1], replaces the unknown true share of value i.
+    where m is the number of answers, p the probability that an answer supports the true value, q the probability that
+    an answer supports one given other value, and f = Ê_i/m, clipped to [0, 1], replaces the unknown share of value i.
     """
     return _supports(mechanism.p, mechanism.q, n, counts)
 
@@ -155,7 +155,7 @@ def noise_law_histogram(mechanism: SummedHistogram) -> Law:
 
 @debias.register(SummedHistogram)
 def debias_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]) -> Debiased:
-    """``she``: count i is Σ, the sum over all answers of component i clipped to [0, M].
+    """:func:`debias` for ``she``: count i is Σ, the sum over all answers of component i clipped to [0, M].
 
         Ê_i = (Σ − m b)/(M − 2b),   Var = m v/(M − 2b)²,   q = e^{−s/t}
         b = q(1 − q^M)/(1 − q²),   v = Σ_{k=1…M} (2k − 1) q^k/(1 + q) − b²
@@ -242,7 +242,7 @@ def marginal(mechanism: Mechanism, n: int, counts: Sequence[int], groups: int) -
 
 @marginal.register(UnaryMechanism)
 def marginal_unary(mechanism: UnaryMechanism, n: int, counts: Sequence[int], groups: int) -> Marginal:
-    """Unary encodings, with s = K/``groups`` values in a group.
+    """:func:`marginal` for unary encodings, with s = K/``groups`` values in a group.
 
     The bits are independent given the true value, so estimates and noise variances of the s values add up. The
     variance of each value is linear in its share, so the sum depends only on the group's share. Other pure protocols
@@ -256,7 +256,7 @@ def marginal_unary(mechanism: UnaryMechanism, n: int, counts: Sequence[int], gro
 
 @marginal.register(Direct)
 def marginal_direct(mechanism: Direct, n: int, counts: Sequence[int], groups: int) -> Marginal:
-    """``direct`` (GRR, k-ary randomised response), with s = K/``groups`` values in a group.
+    """:func:`marginal` for ``direct`` (GRR, k-ary randomised response), with s = K/``groups`` values in a group.
 
     An answer supports the group of the true value with probability p' = p + (s − 1)q, and any other group with
     probability q' = s q. This is again a pure protocol, with p' − q' = p − q. The sum of the values' variances would
@@ -271,7 +271,7 @@ def marginal_direct(mechanism: Direct, n: int, counts: Sequence[int], groups: in
 
 @marginal.register(SummedHistogram)
 def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int], groups: int) -> Marginal:
-    """``she``: components are independent, so estimates and noise variances of a group add up."""
+    """:func:`marginal` for ``she``: components are independent, so estimates and noise variances of a group add up."""
     members = len(counts) // groups
     totals = _holders(mechanism, n, [sum(counts[group::groups]) for group in range(groups)], members)
     variance = members * noise_variance(mechanism)
@@ -281,7 +281,9 @@ def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]
 @debias.register(SingleNumberMechanism)
 @debias.register(Bit)  # Bit is a CoinMechanism, but its counts are the numbers of answers 0 and 1, not sums of bits.
 def debias_single_number(mechanism: SingleNumberMechanism, n: int, counts: Sequence[int]) -> Debiased:
-    """``bit``, ``piecewise``, ``hybrid``: the estimate is the sum of the devices' numbers, in units of S.
+    """:func:`debias` for ``bit``, ``piecewise`` and ``hybrid``: one estimate, the sum of the devices' numbers.
+
+    In units of S it is
 
         Σ_i c_i x̂_i / S,   Var by :func:`_answers_variance` from Σ_i c_i x̂_i/S and Σ_i c_i x̂_i²/S²
 
@@ -361,7 +363,7 @@ def _exact_size(mechanism: CoinMechanism) -> Fraction:
 
 @debias.register(CoinMechanism)
 def debias_signs(mechanism: CoinMechanism, n: int, counts: Sequence[int]) -> Debiased:
-    """``bits`` and ``duchi``: the estimates are the sums of the devices' numbers, in units of S.
+    """:func:`debias` for ``bits`` and ``duchi``: the estimates are the sums of the devices' numbers, in units of S.
 
         B(2c_i − n),   Var by :func:`_answers_variance` with the sum of squares nB²
 
@@ -378,7 +380,7 @@ def debias_signs(mechanism: CoinMechanism, n: int, counts: Sequence[int]) -> Deb
 
 @debias.register(Laplace)
 def debias_laplace(mechanism: Laplace, n: int, counts: Sequence[int]) -> Debiased:
-    """``laplace``: count i is Σ, the sum of coordinate i over all answers; the estimate is Σ/M.
+    """:func:`debias` for ``laplace``: count i is Σ, the sum of coordinate i over all n answers; the estimate is Σ/M.
 
         Var = n·[2q/((1 − q)²M²) + 1/(4M²)],   q = e^{−s/t}
 

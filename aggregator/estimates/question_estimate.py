@@ -174,7 +174,7 @@ class QuestionEstimate:
 
 
 def is_share(subject: Subject) -> bool:
-    """Whether a question of this kind estimates fractions of the records, and not means of a number.
+    """Whether questions about ``subject`` estimate fractions of the records, and not means of a number.
 
     False for moments of numeric features. True for all other subjects: classes, a feature's values, presence of a
     number, and a model's outcomes.

@@ -109,7 +109,7 @@ def known(campaign: Campaign, tally: Tally, squares: tuple[int, ...]) -> Recurre
 
 
 def answers_by_stratum(campaign: Campaign, tally: Tally) -> tuple[int, ...]:
-    """For every stratum the number N of answers to all of its questions."""
+    """For every stratum the number N of answers to all of its questions, from the counts in ``tally``."""
     found = [0] * campaign.answers
     for question, n in zip(campaign.questions, tally.n, strict=True):
         found[question.stratum] += n

@@ -296,7 +296,7 @@ def _law(mechanism: Mechanism) -> Law | None:
 
 
 def planned_variance(question: Question, n: int, classes: int) -> float:
-    """Variance of one share or mean, from the mechanism and the number n of answers alone.
+    """Variance of one share or mean that ``question`` estimates, from its mechanism and the number n of answers alone.
 
         share: [φ(1/K) + (1/K)(1 − 1/K)]/n      number: [φ(0) + 1/(3k)]/n
 

@@ -30,7 +30,7 @@ def as_share(share: float) -> str:
 
 
 def as_range(low: float, high: float) -> str:
-    """The ends of a share's interval as percentages, clipped to [0, 1]."""
+    """The interval from ``low`` to ``high`` of a share as text in percent, clipped to [0, 1]."""
     return f"{as_share(low)} to {as_share(high)}"
 
 

@@ -89,7 +89,10 @@ def new_roster(fleet: str, names: Iterable[str], *, entropy: Callable[[int], byt
 
 
 def distinct_secrets(rosters: Iterable[Roster]) -> bytes:
-    """The secrets of all lists of a fleet, 32 bytes each, sorted. A secret in several lists occurs once."""
+    """The secrets of all devices in ``rosters``, 32 bytes each, sorted, one after another.
+
+    A secret in several lists occurs once.
+    """
     return b"".join(sorted({secret for roster in rosters for secret in roster.each_secret()}))
 
 

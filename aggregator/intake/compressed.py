@@ -33,7 +33,7 @@ that place on, so less is lost. Each round takes about as long as the first.
 
 
 def codec_of(data: Source) -> str | None:
-    """Find a file's compression by its first bytes, whatever its name.
+    """Find the compression of a file's content ``data`` by its first bytes. The file's name does not matter.
 
     Returns:
         ``gzip``, ``zstd``, or None for any other file. No batch begins with the first bytes of these formats.

@@ -203,5 +203,8 @@ def enrolled_from_file(campaign: Campaign, reader: IdReader) -> Enrolled:
 
 
 def enrolled_from_rosters(campaign: Campaign, rosters: Sequence[Roster]) -> Enrolled:
-    """The ids of the devices in fleet lists. A period's ids are computed when its first record is checked."""
+    """The ids of all devices in the fleet lists ``rosters``.
+
+    A period's ids are computed when its first record is checked.
+    """
     return Enrolled(campaign, FromRosters(rosters, campaign))

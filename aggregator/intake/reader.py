@@ -166,7 +166,7 @@ class Reader:
             return found + [self._alone(source, None, None) for source in small]
 
     def read_anew(self, source: Source) -> Read:
-        """Read a file again as if it came for the first time. Only for a file of which the store has no record.
+        """Read the file ``source`` again as if it came for the first time. The store must have no record of the file.
 
         The result still has the earlier entry of the file as ``known``. The errors are those of :meth:`read`.
         """

@@ -215,7 +215,10 @@ def identities_of(files: Sequence[tuple[int, str]]) -> list[tuple[int, bytes | N
 
 
 def read_share(job: Job, chosen: Sequence[Chosen], now: int, enrolled: Enrolled | None, apart: bool) -> Found:  # noqa: FBT001
-    """Task: call :func:`aggregator.intake.tasks.read_files`. An executor passes arguments by position only."""
+    """Task: judge files and write their good records into parts, by :func:`aggregator.intake.tasks.read_files`.
+
+    The arguments are the same. An executor passes arguments by position only.
+    """
     return read_files(job, chosen, now, enrolled, apart=apart)
 
 

@@ -58,7 +58,7 @@ def check_folder(path: str | os.PathLike[str]) -> None:
 
 
 def check_urls(files: Iterable[str | os.PathLike[str]]) -> None:
-    """Check that this process can read all URLs among some names.
+    """Check that this process can read all URLs among the names ``files``. Other names are not checked.
 
     Raises:
         InputError: ``missing_extra``: fsspec or the library of a file system is not installed;
@@ -119,7 +119,7 @@ def read_url(url: str, most: int) -> bytes | mmap.mmap:
 
 
 def ends_of(url: str, most: int) -> tuple[int, bytes, bytes]:
-    """The length, the first ``most`` bytes and the last ``most`` bytes of a remote file.
+    """The length, the first ``most`` bytes and the last ``most`` bytes of the remote file ``url``.
 
     A small file is read in one request.
 

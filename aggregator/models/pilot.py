@@ -48,7 +48,8 @@ def check_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = 
         missing: texts of a missing value.
 
     Returns:
-        The columns of the label and of the features, as :func:`aggregator.tables.typed` returns them.
+        The columns of the label and of the features, with texts and None for missing values
+        (:func:`aggregator.tables.typed`).
 
     Raises:
         InputError: ``columns_missing``, ``label_missing``; ``value_invalid``: a cell of a numeric feature is neither

@@ -60,7 +60,7 @@ def draw(mechanism: Mechanism, inputs: Integers, rng: np.random.Generator) -> ND
 
 @draw.register(Direct)
 def draw_direct(mechanism: Direct, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """``direct``: the true value, or a uniform other value. (N,) int64 → (N,) int64."""
+    """:func:`draw` for ``direct``: each answer is the true value or a uniform other value. (N,) int64 → (N,) int64."""
     others = rng.integers(0, mechanism.size - 1, len(inputs))
     truthful = rng.integers(0, ONE, len(inputs)) < mechanism.keep
     return np.where(truthful, inputs, others + (others >= inputs))
@@ -68,7 +68,7 @@ def draw_direct(mechanism: Direct, inputs: Integers, rng: np.random.Generator) -
 
 @draw.register(UnaryMechanism)
 def draw_unary(mechanism: UnaryMechanism, inputs: Integers, rng: np.random.Generator) -> Bools:
-    """Unary encodings: one random bit per value. (N,) int64 → (N, A) bool."""
+    """:func:`draw` for unary encodings: one random bit for each of A values. (N,) int64 → (N, A) bool."""
     words = rng.integers(0, ONE, (len(inputs), mechanism.size), np.uint32)
     bits = words < mechanism.one_if_other
     rows = np.arange(len(inputs))
@@ -78,7 +78,7 @@ def draw_unary(mechanism: UnaryMechanism, inputs: Integers, rng: np.random.Gener
 
 @draw.register(SummedHistogram)
 def draw_histogram(mechanism: SummedHistogram, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """``she``: one-hot vector plus discrete Laplace noise, the difference of two geometric numbers.
+    """:func:`draw` for ``she``: one-hot vector plus discrete Laplace noise, the difference of two geometric numbers.
 
     The sums are clipped to ``mechanism.bounds``. (N,) int64 → (N, A) int64.
     """
@@ -91,13 +91,13 @@ def draw_histogram(mechanism: SummedHistogram, inputs: Integers, rng: np.random.
 
 @draw.register(Bit)
 def draw_bit(mechanism: Bit, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """``bit``: one random bit per device. (N,) int64 → (N,) int64."""
+    """:func:`draw` for ``bit``: one random bit per device. (N,) int64 → (N,) int64."""
     return coins(inputs, mechanism.threshold, rng).astype(np.int64)
 
 
 @draw.register(Bits)
 def draw_bits(mechanism: Bits, inputs: Integers, rng: np.random.Generator) -> Bools:
-    """``bits``: one random bit per class. (N, A) int64 → (N, A) bool."""
+    """:func:`draw` for ``bits``: one random bit for each of A numbers of a device. (N, A) int64 → (N, A) bool."""
     return coins(inputs, mechanism.threshold, rng)
 
 
@@ -114,7 +114,10 @@ def coins(inputs: Integers, threshold: int, rng: np.random.Generator) -> Bools:
 
 @draw.register(Piecewise)
 def draw_piecewise(mechanism: Piecewise, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """``piecewise``: a cell of the window around the number, or a cell outside it. (N,) int64 → (N,) int64."""
+    """:func:`draw` for ``piecewise``: a cell of the window around the device's number, or a cell outside the window.
+
+    (N,) int64 → (N,) int64.
+    """
     start, rest = np.divmod((inputs + SCALE) * (CELLS - mechanism.window), 2 * SCALE)
     start += rng.integers(0, 2 * SCALE, len(inputs)) < rest
     inside = rng.integers(0, ONE, len(inputs)) < mechanism.threshold
@@ -125,7 +128,7 @@ def draw_piecewise(mechanism: Piecewise, inputs: Integers, rng: np.random.Genera
 
 @draw.register(Hybrid)
 def draw_hybrid(mechanism: Hybrid, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """``hybrid``: an answer of ``piecewise``, or an answer of ``bit`` plus the number of cells.
+    """:func:`draw` for ``hybrid``: an answer of ``piecewise``, or an answer of ``bit`` plus the number of cells.
 
     (N,) int64 → (N,) int64.
     """
@@ -136,9 +139,9 @@ def draw_hybrid(mechanism: Hybrid, inputs: Integers, rng: np.random.Generator) -
 
 @draw.register(Laplace)
 def draw_laplace(mechanism: Laplace, inputs: Integers, rng: np.random.Generator) -> Integers:
-    """``laplace``: each number is rounded at random to the grid. Noise and clipping are as for ``she``.
+    """:func:`draw` for ``laplace``: each number is rounded at random to the grid, and gets discrete Laplace noise.
 
-    Int64 → int64 of the same shape.
+    The sums are clipped to ``mechanism.bounds``. Int64 → int64 of the same shape.
     """
     steps, rest = np.divmod(inputs * GRID, SCALE)
     steps += rng.integers(0, SCALE, inputs.shape) < rest
@@ -149,7 +152,9 @@ def draw_laplace(mechanism: Laplace, inputs: Integers, rng: np.random.Generator)
 
 @draw.register(Duchi)
 def draw_duchi(mechanism: Duchi, inputs: Integers, rng: np.random.Generator) -> Bools:
-    """``duchi``: the input is rounded at random to a corner v of a cube; the answer is a uniform corner of one half.
+    """:func:`draw` for ``duchi``: the input is rounded at random to a corner v of a cube.
+
+    The answer is a uniform corner of one half of the cube.
 
     A random bit chooses the half: the corners that agree with v in most coordinates, or all others. Corners are
     redrawn until each is in its half. (N, A) int64 → (N, A) bool.

@@ -119,7 +119,7 @@ class Accuracy(NamedTuple):
 
 
 def accuracy_of(found: QuestionEstimate) -> Accuracy:
-    """Accuracy from the estimate of one outcome question with at least one answer.
+    """Accuracy of a model from ``found``, the estimate of an outcome question with at least one answer.
 
     The right predictions are one group of values. :func:`aggregator.estimates.debias.marginal` gives the group's
     share and noise, :func:`aggregator.estimates.intervals.score_interval` the intervals.

@@ -33,7 +33,7 @@ class Published(NamedTuple):
 
 
 def history_bytes(items: list[Published]) -> bytes:
-    """The content of a history file with these entries: JSON text as bytes."""
+    """The content of a history file with the entries ``items``: JSON text as bytes."""
     documents = [{**item._asdict(), "digest": item.digest.hex()} for item in items]
     return json.dumps({"format": HISTORY_FORMAT, "documents": documents}, ensure_ascii=False, indent=1).encode()
 
@@ -70,7 +70,7 @@ def read_history(path: Path) -> list[Published]:
 
 
 def latest_of_each(items: list[Published]) -> list[Published]:
-    """The newest document of every role and name, sorted by role, then by name."""
+    """The newest of the documents ``items`` for every role and name, sorted by role, then by name."""
     newest: dict[tuple[str, str], Published] = {}
     for item in items:
         known = newest.get((item.role, item.name))

@@ -141,7 +141,7 @@ def key_file(
 
 
 def parse_key(raw: bytes) -> KeyFile:
-    """Parse a key file. An encrypted key is not opened.
+    """Parse the bytes of a key file. An encrypted key stays encrypted.
 
     Raises:
         InputError: ``key_invalid``: the bytes are no key file or a damaged one, or opening it would take more time or

@@ -228,7 +228,10 @@ def pace_warning(epsilon_micro: int, time_precision: int, lifetime_seconds: int)
 
 
 def campaign_warning(found: Campaign) -> str:
-    """All warnings about a campaign, for people who decide whether to take part; empty for most campaigns."""
+    """All warnings about a campaign in one text, for people who decide whether to take part.
+
+    The text is empty for most campaigns. It is about a large ε, refused records, and a model that decides what is read.
+    """
     return "; ".join(
         filter(None, (epsilon_warning(found.epsilon_micro), refusal_warning(found.schema), model_warning(found.model)))
     )

@@ -235,7 +235,7 @@ def pending_path(workspace: Workspace) -> Path:
 
 
 def pending(workspace: Workspace) -> NextRoot | None:
-    """The root that waits for signatures; None if there is none.
+    """The root of a workspace that waits for signatures; None if there is none.
 
     Raises:
         InputError: ``unreadable``, ``too_large``.

@@ -117,7 +117,10 @@ class TreeServer(http.server.ThreadingHTTPServer):
         self.url = f"http://{named}:{self.server_port}/"
 
     def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
-        """Start a thread for a connection. Close the connection if :data:`MOST_CONNECTIONS` are open."""
+        """Start a thread for a new connection; the library calls this method.
+
+        The connection is closed at once if :data:`MOST_CONNECTIONS` are open.
+        """
         assert isinstance(request, socket.socket)
         with self._guard:
             full = len(self._open) >= MOST_CONNECTIONS
@@ -129,7 +132,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
             super().process_request(request, client_address)
 
     def shutdown_request(self, request: socket.socket | tuple[bytes, socket.socket]) -> None:
-        """Close a connection, which then no longer counts as open."""
+        """Close a connection, which then no longer counts as open. The library calls this method."""
         with self._guard:
             self._open.pop(request, None)  # type: ignore[arg-type]
         super().shutdown_request(request)
@@ -144,7 +147,10 @@ class TreeServer(http.server.ThreadingHTTPServer):
         super().server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002  # as the library calls it
-        """Log status 500 for an exception in a handler, without details of the client. No answer is sent."""
+        """Log status 500 for an exception in a handler, without details of the client. No answer is sent.
+
+        The library calls this method.
+        """
         self.log("-", "-", int(HTTPStatus.INTERNAL_SERVER_ERROR))
 
     def _end(self, before: float) -> None:

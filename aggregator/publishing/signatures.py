@@ -57,7 +57,7 @@ class Standing(NamedTuple):
         return len(self.signers) >= self.needed
 
     def to_output(self, *, as_json: bool) -> object:
-        """Signers, number of keys and threshold as a map for JSON, or as one line of text for people."""
+        """Signers, number of keys and threshold: with ``as_json`` as a map, else as one line of text for people."""
         return {**self._asdict(), "complete": self.complete} if as_json else str(self)
 
     def __str__(self) -> str:

@@ -84,7 +84,12 @@ def write_tree(workspace: Workspace, folder: str | Path) -> Tree:
 
 
 def file_name(role: str, name: str) -> str:
-    """Path of a document's file, relative to the published folder. ``role`` is campaign or model."""
+    """Path of a document's file, relative to the published folder.
+
+    Args:
+        role: campaign or model.
+        name: name of the document.
+    """
     kind, extension = FOLDERS[role]
     return f"{kind}/{quote(name, safe='')}{extension}"
 

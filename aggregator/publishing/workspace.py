@@ -79,11 +79,11 @@ class Workspace(NamedTuple):
         return next((item for item in latest_of_each(self.history()) if (item.role, item.name) == (role, name)), None)
 
     def copy_path(self, item: Published) -> Path:
-        """Path in the workspace at which the copy of a document is kept. The file may be lost."""
+        """Path in the workspace at which the copy of the document ``item`` is kept. The file may be lost."""
         return self.path / "published" / f"{item.digest.hex()}{EXTENSIONS[item.role]}"
 
     def copy(self, item: Published) -> bytes:
-        """The signed file of a document in the history.
+        """The bytes of the signed file of a document; ``item`` is its entry in the history.
 
         Raises:
             StorageError: ``workspace_damaged``: the copy is missing, unreadable or malformed, or has another digest.
@@ -221,7 +221,7 @@ class Workspace(NamedTuple):
         return trust.verify(trusting, seal(PAYLOAD_TYPES[role], payload, [temporary]), role, now, _UNDERSTOOD[role])
 
     def check_signed(self, raw: bytes) -> None:
-        """Refuse a campaign that is not in the history and lacks signatures under the root in force.
+        """Refuse the campaign file ``raw`` if it is not in the history and lacks signatures under the root in force.
 
         A campaign in the history is accepted even if its keys have been replaced since. Dates are not checked.
 
@@ -410,7 +410,9 @@ def open_workspace(path: str | Path, passphrase: Callable[[], bytes] | bytes | s
 
 
 def signed_campaign(root_bytes: bytes, raw: bytes) -> campaign.Campaign:
-    """A campaign, checked to be signed by the campaign keys of a trust root. Dates are not checked.
+    """Parse the campaign file ``raw`` if the campaign keys of the trust root ``root_bytes`` signed it.
+
+    Dates are not checked.
 
     The aggregator counts reports, and makes models, after a campaign has expired. Devices check dates, by
     :func:`protocol.documents.trust.verify`.

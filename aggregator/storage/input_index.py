@@ -119,7 +119,7 @@ def identity(data: Source, body: bytes | None = None) -> bytes:
 
 
 def tail(data: Source) -> bytes:
-    """The last eight bytes of a file. A shorter file is padded with zeros in front."""
+    """The last eight bytes of a file's content ``data``. Shorter content is padded with zeros in front."""
     return data[-TAIL_BYTES:].rjust(TAIL_BYTES, b"\0")
 
 
@@ -175,7 +175,7 @@ class Inputs:
         return not (refused and refused.size) or self._table["enrolment"][place].as_py() == enrolment
 
     def get(self, name: bytes) -> Ingested | None:
-        """The entry of the file with this identity, from this ingest or an earlier one; None if unknown."""
+        """The entry of the file whose identity is ``name``, from this ingest or an earlier one; None if unknown."""
         if name in self._new:
             return self._new[name]
         place = self._place(name)
@@ -197,7 +197,7 @@ class Inputs:
         self._new[entry.identity] = entry
 
     def is_new(self, name: bytes) -> bool:
-        """Whether this ingest added a file with this identity."""
+        """Whether this ingest added the file whose identity is ``name``."""
         return name in self._new
 
     @property

@@ -64,7 +64,9 @@ def write_temporary(path: Path, data: bytes, mode: int = ORDINARY) -> None:
     """Write ``data`` under the temporary name of ``path`` without a flush, for :func:`replace_durably`.
 
     Args:
-        path, data, mode: as for :func:`write_durably`.
+        path: the path that the file will get.
+        data: content of the file.
+        mode: permissions of the file, before the process's umask removes some.
 
     Raises:
         OSError: the file can not be written.

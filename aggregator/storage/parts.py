@@ -46,7 +46,7 @@ class Stored(NamedTuple):
     claim: NDArray[np.uint64] | None
 
     def take(self, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Stored:
-        """The records that an index array, a mask or a slice selects."""
+        """The records that ``rows`` selects: an index array, a mask of N values, or a slice."""
         return Stored(self.records.take(rows), None if self.claim is None else self.claim[rows])
 
     @classmethod
@@ -108,7 +108,7 @@ def parquet_writer(sink: object, layout: Layout) -> pq.ParquetWriter:
 
 
 def to_table(stored: Stored, layout: Layout) -> pa.Table:
-    """Turn records into an Arrow table with the columns of :func:`part_schema`."""
+    """Turn the records ``stored`` into an Arrow table with the columns of :func:`part_schema` for ``layout``."""
     records = stored.records
     if layout.kind == SINGLE:
         answer = pa.array(big_endian(records.answer, ">u2")[:, 0].astype(np.uint16))

@@ -51,7 +51,7 @@ class Tally:
         return cls(campaign.id, (0,) * len(mechanisms), tuple((0,) * mechanism.answers for mechanism in mechanisms))
 
     def merge(self, other: Tally) -> Tally:
-        """The tally of two sets of reports that share no id. Associative and commutative.
+        """Add the counts of ``other``, a tally of reports with other ids. Associative and commutative.
 
         Raises:
             InputError: ``other_campaign``: the tallies count answers to different campaigns.

@@ -56,7 +56,7 @@ class Shown(NamedTuple):
 def document(envelope: Envelope, role: str) -> Shown:
     """Describe the content of a signed document. If devices refuse its values, the facts hold the reason.
 
-    ``role`` is root, campaign or model.
+    ``envelope`` is the document with its signatures, ``role`` is root, campaign or model.
 
     Signatures and dates are not checked.
 
@@ -110,7 +110,7 @@ def uncompressed(file: Path, raw: bytes) -> Source:
 
 
 def batches(raw: Source) -> Shown | None:
-    """Describe a report file: its batches and damaged byte ranges. None if it holds no batch.
+    """Describe the bytes ``raw`` of a report file: its batches and damaged byte ranges. None if it holds no batch.
 
     At most :data:`MAX_DAMAGE` damaged ranges are listed. Numbers of reports and bytes count all of the file.
     """
