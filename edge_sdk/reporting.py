@@ -144,7 +144,8 @@ class Reporting:
             self._time.note_track(track)
             try:
                 said = self._answer_at(reading, track, campaign, secret, record, label)
-            except PolicyError as error:  # refused before an answer is written; what the clock showed is kept
+            except PolicyError as error:
+                # Nothing was written for the answer. Raised later, so that the track of the clock is stored.
                 refusal = error
         if refusal is not None:
             raise refusal
@@ -161,7 +162,7 @@ class Reporting:
         record: Mapping[str, object],
         label: object,
     ) -> Said:
-        """Answer for the period at a reading of the clocks. A :class:`PolicyError` is raised before any write."""
+        """Answer for the period that ``reading`` shows. A :class:`PolicyError` is raised before anything is written."""
         moment = self._time.present(reading)
         time, leapt = moment.period_time(campaign.time_precision)
         newest = self.ledger.newest(campaign.id)

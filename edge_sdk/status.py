@@ -65,8 +65,8 @@ class Clock(NamedTuple):
             after this boot's one leap was used; else 0. Until a restart, or a newer signed document, periods open that
             much late.
         limit_time: the time by which limits per day and window are counted. It goes on with the uptime.
-        kept_seconds: how far this time was moved ahead with the clock within the windows of the limits. Answers before
-            keep their age over these steps, as if no time had passed.
+        kept_seconds: sum of the steps by which ``limit_time`` was moved ahead with the clock, within the windows of the
+            limits. Answers from before a step keep their age over it, as if no time had passed.
         note: what the device does about a clock that was behind, in words; "" if there is nothing to say.
     """
 

@@ -189,7 +189,7 @@ def predict(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def status(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the device's status: the ε that was spent, the reports that wait, the documents that are installed."""
+    """Return the status of the device in ``options.state``: spent ε, waiting reports, installed documents, clocks."""
     with open_device(options) as device:
         shown = device.status().to_json()
     # These counts begin when a program starts. This program has just started, so they are always empty.
@@ -251,7 +251,7 @@ def evidence(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def disable(options: argparse.Namespace) -> dict[str, Any]:
-    """Opt out: delete the device's secret and its unsent reports. Return the ε that stays counted as spent."""
+    """Opt out the device in ``options.state``: delete its secret and unsent reports. Return the ε that stays spent."""
     with open_device(options) as device:
         device.disable()
         return {"disabled": True, "epsilon_spent": format_micro(device.status().spent_micro)}

@@ -229,7 +229,7 @@ class Ledger:
         ``time`` is in seconds since 1970. The ε that a reset counted is left out, since its time is not known. Answers
         after ``time`` exist if a clock was ahead and was corrected. Both directions count, so that no time span of this
         length holds more than its limit; answers that are years ahead do not count against the days until then.
-        With a ``track``, answers keep their age over its steps.
+        With a ``track``, answers keep their age over the track's steps of the clock; None is for no steps.
         """
         with self._state.reading():
             tally = self._current_tally()

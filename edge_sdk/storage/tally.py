@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
         @property
         def reach(self) -> int:
-            """Seconds by which a line may be moved ahead at most."""
+            """Largest number of seconds by which the date of a line may be moved ahead."""
 
         @property
         def moves(self) -> bool:
-            """Whether any line may be moved."""
+            """Whether the date of any line may be moved."""
 
         def date(self, line: int, answered_at: int, seconds: int) -> int:
-            """The date of a line for a window of this many seconds, in seconds since 1970."""
+            """The date of line number ``line``, in seconds since 1970, for a limit per ``seconds`` seconds."""
 
 
 BEFORE_RESET = 0
@@ -126,7 +126,8 @@ class Tally:
     def spent_around(self, seconds: int, time: int, track: Track | None) -> int:
         """The ε of lines answered less than ``seconds`` before or after ``time``, in millionths.
 
-        Callers make sure first that :meth:`covers` is true.
+        ``track`` moves the dates of lines over steps of the clock; None moves none. Callers make sure first that
+        :meth:`covers` is true.
         """
         return self._windows[seconds].spent_around(time, track)
 

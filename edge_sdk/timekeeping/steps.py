@@ -76,7 +76,7 @@ class Track(NamedTuple):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Track | None:
-        """Read the bytes of :meth:`to_bytes`; None for other bytes."""
+        """Read ``raw``, the bytes of :meth:`to_bytes`; None for other bytes."""
         try:
             *values, steps = canonical.unpack(raw)
             return cls._make([*values, tuple(Step(*step) for step in steps)])
@@ -84,7 +84,11 @@ class Track(NamedTuple):
             return None
 
     def is_news(self, stored: Track | None) -> bool:
-        """Whether this track must replace the stored one: another boot, a step, or many hours later."""
+        """Whether this track must replace the track ``stored`` (None: no track).
+
+        It must if it is of another boot, has another step or ``behind_since``, is six hours or more later, or is
+        earlier.
+        """
         return (
             stored is None
             or (self.boot, self.steps, self.behind_since) != (stored.boot, stored.steps, stored.behind_since)
@@ -93,12 +97,12 @@ class Track(NamedTuple):
 
     @property
     def moves(self) -> bool:
-        """Whether there are steps, over which lines may keep their age."""
+        """Whether there is a step, so that the date of a line may be moved."""
         return bool(self.steps)
 
     @property
     def reach(self) -> int:
-        """Seconds by which all steps ahead together may move a line."""
+        """Largest number of seconds by which the date of a line may be moved: the sum of all steps ahead."""
         return sum(max(0, step.seconds) for step in self.steps)
 
     def date(self, line: int, answered_at: int, seconds: int) -> int:
@@ -163,7 +167,8 @@ def _pruned(steps: tuple[Step, ...], track: Track, before: int, longest: int) ->
         return ()
     back = max((place for place, step in enumerate(steps) if step.seconds < 0), default=0)
     if steps and steps[back].line <= track.boot_line:
-        # Lines before these steps were a window's length old by the clock at a later step, and another one since.
+        # Lines before this step were older than the longest window, by the clock at a later step. Since that step the
+        # time of another such window has passed.
         later = steps[back + 1 :]
         if any(step.before - steps[back].end >= longest and before - step.before >= longest for step in later):
             return later

@@ -74,7 +74,7 @@ class Timekeeper:
         return None if reading.uptime is None else follow(self._track(), reading, now, line, longest)
 
     def note_track(self, track: Track | None) -> None:
-        """Store a track, if it differs from the stored one by more than the time that has passed."""
+        """Store ``track`` if :meth:`Track.is_news` says that it must replace the stored one; None is not stored."""
         if track is not None and track.is_news(self._track()):
             self._state.write_meta(_TRACK_KEY, track.to_bytes())
 
