@@ -145,7 +145,7 @@ def alike_in(schema: Schema) -> str:
     listed: list[tuple[str, Sequence[str]]] = [("its label's classes", schema.label.classes)]
     listed.append(("names of its features", [feature.name for feature in schema.features]))
     categories = [feature for feature in schema.features if isinstance(feature, Categorical)]
-    listed += [(f"values of '{one.name}'", one.values) for one in categories]  # noqa: PD011 - no frame
+    listed += [(f"values of '{one.name}'", one.values) for one in categories]  # noqa: PD011 - `one` is a feature, not a frame
     found = ", ".join(what for what, texts in listed if look_alike(texts))
     return found and (
         f"the schema has texts that look alike ({found}): they differ only in capitals, spaces, or forms or "

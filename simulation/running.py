@@ -77,7 +77,8 @@ def run_simulation(
     division_seed, noise_seed = np.random.SeedSequence(seed).spawn(2)
     if seed is None and split_seed is not None:
         division_seed = np.random.SeedSequence(split_seed)
-    # Each use has a generator of its own, so that settings which change the draws of one use change no other.
+    # Test people, pilots, fleets and noise have a generator each. So a setting that changes how many numbers one of
+    # these draws, for example the mechanism, does not change the others.
     splitting, rng = np.random.default_rng(division_seed), np.random.default_rng(noise_seed)
     pilot_seed, fleet_seed = division_seed.spawn(2)
     choosing = np.random.default_rng(pilot_seed)

@@ -272,7 +272,8 @@ class Decoder:
         fields = Fields.of(rows)
         records = columns(fields, proven=True)
         if not (self._rules.is_sound(fields, now) and self._rules.in_domain(fields)):
-            # The prefix of records needs no check of its own: with a wrong prefix a record is outside its interval.
+            # faults() finds a wrong prefix, too: the prefix is part of the number that must be in the interval of the
+            # record's question.
             is_good[file[self._rules.faults(fields, now) != 0]] = False
             records, file = records.take(is_good[file]), file[is_good[file]]
         return WholeFiles(

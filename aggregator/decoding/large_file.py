@@ -78,7 +78,7 @@ class LargeFile:
 
     def _read(self, start: int, stop: int) -> bytes:
         pieces = []
-        while start < stop:  # one call reads at most 2 GiB
+        while start < stop:  # A single call of os.pread reads at most 2 GiB.
             piece = os.pread(self._descriptor, stop - start, start)
             if not piece:
                 raise FileShortenedError

@@ -211,4 +211,4 @@ def _used_bits(mechanism: Mechanism, kind: int) -> int:
     return mechanism.answers * (1 if mechanism.layout == BITS else 32)
 
 
-assert FIXED_BYTES >= _WORD  # a word that ends in the answer field begins within its record
+assert FIXED_BYTES >= _WORD  # so a word that ends in the answer field never begins before the record

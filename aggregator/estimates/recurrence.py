@@ -62,7 +62,8 @@ class Recurrence(NamedTuple):
     def to_json(self) -> dict[str, object]:
         """The populations of the two intervals, and the assumptions about them, for programs.
 
-        The list ``answers`` has N of every stratum, and ``effective_devices`` has 1/c, or 0 without answers.
+        The list ``answers`` has the number of answers to every stratum. The list ``effective_devices`` has for every
+        stratum the number of devices that would give the same sampling variance with one answer each; 0 without answers.
         """
         return {
             "devices": DEVICES,

@@ -58,7 +58,7 @@ class Source(ABC):
         """All facts about the source for programs, including the campaign and the digest."""
 
     def check_publishable(self) -> None:
-        """Refuse fewer reports than the campaign's minimum batch size.
+        """Raise an error if there are fewer reports than the campaign's minimum batch size.
 
         Raises:
             PolicyError: ``batch_too_small``: there are fewer reports.

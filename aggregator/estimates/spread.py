@@ -81,7 +81,7 @@ class Spreads(NamedTuple):
     of_square: Floats
 
     def of_subject(self, subject: Subject, schema: Schema) -> Floats:
-        """s² of the K numbers that a question about moments asks for, in their order: shape (K,) float64.
+        """Variances between devices of the K numbers that a question about moments asks for: shape (K,) float64.
 
         Args:
             subject: of the question.

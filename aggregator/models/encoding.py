@@ -283,7 +283,7 @@ def _needs_digits(part: Label | Feature, large: NDArray[np.float64], bits: int) 
         inside = float(large.min()) <= max(abs(low), abs(high))
         gap = Decimal(float(large.min())) / (1 << bits - 1)
         return inside and gap * 2 * SCALE > high - low
-    listed = part.classes if isinstance(part, Label) else part.values  # noqa: PD011 - no frame
+    listed = part.classes if isinstance(part, Label) else part.values  # noqa: PD011 - `part` is a feature
     numbers = (as_number(text) for text in listed)
     return any(number >= 1 << bits or number <= -1 << bits for number in numbers if number is not None)
 

@@ -121,7 +121,7 @@ class Model:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names of the classes, in the order of their codes."""
+        """Names of the classes, in the order of the schema's class codes."""
         return self.schema.label.classes
 
     @property
@@ -216,7 +216,7 @@ class Model:
         if labels is None:
             return self.accuracy(frame)
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
-        cells: Any = getattr(labels, "array", labels)  # of a Series, without its index
+        cells: Any = getattr(labels, "array", labels)  # a Series without its index
         if getattr(cells, "ndim", None) != 1:
             cells = list(cells)
         if len(cells) != len(frame):

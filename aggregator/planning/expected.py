@@ -49,7 +49,7 @@ class Candidate(NamedTuple):
     variance: float
 
     def standard_error(self, devices: int) -> float:
-        """Standard error of an estimate from N = ``devices`` devices with one answer each: √(v·Q/N)."""
+        """Standard error of an estimate if ``devices`` devices give one answer each: √(``variance``/``devices``)."""
         return sqrt(self.variance / devices)
 
 

@@ -93,7 +93,9 @@ class PrivacySheet(NamedTuple):
 
 
 def privacy_sheet(body: dict[str, Any]) -> PrivacySheet:
-    """The privacy sheet of a campaign payload, also of a campaign that spends more than it declares.
+    """Compute the ε that a campaign really spends, beside the ε that it declares, from its payload.
+
+    The result also exists for a campaign that spends more than it declares.
 
     Run by an auditor, who needs only the campaign's file and the trust root.
 

@@ -36,7 +36,7 @@ _MAX_DIGITS = 20
 
 
 def reduction_facts(reduction: Reduction, method: str, rows: int) -> dict[str, Any]:
-    """Facts about a fit, for the file and for people.
+    """Facts about how a projection was fitted, for the projection file and for people.
 
     Args:
         reduction: result of the fit. Its arrays ``directions.explained``, ``directions.discriminant`` and ``clipped``

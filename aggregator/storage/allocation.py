@@ -19,4 +19,4 @@ def reuse_freed_memory() -> None:
     returns each of them to the system, and the system clears its pages for the next use. That takes a fifth of the
     time of an ingest. Other C libraries are not affected.
     """
-    np.empty(_LARGEST, np.uint8)  # allocated, not written, and freed
+    np.empty(_LARGEST, np.uint8)  # The array is freed at once, and glibc then raises its limits.

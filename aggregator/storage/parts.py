@@ -39,7 +39,8 @@ class Stored(NamedTuple):
 
     Attributes:
         records: N records.
-        claim: (N,) uint64, zero for a record without a claim; None if no record has a claim.
+        claim: (N,) uint64, the first eight bytes of the digest that the trailer of a record's damaged batch states; 0
+            for a record without such a trailer. None if all are 0.
     """
 
     records: Columns

@@ -230,9 +230,9 @@ class _Retry:
         counts = Counter(piece.reason for piece in kept.pieces)
         due: Counter[str] = Counter()  # numbers to subtract from the entry's counts of rejected records
         for reason, number in Counter(piece.reason for piece in judged.pieces()).items():
-            # If the quarantine holds more pieces than the entry counts, an earlier retry subtracted these and crashed
-            # before it removed them from the quarantine. Pieces of the two exact reasons that an earlier retry
-            # subtracted are recognised one by one (:meth:`_settled`) and are not among these.
+            # If the quarantine holds more pieces than the entry counts, an earlier retry subtracted these pieces and
+            # crashed before it removed them from the quarantine: nothing is to be subtracted. The reasons EARLY and
+            # NOT_ENROLLED need no such test, because :meth:`_settled` has singled out the pieces subtracted before.
             exact = reason in (EARLY, NOT_ENROLLED)
             if exact or counts[reason] <= entry.rejected.get(reason, 0):
                 due[reason] = number
