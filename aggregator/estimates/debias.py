@@ -184,9 +184,10 @@ def _holders(mechanism: SummedHistogram, n: int, sums: Sequence[int], members: i
 
 @lru_cache(maxsize=1024)
 def lower_mean(s: int, t: int) -> Fraction:
-    """Mean of discrete Laplace noise of rate s/t clipped to [0, M]: b = q(1 − q^M)/(1 − q²), q = e^{−s/t}.
+    """Mean b of discrete Laplace noise clipped to [0, M]: b = q(1 − q^M)/(1 − q²) with q = e^{−s/t}.
 
-    M is the number of steps of the grid of ``she``. The result has 40 right digits.
+    Before clipping, the noise is j with a probability proportional to q^|j|. M is the number of steps of the grid of
+    ``she``. The result has 40 right digits.
     """
     q, power, square = (1 / exp_below(steps * s, t) for steps in (1, GRID, 2))
     return q * (1 - power) / (1 - square)
@@ -223,7 +224,7 @@ class Marginal(NamedTuple):
 
 @singledispatch
 def marginal(mechanism: Mechanism, n: int, counts: Sequence[int], groups: int) -> Marginal | None:
-    """Estimates for groups of values: group g holds every value a·``groups`` + g. Run by the aggregator.
+    """Estimates for groups of values: group g holds the values a·``groups`` + g, a = 0, 1, …. Run by the aggregator.
 
     The values of a cell question are a·k + class, so ``groups`` = k gives the number of devices in each class.
 
@@ -283,7 +284,7 @@ def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]
 def debias_single_number(mechanism: SingleNumberMechanism, n: int, counts: Sequence[int]) -> Debiased:
     """:func:`debias` for ``bit``, ``piecewise`` and ``hybrid``: one estimate, the sum of the devices' numbers.
 
-    In units of S it is
+    A device's number is an integer from −S to S. The estimate, in units of S, is
 
         Σ_i c_i x̂_i / S,   Var by :func:`_answers_variance` from Σ_i c_i x̂_i/S and Σ_i c_i x̂_i²/S²
 
@@ -363,7 +364,9 @@ def _exact_size(mechanism: CoinMechanism) -> Fraction:
 
 @debias.register(CoinMechanism)
 def debias_signs(mechanism: CoinMechanism, n: int, counts: Sequence[int]) -> Debiased:
-    """:func:`debias` for ``bits`` and ``duchi``: the estimates are the sums of the devices' numbers, in units of S.
+    """:func:`debias` for ``bits`` and ``duchi``: each estimate is the sum of one number over all devices.
+
+    A device's numbers are integers from −S to S. The estimates, in units of S, are
 
         B(2c_i − n),   Var by :func:`_answers_variance` with the sum of squares nB²
 

@@ -63,7 +63,8 @@ class Recurrence(NamedTuple):
         """The populations of the two intervals, and the assumptions about them, for programs.
 
         The list ``answers`` has the number of answers to every stratum. The list ``effective_devices`` has for every
-        stratum the number of devices that would give the same sampling variance with one answer each; 0 without answers.
+        stratum the number of devices that would have the same concentration with equally many answers each; 0 without
+        answers.
         """
         return {
             "devices": DEVICES,

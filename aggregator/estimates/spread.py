@@ -75,7 +75,10 @@ def moments(found: Iterable[Estimated | QuestionEstimate], schema: Schema, power
 
 
 class Spreads(NamedTuple):
-    """s² of x·[y = c] and of x²·[y = c] for every number and class: shape (numbers, k) float64 each."""
+    """Variances between devices, for every number x and each of k classes c: shape (numbers, k) float64 each.
+
+    The first array is about x·[y = c], the second about x²·[y = c], with y the class of the device's record.
+    """
 
     of_number: Floats
     of_square: Floats
