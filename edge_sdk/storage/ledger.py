@@ -273,7 +273,7 @@ class Ledger:
             return Lines(tuple(self.known()), tuple(line for line in self._forward() if line.campaign))
 
     def begin_after_reset(self, micro: int, now: int, old: Lines) -> int:
-        """Write the first lines after a reset: one for the ε of unknown campaigns, then the lines of the old ledger.
+        """Write the first lines after a reset: one for the ε beyond the old lines, then the lines of the old ledger.
 
         The lines are copied without the bytes of their answers. So their periods are not answered again, and their ε
         counts in the owner's limits.

@@ -67,7 +67,7 @@ def _make_tables(connection: sqlite3.Connection) -> None:
 
 @lru_cache(maxsize=1)
 def empty_state() -> bytes:
-    """The bytes of a database with empty tables. Devices in memory copy these bytes, which is faster than SQL."""
+    """The bytes of a database with empty tables. A state in memory begins as a copy, which is faster than SQL."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     try:
         _make_tables(connection)

@@ -35,7 +35,7 @@ class Direct(FrequencyMechanism):
     layout = SINGLE
 
     def __init__(self, epsilon_micro: int, size: int, keep: int) -> None:
-        """``keep`` is T, out of 2^32."""
+        """``keep`` is T, 2^32 times the probability of the true value."""
         super().__init__(epsilon_micro, size)
         self.keep = keep
 
@@ -58,10 +58,14 @@ class Direct(FrequencyMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Direct:
-        """The mechanism with the size, ε and T in ``parameters``, a map as :meth:`to_dict` makes.
+        """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
+
+        The map's ``keep`` is T, 2^32 times the probability of the true value.
 
         Raises:
-            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
+            InputError: ``parameters_invalid``: a key is missing or unknown, a value is out of range, or the answers
+                carry no information; ``size_invalid``: the size is not in 2 … 65536; ``loss_unbounded``: the privacy
+                loss is infinite, as some answer is impossible for some input.
         """
         size, micro, keep = read_integers(parameters, ("keep",))
         check_size(size, 2, 65536)
@@ -76,7 +80,7 @@ class Direct(FrequencyMechanism):
         return cls(epsilon_micro, size, keep)
 
     def to_dict(self) -> dict[str, Any]:
-        """The map that a campaign carries; ``keep`` is T."""
+        """The map of the mechanism in a campaign. ``keep`` is T, 2^32 times the probability of the true value."""
         return {"name": self.name, "size": self.size, "epsilon_micro": self.epsilon_micro, "keep": self.keep}
 
     @property
@@ -99,8 +103,8 @@ class Direct(FrequencyMechanism):
     def perturb(self, value: int, seed: bytes) -> int:
         """Draw the answer for ``value``, an integer of 0 … K − 1, from the stream of ``seed``.
 
-        Reads ``Stream.coin(T)``: if true, the answer is ``value``. Else reads o = ``Stream.below(K − 1)``: the answer
-        is o + (o ≥ value).
+        Reads ``Stream.coin(T)``, which is true with probability T/2^32: if so, the answer is ``value``. Else reads o =
+        ``Stream.below(K − 1)``: the answer is o + (o ≥ value).
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -130,5 +134,5 @@ class Direct(FrequencyMechanism):
         return {answer: p if answer == value else q for answer in range(self.size)}
 
     def privacy_loss(self) -> PrivacyLoss:
-        """The exact privacy loss ln(p/q): an answer has probability p for one input and q for all others."""
+        """The exact privacy loss ln(p/q): an answer has probability p for the input that it equals, else q."""
         return PrivacyLoss(self.p / self.q)

@@ -73,7 +73,8 @@ class Duchi(CoinMechanism):
     def distribution(self, value: Sequence[int]) -> dict[tuple[int, ...], Fraction]:
         """Exact probability of every row of d bits for the vector ``value``: answer → probability.
 
-        P(t) = [p·h + (1 − p)(1 − h)]/2^{D−1} with p = T/2^32 and h = P(⟨t, v⟩ > 0) over the random corner v. For
+        P(t) = [p·h + (1 − p)(1 − h)]/2^{D−1} for the corner t that the bits stand for, with p = T/2^32, D
+        (:attr:`dimensions`) and h = P(⟨t, v⟩ > 0) over the random corner v to which the input is rounded. For
         even d this is summed over the two values of the last coordinate.
 
         Raises:
@@ -95,7 +96,10 @@ class Duchi(CoinMechanism):
 
     @property
     def gain(self) -> Fraction:
-        """B/S = 2^{D−1}/C(D − 1, (D − 1)/2)/(2T/2^32 − 1), where the estimate of a coordinate is ±B."""
+        """B/S, where the estimate of a coordinate is ±B: 2^{D−1}/C(D − 1, (D − 1)/2)/(2T/2^32 − 1).
+
+        D is :attr:`dimensions`, C(n, k) the binomial coefficient, and T/2^32 the probability of the right half-space.
+        """
         from fractions import Fraction
 
         d = self.dimensions
@@ -107,7 +111,7 @@ class Duchi(CoinMechanism):
         return tuple(size if bit else -size for bit in answer)
 
     def variance(self, x: int) -> Fraction:
-        """B² − x²: exact variance of the estimate of one coordinate x."""
+        """B² − x²: exact variance of the estimate ±B of one coordinate ``x``."""
         return (self.gain * SCALE) ** 2 - x**2
 
 

@@ -40,7 +40,7 @@ class Laplace(NoisyIntegers, NumericMechanism):
     option_names = ("delta",)
 
     def __init__(self, epsilon_micro: int, size: int, delta: int, s: int, t: int) -> None:
-        """``delta`` is Δ; ``s``/``t`` is the rate of the noise per step."""
+        """``delta`` is twice the most coordinates that may differ from 0; ``s``/``t`` is the rate of the noise."""
         super().__init__(epsilon_micro, size, s, t)
         self.delta = delta
 
@@ -65,10 +65,16 @@ class Laplace(NoisyIntegers, NumericMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Laplace:
-        """The mechanism with the size, ε, Δ, s and t in ``parameters``, a map as :meth:`to_dict` makes.
+        """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
+
+        The map's ``delta`` is Δ, twice the largest number of coordinates that may differ from 0. ``s`` and ``t`` give
+        the rate of the noise: a noise n has a probability proportional to e^{−|n|·s/t}.
 
         Raises:
-            InputError: ``parameters_invalid``, ``size_invalid``, ``delta_invalid``, ``loss_unbounded``.
+            InputError: ``parameters_invalid``: a key is missing or unknown, a value is out of range, ``s`` is 0, or the
+                noise does not fit into 32 bits; ``size_invalid``: the size is not in 1 … 4096; ``delta_invalid``: Δ is
+                no even number of 2 … 2·size; ``loss_unbounded``: there is no noise, so that the privacy loss is
+                infinite.
         """
         size, micro, delta, s, t = read_integers(parameters, ("delta", "s", "t"), most=1 << 50)
         check_size(size, 1, MAX_SIZE)
@@ -76,7 +82,7 @@ class Laplace(NoisyIntegers, NumericMechanism):
         return cls(micro, size, delta, s, t)
 
     def to_dict(self) -> dict[str, Any]:
-        """The map that a campaign carries, with Δ and the rate of the noise s/t."""
+        """The map of the mechanism in a campaign, with Δ as ``delta`` and the rate of the noise ``s``/``t``."""
         return {
             "name": self.name,
             "size": self.size,
@@ -87,7 +93,7 @@ class Laplace(NoisyIntegers, NumericMechanism):
         }
 
     def options(self) -> dict[str, Any]:
-        """The option Δ, under the key ``delta``."""
+        """The option ``delta``: twice the largest number of coordinates that may differ from 0."""
         return {"delta": self.delta}
 
     @property
@@ -124,6 +130,8 @@ class Laplace(NoisyIntegers, NumericMechanism):
 
     def exponent(self, value: Sequence[int], answer: Sequence[int]) -> int:
         """The exponent n in P(answer | value) = C·q^n with q = e^{−s/t}, where C does not depend on ``value``.
+
+        s/t is the rate of the noise.
 
         It is right for inputs whose coordinates x become integers x·M/S, so that nothing is rounded.
 
@@ -162,11 +170,11 @@ class Laplace(NoisyIntegers, NumericMechanism):
         return table
 
     def privacy_loss(self) -> PrivacyLoss:
-        """The exact privacy loss ΔM·s/t: two inputs differ by at most ΔM steps in the sum over coordinates."""
+        """The exact privacy loss ΔM·s/t: two inputs differ by at most ΔM steps in all; s/t is the rate of the noise."""
         return PrivacyLoss(Fraction(1), Fraction(self.delta * GRID * self.s, self.t))
 
     def estimate(self, answer: Sequence[int]) -> tuple[Fraction, ...]:
-        """The estimates of all coordinates: a·S/M for an integer a of ``answer``."""
+        """The estimates of all coordinates in units of 1/S: a·S/M = 64·a for an integer a of ``answer``."""
         return tuple(Fraction(part * SCALE, GRID) for part in answer)
 
     def variance(self, x: int) -> Fraction:

@@ -142,13 +142,13 @@ class CoinMechanism(NumericMechanism):
     MAX_SIZE: ClassVar[int]
 
     def __init__(self, epsilon_micro: int, size: int, threshold: int) -> None:
-        """``threshold`` is T, out of 2^32."""
+        """``threshold`` is T, 2^32 times the largest probability of a coin's true side."""
         super().__init__(epsilon_micro, size)
         self.threshold = threshold
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int = 1) -> Self:
-        """The mechanism with the T that follows from ε.
+        """The mechanism for ε: T, 2^32 times the largest probability of a coin's true side, follows from ε.
 
         Args:
             epsilon_micro: ε of one answer, in millionths.
@@ -162,10 +162,14 @@ class CoinMechanism(NumericMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
-        """The mechanism with the size, ε and T in ``parameters``, a map as :meth:`to_dict` makes.
+        """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
+
+        The map's ``threshold`` is T, 2^32 times the largest probability of a coin's true side.
 
         Raises:
-            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
+            InputError: ``parameters_invalid``: a key is missing or unknown, a value is out of range, or the answers
+                carry no information; ``size_invalid``: the size is not in 1 … ``MAX_SIZE``; ``loss_unbounded``: the
+                privacy loss is infinite, as some answer is impossible for some input.
         """
         size, micro, threshold = read_integers(parameters, ("threshold",))
         return cls._checked(micro, size, threshold)
@@ -177,7 +181,7 @@ class CoinMechanism(NumericMechanism):
         return cls(epsilon_micro, size, threshold)
 
     def to_dict(self) -> dict[str, Any]:
-        """The map that a campaign carries; ``threshold`` is T."""
+        """The map in a campaign. ``threshold`` is T, 2^32 times the largest probability of a coin's true side."""
         return {
             "name": self.name,
             "size": self.size,

@@ -18,7 +18,9 @@ class OptimisedUnary(UnaryMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> OptimisedUnary:
-        """The mechanism with P = 2^31 and the Q that follows from ε.
+        """The mechanism for ε: the true value's bit is 1 with probability ½, any other bit with probability 1/(1 + E).
+
+        E = e^ε. The second probability is rounded up to a multiple of 2^−32.
 
         Args:
             epsilon_micro: ε of one answer, in millionths.

@@ -35,14 +35,14 @@ class Piecewise(SingleNumberMechanism):
     name = "piecewise"
 
     def __init__(self, epsilon_micro: int, window: int, threshold: int) -> None:
-        """``window`` is w in cells, ``threshold`` is T out of 2^32."""
+        """``window`` is w in cells, ``threshold`` is T, 2^32 times the probability of an answer in the window."""
         super().__init__(epsilon_micro, 1)
         self.window = window
         self.threshold = threshold
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int = 1) -> Piecewise:
-        """The mechanism with the w and T that follow from ε.
+        """The mechanism for ε: w (cells in the window) and T (2^32 times the probability of the window) follow from ε.
 
         Args:
             epsilon_micro: ε of one answer, in millionths.
@@ -59,10 +59,15 @@ class Piecewise(SingleNumberMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Piecewise:
-        """The mechanism with the ε, w and T in ``parameters``, a map as :meth:`to_dict` makes.
+        """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
+
+        The map's ``window`` is w, the number of cells in the window around the input. ``threshold`` is T, 2^32 times
+        the probability of an answer in the window.
 
         Raises:
-            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
+            InputError: ``parameters_invalid``: a key is missing or unknown, a value is out of range, or the answers
+                carry no information; ``size_invalid``: the size is not 1; ``loss_unbounded``: the privacy loss is
+                infinite, as some answer is impossible for some input.
         """
         size, micro, window, threshold = read_integers(parameters, ("window", "threshold"))
         check_size(size, 1, 1)
@@ -77,7 +82,7 @@ class Piecewise(SingleNumberMechanism):
         return cls(epsilon_micro, window, threshold)
 
     def to_dict(self) -> dict[str, Any]:
-        """The map that a campaign carries: ``window`` is w, ``threshold`` is T."""
+        """The map in a campaign: ``window`` counts cells, ``threshold`` is 2^32 times the probability of the window."""
         return {
             "name": self.name,
             "size": 1,
@@ -153,7 +158,10 @@ class Piecewise(SingleNumberMechanism):
 
     @property
     def gain(self) -> Fraction:
-        """κ = 1/(p(N − w) − (1 − p)w) with p = T/2^32; the estimate for cell c is κ(2c + 1 − N)S."""
+        """κ, the factor of :meth:`estimate`: 1/(p(N − w) − (1 − p)w).
+
+        p = T/2^32 is the probability of an answer in the window, w the number of the window's cells, N that of all.
+        """
         from fractions import Fraction
 
         p = Fraction(self.threshold, ONE)

@@ -47,17 +47,21 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> SummedHistogram:
-        """The mechanism with the size, ε, s and t in ``parameters``, a map as :meth:`to_dict` makes.
+        """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
+
+        The map's ``s`` and ``t`` give the rate of the noise: a noise n has a probability proportional to e^{−|n|·s/t}.
 
         Raises:
-            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
+            InputError: ``parameters_invalid``: a key is missing or unknown, a value is out of range, ``s`` is 0, or
+                the noise does not fit into 32 bits; ``size_invalid``: the size is not in 2 … 4096; ``loss_unbounded``:
+                there is no noise, so that the privacy loss is infinite.
         """
         size, micro, s, t = read_integers(parameters, ("s", "t"))
         check_size(size, 2, MAX_SIZE)
         return cls(micro, size, s, t)
 
     def to_dict(self) -> dict[str, Any]:
-        """The map that a campaign carries, with the rate of the noise s/t."""
+        """The map of the mechanism in a campaign, with the rate of the noise ``s``/``t``."""
         return {"name": self.name, "size": self.size, "epsilon_micro": self.epsilon_micro, "s": self.s, "t": self.t}
 
     @property
@@ -72,7 +76,7 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
 
     @property
     def counted(self) -> tuple[int, int]:
-        """0 and M: the aggregator clips each integer to [0, M], so a false answer changes a sum by at most M."""
+        """0 and M = 1024: the aggregator clips each integer to [0, M], so a false answer changes a sum by at most M."""
         return 0, GRID
 
     def perturb(self, value: int, seed: bytes) -> tuple[int, ...]:
@@ -91,6 +95,8 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
 
     def exponent(self, value: int, answer: tuple[int, ...]) -> int:
         """The exponent n in P(answer | value) = C·q^n with q = e^{−s/t}, where C does not depend on ``value``.
+
+        s/t is the rate of the noise.
 
         The answer must be within :attr:`bounds`. The formula holds for clipped components, too: the value changes
         all probabilities of a tail by the same factor.
@@ -122,5 +128,5 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
         return table
 
     def privacy_loss(self) -> PrivacyLoss:
-        """The exact privacy loss 2·M·s/t: another value changes two components by M each."""
+        """The exact privacy loss 2·M·s/t: s/t is the rate of the noise, and another value changes two integers by M."""
         return PrivacyLoss(Fraction(1), Fraction(SENSITIVITY * GRID * self.s, self.t))

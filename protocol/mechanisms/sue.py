@@ -19,7 +19,7 @@ class SymmetricUnary(UnaryMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> SymmetricUnary:
-        """The mechanism with the P and Q that follow from ε.
+        """The mechanism for ε: each bit is right with probability e^{ε/2}/(1 + e^{ε/2}), in steps of 2^−32.
 
         Args:
             epsilon_micro: ε of one answer, in millionths.

@@ -41,7 +41,7 @@ class ThresholdedHistogram(UnaryMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int, *, theta: str | float | Decimal = "0.25") -> Self:
-        """The mechanism with the P and Q that follow from ε and θ.
+        """The mechanism with the integers P and Q that follow from ε and the threshold θ.
 
         P/2^32 and Q/2^32 are the probabilities that the true value's bit, and any other bit, is 1.
 
@@ -66,10 +66,15 @@ class ThresholdedHistogram(UnaryMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
-        """The mechanism with the size, ε, P, Q and θ in ``parameters``, a map as :meth:`to_dict` makes.
+        """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
+
+        The map's ``p`` and ``q`` are P and Q, 2^32 times the probabilities that the true value's bit, and any other
+        bit, is 1. ``theta_micro`` is the threshold θ in millionths.
 
         Raises:
-            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
+            InputError: ``parameters_invalid``: a key is missing or unknown, a value is out of range, or the answers
+                carry no information; ``size_invalid``: the size is not in 2 … 65536; ``loss_unbounded``: the privacy
+                loss is infinite, as some answer is impossible for some input.
         """
         size, micro, one_if_true, one_if_other, theta_micro = read_integers(parameters, ("p", "q", "theta_micro"))
         mechanism = cls._checked(micro, size, one_if_true, one_if_other)
@@ -77,7 +82,7 @@ class ThresholdedHistogram(UnaryMechanism):
         return mechanism
 
     def to_dict(self) -> dict[str, Any]:
-        """The map that a campaign carries: ``p`` is P, ``q`` is Q, ``theta_micro`` is θ in millionths."""
+        """The map in a campaign: ``p`` and ``q`` are 2^32 times the probabilities of a 1, ``theta_micro`` is θ·10⁶."""
         return {**super().to_dict(), "theta_micro": self.theta_micro}
 
     def options(self) -> dict[str, Any]:

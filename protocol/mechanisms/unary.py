@@ -40,17 +40,22 @@ class UnaryMechanism(FrequencyMechanism):
     layout = BITS
 
     def __init__(self, epsilon_micro: int, size: int, one_if_true: int, one_if_other: int) -> None:
-        """``one_if_true`` is P and ``one_if_other`` is Q, out of 2^32."""
+        """``one_if_true`` and ``one_if_other``: 2^32 times the probability of a 1 for the true value, for others."""
         super().__init__(epsilon_micro, size)
         self.one_if_true = one_if_true
         self.one_if_other = one_if_other
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
-        """The mechanism with the size, ε, P and Q in ``parameters``, a map as :meth:`to_dict` makes.
+        """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
+
+        The map's ``p`` and ``q`` are P and Q, 2^32 times the probabilities that the true value's bit, and any other
+        bit, is 1.
 
         Raises:
-            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``.
+            InputError: ``parameters_invalid``: a key is missing or unknown, a value is out of range, or the answers
+                carry no information; ``size_invalid``: the size is not in 2 … 65536; ``loss_unbounded``: the privacy
+                loss is infinite, as some answer is impossible for some input.
         """
         size, micro, one_if_true, one_if_other = read_integers(parameters, ("p", "q"))
         return cls._checked(micro, size, one_if_true, one_if_other)
@@ -65,7 +70,7 @@ class UnaryMechanism(FrequencyMechanism):
         return cls(epsilon_micro, size, one_if_true, one_if_other)
 
     def to_dict(self) -> dict[str, Any]:
-        """The map that a campaign carries: ``p`` is P, ``q`` is Q."""
+        """The map in a campaign: ``p`` and ``q`` are 2^32 times the probabilities :attr:`p` and :attr:`q`."""
         return {
             "name": self.name,
             "size": self.size,
@@ -94,9 +99,10 @@ class UnaryMechanism(FrequencyMechanism):
         return Fraction(self.one_if_other, ONE)
 
     def perturb(self, value: int, seed: bytes) -> tuple[int, ...]:
-        """Draw K bits for ``value``, an integer of 0 … K − 1, from the stream of ``seed``.
+        """Draw one bit per value for ``value``, an integer of 0 … K − 1, from the stream of ``seed``.
 
-        Reads, for j = 0 … K − 1, ``Stream.coin(P)`` if j is ``value``, else ``Stream.coin(Q)``.
+        A bit is 1 with probability P/2^32 if it is the bit of ``value``, else with probability Q/2^32. Reads, for j = 0
+        … K − 1, ``Stream.coin(P)`` if j is ``value``, else ``Stream.coin(Q)``.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -133,6 +139,6 @@ class UnaryMechanism(FrequencyMechanism):
         return rows_of_bits(self.bit_probabilities(value))
 
     def privacy_loss(self) -> PrivacyLoss:
-        """The exact privacy loss ln(p(1 − q) / (q(1 − p))): two inputs differ in the probabilities of two bits."""
+        """The exact privacy loss ln(p(1 − q)/(q(1 − p))) with the probabilities :attr:`p` and :attr:`q`."""
         p, q = self.p, self.q
         return PrivacyLoss(p * (1 - q) / (q * (1 - p)))
