@@ -4,7 +4,7 @@
     aggregator.count("store", "2026-11-01..2026-11-30").frame()
     aggregator.make_model("work", "store").save("m.hsm")
 
-The commands call these functions. Workspaces, documents and ``now`` are given as in :mod:`aggregator.asking`.
+The commands call these functions. :mod:`aggregator.asking` describes the forms of workspaces, documents and ``now``.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ _LATIN_LOOKS = str.maketrans(
 _TRUTHS = ("false", "true")
 _MARKERS = ("-1", *(f"-{'9' * digits}" for digits in range(1, 7)))
 FEWEST_OTHERS = 2
-"""Different numbers beside a marker of missing values: -1 beside a single other number is a value."""
+"""Fewest different other numbers in a column with a marker of missing values. With fewer, -1 is taken for a value."""
 
 
 def doubt(column: pd.Series, missing: Collection[str]) -> str | None:

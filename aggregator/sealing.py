@@ -99,7 +99,7 @@ def open_secret(raw: bytes, passphrase: bytes) -> bytes:
 
 
 def check_sealed(raw: bytes) -> None:
-    """Check the form and the costs of an encrypted secret before a user is asked for its passphrase.
+    """Check the form and the costs of an encrypted secret, the bytes ``raw``. No passphrase is needed.
 
     Raises:
         StorageError: ``sealed_damaged``: the bytes are no encrypted secret, or the costs exceed the limits;

@@ -152,7 +152,7 @@ def _missing_extra() -> InputError:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence Dask's loggers, also those with a level of their own: a refusal is one line on standard error."""
+    """Silence all of Dask's loggers, so that a failure is one line on standard error."""
     names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _LOGGERS]
     levels = {name: logging.getLogger(name).level for name in [*names, *_LOGGERS]}
     for name in levels:

@@ -256,11 +256,13 @@ class Decoder:
         return data[place : place + len(stated)] == stated
 
     def whole_files(self, datas: Sequence[bytes], *, now: int) -> WholeFiles:
-        """Judge many small files by one set of array operations, which saves most of the time per file.
+        """Read all files that are one intact batch of good records. Other files are only listed in the result.
+
+        One set of array operations serves all files, which saves most of the time per file.
 
         Args:
             datas: the content of each file.
-            now: the present in seconds since 1970.
+            now: the present in seconds since 1970; reports of later periods are too early.
         """
         digests = [self._whole_digest(data) for data in datas]
         head, length = len(self._head), self._layout.record_length

@@ -126,7 +126,10 @@ def _described(schema: Schema) -> tuple[object, ...]:
 
 
 def _apart(parts: Sequence[Statistics], *, disjoint: bool) -> list[Statistics]:
-    """The parts with strata renumbered so that no two parts share one; if ``disjoint``, devices likewise."""
+    """The parts with renumbered strata, so that no two parts share a stratum's number.
+
+    If ``disjoint``, sets of devices are renumbered in the same way.
+    """
     found = []
     strata = people = 0
     for part in parts:

@@ -145,7 +145,7 @@ class Sorter:
 
 
 def as_strings(rows: Bytes) -> NDArray[Any]:
-    """Rows, (N, L) uint8, as strings of bytes that can be compared: (N,) of dtype ``S``.
+    """View ``rows``, (N, L) uint8, as N strings of L bytes, which can be compared: (N,) of dtype ``S``.
 
     numpy ignores trailing zeros in comparisons, which does not change the order of strings of one length.
     """
@@ -175,7 +175,7 @@ def split_standing(rows: Bytes, proven: NDArray[np.bool_]) -> ByStanding:
         proven: (N,) bool, for each row.
 
     Returns:
-        The rows that are kept, proven and unproven ones apart, and the number of the others.
+        The kept rows, proven and unproven rows in separate arrays, and the number of rows left out.
     """
     if not len(rows):
         return ByStanding(rows, rows, 0)

@@ -44,8 +44,8 @@ def codec_of(data: Source) -> str | None:
 def decompress(data: Source, codec: str, in_memory: int) -> bytes | mmap.mmap:
     """Decompress a file. Of a cut or damaged file, return the content before the damage.
 
-    gzip gives every byte before a cut, zstd complete blocks of up to 128 KiB. Consecutive members or frames form one
-    content. It ends at bytes that are neither, for example padding.
+    gzip gives every byte before a cut, zstd complete blocks of up to 128 KiB. Consecutive members (gzip) or frames
+    (zstd) form one content. Bytes after the last member or frame, for example padding, are ignored.
 
     Args:
         data: the file.

@@ -146,7 +146,7 @@ class _RemoteReading:
     def _read(self, chosen: Sequence[Chosen], *, apart: bool) -> list[int]:
         """Have files read. Returns the numbers of the files that changed after they were listed; these were not read.
 
-        ``apart`` is as in :func:`aggregator.intake.tasks.read_files`.
+        ``apart`` is true if some files agree in length and end, but no two have the same content.
         """
         changed: list[int] = []
         bucket_bytes = self._transaction.manifest.buckets * self._transaction.campaign.layout.record_length

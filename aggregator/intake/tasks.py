@@ -102,7 +102,7 @@ class Found(NamedTuple):
 
 
 def marks(files: Sequence[str]) -> list[Mark | None]:
-    """Length and last eight bytes of each file's content; None for a file that is empty or can not be read."""
+    """For each of ``files`` the length and last eight bytes of its content; None if it is empty or can not be read."""
     check_urls(files)
     return list(ahead(_mark, files))
 
@@ -128,7 +128,7 @@ def _mark(file: str | os.PathLike[str]) -> Mark | None:
 
 
 def identities(files: Sequence[str]) -> list[bytes | None]:
-    """For each file 32 bytes, a digest, that name its content; None for a file that can not be read."""
+    """For each of ``files`` a digest of 32 bytes that names its content; None if it can not be read."""
     check_urls(files)
     return [None if isinstance(data, Unreadable) else _identity(data) for data in ahead(read_source, files)]
 

@@ -96,7 +96,7 @@ def expand(files: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLike[st
 
 
 def read_url(url: str, most: int) -> bytes | mmap.mmap:
-    """Read the content of a remote file of at most ``most`` bytes. Large content is a mapping of a temporary file.
+    """Read the content of the remote file ``url``. Large content is a mapping of a temporary file.
 
     Raises:
         OSError: ``errno`` ``EFBIG``: it has more than ``most`` bytes; ``EISDIR``: it is a folder;
@@ -124,8 +124,8 @@ def ends_of(url: str, most: int) -> tuple[int, bytes, bytes]:
     A small file is read in one request.
 
     Raises:
-        OSError: the file can not be read: ``errno`` ``EISDIR``, ``EHOSTUNREACH`` or ``EIO``, as :func:`read_url`
-            explains, or an ``OSError`` of the library.
+        OSError: ``errno`` ``EISDIR``: it is a folder; ``EHOSTUNREACH``: no server answers; ``EIO``: an error of the
+            file system's library that is no ``OSError``; or an ``OSError`` of the library.
         ImportError: fsspec is not installed.
     """
     files, path, size = _found(url)

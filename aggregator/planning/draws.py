@@ -152,12 +152,11 @@ def draw_laplace(mechanism: Laplace, inputs: Integers, rng: np.random.Generator)
 
 @draw.register(Duchi)
 def draw_duchi(mechanism: Duchi, inputs: Integers, rng: np.random.Generator) -> Bools:
-    """:func:`draw` for ``duchi``: the input is rounded at random to a corner v of a cube.
+    """:func:`draw` for ``duchi``: an answer is a random corner of a cube, A bits.
 
-    The answer is a uniform corner of one half of the cube.
-
-    A random bit chooses the half: the corners that agree with v in most coordinates, or all others. Corners are
-    redrawn until each is in its half. (N, A) int64 → (N, A) bool.
+    A device's numbers are rounded at random to a corner v. A random bit chooses one half of the cube: the corners that
+    agree with v in most coordinates, or all others. The answer is a uniform corner of that half: corners are drawn
+    again until each is in its half. (N, A) int64 → (N, A) bool.
     """
     people, d = len(inputs), mechanism.dimensions
     padded = np.zeros((people, d), np.int64)

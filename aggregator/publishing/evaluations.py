@@ -92,16 +92,16 @@ def publish_evaluation(workspace: Workspace, model_bytes: bytes, parameters: Eva
 def evaluations_ended(workspace: Workspace, name: str, now: int) -> list[str]:
     """Names of running campaigns that evaluate an earlier version of a model, sorted.
 
-    A device keeps the newest version of a model only. So it answers such a campaign no more once it has the newest.
-    A campaign whose copy in the workspace is lost or damaged is left out.
+    A device keeps only the newest version of a model. With a newer version it no longer answers these campaigns. A
+    campaign whose copy in the workspace is lost or damaged is left out.
 
     Args:
-        workspace: the workspace that signed both.
+        workspace: the workspace that signed the model and the campaigns.
         name: name of the model.
         now: seconds since 1970.
 
     Raises:
-        StorageError: as :meth:`Workspace.history`.
+        StorageError: ``workspace_damaged``, ``workspace_newer``: the history can not be read.
     """
     history = workspace.history()
     *earlier, _ = [item.digest for item in history if (item.role, item.name) == ("model", name)] or [b""]

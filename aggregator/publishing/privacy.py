@@ -192,7 +192,7 @@ def refusal_warning(schema: Schema) -> str:
 
 
 def model_warning(model: bytes | None) -> str:
-    """A warning that an evaluation's model decides what is read of a record.
+    """A warning that a model decides which features of a record are read, for an evaluation campaign.
 
     Args:
         model: digest of the model that the evaluation names; None, for other campaigns, gives an empty text.

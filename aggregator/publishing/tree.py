@@ -2,7 +2,7 @@
 
     roots/N.hst          every trust root by number, from 1 to the one in force
     campaigns/NAME.hsc   the newest version of every campaign that has enough signatures
-    models/NAME.hsm      likewise of every model
+    models/NAME.hsm      the newest version of every model that has enough signatures
     reports/             made if it does not exist, for a server that takes uploads
 
 NAME is the document's name, percent-encoded except for letters, digits and ``_.-~``. Roots are written before the

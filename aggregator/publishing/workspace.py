@@ -234,7 +234,7 @@ class Workspace(NamedTuple):
             signed_campaign(self.root_bytes, raw)
 
     def record(self, item: Published) -> None:
-        """Add an entry to the history. Call it only inside :meth:`locked`.
+        """Add ``item`` to the history, and write the history. Call it only inside :meth:`locked`.
 
         Raises:
             StorageError: ``workspace_damaged``, ``workspace_newer``, ``io_failed``.

@@ -96,7 +96,7 @@ def pack_places(places: NDArray[np.int64]) -> bytes:
 
 
 def unpack_places(packed: bytes) -> NDArray[np.int64]:
-    """The positions that :func:`pack_places` compressed: (N,) int64."""
+    """Decompress positions of records, which :func:`pack_places` made: (N,) int64."""
     steps = np.frombuffer(zlib.decompress(packed), "<u8") if packed else np.empty(0, np.uint64)
     return np.cumsum(steps.astype(np.int64))
 
@@ -273,7 +273,7 @@ def read_side_file(folder: Path, file: SideFile, schema: pa.Schema) -> pa.Table:
 
 
 def numbers(eights: bytes) -> NDArray[np.uint64]:
-    """Read 8·N bytes as N big-endian numbers of eight bytes: (N,) uint64."""
+    """Read ``eights``, 8·N bytes, as N big-endian numbers of eight bytes: (N,) uint64."""
     return np.frombuffer(eights, ">u8").astype(np.uint64)
 
 

@@ -56,7 +56,7 @@ def read_documents(folder: Path) -> Opened:
 
 
 def read_campaign(raw: bytes) -> Campaign:
-    """Parse a signed campaign file. The caller has verified its signatures.
+    """Parse the bytes of a signed campaign file. Signatures are not verified here: the caller has done so.
 
     Raises:
         DocumentError: ``malformed``, ``too_large``, ``wrong_role``, ``unsupported_version``, ``unknown_crit``,

@@ -136,7 +136,7 @@ class PartWriter:
                     part.path.unlink()
 
     def add(self, stored: Stored) -> None:
-        """Add records, in any order of ids. :meth:`finish` makes sure that all are on the disk.
+        """Add the records ``stored``, in any order of ids. They are on the disk only after :meth:`finish`.
 
         Raises:
             OSError: a part can not be written.

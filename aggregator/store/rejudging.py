@@ -50,7 +50,7 @@ class RetrySummary(NamedTuple):
     """The result of one retry.
 
     Attributes:
-        tried: number of pieces that were judged again: all pieces, or those set aside for the given reason.
+        tried: number of pieces that were judged again: all pieces, or all pieces with the given reason.
         proven, unproven: numbers of records added to the store.
         repeated: number of records that the store had already, for example after a crash of an earlier retry.
         left: numbers of pieces that were not added, by the cause in words: :data:`NO_RECORD`, :data:`NOT_WHOLE`,
@@ -286,7 +286,7 @@ class _Retry:
         return None
 
     def _judged(self, pieces: Sequence[Rejected]) -> _Judged:
-        """Divide pieces into those that every rule accepts now and those that are refused for a new reason."""
+        """Divide pieces into pieces that every rule accepts now and pieces that are refused for a new reason."""
         data = write_batch(self._header, [piece.data for piece in pieces])
         found = self._decoder.decode(data, now=self._now)
         forgotten = found.records.period < self._transaction.manifest.first_period

@@ -234,8 +234,8 @@ class Store:
         """Add the reports of some files: all of them or, after an error, none. Run by the operator.
 
         Ingests may be repeated and come in any order. A store knows a file by its content and skips it the second
-        time. Only two kinds of refused reports may then be added: those of a period that had not begun the first time
-        and has begun since, and those that were not enrolled if other enrolled ids are given now.
+        time. Only two kinds of refused reports may then be added: reports of a period that had not begun the first time
+        and has begun since, and reports that were not enrolled if other enrolled ids are given now.
 
         After an error the reports are as before. The quarantine may have the pieces of the files that were read. If
         the error came after the manifest was replaced, in its last flush or the removal of old files, all reports
@@ -279,7 +279,8 @@ class Store:
         """Remove the reports of all periods before a given one, and keep their counts. This can not be undone.
 
         Every tally gives the same numbers as before. Reports of the removed periods that arrive later are refused
-        as ``period_forgotten``. If a kept report has the id of a removed one, the latter's id and period stay.
+        as ``period_forgotten``. If a kept report has the id of a removed report, the id and period of the removed
+        report stay.
         Nothing changes if the periods were removed earlier.
 
         Args:

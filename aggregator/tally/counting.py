@@ -139,7 +139,7 @@ class Counted(NamedTuple):
     conflicting: int = 0
 
     def merge(self, other: Counted) -> Counted:
-        """The sum of two counts of different partitions. Associative and commutative.
+        """Add the counts of ``other``, which is about other partitions. Associative and commutative.
 
         Raises:
             InputError: ``other_campaign``: the counts are of different campaigns.
@@ -179,7 +179,7 @@ class Deduplicated(NamedTuple):
     conflicting: int
 
     def kept(self) -> list[Columns]:
-        """The records that count: those with a unique id, then those kept of repeated ids."""
+        """The records that count: first all records with a unique id, then the kept records of repeated ids."""
         records = self.stored.records
         return [records if self.alone is None else records.take(self.alone), self.settled]
 
@@ -255,7 +255,7 @@ def settle_partition(everything: Stored, manifest: Manifest, which: Partition) -
         which: the partition.
 
     Returns:
-        The records, divided by whether they count, and the numbers of those that do not.
+        The records, divided by whether they count, and the numbers of records that do not count.
     """
     stored = without(everything, manifest.superseded)
     records = stored.records

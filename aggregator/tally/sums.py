@@ -89,7 +89,7 @@ class Sums:
         return found.total[found.place(question)]
 
     def _source(self, question: int) -> _Values | _Rows:
-        """The counts that hold a question: those of single values, or those of rows."""
+        """The object that counts a question: the histogram of single values, or the sums of rows."""
         found = self._values if self._single[question] else self._rows
         assert found is not None
         return found

@@ -91,7 +91,7 @@ def document(envelope: Envelope, role: str) -> Shown:
 
 
 def uncompressed(file: Path, raw: bytes) -> Source:
-    """The content of a report file, decompressed if it is compressed. The limits are those of an ingest.
+    """The content of a report file, decompressed if needed, within the same limits as in an ingest.
 
     Args:
         file: name of the file, for errors.

@@ -120,7 +120,8 @@ def _verified_root(state: trust.TrustState, raw: bytes, now: int) -> Header:
 
     Raises:
         DocumentError: ``rollback``: the trusted root has replaced it; ``bad_signature``: it is the trusted root with
-            too few signatures; as :func:`protocol.documents.trust.install_roots`.
+            too few signatures; or the root does not follow from the trusted root
+            (:func:`protocol.documents.trust.install_roots`).
     """
     from aggregator.publishing.signatures import standing
 
