@@ -116,12 +116,12 @@ class Categorical:
         return self.code(value), None
 
     def known(self, value: object) -> tuple[int, None] | None:
-        """Code of ``value`` for classification, with None as its number; None alone if the value has no code."""
+        """(code of ``value``, None) for classification: the feature has no number. None if the value has no code."""
         code = self.known_code(value)
         return None if code is None else (code, None)
 
     def labels(self) -> list[str]:
-        """The name of every code, in order, for people: the values, then ``(missing)`` and ``(other)`` if coded."""
+        """The name of every code, in order, for people: the values; ``(missing)``, ``(other)`` if they have one."""
         names = list(self.values)
         if self.substitute is None:
             names.append("(missing)")
@@ -234,7 +234,10 @@ class Numeric:
         return self.size - 1 if self.substitute is None else bisect_right(self.edges, self.substitute)
 
     def scaled(self, value: object) -> int | None:
-        """The scaled integer u of the number ``value``; None if ``value`` is missing or no number."""
+        """``value`` as an integer u of [−S, S], S = 65536: −S is the low bound, S the high bound.
+
+        Numbers outside the bounds become −S or S. None if ``value`` is missing or no number.
+        """
         number = value if type(value) is float and value == value else as_number(value)  # noqa: PLR0124 - false for NaN
         if number is None:
             return None
@@ -250,7 +253,7 @@ class Numeric:
         return self.scale_ratio(*number.as_integer_ratio())
 
     def scale_ratio(self, numerator: int, denominator: int) -> int:
-        """The scaled integer u of the number numerator/denominator, exactly. The denominator is positive."""
+        """The number numerator/denominator as an integer u, exactly (:meth:`scaled`). The denominator is positive."""
         top = (numerator * self._mul - self._off * denominator) * self._num
         bottom = denominator * self._den
         quotient, rest = divmod(top, bottom)
@@ -282,7 +285,7 @@ class Numeric:
         return self.missing_code
 
     def reading(self, value: object) -> tuple[int, int | None]:
-        """Code and scaled integer u of ``value`` for a report.
+        """Code, and u of :meth:`scaled`, of ``value`` for a report.
 
         A value that is missing or no number has the code :attr:`missing_code`, and the substitute (or None) as u.
 
@@ -297,12 +300,12 @@ class Numeric:
         return bisect_right(self.edges, number), number
 
     def known(self, value: object) -> tuple[int, int] | None:
-        """Code and scaled integer u of ``value`` for classification; None if the value is missing or no number."""
+        """Code, and u of :meth:`scaled`, of ``value`` for classification; None if it is missing or no number."""
         number = self.scaled(value)
         return None if number is None else (bisect_right(self.edges, number), number)
 
     def labels(self) -> list[str]:
-        """The name of every code, in order, for people: the interval of each bin, then ``(missing)`` if coded."""
+        """The name of every code, in order, for people: the interval of each bin; ``(missing)`` if it has a code."""
         low, high = float(self.low), float(self.high)
         inner = [low + (edge + SCALE) / (2 * SCALE) * (high - low) for edge in self.edges]
         texts = [f"{x:.4g}" for x in (low, *inner, high)]

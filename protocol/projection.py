@@ -68,7 +68,7 @@ class Component:
         return self.size - 1 if number is None else bisect_right(self.edges, number)
 
     def labels(self) -> list[str]:
-        """The name of every code, in order, for people: the interval of each bin, then ``(missing)`` if coded."""
+        """The name of every code, in order, for people: the interval of each bin; ``(missing)`` if it has a code."""
         ends = (self.low, *self.edges, self.high)
         bins = [f"[{a / SCALE:.4g}, {b / SCALE:.4g})" for a, b in itertools.pairwise(ends)]
         return [*bins, "(missing)"] if self.has_missing else bins
@@ -130,7 +130,7 @@ class Projection:
                 raise InputError("projection_overflow", "a sum could leave 64 bits")
 
     def apply(self, numbers: Sequence[int]) -> list[int]:
-        """The K outputs for one record. ``numbers`` are its scaled inputs u, shape (n,). Run by the device."""
+        """The outputs for one record, one per component, from its scaled inputs ``numbers``, one per input feature."""
         return [
             min(max((sum(map(mul, row, numbers)) + offset) >> self.shift, component.low), component.high)
             for row, offset, component in zip(self.matrix, self.offsets, self.components, strict=True)

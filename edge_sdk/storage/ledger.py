@@ -219,7 +219,7 @@ class Ledger:
         return self._newest().total_micro
 
     def last_line(self) -> int:
-        """The number of the newest line; 0 if there is none."""
+        """The running number, from 1, of the newest line; 0 if there is none."""
         with self._state.reading():
             return self._current_tally().newest.number
 

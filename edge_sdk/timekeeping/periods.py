@@ -58,7 +58,7 @@ class Anchor(NamedTuple):
     base: int
 
     def to_bytes(self) -> bytes:
-        """The bytes that the state stores."""
+        """The anchor as the bytes that the state stores."""
         return canonical.pack(list(self))
 
     @classmethod

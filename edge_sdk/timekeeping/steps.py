@@ -47,7 +47,7 @@ class Step(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Limit time just after the step."""
+        """Limit time just after the step, in seconds since 1970."""
         return self.before + self.seconds
 
 
@@ -71,7 +71,7 @@ class Track(NamedTuple):
     steps: tuple[Step, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """The bytes that the state stores."""
+        """The track as the bytes that the state stores."""
         return canonical.pack([*self[:-1], [list(step) for step in self.steps]])
 
     @classmethod

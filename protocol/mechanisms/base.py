@@ -192,7 +192,7 @@ def out_of_domain(domain: str) -> InputError:
 
 
 def uninformative() -> InputError:
-    """The error for parameters with which an answer contains no information about the input (p ≤ q)."""
+    """The error for parameters with which an answer contains no information about the input."""
     return InputError("parameters_invalid", "with these parameters an answer says nothing about its input")
 
 

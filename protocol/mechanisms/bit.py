@@ -64,7 +64,10 @@ class Bit(CoinMechanism, SingleNumberMechanism):
         return {0: 1 - one, 1: one}
 
     def estimate(self, answer: int) -> Fraction:
-        """S(2u − 1)/(2T/2^32 − 1): the estimate of the input from the bit u = ``answer``."""
+        """The estimate of the input, ±S/(2T/2^32 − 1): plus for the answer 1, minus for 0.
+
+        S = 65536; T/2^32 is the largest probability of the coin's true side.
+        """
         return bit_estimate(answer, self.threshold)
 
     def variance(self, x: int) -> Fraction:

@@ -84,7 +84,10 @@ class Bits(CoinMechanism):
         return rows_of_bits(self.bit_probabilities(value))
 
     def estimate(self, answer: Sequence[int]) -> tuple[Fraction, ...]:
-        """The estimates of all k entries of the input: S(2u − 1)/(2T/2^32 − 1) from an entry's bit u in ``answer``."""
+        """The estimates of all entries of the input, ±S/(2T/2^32 − 1): plus for a bit 1 of ``answer``, minus for 0.
+
+        S = 65536; T/2^32 is the largest probability of a coin's true side.
+        """
         return tuple(bit_estimate(bit, self.threshold) for bit in answer)
 
     def variance(self, x: int) -> Fraction:

@@ -30,7 +30,7 @@ class Hybrid(SingleNumberMechanism):
     name = "hybrid"
 
     def __init__(self, epsilon_micro: int, share: int, piecewise: Piecewise, bit: Bit) -> None:
-        """``share`` is A, out of 2^32. ``piecewise`` and ``bit`` each have the full ε of ``epsilon_micro``."""
+        """``share`` is 2^32 times the probability of ``piecewise``. Both parts have the full ε of ``epsilon_micro``."""
         super().__init__(epsilon_micro, 1)
         self.share = share
         self.piecewise = piecewise
@@ -74,7 +74,7 @@ class Hybrid(SingleNumberMechanism):
         return cls(micro, share, piecewise, Bit.from_dict({"name": Bit.name, "threshold": coin, **common}))
 
     def to_dict(self) -> dict[str, Any]:
-        """The map that a campaign carries: ``share`` is A; the other integers belong to the two parts."""
+        """The map in a campaign: ``share`` is 2^32 times the probability of ``piecewise``. The rest: its parts."""
         return {
             "name": self.name,
             "size": 1,

@@ -103,12 +103,12 @@ class Laplace(NoisyIntegers, NumericMechanism):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The smallest and the largest integer in an answer: ±(M + H) with the largest noise H (:attr:`reach`)."""
+        """The smallest and the largest integer in an answer: ±(1024 + H) with the largest noise H (:attr:`reach`)."""
         return -GRID - self.reach, GRID + self.reach
 
     @property
     def most_nonzero(self) -> int:
-        """Δ/2, the largest number of coordinates of an input that may differ from 0."""
+        """The largest number of coordinates of an input that may differ from 0: half of :attr:`delta`."""
         return self.delta // 2
 
     def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
@@ -170,11 +170,11 @@ class Laplace(NoisyIntegers, NumericMechanism):
         return table
 
     def privacy_loss(self) -> PrivacyLoss:
-        """The exact privacy loss ΔM·s/t: two inputs differ by at most ΔM steps in all; s/t is the rate of the noise."""
+        """The exact privacy loss Δ·1024·s/t: inputs differ by at most Δ·1024 steps. s/t is the rate of the noise."""
         return PrivacyLoss(Fraction(1), Fraction(self.delta * GRID * self.s, self.t))
 
     def estimate(self, answer: Sequence[int]) -> tuple[Fraction, ...]:
-        """The estimates of all coordinates in units of 1/S: a·S/M = 64·a for an integer a of ``answer``."""
+        """The estimates of all coordinates: 64·a for an integer a of ``answer``, in units of 1/65536."""
         return tuple(Fraction(part * SCALE, GRID) for part in answer)
 
     def variance(self, x: int) -> Fraction:

@@ -108,12 +108,12 @@ def check_threshold(threshold: int) -> None:
 
 
 def bent(x: int, threshold: int) -> int:
-    """2^31 + ⌊x(T − 2^31)/S⌋ with T = ``threshold``: 2^32 times the probability of the bit 1 for the input ``x``."""
+    """2^32 times the probability of the bit 1 for input ``x``: 2^31 + ⌊x(T − 2^31)/S⌋; S = 65536, T = ``threshold``."""
     return HALF + x * (threshold - HALF) // SCALE
 
 
 def bit_estimate(bit: int, threshold: int) -> Fraction:
-    """S(2u − 1)/(2T/2^32 − 1): the estimate of the input from u = ``bit``; T = ``threshold``."""
+    """The estimate of the input from ``bit`` u: S(2u − 1)/(2T/2^32 − 1) with S = 65536, T = ``threshold``."""
     from fractions import Fraction
 
     return Fraction(SCALE * (2 * bit - 1) * HALF, threshold - HALF)

@@ -152,7 +152,10 @@ class Piecewise(SingleNumberMechanism):
         return Fraction(self.threshold, ONE * self.window), Fraction(ONE - self.threshold, ONE * rest)
 
     def privacy_loss(self) -> PrivacyLoss:
-        """The exact privacy loss ln(T(N − w)/((2^32 − T)w)): for a cell in one input's window, not in another's."""
+        """The exact privacy loss: ln of the ratio of the probabilities of a cell inside and of one outside the window.
+
+        A cell may be in the window of one input and outside that of another.
+        """
         inside, outside = self._heights()
         return PrivacyLoss(inside / outside)
 
@@ -168,11 +171,14 @@ class Piecewise(SingleNumberMechanism):
         return 1 / (p * (CELLS - self.window) - (1 - p) * self.window)
 
     def estimate(self, answer: int) -> Fraction:
-        """κ(2c + 1 − N)S: the estimate of the input from cell c = ``answer``; κ is :attr:`gain`."""
+        """The estimate of the input from cell c, the answer: κ(2c + 1 − N)S; κ: :attr:`gain`, N = 4096, S = 65536."""
         return self.gain * (2 * answer + 1 - CELLS) * SCALE
 
     def variance(self, x: int) -> Fraction:
-        """Exact variance of the estimate for the input ``x``: (κS)²·E(2c + 1 − N)² − x² for the random cell c."""
+        """Exact variance of the estimate for the input ``x``: (κS)²·E(2c + 1 − N)² − x².
+
+        κ is :attr:`gain`, S = 65536, c the random cell and N the number of cells.
+        """
         from fractions import Fraction
 
         start, rest = self._start(x)

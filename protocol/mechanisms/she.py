@@ -71,7 +71,7 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The smallest and the largest integer in an answer: −H and M + H with the largest noise H (:attr:`reach`)."""
+        """The smallest and the largest integer in an answer: −H and 1024 + H; H is the largest noise, :attr:`reach`."""
         return -self.reach, GRID + self.reach
 
     @property
@@ -128,5 +128,5 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
         return table
 
     def privacy_loss(self) -> PrivacyLoss:
-        """The exact privacy loss 2·M·s/t: s/t is the rate of the noise, and another value changes two integers by M."""
+        """The exact privacy loss 2·M·s/t: s/t is the noise's rate; another value changes two integers by M = 1024."""
         return PrivacyLoss(Fraction(1), Fraction(SENSITIVITY * GRID * self.s, self.t))
