@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ORDINARY, PRIVATE = 0o666, 0o600
-"""Modes of new files, before the umask."""
+"""Permissions of new files: for everybody as far as the process's umask allows, and for the owner alone."""
 
 
 def check_output(path: Path, *, force: bool) -> None:

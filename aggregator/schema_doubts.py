@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from protocol.schema import Schema
 
 FEWEST_RECORDS = 20
-"""With fewer records, a column without repeated cells is no sign of serial numbers."""
+"""Fewest records for which a column without repeated cells may be taken for serial numbers."""
 MOST_COMMON_SHARE = 0.9
 """Smallest share of cells that look like times for which a column counts as times."""
 CERTAIN_RECORDS = 200

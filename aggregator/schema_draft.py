@@ -117,7 +117,7 @@ class _UnfitError(Exception):
     """A column that can not become a feature.
 
     Attributes:
-        reason: as of an ``InputError``.
+        reason: the reason of the ``InputError`` that is raised for the column.
         column: name of the column.
         what: the problem, as a sentence that begins with the column's name and holds no cell.
     """

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 _DECORATORS = ("click.command", "click.group")
 _PLAIN = frozenset({"name", "context_settings", "no_args_is_help", "invoke_without_command", "chain"})
-"""Arguments of ``click.command`` and ``click.group`` that leave the line in the list as the docstring has it."""
+"""Arguments of ``click.command`` and ``click.group`` that do not change a command's line in the list of commands."""
 
 
 def summary_command(place: str) -> click.Command | None:
     """Make a substitute for a command that is not imported: it has the same help text and no options.
 
     Args:
-        place: ``module:attribute``, as in an entry point.
+        place: ``module:attribute`` of the command's function.
 
     Returns:
         The substitute; None if the help text can not be read from the source. The command must then be imported. This

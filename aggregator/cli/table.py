@@ -1,4 +1,4 @@
-"""The commands of ``hearsay`` in this package: name → ``module:attribute``, as in an entry point.
+"""The commands of ``hearsay`` in this package: name → ``module:attribute`` of the command's function.
 
 Commands are in the order in which a campaign needs them, and ``docs/cli.md`` keeps that order. ``hearsay --help``
 sorts them by name. The module of a command is imported when the command runs.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
 
 SPAN_RECORDS = 1 << 20
-"""Records in one span."""
+"""Largest number of records in one span."""
 
 
 class Decoded(NamedTuple):
@@ -305,7 +305,7 @@ class Decoder:
 
 
 class _BadRecords(NamedTuple):
-    """Bad records of a block: their number by reason, and the first of them."""
+    """Bad records of a block: numbers by reason, and the first bad records themselves, for the quarantine."""
 
     rejected: Counter[str]
     pieces: list[Rejected]

@@ -9,7 +9,7 @@ import os
 import threading
 
 _BLOCK_BYTES = 1 << 18
-"""Slices below a quarter of this size are taken from a block, which each thread keeps."""
+"""Number of adjacent bytes that each thread keeps of a file, for slices of less than a quarter of that number."""
 _END_BYTES = 64
 
 

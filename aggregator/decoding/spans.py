@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from protocol.batches.report import Layout
 
 MAX_KEPT_BYTES = 64
-"""Bytes that are kept of a rejected piece that is no record of the campaign."""
+"""Number of bytes that are kept of a rejected piece that is no record of the campaign."""
 MAX_PIECES = 1000
-"""Rejected pieces of one file that are kept. All rejected pieces are counted."""
+"""Largest number of rejected pieces of one file that are kept. All rejected pieces are counted."""
 
 
 class Rejected(NamedTuple):

@@ -54,9 +54,12 @@ _MAPPED_BYTES = 1 << 24
 """Larger files are read in pieces."""
 _CHUNK_BYTES = 1 << 24
 _PROVEN, _NO_CLAIM = 0, 1
-"""Tags of records. Each larger tag stands for the digest that the trailer of a damaged batch states."""
+"""Tags of records of proven batches, and of damaged batches whose trailer states no digest.
+
+Each larger tag means one digest that the trailers of damaged batches state.
+"""
 _CLAIM_BYTES = 8
-"""Bytes of a stated digest that are compared; a store compares as many."""
+"""Number of bytes of a stated digest that are compared with other digests, the same as in a store."""
 
 
 class MergeSummary(NamedTuple):

@@ -23,7 +23,7 @@ SUFFIXES = (".hsr", ".hsr.gz", ".hsr.zst")
 """Ends of the names of report files. Other files in a folder, and hidden files, are not read."""
 MAX_LIST_BYTES = 1 << 28
 _FILES_EACH = 2048
-"""Files that one task of a cluster tries to read."""
+"""Largest number of files that one task of a cluster tries to read."""
 _PATTERN = re.compile(r"[*?\[]")
 
 

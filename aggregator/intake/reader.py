@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 FORGOTTEN = "period_forgotten"
 _BLOCK = 1 << 16
-"""Records of a file that are judged at a time."""
+"""Number of records of a file that are judged at a time."""
 _SMALL_BYTES = 1 << 16
 """Files up to this size are judged together."""
 SHARED_BYTES = 4 << 20
@@ -56,7 +56,7 @@ class _File:
         known: its entry from an earlier reading; None if there was none.
 
     Attributes:
-        source, name, known: as given.
+        source, name, known: the arguments.
         kept: True once records of the file may be in the parts.
         open_places: (N,) int64, offsets of the records that were not enrolled at the last reading.
     """

@@ -77,7 +77,7 @@ class Chosen(NamedTuple):
     Attributes:
         number: index of the file among the files given, from 0.
         file: absolute path or URL.
-        mark: as it was when the file was listed; None if it was empty or could not be read.
+        mark: length and end of the file when it was listed; None if it was empty or could not be read.
     """
 
     number: int

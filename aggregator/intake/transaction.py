@@ -45,7 +45,7 @@ class IngestTransaction:
         quarantine: keeps the pieces of files that are set aside; None keeps none.
 
     Attributes:
-        folder, campaign, manifest: as given.
+        folder, campaign, manifest: the arguments.
         inputs: index of the input files, with those of this ingest. Change it through the methods here.
         repeated: number of files that were skipped, since their content was read before.
         proven: number of good records added from complete batches.

@@ -33,7 +33,7 @@ _MAPPED_BYTES = 1 << 25
 _WHOLE_BYTES = 1 << 14
 """Files up to this size are read in one request where only their ends are needed."""
 _AHEAD = 8
-"""Remote files that are read at a time."""
+"""Number of remote files that are read at a time."""
 _UNANSWERED = {"ClientConnectionError", "EndpointConnectionError", "HTTPClientError", "ServerTimeoutError"}
 """Names of the errors that aiohttp and botocore raise when no server answers. Both may not be installed."""
 

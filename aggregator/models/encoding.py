@@ -31,7 +31,7 @@ MISSING = -1
 """Code of a missing value. Scoring leaves missing values out."""
 
 NO_NUMBER = -(1 << 40)
-"""Replaces the scaled number u of a cell without a number."""
+"""Stands in an array of scaled numbers for a cell without a number."""
 
 HALF = 0.5
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from protocol.batches.report import Layout
 
 MOST_SMALL = 16
-"""Small parts that a bucket may have."""
+"""Number of small parts that a bucket may have. If there are more, they are joined."""
 SMALL_RECORDS = 1 << 18
 
 

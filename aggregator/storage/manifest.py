@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 FILE_NAME = "manifest.json"
 FORMAT = 2
 REPORTS, INPUTS, FORGOTTEN, QUARANTINE = "reports", "inputs", "forgotten", "quarantine"
-"""Folders of a store."""
+"""Names of the folders in a store's folder."""
 BUCKETS = 16
-"""Buckets of a new store, unless another power of two is asked for."""
+"""Number of buckets of a new store, unless its maker asks for another power of two."""
 MAX_BUCKETS = 1 << 12
 MAX_GENERATION = 10**8 - 1
 """The largest number that the eight digits in the names of files can hold."""

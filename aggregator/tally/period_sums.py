@@ -36,7 +36,7 @@ SCHEMA = pa.schema(
 """Columns of the counts. ``cell`` is -1 if ``count`` is the number of answers. Zeros are left out."""
 ANSWERS = -1
 _AT_ONCE = 1 << 16
-"""Approximate number of counts that are taken together."""
+"""Approximate number of counts, zeros included, that one step computes at a time."""
 
 
 class PeriodSums:
