@@ -61,7 +61,7 @@ class RecordSpan(NamedTuple):
     Attributes:
         runs: position and number of records of every run of adjacent records, in file order.
         standings: of the batches of the records; equal neighbours appear once.
-        counts: number of records of each standing, in the order of the runs.
+        counts: for each entry of ``standings`` the number of its records, which follow one another in the runs.
         digests: 32 bytes of every proven batch that ends in this span.
         rejected: number of rejected pieces that are no record of the campaign, by reason.
         pieces: rejected pieces that are no record of the campaign, at most :data:`MAX_PIECES` in one file.

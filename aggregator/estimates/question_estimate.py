@@ -81,9 +81,9 @@ class Right(NamedTuple):
 class QuestionEstimate:
     """Estimates of one question, in reports (or records): n times a share or mean.
 
-    Each estimate has two variances and two intervals. The first (``devices_…``) is about the devices that answered,
-    each weighted by its number of answers. The second is about the population of the devices; it also holds the
-    chance of which devices take part.
+    Each estimate has two variances and two intervals. The first ones (``devices_…``) are about the devices that
+    answered, each weighted by its number of answers. The second ones are about the population of the devices, and so
+    also hold the chance of which devices take part.
 
     Attributes:
         subject: subject of the question.
@@ -92,10 +92,10 @@ class QuestionEstimate:
         noise_variance: shape (K,) float64, variance of the noise, given the asked devices. Infinite if n = 0.
         spread: shape (K,) float64, s², the variance of the true value between devices: f(1 − f) for a share f, with
             the estimated share clipped to [0, 1].
-        devices_scatter: sampling variance for these devices, in multiples of n·s².
+        devices_scatter: sampling variance for the devices that answered, in multiples of n·s².
         scatter: sampling variance for the population, in multiples of n·s²; 1 if n different devices were asked.
         interval: 95 % intervals for n times the population's shares or means; without finite ends if n = 0.
-        devices_interval: the same intervals for these devices.
+        devices_interval: 95 % intervals for the devices that answered.
         planned_variance: variance of a share or mean, assuming equal shares or uniform numbers. It does not depend
             on any answer. Infinite if n = 0, or if the mechanism states no variance.
         law: noise variance of one answer as a linear function of (x − least)/(1 − least), x a share or mean; None if

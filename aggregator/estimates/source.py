@@ -21,7 +21,7 @@ class Source(ABC):
 
     Attributes:
         campaign: the campaign of the questions.
-        rejected: number of contributions that were not used, by reason.
+        rejected: number of contributions (of reports: records and byte ranges) that were not counted, by reason.
     """
 
     campaign: Campaign

@@ -281,7 +281,7 @@ def _kind(header: Header, first: bytes) -> _Kind:
 
 
 class _BatchWriter:
-    """Writes proven batches, records by records. The trailer of a batch has their number and digest."""
+    """Writes proven batches piece by piece. The trailer of a batch holds the number and the digest of its records."""
 
     def __init__(self, sink: IO[bytes], header: Header) -> None:
         self._sink = sink

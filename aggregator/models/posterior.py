@@ -66,7 +66,7 @@ class Feature(NamedTuple):
 
 
 class Fleet(NamedTuple):
-    """One simulated fleet: shares of the classes, shape (k,) float64, and features, independent given the class."""
+    """One simulated fleet: shares of the classes, shape (k,) float64, and features, independent within each class."""
 
     prior: Floats
     features: tuple[Feature, ...]

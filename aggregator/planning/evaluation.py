@@ -31,8 +31,9 @@ class Confusion(NamedTuple):
     Attributes:
         true, predicted: the classes.
         share: share of the records with these classes, unbiased; may be negative.
-        low, high: interval for the population of the devices; not clipped to [0, 1], as the next one.
-        devices_low, devices_high: interval for these devices, each weighted by its number of answers.
+        low, high: interval for the population of the devices, not clipped to [0, 1].
+        devices_low, devices_high: interval for the devices that answered, each weighted by its number of answers; not
+            clipped to [0, 1].
     """
 
     true: str

@@ -39,7 +39,8 @@ class Candidate(NamedTuple):
     Attributes:
         family, mechanism, approach: the campaign's parameters; ``approach`` is None except for ``laplace``.
         questions: Q, the number of questions.
-        variance: v·Q, the variance for a fleet of one device, for a number of range 1.
+        variance: v·Q, with v the largest variance of one answer, for a number of range 1. Divided by the number of
+            devices it is the variance of an estimate.
     """
 
     family: str

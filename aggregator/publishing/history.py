@@ -16,7 +16,7 @@ MAX_HISTORY_BYTES = 64 << 20
 
 
 class Published(NamedTuple):
-    """One entry of the history.
+    """One entry of a workspace's history: a document that was signed.
 
     Attributes:
         role: campaign or model.

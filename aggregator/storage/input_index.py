@@ -56,7 +56,7 @@ class Ingested(NamedTuple):
     """The index entry of one input file.
 
     Attributes:
-        identity: see :func:`identity`.
+        identity: 32 bytes, a digest, that name the file's content (:func:`identity`).
         tail: the last eight bytes of its content, decompressed, see :func:`tail`.
         name: its name, without folders, when it was read.
         size_bytes: length of its content, decompressed.

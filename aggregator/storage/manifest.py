@@ -75,7 +75,8 @@ class Forgotten(NamedTuple):
         replayed: number of removed records that were surplus copies of counted ones.
         conflicting: number of removed records whose id had different records.
         superseded: number of removed unproven records in whose place proven records count.
-        way: how answers of integers were added up: 1, unclamped, by older software; 2, as docs/formats.md, section 4.
+        way: how answers of integers were added up: 1, unclamped, by older software; 2, each clamped to the bounds of
+            its mechanism first (docs/formats.md, section 4).
     """
 
     before: int

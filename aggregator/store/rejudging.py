@@ -84,8 +84,9 @@ class _Judged(NamedTuple):
     Attributes:
         places: offsets of all pieces in their file.
         good: pieces to add, in the groups in which they are added.
-        turned: pieces that are refused for another reason than before, each with the new reason: too early records
-            of a forgotten period or without enrolment, and records without enrolment whose period was forgotten.
+        turned: pieces that are refused for another reason than before, each with the new reason. They were too early,
+            and now their period is forgotten or their device is not enrolled; or they were not enrolled, and now their
+            period is forgotten.
     """
 
     places: list[int]

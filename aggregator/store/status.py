@@ -66,8 +66,9 @@ class Reach(NamedTuple):
     Attributes:
         question: in words.
         n: number of answers counted.
-        half_width: of the widest 95 % interval of its cells' shares (of moments: of their means, in units
-            of the feature's half range); None before the smallest batch is reached, or without answers.
+        half_width: largest distance from an estimate to an end of its 95 % interval, over the question's cells. The
+            intervals are about shares, or about means in units of the feature's half range. None before the smallest
+            batch is reached, or without answers.
         devices_needed: number of further devices that the target needs; None without target or half width.
     """
 
