@@ -87,9 +87,10 @@ def coverage(answering, epsilon: str, share: float, seed: int = 5) -> dict[str, 
             ONCE: once(campaign, tally),
         }
         for basis, recurrence in found.items():
-            low, high = estimate(campaign, tally, recurrence=recurrence).questions[0].interval
+            made = estimate(campaign, tally, recurrence=recurrence).questions[0]
+            low, high = made.interval
             covered[basis] += bool(low[0] <= n * share <= high[0])
-        low, high = estimate(campaign, tally, recurrence=recurrence).questions[0].devices_interval
+        low, high = made.devices_interval
         covered["devices"] += bool(low[0] <= n * (times @ holds) / times.sum() <= high[0])
     return covered
 

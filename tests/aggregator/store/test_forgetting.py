@@ -85,7 +85,7 @@ def test_every_tally_is_the_same_before_and_after_whatever_was_sent(tmp_path_fac
         removal = store.forget(step, now=LATER)
         assert removal.before == read_manifest(store.path).first_period
         assert views(store) == before
-        assert views(open_store(store.path)) == before
+    assert views(open_store(store.path)) == before
     stored = [pq.ParquetFile(path).read() for path in store.path.glob("reports/*/*.parquet")]
     for table in stored:
         old = table["period"].to_numpy() < max(steps)
