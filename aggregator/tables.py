@@ -191,7 +191,7 @@ def _other_separator(text: str) -> bool:
         except csv.Error:
             continue
         if len(text) > _HEAD_CHARACTERS and len(rows) < _HEAD_ROWS:
-            rows = rows[:-1]  # The text ends at a limit, so its last row may be incomplete.
+            rows = rows[:-1]  # The text was cut at _HEAD_CHARACTERS, so its last row may be incomplete.
         if rows and min(rows) == max(rows) > 1:
             return True
     return False
@@ -292,7 +292,7 @@ def have_outer_spaces(text: object) -> bool:
 
 
 def numbers_of(column: pd.Series) -> pd.Series:
-    """The numbers of a typed column as (N,) float64, NaN for a cell that is no number to a device."""
+    """The numbers of a column as (N,) float64. A cell that a device would not read as a number becomes NaN."""
     if column.dtype != object:
         return column.astype(float)
     read = {cell: as_number(cell) for cell in set(column)}

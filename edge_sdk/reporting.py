@@ -145,7 +145,8 @@ class Reporting:
             try:
                 said = self._answer_at(reading, track, campaign, secret, record, label)
             except PolicyError as error:
-                # Nothing was written for the answer. Raised later, so that the track of the clock is stored.
+                # Nothing was written for the answer. The error is raised after the transaction, which stores the
+                # clock track.
                 refusal = error
         if refusal is not None:
             raise refusal

@@ -53,7 +53,7 @@ class Design(NamedTuple):
 
         It has as many questions as the schema of any split.
 
-        Questions have the same sizes, unless a component of the projection may be missing: here none may.
+        Questions have the same sizes too, except that no component of the projection can be missing here.
         """
         if self.method == "none":
             return self.schema
@@ -89,7 +89,9 @@ class Design(NamedTuple):
 
 
 def parse_reduction(text: str) -> tuple[str, int]:
-    """Parse ``none``, ``pca:6`` or ``dca:1`` into method and number of components (0 for ``none``).
+    """Parse an option such as ``none``, ``pca:6`` or ``dca:1`` into its method and number of components.
+
+    ``none`` gives ``("none", 0)``. ``pca`` is principal component analysis, ``dca`` discriminant component analysis.
 
     Raises:
         InputError: ``reduce_invalid``: another text, or a number of components outside 1 … 100000.

@@ -119,7 +119,9 @@ def _with(settings: Settings, setting: Mapping[str, str]) -> Settings:
 def run_sweep(
     prepared: Sequence[tuple[dict[str, str], Prepared]], *, progress: Callable[[int, int], None] | None = None
 ) -> list[Point]:
-    """Run all simulations of a sweep. All have the same seed for the choice of test people.
+    """Run all simulations of a sweep, and return one point for each, in their order.
+
+    The function draws one seed for the choice of test people and gives it to all simulations.
 
     Args:
         prepared: for each simulation its swept settings (option → value as text), and the simulation.

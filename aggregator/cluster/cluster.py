@@ -244,7 +244,7 @@ class Cluster:
                     self._client.cancel(list(pending), force=True)
 
     def share(self, value: object) -> Any:
-        """Send a value to the workers. Give the result to :meth:`run` as an argument in place of the value."""
+        """Send a value to the workers once. The result is given to :meth:`run` as an argument in place of the value."""
         self._check_connected()
         with _cluster_errors(), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # Dask warns that the value is large

@@ -47,7 +47,7 @@ class Source(ABC):
 
     @abstractmethod
     def facts(self) -> dict[str, int]:
-        """Further counts about the reports, with their names, as commands print them."""
+        """Counts about the reports that commands print besides the number of reports: the printed name → the count."""
 
     @abstractmethod
     def card(self) -> dict[str, Any]:

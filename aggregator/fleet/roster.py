@@ -167,7 +167,7 @@ def read_roster(path: Path, passphrase: bytes | Callable[[], bytes]) -> Roster:
     Args:
         path: file of the list.
         passphrase: the list's passphrase, or a function that returns it. The function is called only for an encrypted
-            list.
+            list. A plain list needs no passphrase.
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``passphrase_wrong``; ``passphrase_missing``:

@@ -108,7 +108,7 @@ class _RemoteReading:
         self._now = now
         self._report = report
         # Tasks compare the manifest on the disk with the job's. The transaction's manifest may differ from the one on
-        # the disk: an ingest with enrolled ids marks it as that of a closed fleet.
+        # the disk: an ingest with enrolled ids has marked the transaction's manifest as a closed fleet's.
         self._job = job_of(transaction.folder, read_manifest(transaction.folder))
         self._given = [os.fspath(file) for file in files]
         self._names = [name if is_url(name) else os.path.abspath(name) for name in self._given]  # noqa: PTH100
@@ -206,7 +206,7 @@ def marks_from(start: int, files: Sequence[str]) -> tuple[int, list[Mark | None]
 
 
 def identities_of(files: Sequence[tuple[int, str]]) -> list[tuple[int, bytes | None]]:
-    """Task: the digest that names each file's content; None for a file that can not be read.
+    """Run by a worker: the SHA-256 that identifies each file's content, None for a file that can not be read.
 
     ``files`` holds pairs of a file's index among the files given and its name. The index is returned with the digest.
     """

@@ -71,10 +71,10 @@ class Share(NamedTuple):
 
 
 def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
-    """Load all files, and yield them in shares of several megabytes or many files.
+    """Load the files one after the other, and yield them in shares of several megabytes or many files.
 
     A file with the same length and the same last bytes as an earlier file may be a copy. Such a file is not loaded, but
-    named in ``similar`` of its share.
+    named in ``similar`` of the share that it would be in; the caller reads it later.
     """
     seen: set[tuple[int, bytes]] = set()
     share, size = Share([], [], []), 0

@@ -51,7 +51,9 @@ def read_with_threads(
         pool = ThreadPoolExecutor(threads)
         sharing = WorkSharingPool(pool, _OFFERED * threads) if threads > 1 else None
         reader = stack.enter_context(transaction.reader(now, enrolled, sharing))
-        stack.enter_context(pool)  # The pool ends before the reader is closed, so that no thread writes any more.
+        stack.enter_context(
+            pool
+        )  # The pool ends before the reader is closed: no thread then gives records to the reader any more.
         _read_all(transaction, reader, pool, threads, files, Progress(progress, len(files)))
         transaction.add_parts(reader.finish())
 
@@ -76,7 +78,8 @@ def _read_all(
             pending = _note_some(transaction, pending, report)
     while pending:
         pending = _note_some(transaction, pending, report)
-    # A similar file may be a copy of a file read above. The index can tell only after all of these are noted.
+    # A similar file (same length and last bytes) may be a copy of a file read above. The index of inputs can tell
+    # only after all files read above are noted in it.
     for number, file in similar:
         _read_similar(transaction, reader, number, file)
         report(1)

@@ -216,7 +216,7 @@ class Model:
         if labels is None:
             return self.accuracy(frame)
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
-        cells: Any = getattr(labels, "array", labels)  # a Series without its index
+        cells: Any = getattr(labels, "array", labels)  # of a Series its values alone: labels go with rows by position
         if getattr(cells, "ndim", None) != 1:
             cells = list(cells)
         if len(cells) != len(frame):

@@ -149,7 +149,7 @@ class Workspace(NamedTuple):
         return named
 
     def standing(self, role: str, raw: bytes) -> Standing:
-        """The valid signatures of a campaign or model under the root in force, and the number that it needs.
+        """Which signatures of a campaign or model are valid under the root in force, and how many the root asks for.
 
         Args:
             role: ``campaign`` or ``model``.

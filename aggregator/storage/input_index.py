@@ -84,13 +84,13 @@ class Ingested(NamedTuple):
 
 
 def pack_places(places: NDArray[np.int64]) -> bytes:
-    """Compress positions of records in a file.
+    """Pack the positions of a file's records, to be stored in the index of inputs.
 
     Args:
         places: (N,) int64, rising.
 
     Returns:
-        Bytes for :func:`unpack_places`; none if N is 0.
+        Bytes for :func:`unpack_places`; empty if N is 0.
     """
     return zlib.compress(np.diff(places, prepend=0).astype("<u8").tobytes(), 1) if len(places) else b""
 

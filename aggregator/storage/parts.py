@@ -66,7 +66,7 @@ class Stored(NamedTuple):
 
 
 def part_schema(layout: Layout) -> pa.Schema:
-    """Names and types of the columns of a part, for a campaign with this layout of records."""
+    """Names and types of the columns of a part, a Parquet file of the store, of one record layout."""
     answer = pa.uint16() if layout.kind == SINGLE else pa.binary(layout.answer_bytes)
     return pa.schema(
         [

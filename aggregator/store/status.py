@@ -243,7 +243,7 @@ def _reach(name: str, found: QuestionEstimate, share: float, target: float | Non
     """The accuracy of one question; ``share`` of the devices are asked it in a period."""
     if not found.n or not enough:
         return Reach(name, found.n, None, None)
-    # An interval near 0 or 1 is not symmetric. The half width is then the wider one of its two sides.
+    # The interval of a share near 0 or 1 is not symmetric. The half width is then the wider one of its two sides.
     sides = np.maximum(found.high - found.estimate, found.estimate - found.low)
     width = float(np.max(sides)) / found.n
     if not isfinite(width):

@@ -124,9 +124,10 @@ def _note_unlisted(count: int) -> None:
 
 
 def drain(options: argparse.Namespace) -> dict[str, Any]:
-    """Seal all unacknowledged reports into the new file ``options.out``. Return their number and the file.
+    """Write all unacknowledged reports, as batches, into the new file ``options.out``.
 
-    If there are no reports, no file is written.
+    The reports stay on the device until ``ack``. Return their number and the file. If there are no unacknowledged
+    reports, no file is written.
     """
     with open_device(options) as device:
         count = device.drain(options.out)

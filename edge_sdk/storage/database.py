@@ -199,7 +199,8 @@ class State:
         if self._path is None:
             return
         if self._commit_failed:
-            # SQLite writes the number to the disk, although it does not change.
+            # Only a write that succeeds shows that the disk works again. SQLite writes the number, although it is
+            # the same.
             _execute(connection, f"PRAGMA user_version = {STATE_VERSION}")
             return
         with suppress(FileNotFoundError):

@@ -354,7 +354,8 @@ class _Run:
         self._outbox.remove(path)
 
     def _acknowledge(self, path: str) -> None:
-        # A file that was sealed before a reset, or long ago, is unknown to the device. It has arrived all the same.
+        # A file that was sealed before a reset, or long ago, is unknown to the device: `ack` refuses it. The server has
+        # the file all the same, so this is no error.
         with contextlib.suppress(InputError):
             self._released += self._device.ack(path)
 

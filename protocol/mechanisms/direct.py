@@ -97,7 +97,7 @@ class Direct(FrequencyMechanism):
 
     @property
     def q(self) -> Fraction:
-        """Probability that the answer is one given other value: (1 − p)/(K − 1)."""
+        """Probability of each wrong answer, a value that is not the true one: (1 − p)/(K − 1)."""
         return (1 - self.p) / (self.size - 1)
 
     def perturb(self, value: int, seed: bytes) -> int:

@@ -114,7 +114,8 @@ class Laplace(NoisyIntegers, NumericMechanism):
     def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
         """Draw the answer for the vector ``value`` from the stream of ``seed``.
 
-        Reads, per coordinate, ``Stream.below(S)`` for the rounding and then one discrete Laplace noise.
+        Reads, per coordinate, ``Stream.below(S)`` for the rounding, S = 65536, and then one discrete Laplace noise.
+        The noise is added to the rounded coordinate.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.

@@ -93,7 +93,7 @@ class UnaryMechanism(FrequencyMechanism):
 
     @property
     def q(self) -> Fraction:
-        """Probability that the bit of one given other value is 1: Q/2^32."""
+        """Probability that the reported bit of a value that is not the true one is 1: Q/2^32, Q an integer."""
         from fractions import Fraction
 
         return Fraction(self.one_if_other, ONE)

@@ -37,7 +37,7 @@ def serve(tree: Path, host: str, port: int, token_file: Path | None, largest: in
 
     \b
     Example:
-      hearsay serve www     # after: hearsay publish --to www --workspace work
+      hearsay serve www     # first: hearsay publish --to www --workspace work
       hearsay-edge --state state sync http://127.0.0.1:8080 --campaign mushrooms
       hearsay ingest c.hsc www/reports/*.hsr --store store --workspace work
     """  # noqa: D301
