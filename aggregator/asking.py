@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.files import read_file, write_output
+from aggregator.models.postprocess import DEFAULT
 from aggregator.notebooks import facts
 from aggregator.planning.expected import AUTO_FAMILY, candidates, choose, settle_family
 from aggregator.publishing import endings
@@ -126,7 +127,7 @@ def plan_campaign(
     period: str | int = "1d",
     days: int = 30,
     min_batch_size: int = 1,
-    postprocess: str = "simplex",
+    postprocess: str = DEFAULT,
 ) -> Planned:
     """Decide the whole content of a campaign without signing it.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aggregator.models.postprocess import DEFAULT
 from aggregator.planning.expected import AUTO_FAMILY, choose, settle_family
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign, campaign_subjects, parse_answers
 from aggregator.schema_doubts import doubts
@@ -65,7 +66,7 @@ class Settings(NamedTuple):
     reduce: str = "none"
     reduce_fit: str = "pilot"
     ridge: float = 1e-3
-    postprocess: str = "simplex"
+    postprocess: str = DEFAULT
     test_share: float | None = None
     folds: int | None = None
     devices: int | None = None

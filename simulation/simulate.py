@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress, warn
 from aggregator.files import check_output, write_output
-from aggregator.models.postprocess import POSTPROCESSES
+from aggregator.models.postprocess import DEFAULT, POSTPROCESSES
 from aggregator.schema_file import load_schema
 from aggregator.tables import check_label, read_table
 from simulation.experiment import ENGINES
@@ -51,7 +51,7 @@ _PARAMETERS = {"rho": "ridge", "reduce": "reduction"}
     "whose devices then do not answer; or train, of all who answer, as in papers, which is outside the guarantee.",
 )
 @click.option("--rho", "ridge", type=click.FloatRange(0), default=1e-3, show_default=True, help="Ridge of DCA.")
-@click.option("--postprocess", default="simplex", show_default=True, help=f"One of {', '.join(POSTPROCESSES)}.")
+@click.option("--postprocess", default=DEFAULT, show_default=True, help=f"One of {', '.join(POSTPROCESSES)}.")
 @click.option("--theta", help="Threshold of 'the'; default 0.25.")
 @click.option("--test", "test_file", type=PATH, help="File of test records; default: a part of the data.")
 @click.option("--test-share", type=float, help=f"Share of the records to test on; default {DEFAULT_TEST_SHARE}.")

@@ -8,7 +8,7 @@ import numpy as np
 
 from aggregator.models.discrete import parameters_of
 from aggregator.models.encoding import NO_NUMBER, label_codes, observe
-from aggregator.models.postprocess import Tables
+from aggregator.models.joint_tables import Tables
 from aggregator.models.scoring import Model
 from protocol import SCALE
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.models.postprocess import POSTPROCESSES, Tables, check_postprocess, table_of
+from aggregator.models.postprocess import DEFAULT, check_postprocess
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator.estimates.statistics import Statistics
+    from aggregator.models.joint_tables import Tables
 
     Floats = NDArray[np.float64]
 
@@ -31,7 +32,7 @@ class Parameters(NamedTuple):
     log_likelihood: tuple[Floats, ...]
 
 
-def fit(statistics: Statistics, postprocess: str = "simplex") -> Parameters:
+def fit(statistics: Statistics, postprocess: str = DEFAULT) -> Parameters:
     """Naive Bayes from statistics. Run by the aggregator; a pure function.
 
     Args:
@@ -42,11 +43,8 @@ def fit(statistics: Statistics, postprocess: str = "simplex") -> Parameters:
         InputError: ``postprocess_unknown``; ``not_fittable``, the campaign lacks the question about a feature's
             values or, with ``paper``, the question about the class alone.
     """
-    check_postprocess(postprocess)
-    named = POSTPROCESSES[postprocess]
-    features = range(len(statistics.schema.observed))
-    tables = Tables(named.prior(statistics), tuple(table_of(named, statistics, index) for index in features))
-    return parameters_of(tables)
+    to_tables = check_postprocess(postprocess)
+    return parameters_of(to_tables(statistics, range(len(statistics.schema.observed))))
 
 
 def parameters_of(tables: Tables) -> Parameters:

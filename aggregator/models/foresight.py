@@ -26,7 +26,7 @@ from aggregator.models.discrete import fit
 from aggregator.models.gaussian import NormalParameters
 from aggregator.models.gaussian import fit as fit_gaussian
 from aggregator.models.posterior import Fleet, fleets
-from aggregator.models.postprocess import POSTPROCESSES
+from aggregator.models.postprocess import simplex_prior
 from protocol.documents.campaign import GAUSSIAN
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     """
     shares = class_shares(statistics)
     spread = np.sqrt(np.where(np.isfinite(shares.variance), shares.variance, 1.0))
-    prior = POSTPROCESSES["simplex"].prior(statistics)
+    prior = simplex_prior(statistics)
     largest = int(prior.argmax())
     reach = NormalDist().inv_cdf(1 - 0.025 / len(prior)) * spread[largest]
     low, high = (float(np.clip(shares.share[largest] + side * reach, 0, 1)) for side in (-1, 1))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.estimates.spread import moments
-from aggregator.models.postprocess import POSTPROCESSES, check_postprocess, table_of
+from aggregator.models.postprocess import check_postprocess
 from protocol.epsilon import MICRO
 from protocol.questions import PRESENT
 
@@ -65,10 +65,10 @@ def fit(statistics: Statistics, postprocess: str) -> GaussianParameters:
         InputError: ``postprocess_unknown``; ``not_fittable``: the campaign lacks the question about a category's
             values or, with ``paper``, the question about the class alone.
     """
-    check_postprocess(postprocess)
-    named = POSTPROCESSES[postprocess]
-    prior = named.prior(statistics)
     schema = statistics.schema
+    categories = [index for index in range(len(schema.observed)) if index not in schema.numeric]
+    prior, likelihood = check_postprocess(postprocess)(statistics, categories)
+    tables = iter(likelihood)
     floor = statistics.fit.variance_floor_micro / MICRO
     first, second = (moments(statistics.questions, schema, power) for power in (1, 2))
     terms: list[NormalParameters | Floats] = []
@@ -78,7 +78,7 @@ def fit(statistics: Statistics, postprocess: str) -> GaussianParameters:
             share = _share(statistics, index, prior)
             terms.append(_normal(first[place], second[place], share, floor))
         else:
-            terms.append(np.log(table_of(named, statistics, index)))
+            terms.append(np.log(next(tables)))
     return GaussianParameters(np.log(prior), tuple(terms))
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.spread import Estimated, moments
 from aggregator.models.gaussian import NormalParameters
-from aggregator.models.postprocess import POSTPROCESSES, project_to_simplex
+from aggregator.models.postprocess import project_to_simplex, simplex_prior
 from protocol.documents.campaign import GAUSSIAN
 from protocol.epsilon import MICRO
 from protocol.features import Categorical
@@ -149,7 +149,7 @@ def fleets(statistics: Statistics, generator: np.random.Generator, draws: int) -
     """
     shares = class_shares(statistics)
     spread = np.sqrt(np.where(np.isfinite(shares.variance), shares.variance, 1.0))
-    prior = POSTPROCESSES["simplex"].prior(statistics)
+    prior = simplex_prior(statistics)
     numbers = statistics.schema.numeric if statistics.fit.family == GAUSSIAN else ()
     there = [_there(statistics, index, prior) for index in range(len(statistics.schema.observed))]
     seen = [

@@ -1,29 +1,31 @@
 """Post-processing: the named step from unbiased estimates to probabilities, which may be biased.
 
-A post-processing has two functions: one for the classes, one for a feature's table. Estimates are in reports; they may
-be negative, and their sum may differ from the number of reports.
+A post-processing is one function: statistics and the indices of observed features in, probabilities out. Estimates
+are in reports and have variances; they may be negative, and their sum may differ from the number of reports.
 
 Source: docs/math.md, section 4; ``paper`` is Yilmaz, Al-Rubaie, Chang 2019, section 3.1;
-``simplex`` projects as Duchi, Shalev-Shwartz, Singer, Chandra (ICML 2008), figure 1.
+``simplex`` projects as Duchi, Shalev-Shwartz, Singer, Chandra (ICML 2008), figure 1; ``posterior`` has a module of its
+own (:mod:`aggregator.models.posterior_mean`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from aggregator.estimates.class_shares import class_shares
+from aggregator.models.joint_tables import Tables, estimate_of, joint_table
+from aggregator.models.posterior_mean import posterior_tables
 from protocol.errors import InputError
-from protocol.questions import CELL, CLASS
+from protocol.questions import CLASS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from aggregator.estimates.statistics import Statistics
-    from protocol.questions import Subject
 
     Floats = NDArray[np.float64]
 
@@ -31,51 +33,46 @@ HALF = 0.5
 """Number of reports that add-half smoothing adds to every cell, so that no probability is zero."""
 
 
-class Tables(NamedTuple):
-    """Probabilities of a discrete Naive Bayes model, all positive.
+class Postprocess(Protocol):
+    """A post-processing: the function from statistics to probabilities."""
 
-    Attributes:
-        prior: shape (k,) float64, P(class), sums to 1.
-        likelihood: per observed feature, shape (values, k) float64, P(value | class); columns sum to 1.
+    def __call__(self, statistics: Statistics, features: Sequence[int], /) -> Tables:
+        """P(class), and P(value | class) of the given observed features, in the order given.
+
+        Args:
+            statistics: statistics of a campaign, discrete or Gaussian.
+            features: indices of observed features.
+
+        Raises:
+            InputError: ``not_fittable``: the campaign lacks a question that the post-processing needs.
+        """
+
+
+def paper(statistics: Statistics, features: Sequence[int]) -> Tables:
+    """Estimates that are not positive become 1; then fractions, as printed in the paper.
+
+        P(C_j) = Ê_j / Σ_l Ê_l        P(F = a | C_j) = Ê_{a,j} / Σ_h Ê_{h,j}
+
+    Ê_j is the estimated number of reports of class j, from the questions that ask for the class alone; Ê_{a,j} is
+    the estimated number of those with value a. Arguments and errors as :class:`Postprocess`; the question about the
+    class alone is needed.
     """
+    prior = _at_least_one(estimate_of(statistics, CLASS, None))
+    joints = [_at_least_one(joint_table(statistics, feature).estimate) for feature in features]
+    return Tables(_normalised(prior), tuple(_normalised(joint) for joint in joints))
 
-    prior: Floats
-    likelihood: tuple[Floats, ...]
 
+def simplex(statistics: Statistics, features: Sequence[int]) -> Tables:
+    """The nearest table (Euclidean) with cells ≥ 0 that sum to the number of answers, and half a report per cell.
 
-class Postprocess(NamedTuple):
-    """The two functions of a post-processing.
-
-    Attributes:
-        prior: statistics → P(class), shape (k,) float64.
-        table: estimated joint table, shape (values, k) float64 in reports, and the number of answers → P(value |
-            class), of the same shape.
+    Arguments and errors as :class:`Postprocess`. The classes are estimated by :func:`simplex_prior`.
     """
-
-    prior: Callable[[Statistics], Floats]
-    table: Callable[[Floats, int], Floats]
-
-
-def paper_prior(statistics: Statistics) -> Floats:
-    """P(C_j) = Ê_j / Σ_l Ê_l from the questions that ask for the class alone, as printed in the paper.
-
-    Ê_j is the estimated number of reports of class j. Before the division every Ê_j ≤ 0 is replaced by 1. Returns
-    shape (k,) float64.
-
-    Raises:
-        InputError: ``not_fittable``: the campaign does not ask for the class alone.
-    """
-    prior = _at_least_one(_estimate(statistics, CLASS, None))
-    return np.asarray(prior / prior.sum(), np.float64)
-
-
-def paper_table(joint: Floats, _asked: int) -> Floats:
-    """P(F = a | C_j) = Ê_{a,j} / Σ_h Ê_{h,j}, as printed in the paper; estimates Ê_{a,j} ≤ 0 become 1.
-
-    ``joint`` and result: shape (values, k) float64. The number of answers, the second argument, is not used.
-    """
-    positive = _at_least_one(joint)
-    return np.asarray(positive / positive.sum(axis=0), np.float64)
+    tables = []
+    for feature in features:
+        joint = joint_table(statistics, feature)
+        smooth = project_to_simplex(joint.estimate.ravel(), joint.n).reshape(joint.estimate.shape) + HALF
+        tables.append(_normalised(smooth))
+    return Tables(simplex_prior(statistics), tuple(tables))
 
 
 def simplex_prior(statistics: Statistics) -> Floats:
@@ -85,56 +82,24 @@ def simplex_prior(statistics: Statistics) -> Floats:
     Returns shape (k,) float64.
     """
     reports = statistics.reports
-    prior = project_to_simplex(class_shares(statistics).share * reports, reports) + HALF
-    return np.asarray(prior / prior.sum(), np.float64)
+    return _normalised(project_to_simplex(class_shares(statistics).share * reports, reports) + HALF)
 
 
-def simplex_table(joint: Floats, asked: int) -> Floats:
-    """P(value | class) from the nearest table (Euclidean) with cells ≥ 0 that sum to ``asked``.
+POSTPROCESSES: Mapping[str, Postprocess] = {"paper": paper, "simplex": simplex, "posterior": posterior_tables}
 
-    Every cell gets half a report before the columns are normalised.
-
-    Args:
-        joint: shape (values, k) float64, the estimates.
-        asked: number of answers.
-
-    Returns:
-        Shape (values, k) float64.
-    """
-    smooth = project_to_simplex(joint.ravel(), asked).reshape(joint.shape) + HALF
-    return np.asarray(smooth / smooth.sum(axis=0), np.float64)
+DEFAULT = "posterior"
+"""Post-processing of a campaign that names no other."""
 
 
-def table_of(postprocess: Postprocess, statistics: Statistics, feature: int) -> Floats:
-    """P(value | class) of one observed feature: shape (values, k) float64, value a of class c in row a, column c.
-
-    Args:
-        postprocess: the post-processing.
-        statistics: statistics with a question about the feature's values and the class.
-        feature: index of the observed feature.
+def check_postprocess(name: str) -> Postprocess:
+    """The post-processing of this name.
 
     Raises:
-        InputError: ``not_fittable``: there is no such question.
-    """
-    classes = len(statistics.schema.label.classes)
-    joint = _estimate(statistics, CELL, feature).reshape(-1, classes)
-    return postprocess.table(joint, _asked(statistics, CELL, feature))
-
-
-POSTPROCESSES: Mapping[str, Postprocess] = {
-    "paper": Postprocess(paper_prior, paper_table),
-    "simplex": Postprocess(simplex_prior, simplex_table),
-}
-
-
-def check_postprocess(name: str) -> None:
-    """Refuse a name that is not one of :data:`POSTPROCESSES`.
-
-    Raises:
-        InputError: ``postprocess_unknown``.
+        InputError: ``postprocess_unknown``: the name is not one of :data:`POSTPROCESSES`.
     """
     if name not in POSTPROCESSES:
         raise InputError("postprocess_unknown", f"the post-processings are {', '.join(POSTPROCESSES)}")
+    return POSTPROCESSES[name]
 
 
 def project_to_simplex(values: Floats, total: float) -> Floats:
@@ -158,27 +123,11 @@ def project_to_simplex(values: Floats, total: float) -> Floats:
     return np.asarray(np.maximum(values - tau, 0.0))
 
 
-def _estimate(statistics: Statistics, kind: str, feature: int | None) -> Floats:
-    """Shape (K,) float64: the estimate about one subject, summed over all questions about the subject.
-
-    Raises:
-        InputError: ``not_fittable``: there is no such question.
-    """
-    found = [item.estimate for item in statistics.questions if _is_about(item.subject, kind, feature)]
-    if not found:
-        raise InputError("not_fittable", "the campaign does not ask for the classes and for every feature")
-    return np.asarray(np.sum(found, axis=0), dtype=np.float64)
-
-
-def _asked(statistics: Statistics, kind: str, feature: int | None) -> int:
-    """Number of answers about one subject, summed over all questions about the subject."""
-    return sum(item.n for item in statistics.questions if _is_about(item.subject, kind, feature))
-
-
-def _is_about(subject: Subject, kind: str, feature: int | None) -> bool:
-    return (subject.kind, subject.feature) == (kind, feature)
-
-
 def _at_least_one(estimate: Floats) -> Floats:
     """The estimates with 1 in place of every estimate ≤ 0. Float64 of one shape."""
     return np.where(estimate > 0, estimate, 1.0)
+
+
+def _normalised(estimate: Floats) -> Floats:
+    """The estimates divided by their sums over the first axis. Float64 of one shape."""
+    return np.asarray(estimate / estimate.sum(axis=0), np.float64)

@@ -7,7 +7,7 @@ from math import lcm
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.models.postprocess import check_postprocess
+from aggregator.models.postprocess import DEFAULT, check_postprocess
 from aggregator.planning.choice import form_of, mechanism_for, moment_mechanism
 from aggregator.publishing.lifetimes import MAX_DAYS, header_for
 from aggregator.publishing.privacy import epsilon_warning
@@ -62,7 +62,7 @@ class CampaignParameters(NamedTuple):
     period_seconds: int = DAY_SECONDS
     lifetime_seconds: int = 30 * DAY_SECONDS
     min_batch_size: int = 1
-    postprocess: str = "simplex"
+    postprocess: str = DEFAULT
     options: Mapping[str, Any] = MappingProxyType({})
     family: str = DISCRETE
     approach: int | None = None

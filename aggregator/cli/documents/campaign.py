@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 @period_option
 @life_option(30, "campaign")
 @min_batch_option
-@click.option("--postprocess", default="simplex", show_default=True, help="How estimates become probabilities.")
+@click.option("--postprocess", default="posterior", show_default=True, help="How estimates become probabilities.")
 @passphrase_option
 @force_option
 @json_option

@@ -13,7 +13,7 @@ from support.reports import made
 
 from aggregator.estimates.reports import estimate
 from aggregator.models.discrete import fit
-from aggregator.models.postprocess import HALF, POSTPROCESSES, project_to_simplex, table_of
+from aggregator.models.postprocess import DEFAULT, HALF, POSTPROCESSES, project_to_simplex
 from aggregator.tally.tally import Tally
 from protocol.canonical import pack, unpack
 from protocol.documents.campaign import parse_campaign
@@ -40,12 +40,12 @@ def statistics(draw):
 
 def prior(name, found):
     """P(class) from the named post-processing."""
-    return POSTPROCESSES[name].prior(found)
+    return POSTPROCESSES[name](found, []).prior
 
 
 def likelihood(name, found):
     """P(value | class) of every feature from the named post-processing."""
-    return [table_of(POSTPROCESSES[name], found, index) for index in range(len(found.schema.observed))]
+    return list(POSTPROCESSES[name](found, range(len(found.schema.observed))).likelihood)
 
 
 @given(statistics(), st.sampled_from(sorted(POSTPROCESSES)))

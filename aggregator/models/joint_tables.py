@@ -1,0 +1,127 @@
+"""Estimated joint tables of a feature's values and the classes, and the probabilities that a post-processing makes.
+
+Source: docs/math.md, section 4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from protocol.errors import InputError
+from protocol.questions import CELL
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aggregator.estimates.question_estimate import QuestionEstimate
+    from aggregator.estimates.statistics import Statistics
+
+    Floats = NDArray[np.float64]
+
+
+class Tables(NamedTuple):
+    """Probabilities of a discrete Naive Bayes model, all positive.
+
+    Attributes:
+        prior: shape (k,) float64, P(class), sums to 1.
+        likelihood: per feature, shape (values, k) float64, P(value | class); columns sum to 1.
+    """
+
+    prior: Floats
+    likelihood: tuple[Floats, ...]
+
+
+class JointTable(NamedTuple):
+    """Unbiased estimate of one feature's joint table, from all questions about the feature's values and the class.
+
+    Attributes:
+        estimate: shape (values, k) float64, in reports: n times the share of value a and class c, in row a, column c.
+        n: number of answers. The estimates are 0 if it is 0.
+        at_zero, at_one: noise variance of an estimate in reports if no device, or every device, holds the cell's
+            value and class.
+        scatter: sampling variance of an estimate in reports, in multiples of f(1 − f), f the cell's true share.
+    """
+
+    estimate: Floats
+    n: int
+    at_zero: float
+    at_one: float
+    scatter: float
+
+    @property
+    def share(self) -> Floats:
+        """Shape (values, k) float64: the estimate as shares of the population; zeros without answers."""
+        return np.asarray(self.estimate / max(self.n, 1), np.float64)
+
+    def variance(self, share: Floats | float) -> Floats:
+        """Variance of an estimated share, of noise and sampling, at true shares in [0, 1].
+
+            Var = [φ₀ + f(φ₁ − φ₀) + σ f(1 − f)]/n²
+
+        where f is the true share and φ₀, φ₁, σ are ``at_zero``, ``at_one`` and ``scatter``. Argument and result:
+        float64 of one shape. Needs n ≥ 1.
+        """
+        f = np.clip(share, 0, 1)
+        total = self.at_zero + f * (self.at_one - self.at_zero) + self.scatter * f * (1 - f)
+        return np.asarray(total / self.n**2, np.float64)
+
+
+def joint_table(statistics: Statistics, feature: int) -> JointTable:
+    """The joint table of one observed feature, summed over all questions about the feature's values and the class.
+
+    Args:
+        statistics: statistics of a campaign.
+        feature: index of the observed feature.
+
+    Raises:
+        InputError: ``not_fittable``: there is no such question.
+    """
+    found = _about(statistics, CELL, feature)
+    classes = len(statistics.schema.label.classes)
+    at_zero, at_one = np.sum([_noise(item) for item in found], axis=0).tolist()
+    return JointTable(
+        estimate_of(statistics, CELL, feature).reshape(-1, classes),
+        sum(item.n for item in found),
+        at_zero,
+        at_one,
+        float(sum(item.n * item.scatter for item in found)),
+    )
+
+
+def estimate_of(statistics: Statistics, kind: str, feature: int | None) -> Floats:
+    """Shape (K,) float64: the estimate about one subject in reports, summed over all questions about the subject.
+
+    Args:
+        statistics: statistics of a campaign.
+        kind: kind of the subject.
+        feature: feature of the subject, or None.
+
+    Raises:
+        InputError: ``not_fittable``: there is no such question.
+    """
+    return np.asarray(np.sum([item.estimate for item in _about(statistics, kind, feature)], axis=0), np.float64)
+
+
+def _about(statistics: Statistics, kind: str, feature: int | None) -> list[QuestionEstimate]:
+    """All questions about one subject, at least one.
+
+    Raises:
+        InputError: ``not_fittable``.
+    """
+    wanted = (kind, feature)
+    found = [item for item in statistics.questions if (item.subject.kind, item.subject.feature) == wanted]
+    if not found:
+        raise InputError("not_fittable", "the campaign does not ask for the classes and for every feature")
+    return found
+
+
+def _noise(found: QuestionEstimate) -> tuple[float, float]:
+    """Noise variance of a question's estimates at the true shares 0 and 1. Without a law: their mean, twice."""
+    if not found.n:
+        return 0.0, 0.0
+    if found.law is not None:
+        return found.n * found.law.at_zero, found.n * found.law.at_one
+    mean = float(found.noise_variance.mean())
+    return mean, mean

@@ -1,0 +1,113 @@
+"""The post-processing ``posterior``: every probability is a posterior mean under noise of known variance.
+
+With k classes, a feature of A values, x the estimated share of value a and class c, and v the variance of x:
+
+1. The classes' shares come from all questions (:func:`aggregator.estimates.class_shares.class_shares`). P(c) is
+   proportional to the posterior mean under a gamma prior of mean 1/k.
+2. The feature's margin m_a is the posterior mean of the row sums under an exponential prior of mean 1/A.
+3. A cell's prior is a gamma distribution of shape s and mean P(c)·[(1 − θ) m_a + θ/A], θ = 1 − 1/A. Large s means
+   that the feature tells nothing of the class; small s means cells far from independence, many of them near 0.
+4. Each feature averages over the shapes s, weighted by the prior weight of s times the density of all its estimates
+   under s. A feature whose table is not distinguishable from independence is therefore shrunk to independence, and a
+   feature with little noise keeps its estimates, with values near 0 where the estimate is 0 or negative.
+
+θ > 0 pulls every class towards equal probabilities of the values, as add-one smoothing does. The rarer a class, the
+larger the effect. Small s get less prior weight the more skewed the classes are: cells of the largest class then can
+not be far from independence, and a wrong feature costs more than it can gain.
+
+Source: docs/math.md, section 4; docs/decisions/0056.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from aggregator.estimates.class_shares import class_shares
+from aggregator.models.joint_tables import Tables, joint_table
+from aggregator.models.noisy_gamma import posterior
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.models.joint_tables import JointTable
+
+    Floats = NDArray[np.float64]
+
+SHAPES = (0.3, 1.0, 3.0, 10.0, 100.0)
+"""Shapes s of a cell's prior. At 100 a feature is as good as independent of the class."""
+EQUAL_CLASSES, SKEWED_CLASSES = (1.0, 1.0, 1.0, 1.0, 1.0), (0.05, 0.3, 1.0, 1.0, 1.0)
+"""Prior weights of :data:`SHAPES`, in any unit, for classes of equal shares and for skewed classes."""
+SKEWED = 0.6
+"""Balance (1 − max P(c))/(1 − 1/k) of the classes at and below which they count as skewed. In between is linear."""
+CONCENTRATIONS = (1.0, 4.0, 16.0)
+"""Concentrations A of the classes' shares, equally weighted: the variance of a share is (k − 1)/(k²(kA + 1))."""
+_LEAST = 1e-12
+
+
+def posterior_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
+    """Post-processing ``posterior``: P(class), and P(value | class) of the given observed features.
+
+    Raises:
+        InputError: ``not_fittable``: there is no question about the values of one of the features.
+    """
+    prior = posterior_prior(statistics)
+    return Tables(prior, tuple(_table(joint_table(statistics, feature), prior) for feature in features))
+
+
+def posterior_prior(statistics: Statistics) -> Floats:
+    """P(class), shape (k,) float64: the mean of the posterior means under all :data:`CONCENTRATIONS`.
+
+    Each is weighted by the density of the estimated shares. Without answers the classes have equal shares.
+    """
+    shares = class_shares(statistics)
+    classes = len(shares.share)
+    if not np.isfinite(shares.variance).all():
+        return np.full(classes, 1 / classes)
+    shapes = [(classes * concentration + 1) / (classes - 1) for concentration in CONCENTRATIONS]
+    found = [posterior(shares.share, shares.variance, 1 / classes, shape) for shape in shapes]
+    # The shares sum to 1, so that k densities say as much as k − 1.
+    evidence = np.array([one.evidence.sum() for one in found]) * (classes - 1) / classes
+    means = np.array([one.mean / one.mean.sum() for one in found])
+    return _positive(_weights(evidence) @ means)
+
+
+def _table(joint: JointTable, prior: Floats) -> Floats:
+    """P(value | class) of one feature: shape (values, k) float64; equal probabilities without answers.
+
+    ``prior``: shape (k,) float64, P(class).
+    """
+    values, classes = joint.estimate.shape
+    if not joint.n:
+        return np.full((values, classes), 1 / values)
+    guess = joint.variance(1 / joint.estimate.size)
+    margin = posterior(joint.share.sum(axis=1), classes * guess, 1 / values, 1.0).mean
+    centre = np.outer((margin / margin.sum() + 1 - 1 / values) / values, prior)
+    # The variance depends on the true share. A first posterior mean replaces the share.
+    variance = joint.variance(posterior(joint.share, guess, centre, 1.0).mean)
+    found = [posterior(joint.share, variance, centre, shape) for shape in SHAPES]
+    weights = _weights(np.array([one.evidence.sum() for one in found]) + np.log(shape_weights(prior)))
+    return _positive(np.tensordot(weights, np.array([one.mean for one in found]), 1))
+
+
+def shape_weights(prior: Floats) -> Floats:
+    """Prior weights of :data:`SHAPES`, shape (shapes,) float64, for classes with the shares ``prior``, (k,) float64."""
+    balance = (1 - prior.max()) / (1 - 1 / len(prior))
+    equal = np.clip((balance - SKEWED) / (1 - SKEWED), 0, 1)
+    return np.asarray(equal * np.array(EQUAL_CLASSES) + (1 - equal) * np.array(SKEWED_CLASSES), np.float64)
+
+
+def _weights(evidence: Floats) -> Floats:
+    """Weights proportional to e^evidence with sum 1. Shape (n,) float64 → (n,) float64."""
+    weights = np.exp(evidence - evidence.max())
+    return np.asarray(weights / weights.sum(), np.float64)
+
+
+def _positive(shares: Floats) -> Floats:
+    """Shares divided by their sums over the first axis, none below 10⁻¹² of the sum. Float64 of one shape."""
+    shares = np.maximum(shares, _LEAST * shares.sum(axis=0))
+    return np.asarray(shares / shares.sum(axis=0), np.float64)

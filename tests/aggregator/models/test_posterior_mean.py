@@ -1,0 +1,164 @@
+"""The post-processing ``posterior``: its means are integrals, and its limits are the sharp table and the class prior."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import lgamma, log, pi
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.estimated import summed
+from support.examples import examples
+from support.reports import made
+
+from aggregator.estimates.reports import estimate
+from aggregator.models import noisy_gamma, posterior_mean
+from aggregator.models.discrete import fit
+from aggregator.models.noisy_gamma import REACH, posterior
+from aggregator.models.postprocess import POSTPROCESSES
+from aggregator.tally.tally import Tally
+
+CAMPAIGN = made(mechanism="direct", epsilon_micro=1_000_000)
+FEATURES = range(len(CAMPAIGN.schema.observed))
+JOINT = [[60.0, 40.0], [50.0, 0, 10, 0, 0, 10, 0, 30], [55.0, 5.0, 5.0, 35.0]]
+
+
+def integrated(x, v, mean, shape):
+    """Posterior mean and log p(x) by the trapezoidal rule over log g, without the module's tables."""
+    most = max(mean, x, 0) + 40 * (np.sqrt(v) + mean)
+    g = np.geomspace(mean * 1e-60 ** min(1, 1 / shape), most, 400_001)
+    density = shape * np.log(g) - shape * g / mean - (g - x) ** 2 / (2 * v)
+    top = density.max()
+    weight = np.exp(density - top)
+    step = log(g[1] / g[0])
+    constant = shape * log(shape / mean) - lgamma(shape) - log(2 * pi * v) / 2
+    return float(weight @ g / weight.sum()), log(weight.sum() * step) + top + constant
+
+
+@examples(40)
+@given(
+    st.sampled_from([0.3, 1.0, 1.67, 3.0, 10.0, 33.0, 100.0]),
+    st.floats(-3, 0),
+    st.floats(-6, 3),
+    st.floats(-6, 6),
+)
+def test_the_mean_and_the_density_are_those_of_numerical_integration(shape, log_mean, log_variance, sds):
+    """|z| goes far beyond the table's reach on both sides."""
+    mean, v = 10**log_mean, 10**log_variance
+    x = mean + sds * v**0.5
+    found = posterior(np.array([x]), v, mean, shape)
+    expected, evidence = integrated(x, v, mean, shape)
+    assert found.mean[0] == pytest.approx(expected, rel=2e-4)
+    assert found.evidence[0] == pytest.approx(evidence, abs=2e-3)
+
+
+@pytest.mark.parametrize("shape", [0.3, 1.0, 10.0, 100.0])
+def test_the_ends_of_the_table_meet_the_expansions(shape):
+    """x and μ are chosen so that z crosses ±REACH."""
+    for end in (-REACH, REACH):
+        z = end + np.array([-1e-6, 1e-6])
+        found = posterior(shape - z, 1.0, 1.0, shape)
+        assert found.mean[0] == pytest.approx(found.mean[1], rel=1e-4)
+        assert found.evidence[0] == pytest.approx(found.evidence[1], abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("_far_right", lambda z, shape: (0 * z, shape / z**2)),
+        ("_far_left", lambda z, shape: (0 * z, -z / 2)),
+        ("_interpolated", lambda z, shape: (0 * z, np.maximum(-z, 0.01))),
+    ],
+)
+def test_a_wrong_expansion_is_found(monkeypatch, name, wrong):
+    monkeypatch.setattr(noisy_gamma, name, wrong)
+    cases = [(0.5, 1e-6, 0.1, 1.0), (0.1, 1e-2, 0.1, 1.0), (0.0, 1e2, 1e-2, 3.0)]
+    differs = [
+        abs(posterior(np.array([x]), v, mean, shape).mean[0] / integrated(x, v, mean, shape)[0] - 1) > 0.01
+        for x, v, mean, shape in cases
+    ]
+    assert any(differs)
+
+
+def tables(found):
+    return POSTPROCESSES["posterior"](found, FEATURES)
+
+
+def test_without_noise_the_tables_are_those_of_the_counts():
+    """A hundred million records: zeros stay next to 0, all other cells are the shares."""
+    found = tables(summed(CAMPAIGN, [np.array(one) * 1e6 for one in JOINT], 100_000_000))
+    np.testing.assert_allclose(found.prior, [0.6, 0.4], atol=1e-3)
+    np.testing.assert_allclose(found.likelihood[1], [[55 / 60, 5 / 40], [5 / 60, 35 / 40]], atol=1e-3)
+    sharp = found.likelihood[0]
+    np.testing.assert_allclose(sharp[:, 0], [50 / 60, 10 / 60, 0, 0], atol=1e-3)
+    assert sharp[2:, 0].max() < 1e-5
+
+
+def test_the_more_noise_the_nearer_to_the_class_prior():
+    """From sharp tables over independence to equal shares; the contrast falls at every step."""
+    contrasts, priors = [], []
+    for noise in (0.0, 1e2, 1e3, 1e4, 1e6, 1e9):
+        found = tables(summed(CAMPAIGN, JOINT, 100, noise))
+        contrasts.append(max(np.abs(np.log(one[:, 0] / one[:, 1])).max() for one in found.likelihood))
+        priors.append(found.prior[0])
+    assert contrasts == sorted(contrasts, reverse=True)
+    assert priors == sorted(priors, reverse=True)
+    assert contrasts[0] > 2
+    assert contrasts[-1] < 1e-3
+    assert priors[-1] == pytest.approx(0.5, abs=1e-3)
+
+
+def test_a_table_that_is_not_distinguishable_from_independence_is_shrunk_to_it():
+    """Many records of independent features: the tables' columns are equal up to a part of the noise's deviation."""
+    n, noise = 10_000, 1e5
+    rng = np.random.default_rng(1)
+    prior, margin = np.array([0.7, 0.3]), np.array([0.4, 0.3, 0.2, 0.1])
+    raw, kept = [], []
+    for _ in range(20):
+        sums = [n * prior, n * np.outer(margin, prior).ravel(), n * np.outer([0.5, 0.5], prior).ravel()]
+        noisy = [one + rng.normal(0, noise**0.5, len(one)) for one in sums]
+        found = summed(CAMPAIGN, noisy, n, noise)
+        for name, into in (("simplex", raw), ("posterior", kept)):
+            table = POSTPROCESSES[name](found, FEATURES).likelihood[0]
+            into.append(np.abs(np.log(table[:, 0] / table[:, 1])).mean())
+    assert np.mean(kept) < np.mean(raw) / 2
+
+
+@examples(30)
+@given(st.permutations(range(4)), st.booleans(), st.integers(0, 2**32))
+def test_names_and_order_of_values_and_classes_do_not_matter(order, swap, seed):
+    rng = np.random.default_rng(seed)
+    sums = [np.array(one) + rng.normal(0, 20, len(one)) for one in JOINT]
+    classes = [1, 0] if swap else [0, 1]
+    changed = [sums[0][classes], sums[1].reshape(4, 2)[order][:, classes].ravel()]
+    changed.append(sums[2].reshape(2, 2)[:, classes].ravel())
+    before, after = (tables(summed(CAMPAIGN, one, 100, 400.0)) for one in (sums, changed))
+    np.testing.assert_allclose(after.prior, before.prior[classes], rtol=1e-9)
+    np.testing.assert_allclose(after.likelihood[0], before.likelihood[0][order][:, classes], rtol=1e-9)
+    np.testing.assert_allclose(after.likelihood[1], before.likelihood[1][:, classes], rtol=1e-9)
+
+
+def test_skewed_classes_give_little_weight_to_far_tables():
+    equal, skewed = posterior_mean.shape_weights(np.array([0.5, 0.5])), posterior_mean.shape_weights(np.array([0.9, 0.1]))
+    assert equal.tolist() == list(posterior_mean.EQUAL_CLASSES)
+    assert skewed.tolist() == list(posterior_mean.SKEWED_CLASSES)
+
+
+@pytest.mark.parametrize("mechanism", ["direct", "oue", "sue", "the", "she"])
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_nobody_or_one_device_gives_probabilities(mechanism, n):
+    campaign = made(mechanism=mechanism, epsilon_micro=100_000)
+    counts = tuple((n,) + (0,) * (question.size - 1) for question in campaign.questions)
+    found = fit(estimate(campaign, Tally(campaign.id, (n,) * len(counts), counts)), "posterior")
+    for table in (found.log_prior, *found.log_likelihood):
+        assert np.isfinite(table).all()
+        np.testing.assert_allclose(np.exp(table).sum(axis=0), 1)
+
+
+def test_an_estimate_without_a_law_keeps_its_own_variance():
+    found = summed(CAMPAIGN, JOINT, 100, 400.0)
+    lawless = replace(found, questions=tuple(replace(one, law=None) for one in found.questions))
+    for ours, other in zip(tables(found).likelihood, tables(lawless).likelihood, strict=True):
+        np.testing.assert_allclose(ours, other)
