@@ -152,7 +152,7 @@ def test_intervals_end_where_shares_do_and_nothing_known_is_blank(round_trip, tm
 
 def test_the_card_says_how_the_model_was_made(round_trip):
     card = parse_model(read_envelope((round_trip / "m.hsm").read_bytes(), "model").payload).card
-    assert (card["epsilon_total"], card["epsilon_per_answer"], card["postprocess"]) == ("4", "4", "simplex")
+    assert (card["epsilon_total"], card["epsilon_per_answer"], card["postprocess"]) == ("4", "4", "posterior")
     assert card["reports"] == last_json(run("estimate", "--store", round_trip / "store", "--json"))["reports"]
     assert set(card["rejected"]) == {"truncated"}
     assert card["mechanisms"] == ["direct"]

@@ -1,4 +1,4 @@
-"""The post-processing ``posterior``: its means are integrals, and its limits are the sharp table and the class prior."""
+"""The post-processing ``posterior``: its means are integrals; its limits are sharp tables and the class prior."""
 
 from __future__ import annotations
 
@@ -141,7 +141,10 @@ def test_names_and_order_of_values_and_classes_do_not_matter(order, swap, seed):
 
 
 def test_skewed_classes_give_little_weight_to_far_tables():
-    equal, skewed = posterior_mean.shape_weights(np.array([0.5, 0.5])), posterior_mean.shape_weights(np.array([0.9, 0.1]))
+    equal, skewed = (
+        posterior_mean.shape_weights(np.array([0.5, 0.5])),
+        posterior_mean.shape_weights(np.array([0.9, 0.1])),
+    )
     assert equal.tolist() == list(posterior_mean.EQUAL_CLASSES)
     assert skewed.tolist() == list(posterior_mean.SKEWED_CLASSES)
 

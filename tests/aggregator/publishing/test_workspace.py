@@ -214,7 +214,7 @@ def test_terms_become_the_campaign():
     assert (made.header.version, made.answers, made.epsilon_per_answer_micro) == (7, 2, 1_500_000)
     assert (made.time_precision, made.purpose, made.contact) == (3600, "why", "who")
     assert made.header.expires - made.header.not_before == terms.lifetime_seconds
-    assert made.fit == campaign.Fit("discrete", "simplex")
+    assert made.fit == campaign.Fit("discrete", "posterior")
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("1", 1), ("90m", 5400), ("12h", 43200), ("1d", 86400), ("2w", 1209600)])
