@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.estimates.debias import Law
-from aggregator.estimates.intervals import score_interval
+from aggregator.estimates.intervals import Interval, score_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,10 +27,46 @@ class ClassShares(NamedTuple):
     Attributes:
         share: shape (k,) float64, unbiased; may be negative. Zeros without answers.
         variance: shape (k,) float64, of noise and sampling. Infinite without answers.
+        interval: 95 % intervals for the population's shares; without finite ends if there are no answers.
+        devices_interval: the same intervals for these devices.
     """
 
     share: Floats
     variance: Floats
+    interval: Interval
+    devices_interval: Interval
+
+
+class Pool(NamedTuple):
+    """Estimated shares of the classes, combined with fixed weights, with the parts of their variance.
+
+    The variance of a share f is noise(f) + f(1 − f)·scatter for the population. For these devices ``chosen`` replaces
+    ``scatter``.
+
+    Attributes:
+        share: shape (k,) float64, unbiased.
+        answers: number of combined answers.
+        noise: noise variance as a function of the share.
+        chosen: part of the scatter from the random choice of the answers to each question.
+        people: part of the scatter from the random choice of the devices.
+        by_sample: sum of the weights of each stratum's questions.
+    """
+
+    share: Floats
+    answers: int
+    noise: Law
+    chosen: float
+    people: float
+    by_sample: dict[Sample, float]
+
+    @property
+    def scatter(self) -> float:
+        """Sampling variance for the population, in multiples of f(1 − f)."""
+        return self.chosen + self.people
+
+    def interval(self, scatter: float) -> Interval:
+        """95 % score intervals of shape (k,) float64, given the scatter of one of the two populations."""
+        return score_interval(self.share, 1, self.noise, scatter, is_binomial=False)
 
 
 def class_shares(statistics: Statistics) -> ClassShares:
@@ -70,29 +106,33 @@ def combined(votes: Sequence[Vote], classes: int) -> ClassShares:
         classes: k, the number of classes.
     """
     if not votes:
-        return ClassShares(np.zeros(classes), np.full(classes, np.inf))
+        endless = np.full(classes, np.inf)
+        nothing = Interval(-endless, endless)
+        return ClassShares(np.zeros(classes), endless, nothing, nothing)
+    pool = pooled(votes)
+    interval = pool.interval(pool.scatter)
+    likely = np.clip((interval.low + interval.high) / 2, 0, 1)
+    variance = pool.noise.at(likely) + pool.scatter * likely * (1 - likely)
+    return ClassShares(pool.share, variance, interval, pool.interval(pool.chosen))
+
+
+def pooled(votes: Sequence[Vote]) -> Pool:
+    """Combine at least one vote by the formulas of :func:`class_shares`.
+
+    ``chosen`` is Σ_j w_j²/n_j − Σ_s W_s²/N_s: the answers to a question are drawn from their stratum without
+    replacement. ``people`` is Σ_d (Σ_s W_s √c_s)²: devices may answer in several strata and periods.
+    """
     weights = np.array([1 / vote.planned_variance for vote in votes])
     weights /= weights.sum()
     share = np.asarray(weights @ np.array([vote.share for vote in votes]), np.float64)
     squares = [w * w / vote.n for w, vote in zip(weights.tolist(), votes, strict=True)]
     noise = Law(*(float(np.dot(squares, ends)) for ends in zip(*(vote.law for vote in votes), strict=True)))
-    scatter = sum(squares) + _over_samples(weights.tolist(), votes)
-    interval = score_interval(share, 1, noise, scatter, is_binomial=False)
-    likely = np.clip((interval.low + interval.high) / 2, 0, 1)
-    return ClassShares(share, noise.at(likely) + scatter * likely * (1 - likely))
-
-
-def _over_samples(weights: Sequence[float], votes: Sequence[Vote]) -> float:
-    """Σ_d (Σ_s W_s √c_s)² − Σ_s W_s²/N_s of :func:`class_shares`.
-
-    The first sum is the effect of devices that answer in several strata; the second is the effect of sampling without
-    replacement.
-    """
     by_sample: dict[Sample, float] = {}
-    for weight, vote in zip(weights, votes, strict=True):
+    for weight, vote in zip(weights.tolist(), votes, strict=True):
         by_sample[vote.sample] = by_sample.get(vote.sample, 0.0) + weight
     by_devices: dict[int, float] = {}
     for sample, weight in by_sample.items():
         by_devices[sample.people] = by_devices.get(sample.people, 0.0) + weight * sqrt(sample.concentration)
-    same_devices = sum(part**2 for part in by_devices.values())
-    return same_devices - sum(weight**2 / sample.answers for sample, weight in by_sample.items())
+    chosen = sum(squares) - sum(weight**2 / sample.answers for sample, weight in by_sample.items())
+    people = sum(part**2 for part in by_devices.values())
+    return Pool(share, sum(vote.n for vote in votes), noise, chosen, people, by_sample)

@@ -122,11 +122,17 @@ class Law(NamedTuple):
             p: probability that an answer supports the true value.
             q: probability that an answer supports one given other value.
         """
-        return cls(float(q * (1 - q) / (p - q) ** 2), float(p * (1 - p) / (p - q) ** 2))
+        return cls(*_pure_ends(p, q))
 
     def at(self, share: Floats) -> Floats:
         """Noise variance of one answer at the true shares ``share``. Both are float64 of one shape."""
         return np.asarray(self.at_zero + share * (self.at_one - self.at_zero), np.float64)
+
+
+@lru_cache(maxsize=256)
+def _pure_ends(p: Fraction | float, q: Fraction | float) -> tuple[float, float]:
+    """Both ends of :meth:`Law.pure`. The results are cached: fractions are slow, and campaigns have few laws."""
+    return float(q * (1 - q) / (p - q) ** 2), float(p * (1 - p) / (p - q) ** 2)
 
 
 @singledispatch

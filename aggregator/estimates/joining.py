@@ -18,7 +18,8 @@ import numpy as np
 from aggregator.estimates.debias import Law
 from aggregator.estimates.homogeneity import Homogeneity, homogeneity
 from aggregator.estimates.intervals import Interval, normal_interval, score_interval
-from aggregator.estimates.question_estimate import QuestionEstimate, Right, Vote, relative_spread
+from aggregator.estimates.question_estimate import QuestionEstimate, Right, Weighted, relative_spread
+from aggregator.estimates.ratios import Pairs
 from aggregator.estimates.statistics import Statistics
 from protocol.errors import InputError
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from aggregator.estimates.question_estimate import Sample
     from protocol.documents.campaign import Fit
     from protocol.questions import Subject
     from protocol.schema import Schema
@@ -133,23 +135,30 @@ def _apart(parts: Sequence[Statistics], *, disjoint: bool) -> list[Statistics]:
     found = []
     strata = people = 0
     for part in parts:
-        votes = [vote for question in part.questions for vote in question.classes]
+        samples = [vote.sample for question in part.questions for vote in question.classes]
+        samples += [weighted.sample for question in part.questions for weighted in question.samples]
         shift = (strata, people)
-        moved = tuple(
-            replace(one, classes=tuple(_moved(vote, *shift, disjoint=disjoint) for vote in one.classes))
-            for one in part.questions
-        )
+        moved = tuple(_shifted(one, *shift, disjoint=disjoint) for one in part.questions)
         found.append(replace(part, questions=moved))
-        strata += 1 + max((vote.sample.stratum for vote in votes), default=0)
-        people += 1 + max((vote.sample.people for vote in votes), default=0)
+        strata += 1 + max((sample.stratum for sample in samples), default=0)
+        people += 1 + max((sample.people for sample in samples), default=0)
     return found
 
 
-def _moved(vote: Vote, strata: int, people: int, *, disjoint: bool) -> Vote:
-    """The vote with the stratum number raised by ``strata``; the device set by ``people`` if ``disjoint``, else 0."""
-    sample = vote.sample
+def _shifted(one: QuestionEstimate, strata: int, people: int, *, disjoint: bool) -> QuestionEstimate:
+    """The estimate with all samples renumbered by :func:`_moved`."""
+
+    def of(sample: Sample) -> Sample:
+        return _moved(sample, strata, people, disjoint=disjoint)
+
+    votes = tuple(vote._replace(sample=of(vote.sample)) for vote in one.classes)
+    return replace(one, classes=votes, samples=tuple(part._replace(sample=of(part.sample)) for part in one.samples))
+
+
+def _moved(sample: Sample, strata: int, people: int, *, disjoint: bool) -> Sample:
+    """The sample with the stratum number raised by ``strata``; the device set by ``people`` if ``disjoint``, else 0."""
     own = sample.people + people if disjoint else 0
-    return vote._replace(sample=sample._replace(people=own, stratum=sample.stratum + strata))
+    return sample._replace(people=own, stratum=sample.stratum + strata)
 
 
 def _weights(parts: Sequence[QuestionEstimate]) -> list[float]:
@@ -203,8 +212,10 @@ def _joined(given: Sequence[QuestionEstimate], *, disjoint: bool) -> QuestionEst
         scatter=drawn,
         planned_variance=1 / sum(1 / one.planned_variance for one in parts),
         law=law,
+        pairs=_pairs([one.pairs for one in parts], per_answer),
         is_binomial=by_number and all(one.is_binomial and one.law == first.law for one in parts),
         adds_up=all(one.adds_up for one in parts),
+        samples=_samples(parts, weights),
         classes=tuple(vote for one in parts for vote in one.classes),
         right=_right([one.right for one in parts], weights, per_answer),
     )
@@ -224,6 +235,21 @@ def _law(laws: Sequence[Law | None], factors: Sequence[float]) -> Law | None:
     if all(law == known[0] for law in known) and isclose(sum(factors), 1, rel_tol=1e-12):
         return known[0]
     return Law(*(sum(f * end for f, end in zip(factors, ends, strict=True)) for ends in zip(*known, strict=True)))
+
+
+def _pairs(found: Sequence[Pairs | None], factors: Sequence[float]) -> Pairs | None:
+    """Σ factor·covariances. None if a source's covariances are not known."""
+    known = [pairs for pairs in found if pairs is not None]
+    if len(known) < len(found):
+        return None
+    return Pairs(*(sum(f * end for f, end in zip(factors, ends, strict=True)) for ends in zip(*known, strict=True)))
+
+
+def _samples(parts: Sequence[QuestionEstimate], weights: Sequence[float]) -> tuple[Weighted, ...]:
+    """The samples of all sources, each with its share of the source's weight."""
+    return tuple(
+        Weighted(sample, w * weight) for w, part in zip(weights, parts, strict=True) for sample, weight in part.samples
+    )
 
 
 def _right(found: Sequence[Right | None], weights: Sequence[float], factors: Sequence[float]) -> Right | None:

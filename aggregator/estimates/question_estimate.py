@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from aggregator.estimates.debias import Law
     from aggregator.estimates.intervals import Interval
+    from aggregator.estimates.ratios import Pairs
     from protocol.questions import Subject
 
     Floats = NDArray[np.float64]
@@ -37,6 +38,13 @@ class Sample(NamedTuple):
     stratum: int
     answers: int
     concentration: float
+
+
+class Weighted(NamedTuple):
+    """A sample, and the weight of the estimates from its answers in a combined estimate."""
+
+    sample: Sample
+    weight: float
 
 
 class Vote(NamedTuple):
@@ -100,8 +108,11 @@ class QuestionEstimate:
             on any answer. Infinite if n = 0, or if the mechanism states no variance.
         law: noise variance of one answer as a linear function of (x − least)/(1 − least), x a share or mean; None if
             the variance is not linear.
+        pairs: noise covariances of one answer's estimates of two values; None if they are not known.
         is_binomial: whether the counts are binomial.
         adds_up: whether the estimates always sum to ``n``.
+        samples: the answers that the question's answers are a part of, with their weights, which sum to 1: one sample,
+            or one per joined source; empty if they are not known.
         classes: estimated shares of the classes, one vote per source with answers; empty if the question is not
             about classes, or if the mechanism has no estimator for groups of values.
         right: for an outcome question, the share of right predictions; None for other questions, if n = 0, or if
@@ -119,8 +130,10 @@ class QuestionEstimate:
     devices_interval: Interval
     planned_variance: float
     law: Law | None = None
+    pairs: Pairs | None = None
     is_binomial: bool = False
     adds_up: bool = False
+    samples: tuple[Weighted, ...] = ()
     classes: tuple[Vote, ...] = ()
     right: Right | None = None
 

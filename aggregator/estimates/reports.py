@@ -20,10 +20,12 @@ from aggregator.estimates.question_estimate import (
     Right,
     Sample,
     Vote,
+    Weighted,
     is_share,
     is_stretched,
     relative_spread,
 )
+from aggregator.estimates.ratios import pairs_of
 from aggregator.estimates.recurrence import Recurrence, once
 from aggregator.estimates.source import Source
 from aggregator.estimates.spread import Estimated, spreads
@@ -256,8 +258,10 @@ def _completed(part: _Part, table: Spreads | None, schema: Schema) -> QuestionEs
         devices_ends,
         planned_variance(question, n, len(schema.label.classes)),
         _law(mechanism),
+        pairs_of(mechanism),
         is_binomial=isinstance(mechanism, FrequencyMechanism | CoinMechanism),
         adds_up=isinstance(mechanism, FrequencyMechanism) and mechanism.layout == SINGLE,
+        samples=(Weighted(sample, 1.0),),
         classes=part.classes,
         right=part.right,
     )

@@ -1,0 +1,214 @@
+"""Intervals for what a model publishes: P(class), P(value | class), and means of numbers given the class.
+
+    P(c)            share of class c, pooled from all questions about it (``aggregator.estimates.class_shares``)
+    P(a | c)        cell (a, c) divided by the sum of the cells of class c in the same question
+    E[x^power | c]  mean of x^power·[y = c] divided by P(c), or by P(number present, c) if that was asked
+
+Each number has a raw estimate, and an interval for each of the two populations (``aggregator.estimates.recurrence``).
+The intervals of ratios are Fieller's (``aggregator.estimates.ratios``). All are clipped to the possible range. A
+fitted model's own values come from a post-processing and may lie outside the interval.
+
+Source: docs/math.md, section 1; docs/decisions/0057.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.estimates.class_shares import Pool, pooled
+from aggregator.estimates.debias import Law
+from aggregator.estimates.ratios import Ratio, Variance, cell_variance, ratio_interval
+from protocol.questions import CELL, MOMENT, MOMENTS, PRESENT, Subject
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aggregator.estimates.intervals import Interval
+    from aggregator.estimates.question_estimate import QuestionEstimate
+    from aggregator.estimates.statistics import Statistics
+
+    Floats = NDArray[np.float64]
+
+PRIOR = "prior"
+"""Kind of the subject of the class shares that are pooled from all questions."""
+
+
+class Conditional(NamedTuple):
+    """Probabilities or means of one subject, in the order of the subject's cells.
+
+    Attributes:
+        subject: subject of the question; its kind is :data:`PRIOR` for the pooled shares of the classes.
+        n: number of answers.
+        raw: shape (K,) float64, ratio of the unbiased estimates, not clipped; NaN if the divisor is not positive.
+        devices: intervals for these devices.
+        population: intervals for the population of the devices.
+    """
+
+    subject: Subject
+    n: int
+    raw: Floats
+    devices: Ratio
+    population: Ratio
+
+
+def conditionals(statistics: Statistics) -> tuple[Conditional, ...]:
+    """Class shares first, then one entry per question with probabilities or means given the class.
+
+    Questions about the class alone or about outcomes have no entry. Without answers nothing is determined.
+    """
+    classes = len(statistics.schema.label.classes)
+    votes = [vote for question in statistics.questions for vote in question.classes]
+    pool = pooled(votes) if votes else None
+    found = []
+    if pool is not None or any(one.subject.kind == CELL for one in statistics.questions):
+        found.append(_prior(pool, classes))
+    for one in statistics.questions:
+        if one.subject.kind in (CELL, PRESENT):
+            found.append(_table(one, classes))
+        elif one.subject.kind in (MOMENT, MOMENTS):
+            found.append(_means(one, statistics, pool))
+    return tuple(found)
+
+
+def _prior(pool: Pool | None, classes: int) -> Conditional:
+    subject = Subject(PRIOR, None, classes)
+    if pool is None:
+        nothing = _unknown(classes, 0)
+        return Conditional(subject, 0, np.full(classes, np.nan), nothing, nothing)
+    ends = [_clipped(pool.interval(scatter)) for scatter in (pool.chosen, pool.scatter)]
+    return Conditional(subject, pool.answers, pool.share, *ends)
+
+
+def _clipped(interval: Interval) -> Ratio:
+    """An interval of shares clipped to [0, 1]; not determined if it contains 0 and 1."""
+    return Ratio(*interval.between(0, 1), ~((interval.low <= 0) & (interval.high >= 1)))
+
+
+def _unknown(size: int, least: float) -> Ratio:
+    """``size`` intervals [``least``, 1] that are not determined."""
+    return Ratio(np.full(size, float(least)), np.ones(size), np.zeros(size, np.bool_))
+
+
+def _table(found: QuestionEstimate, classes: int) -> Conditional:
+    """P(value | class) of all cells, or P(present | class); the cell of value a and class c has the place a·k + c."""
+    n, size = found.n, len(found.estimate)
+    if not n or found.law is None or found.pairs is None:
+        nothing = _unknown(size, 0)
+        return Conditional(found.subject, n, np.full(size, np.nan), nothing, nothing)
+    cells = found.estimate.reshape(-1, classes) / n
+    columns = np.broadcast_to(cells.sum(axis=0), cells.shape)
+    scatters = np.array([found.devices_scatter, found.scatter])[:, None, None]
+    variance = cell_variance(columns, n, found.law, found.pairs, len(cells), scatters)
+    both = ratio_interval(cells, columns, variance)
+    return Conditional(found.subject, n, _divided(cells, columns).ravel(), _part(both, 0), _part(both, 1))
+
+
+def _part(found: Ratio, place: int) -> Ratio:
+    """The intervals of one of several populations, which the first axis numbers: shape (K,) each."""
+    return Ratio(found.low[place].ravel(), found.high[place].ravel(), found.determined[place].ravel())
+
+
+def _divided(numerator: Floats, denominator: Floats) -> Floats:
+    """The quotients of float64 arrays of one shape; NaN where the denominator is not positive."""
+    positive = denominator > 0
+    return np.where(positive, numerator / np.where(positive, denominator, 1.0), np.nan)
+
+
+def _means(found: QuestionEstimate, statistics: Statistics, pool: Pool | None) -> Conditional:
+    """E[x^power | c] of all numbers of one question.
+
+    With m̂ the mean of x^power·[y = c], p̂ the share of the class, s² the variance of the true values and S their
+    covariance with [y = c], m̂ − μ p̂ has the variance
+
+        V(μ) = noise + s² D/n − 2μ S·(joint scatter) + μ² [noise of p̂ + p(1 − p)·(scatter of p̂)],   S = m̂(1 − p)
+    """
+    n, least = found.n, float(found.least)
+    size = len(found.estimate)
+    places = [(found, place) for place in range(size)]
+    divisors = [_divisor(place, found.subject, statistics, pool) for _, place in places]
+    if not n or any(one is None for one in divisors):
+        nothing = _unknown(size, least)
+        return Conditional(found.subject, n, np.full(size, np.nan), nothing, nothing)
+    given = [one for one in divisors if one is not None]
+    mean = found.estimate / n
+    share = np.array([one.share[column] for one, column in given])
+    ends = []
+    for is_population in (False, True):
+        variances = [
+            _mean_variance(found, place, one, column, is_population=is_population)
+            for place, (one, column) in enumerate(given)
+        ]
+        columns = Variance(*(np.array(part, np.float64) for part in zip(*variances, strict=True)))
+        ends.append(ratio_interval(mean, share, columns, least, 1.0))
+    return Conditional(found.subject, n, _divided(mean, share), *ends)
+
+
+def _divisor(place: int, subject: Subject, statistics: Statistics, pool: Pool | None) -> tuple[Pool, int] | None:
+    """Shares that divide a mean, and the place of its class in them; None without answers about them.
+
+    Args:
+        place: place of the mean in the question's estimate.
+        subject: subject of the question.
+        statistics: all estimates.
+        pool: the pooled shares of the classes.
+    """
+    schema = statistics.schema
+    classes = len(schema.label.classes)
+    feature = schema.numeric[place // classes] if subject.kind == MOMENTS else subject.feature
+    column = place % classes if subject.of_class is None else subject.of_class
+    for other in statistics.questions:
+        if other.subject.kind == PRESENT and other.subject.feature == feature and other.n and other.law is not None:
+            return _single(other), classes + column
+    return None if pool is None else (pool, column)
+
+
+def _single(found: QuestionEstimate) -> Pool:
+    """The shares of one question's cells in the form of a pool."""
+    n = found.n
+    assert found.law is not None
+    chosen = found.devices_scatter / n
+    people = found.scatter / n - chosen
+    noise = Law(found.law.at_zero / n, found.law.at_one / n)
+    return Pool(found.estimate / n, n, noise, chosen, people, {one.sample: one.weight for one in found.samples})
+
+
+def _mean_variance(
+    found: QuestionEstimate, place: int, pool: Pool, column: int, *, is_population: bool
+) -> tuple[float, float, float]:
+    """Coefficients of V(μ) in :func:`_means` for one mean."""
+    n = found.n
+    interval = pool.interval(pool.scatter)
+    share = float(np.clip((interval.low[column] + interval.high[column]) / 2, 0, 1))
+    mean = float(np.clip(found.estimate[place] / n, -share, share))
+    scatter = (found.scatter if is_population else found.devices_scatter) / n
+    together = _joint_scatter(found, pool, is_population=is_population)
+    noise = float(pool.noise.at(np.array(share)))
+    own = share * (1 - share) * (pool.scatter if is_population else pool.chosen)
+    return (
+        float(found.noise_variance[place]) / n**2 + scatter * float(found.spread[place]),
+        -2 * mean * (1 - share) * together,
+        noise + own,
+    )
+
+
+def _joint_scatter(found: QuestionEstimate, pool: Pool, *, is_population: bool) -> float:
+    """Sampling covariance of a mean and a class share, in multiples of the covariance S of the true values.
+
+        −Σ_s w_s W_s/N_s  for these devices;   + Σ_d (Σ_s w_s √c_s)(Σ_s W_s √c_s)  for the population
+
+    w_s and W_s are the weights of stratum s in the two estimates. Answers to two questions of a stratum are drawn from
+    it without replacement, hence the minus sign. d numbers the sets of devices.
+    """
+    total = 0.0
+    own: dict[int, float] = {}
+    for sample, weight in found.samples:
+        total -= weight * pool.by_sample.get(sample, 0.0) / max(sample.answers, 1)
+        own[sample.people] = own.get(sample.people, 0.0) + weight * sqrt(sample.concentration)
+    if not is_population:
+        return total
+    for sample, weight in pool.by_sample.items():
+        total += own.get(sample.people, 0.0) * weight * sqrt(sample.concentration)
+    return total

@@ -1,0 +1,186 @@
+"""95 % intervals for ratios of estimates, by Fieller's theorem with the variance of the tested ratio.
+
+A ratio ρ = x/y of two true values has the linear form L(ρ) = x̂ − ρ ŷ with mean 0, where x̂ and ŷ are unbiased. The
+confidence set contains every ρ that a test at level 5 % does not reject:
+
+    {ρ in [least, most] : (x̂ − ρ ŷ)² ≤ z² V(ρ)}        V(ρ) = v₀ + v₁ ρ + v₂ ρ², the variance of L(ρ) if ρ is true
+
+V holds the covariance of x̂ and ŷ. The condition is a quadratic inequality, so the set is found in closed form. On the
+whole line the set may be unbounded: this happens if ŷ does not differ significantly from 0 (Fieller's theorem). The
+set is clipped to the possible ratios [least, most]:
+
+    both ends belong to the set       nothing is excluded, or only a middle part: the ratio is *not determined*
+    one end belongs to the set        one-sided interval from this end
+    neither end belongs to the set    the interval between the two roots; without roots, the end with the smaller L²/V
+
+The sets contain the true ratio as often as the test accepts it, also if ŷ is small or negative, because nothing is
+divided by ŷ.
+
+Source: Fieller, J. Roy. Stat. Soc. B 16 (1954), 175-185; docs/math.md, section 1; docs/decisions/0057.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.estimates.debias import Z95, Law
+from protocol.mechanisms.direct import Direct
+from protocol.mechanisms.she import SummedHistogram
+from protocol.mechanisms.unary import UnaryMechanism
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from protocol.mechanisms import Mechanism
+
+    Floats = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
+
+
+class Pairs(NamedTuple):
+    """Noise covariance of one answer's estimates of the shares of two different values.
+
+    Attributes:
+        at_zero: the covariance if the device holds neither value.
+        at_one: the covariance if the device holds one of the two values.
+    """
+
+    at_zero: float
+    at_one: float
+
+
+@singledispatch
+def pairs_of(mechanism: Mechanism) -> Pairs | None:
+    """Covariances of one answer's noise. None if the mechanism's family has registered none.
+
+    Without covariances, conditional probabilities have no intervals.
+    """
+    del mechanism
+    return None
+
+
+@pairs_of.register(UnaryMechanism)
+@pairs_of.register(SummedHistogram)
+def independent_pairs(mechanism: Mechanism) -> Pairs:
+    """Unary encodings and ``she``: the noises of two components are independent."""
+    del mechanism
+    return Pairs(0.0, 0.0)
+
+
+@pairs_of.register(Direct)
+def direct_pairs(mechanism: Direct) -> Pairs:
+    """``direct``: one answer supports one value, so −q²/(p − q)² and −pq/(p − q)² by the multinomial distribution."""
+    p, q = float(mechanism.p), float(mechanism.q)
+    return Pairs(-((q / (p - q)) ** 2), -p * q / (p - q) ** 2)
+
+
+class Ratio(NamedTuple):
+    """Intervals for ratios: arrays of one common shape.
+
+    Attributes:
+        low, high: float64, ends of the sets, clipped to the possible ratios; the widest possible if not determined.
+        determined: bool, whether the set excludes a possible ratio at either end.
+    """
+
+    low: Floats
+    high: Floats
+    determined: Mask
+
+
+class Variance(NamedTuple):
+    """V(ρ) = ``constant`` + ``linear`` ρ + ``square`` ρ²: floats, or float64 of shapes that broadcast."""
+
+    constant: Floats | float
+    linear: Floats | float
+    square: Floats | float
+
+    def at(self, ratio: float) -> Floats:
+        """V at one ratio, float64 of the broadcast shape."""
+        return np.asarray(self.constant + ratio * (self.linear + ratio * self.square), np.float64)
+
+
+def cell_variance(
+    column: Floats, n: Floats | float, law: Law, pairs: Pairs, members: int, dependence: Floats | float
+) -> Variance:
+    """Variance of x̂ − ρ ŷ, where x̂ is the share of one cell and ŷ the sum over all cells of its column.
+
+        V(ρ) = [φ₀ W₂ + γ₀ (W₁² − W₂) + (κ + D) y ρ(1 − ρ)]/n,      κ = φ₁ − φ₀ − 2(γ₁ − γ₀)
+        W₁ = 1 − sρ,   W₂ = (1 − ρ)² + (s − 1) ρ²
+
+    x̂ − ρ ŷ is a sum over the column's cells with the weights 1 − ρ for the cell and −ρ for the others; W₁ is the sum
+    of the weights and W₂ the sum of their squares. φ₀, φ₁ are the law's variances, γ₀, γ₁ the covariances, and y is the
+    column's share. If ρ is true, the mean of x̂ − ρ ŷ is 0 and the variance between devices is y ρ(1 − ρ).
+
+    Args:
+        column: ŷ, float64 of any shape; clipped to [0, 1] it replaces y.
+        n: number of answers, at least 1; float, or float64 of a shape that broadcasts with ``column``.
+        law, pairs: noise of one answer.
+        members: s, number of cells in the column.
+        dependence: D, the sampling variance in multiples of that of n different devices.
+    """
+    apart, s = pairs.at_zero, members
+    kappa = law.at_one - law.at_zero - 2 * (pairs.at_one - apart)
+    between = (kappa + dependence) * np.clip(column, 0, 1)
+    return Variance(
+        law.at_zero / n,
+        (-2 * law.at_zero + apart * (2 - 2 * s) + between) / n,
+        (s * law.at_zero + apart * s * (s - 1) - between) / n,
+    )
+
+
+def ratio_interval(
+    numerator: Floats, denominator: Floats, variance: Variance, least: float = 0.0, most: float = 1.0
+) -> Ratio:
+    """Fieller's set for x/y, clipped to [``least``, ``most``], as this module describes it.
+
+    Args:
+        numerator, denominator: x̂ and ŷ, float64 of shapes that broadcast.
+        variance: V(ρ), correct for every possible ratio.
+        least, most: range of the possible ratios.
+
+    Returns:
+        Arrays of the broadcast shape.
+    """
+    k = Z95**2
+    numerator, denominator = np.broadcast_arrays(numerator, denominator)
+    square = denominator**2 - k * np.asarray(variance.square)
+    linear = -2 * numerator * denominator - k * np.asarray(variance.linear)
+    constant = numerator**2 - k * np.asarray(variance.constant)
+    square, linear, constant = np.broadcast_arrays(square, linear, constant)
+    excess = [constant + end * (linear + end * square) for end in (least, most)]
+    holds_least, holds_most = (value <= 0 for value in excess)
+    first, second = _roots(square, linear, constant)
+    inside = [(least <= root) & (root <= most) for root in (first, second)]
+    # With one end in the set, exactly one root is possible. Rounding may place it just outside.
+    single = np.clip(np.where(inside[0], first, np.where(inside[1], second, np.nan)), least, most)
+    nearer = np.where(_is_nearer(numerator, denominator, variance, least, most), least, most)
+    low = np.where(inside[0] & inside[1], first, nearer)
+    high = np.where(inside[0] & inside[1], second, nearer)
+    low = np.where(holds_most, np.where(np.isnan(single), most, single), low)
+    high = np.where(holds_least, np.where(np.isnan(single), least, single), high)
+    low, high = np.where(holds_least, least, low), np.where(holds_most, most, high)
+    return Ratio(low, high, ~(holds_least & holds_most))
+
+
+def _roots(square: Floats, linear: Floats, constant: Floats) -> tuple[Floats, Floats]:
+    """Roots of square·ρ² + linear·ρ + constant, the smaller one first; NaN if not real. Float64 of one shape."""
+    inside = linear**2 - 4 * square * constant
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # This form does not subtract nearly equal numbers.
+        half = -(linear + np.where(linear < 0, -1.0, 1.0) * np.sqrt(np.where(inside < 0, np.nan, inside))) / 2
+        one, other = half / square, constant / half
+    one = np.where(np.isfinite(one), one, np.nan)
+    other = np.where(np.isfinite(other), other, np.nan)
+    return np.fmin(one, other), np.fmax(one, other)
+
+
+def _is_nearer(numerator: Floats, denominator: Floats, variance: Variance, least: float, most: float) -> Mask:
+    """Whether L²/V at ``least`` is at most L²/V at ``most``. Bool of the broadcast shape."""
+    tests = []
+    for end in (least, most):
+        scale = np.maximum(variance.at(end), np.finfo(float).tiny)
+        tests.append((numerator - end * denominator) ** 2 / scale)
+    return np.asarray(tests[0] <= tests[1])
