@@ -68,6 +68,12 @@ class Pool(NamedTuple):
         """95 % score intervals of shape (k,) float64, given the scatter of one of the two populations."""
         return score_interval(self.share, 1, self.noise, scatter, is_binomial=False)
 
+    @property
+    def likely(self) -> Floats:
+        """Shape (k,) float64 in [0, 1]: middles of the population's intervals, at which variances are taken."""
+        interval = self.interval(self.scatter)
+        return np.clip((interval.low + interval.high) / 2, 0, 1)
+
 
 def class_shares(statistics: Statistics) -> ClassShares:
     """Shares of the classes from all questions about the classes, weighted by inverse variance.
@@ -110,10 +116,9 @@ def combined(votes: Sequence[Vote], classes: int) -> ClassShares:
         nothing = Interval(-endless, endless)
         return ClassShares(np.zeros(classes), endless, nothing, nothing)
     pool = pooled(votes)
-    interval = pool.interval(pool.scatter)
-    likely = np.clip((interval.low + interval.high) / 2, 0, 1)
+    likely = pool.likely
     variance = pool.noise.at(likely) + pool.scatter * likely * (1 - likely)
-    return ClassShares(pool.share, variance, interval, pool.interval(pool.chosen))
+    return ClassShares(pool.share, variance, pool.interval(pool.scatter), pool.interval(pool.chosen))
 
 
 def pooled(votes: Sequence[Vote]) -> Pool:

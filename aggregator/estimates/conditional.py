@@ -127,23 +127,15 @@ def _means(found: QuestionEstimate, statistics: Statistics, pool: Pool | None) -
     """
     n, least = found.n, float(found.least)
     size = len(found.estimate)
-    places = [(found, place) for place in range(size)]
-    divisors = [_divisor(place, found.subject, statistics, pool) for _, place in places]
-    if not n or any(one is None for one in divisors):
+    divisors = [_divisor(place, found.subject, statistics, pool) for place in range(size)]
+    given = [one for one in divisors if one is not None]
+    if not n or len(given) < size:
         nothing = _unknown(size, least)
         return Conditional(found.subject, n, np.full(size, np.nan), nothing, nothing)
-    given = [one for one in divisors if one is not None]
-    mean = found.estimate / n
     share = np.array([one.share[column] for one, column in given])
-    ends = []
-    for is_population in (False, True):
-        variances = [
-            _mean_variance(found, place, one, column, is_population=is_population)
-            for place, (one, column) in enumerate(given)
-        ]
-        columns = Variance(*(np.array(part, np.float64) for part in zip(*variances, strict=True)))
-        ends.append(ratio_interval(mean, share, columns, least, 1.0))
-    return Conditional(found.subject, n, _divided(mean, share), *ends)
+    mean = found.estimate / n
+    both = ratio_interval(mean, share, _mean_variance(found, given), least, 1.0)
+    return Conditional(found.subject, n, _divided(mean, share), _part(both, 0), _part(both, 1))
 
 
 def _divisor(place: int, subject: Subject, statistics: Statistics, pool: Pool | None) -> tuple[Pool, int] | None:
@@ -175,26 +167,30 @@ def _single(found: QuestionEstimate) -> Pool:
     return Pool(found.estimate / n, n, noise, chosen, people, {one.sample: one.weight for one in found.samples})
 
 
-def _mean_variance(
-    found: QuestionEstimate, place: int, pool: Pool, column: int, *, is_population: bool
-) -> tuple[float, float, float]:
-    """Coefficients of V(μ) in :func:`_means` for one mean."""
+def _mean_variance(found: QuestionEstimate, given: list[tuple[Pool, int]]) -> Variance:
+    """V(μ) of :func:`_means`, for both populations: coefficients of shape (2, K) float64, or (K,) without sampling.
+
+    Args:
+        found: the question, with at least one answer.
+        given: K pairs: the shares that divide the mean, and the place of the mean's class in them.
+    """
     n = found.n
-    interval = pool.interval(pool.scatter)
-    share = float(np.clip((interval.low[column] + interval.high[column]) / 2, 0, 1))
-    mean = float(np.clip(found.estimate[place] / n, -share, share))
-    scatter = (found.scatter if is_population else found.devices_scatter) / n
-    together = _joint_scatter(found, pool, is_population=is_population)
-    noise = float(pool.noise.at(np.array(share)))
-    own = share * (1 - share) * (pool.scatter if is_population else pool.chosen)
-    return (
-        float(found.noise_variance[place]) / n**2 + scatter * float(found.spread[place]),
+    likely = {id(pool): pool.likely for pool, _ in given}
+    share = np.array([likely[id(pool)][column] for pool, column in given])
+    mean = np.clip(found.estimate / n, -share, share)
+    noise = np.array([float(pool.noise.at(part)) for (pool, _), part in zip(given, share, strict=True)])
+    own = np.array([[pool.chosen for pool, _ in given], [pool.scatter for pool, _ in given]])
+    joint = {id(pool): _joint_scatters(found, pool) for pool, _ in given}
+    together = np.array([joint[id(pool)] for pool, _ in given]).T
+    scatter = np.array([[found.devices_scatter], [found.scatter]]) / n
+    return Variance(
+        found.noise_variance / n**2 + scatter * found.spread,
         -2 * mean * (1 - share) * together,
-        noise + own,
+        noise + own * share * (1 - share),
     )
 
 
-def _joint_scatter(found: QuestionEstimate, pool: Pool, *, is_population: bool) -> float:
+def _joint_scatters(found: QuestionEstimate, pool: Pool) -> tuple[float, float]:
     """Sampling covariance of a mean and a class share, in multiples of the covariance S of the true values.
 
         −Σ_s w_s W_s/N_s  for these devices;   + Σ_d (Σ_s w_s √c_s)(Σ_s W_s √c_s)  for the population
@@ -202,13 +198,11 @@ def _joint_scatter(found: QuestionEstimate, pool: Pool, *, is_population: bool) 
     w_s and W_s are the weights of stratum s in the two estimates. Answers to two questions of a stratum are drawn from
     it without replacement, hence the minus sign. d numbers the sets of devices.
     """
-    total = 0.0
+    chosen = people = 0.0
     own: dict[int, float] = {}
     for sample, weight in found.samples:
-        total -= weight * pool.by_sample.get(sample, 0.0) / max(sample.answers, 1)
+        chosen -= weight * pool.by_sample.get(sample, 0.0) / max(sample.answers, 1)
         own[sample.people] = own.get(sample.people, 0.0) + weight * sqrt(sample.concentration)
-    if not is_population:
-        return total
     for sample, weight in pool.by_sample.items():
-        total += own.get(sample.people, 0.0) * weight * sqrt(sample.concentration)
-    return total
+        people += own.get(sample.people, 0.0) * weight * sqrt(sample.concentration)
+    return chosen, chosen + people
