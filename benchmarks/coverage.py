@@ -121,7 +121,7 @@ def _score_one(given: Setting, drawn: Drawn, place: int, result: Score) -> None:
             share = one.n * shares_of(one.subject, true[population])
             held = (interval.low <= share + 1e-9) & (share <= interval.high + 1e-9)
             result.add((quantity, str(number), population), held)
-    for number, ratio in enumerate(conditionals(statistics)):
+    for number, ratio in enumerate(conditionals(statistics.questions, statistics.schema)):
         kind = ratio.subject.kind
         quantity = kind if kind == PRIOR else "probabilities" if kind == CELL else "means in classes"
         for population, interval in ((DEVICES, ratio.devices), (POPULATION, ratio.population)):

@@ -82,3 +82,23 @@ def cell_names(subject: Subject, schema: Schema) -> list[str]:
             what = f"{f'no {feature}' if value == ABSENT else f'{feature} is there'}, {what}"
         names.append(what)
     return names
+
+
+def parameter_names(subject: Subject, schema: Schema) -> list[str]:
+    """Names of a model's parameters that belong to the numbers of a question, in the order of the numbers.
+
+    Examples: ``P(label=e)``, ``P(odor=n | label=e)``, ``P(width is there | label=e)``, ``mean of width² | label=e``.
+    """
+    label, kind, power = schema.label.name, subject.kind, subject.power
+    names = []
+    for feature, value, of_class in cells_of(subject, schema):
+        given = f"{label}={of_class}"
+        if kind in (MOMENT, MOMENTS):
+            names.append(f"mean of {feature}{_POWERS[power or 1]} | {given}")
+        elif feature is None:
+            names.append(f"P({given})")
+        elif kind == CELL:
+            names.append(f"P({feature}={value} | {given})")
+        else:
+            names.append(f"P({f'no {feature}' if value == ABSENT else f'{feature} is there'} | {given})")
+    return names

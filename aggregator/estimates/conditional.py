@@ -18,19 +18,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.estimates.class_shares import Pool, pooled
 from aggregator.estimates.debias import Law
+from aggregator.estimates.pooling import Pool, pooled
 from aggregator.estimates.ratios import Ratio, Variance, cell_variance, ratio_interval
 from protocol.questions import CELL, MOMENT, MOMENTS, PRESENT, Subject
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
     from aggregator.estimates.intervals import Interval
     from aggregator.estimates.question_estimate import QuestionEstimate
-    from aggregator.estimates.statistics import Statistics
+    from protocol.schema import Schema
 
     Floats = NDArray[np.float64]
+    Published = Mapping[Subject, Floats]
 
 PRIOR = "prior"
 """Kind of the subject of the class shares that are pooled from all questions."""
@@ -40,6 +43,7 @@ class Conditional(NamedTuple):
     """Probabilities or means of one subject, in the order of the subject's cells.
 
     Attributes:
+        place: place of the question in the statistics; None for the pooled shares of the classes.
         subject: subject of the question; its kind is :data:`PRIOR` for the pooled shares of the classes.
         n: number of answers.
         raw: shape (K,) float64, ratio of the unbiased estimates, not clipped; NaN if the divisor is not positive.
@@ -47,6 +51,7 @@ class Conditional(NamedTuple):
         population: intervals for the population of the devices.
     """
 
+    place: int | None
     subject: Subject
     n: int
     raw: Floats
@@ -54,22 +59,26 @@ class Conditional(NamedTuple):
     population: Ratio
 
 
-def conditionals(statistics: Statistics) -> tuple[Conditional, ...]:
+def conditionals(questions: Sequence[QuestionEstimate], schema: Schema) -> tuple[Conditional, ...]:
     """Class shares first, then one entry per question with probabilities or means given the class.
 
     Questions about the class alone or about outcomes have no entry. Without answers nothing is determined.
+
+    Args:
+        questions: estimates of all questions of one source, or joined estimates.
+        schema: the schema of the questions.
     """
-    classes = len(statistics.schema.label.classes)
-    votes = [vote for question in statistics.questions for vote in question.classes]
+    classes = len(schema.label.classes)
+    votes = [vote for question in questions for vote in question.classes]
     pool = pooled(votes) if votes else None
     found = []
-    if pool is not None or any(one.subject.kind == CELL for one in statistics.questions):
+    if pool is not None or any(one.subject.kind == CELL for one in questions):
         found.append(_prior(pool, classes))
-    for one in statistics.questions:
+    for place, one in enumerate(questions):
         if one.subject.kind in (CELL, PRESENT):
-            found.append(_table(one, classes))
+            found.append(_table(one, place, classes))
         elif one.subject.kind in (MOMENT, MOMENTS):
-            found.append(_means(one, statistics, pool))
+            found.append(_means(one, place, questions, schema, pool))
     return tuple(found)
 
 
@@ -77,9 +86,9 @@ def _prior(pool: Pool | None, classes: int) -> Conditional:
     subject = Subject(PRIOR, None, classes)
     if pool is None:
         nothing = _unknown(classes, 0)
-        return Conditional(subject, 0, np.full(classes, np.nan), nothing, nothing)
+        return Conditional(None, subject, 0, np.full(classes, np.nan), nothing, nothing)
     ends = [_clipped(pool.interval(scatter)) for scatter in (pool.chosen, pool.scatter)]
-    return Conditional(subject, pool.answers, pool.share, *ends)
+    return Conditional(None, subject, pool.answers, pool.share, *ends)
 
 
 def _clipped(interval: Interval) -> Ratio:
@@ -92,18 +101,18 @@ def _unknown(size: int, least: float) -> Ratio:
     return Ratio(np.full(size, float(least)), np.ones(size), np.zeros(size, np.bool_))
 
 
-def _table(found: QuestionEstimate, classes: int) -> Conditional:
+def _table(found: QuestionEstimate, place: int, classes: int) -> Conditional:
     """P(value | class) of all cells, or P(present | class); the cell of value a and class c has the place a·k + c."""
     n, size = found.n, len(found.estimate)
     if not n or found.law is None or found.pairs is None:
         nothing = _unknown(size, 0)
-        return Conditional(found.subject, n, np.full(size, np.nan), nothing, nothing)
+        return Conditional(place, found.subject, n, np.full(size, np.nan), nothing, nothing)
     cells = found.estimate.reshape(-1, classes) / n
     columns = np.broadcast_to(cells.sum(axis=0), cells.shape)
     scatters = np.array([found.devices_scatter, found.scatter])[:, None, None]
     variance = cell_variance(columns, n, found.law, found.pairs, len(cells), scatters)
     both = ratio_interval(cells, columns, variance)
-    return Conditional(found.subject, n, _divided(cells, columns).ravel(), _part(both, 0), _part(both, 1))
+    return Conditional(place, found.subject, n, _divided(cells, columns).ravel(), _part(both, 0), _part(both, 1))
 
 
 def _part(found: Ratio, place: int) -> Ratio:
@@ -117,7 +126,9 @@ def _divided(numerator: Floats, denominator: Floats) -> Floats:
     return np.where(positive, numerator / np.where(positive, denominator, 1.0), np.nan)
 
 
-def _means(found: QuestionEstimate, statistics: Statistics, pool: Pool | None) -> Conditional:
+def _means(
+    found: QuestionEstimate, place: int, questions: Sequence[QuestionEstimate], schema: Schema, pool: Pool | None
+) -> Conditional:
     """E[x^power | c] of all numbers of one question.
 
     With m̂ the mean of x^power·[y = c], p̂ the share of the class, s² the variance of the true values and S their
@@ -127,31 +138,33 @@ def _means(found: QuestionEstimate, statistics: Statistics, pool: Pool | None) -
     """
     n, least = found.n, float(found.least)
     size = len(found.estimate)
-    divisors = [_divisor(place, found.subject, statistics, pool) for place in range(size)]
+    divisors = [_divisor(cell, found.subject, questions, schema, pool) for cell in range(size)]
     given = [one for one in divisors if one is not None]
     if not n or len(given) < size:
         nothing = _unknown(size, least)
-        return Conditional(found.subject, n, np.full(size, np.nan), nothing, nothing)
+        return Conditional(place, found.subject, n, np.full(size, np.nan), nothing, nothing)
     share = np.array([one.share[column] for one, column in given])
     mean = found.estimate / n
     both = ratio_interval(mean, share, _mean_variance(found, given), least, 1.0)
-    return Conditional(found.subject, n, _divided(mean, share), _part(both, 0), _part(both, 1))
+    return Conditional(place, found.subject, n, _divided(mean, share), _part(both, 0), _part(both, 1))
 
 
-def _divisor(place: int, subject: Subject, statistics: Statistics, pool: Pool | None) -> tuple[Pool, int] | None:
+def _divisor(
+    place: int, subject: Subject, questions: Sequence[QuestionEstimate], schema: Schema, pool: Pool | None
+) -> tuple[Pool, int] | None:
     """Shares that divide a mean, and the place of its class in them; None without answers about them.
 
     Args:
         place: place of the mean in the question's estimate.
         subject: subject of the question.
-        statistics: all estimates.
+        questions: all estimates.
+        schema: the schema of the questions.
         pool: the pooled shares of the classes.
     """
-    schema = statistics.schema
     classes = len(schema.label.classes)
     feature = schema.numeric[place // classes] if subject.kind == MOMENTS else subject.feature
     column = place % classes if subject.of_class is None else subject.of_class
-    for other in statistics.questions:
+    for other in questions:
         if other.subject.kind == PRESENT and other.subject.feature == feature and other.n and other.law is not None:
             return _single(other), classes + column
     return None if pool is None else (pool, column)

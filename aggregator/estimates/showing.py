@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import TYPE_CHECKING
 
-from aggregator.estimates.cells import cell_names, question_name
+from aggregator.estimates.cells import cell_names, parameter_names, question_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from aggregator.estimates.conditional import Conditional, Published
     from aggregator.estimates.intervals import Interval
     from aggregator.estimates.question_estimate import QuestionEstimate
+    from aggregator.estimates.ratios import Ratio
     from protocol.schema import Schema
 
 COLUMNS = ("question", "cell", "n", "estimate", "these devices", "population")
+PARAMETER_COLUMNS = ("parameter", "raw", "published", "these devices", "population")
+NOT_DETERMINED = "not determined"
 
 
 def rows(questions: Iterable[QuestionEstimate], schema: Schema) -> list[tuple[object, ...]]:
@@ -22,6 +27,30 @@ def rows(questions: Iterable[QuestionEstimate], schema: Schema) -> list[tuple[ob
     Intervals are clipped to possible values. Cells of a question without answers are blank.
     """
     return [row for found in questions for row in _rows(found, schema)]
+
+
+def parameter_rows(
+    found: Iterable[Conditional], published: Published | None, schema: Schema
+) -> list[tuple[object, ...]]:
+    """One row per parameter of a model, with the columns :data:`PARAMETER_COLUMNS`.
+
+    Raw ratios may lie outside the possible range. Without ``published`` the third column is blank.
+    """
+    table: list[tuple[object, ...]] = []
+    for one in found:
+        values = None if published is None else published.get(one.subject)
+        numbers = [""] * len(one.raw) if values is None else [f"{value:.3f}" for value in values.tolist()]
+        raw = ["" if isnan(value) else f"{value:.3f}" for value in one.raw.tolist()]
+        names = parameter_names(one.subject, schema)
+        ends = (_clipped_ranges(one.devices, one.n), _clipped_ranges(one.population, one.n))
+        table += list(zip(names, raw, numbers, *ends, strict=True))
+    return table
+
+
+def _clipped_ranges(found: Ratio, n: int) -> list[str]:
+    """Intervals as text; blank without answers."""
+    ends = zip(found.low.tolist(), found.high.tolist(), found.determined.tolist(), strict=True)
+    return [(f"{low:.3f} to {high:.3f}" if known else NOT_DETERMINED) if n else "" for low, high, known in ends]
 
 
 def as_share(share: float) -> str:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggregator.estimates.cells import cell_names, cells_of, question_name
-from aggregator.estimates.showing import COLUMNS, rows
+from aggregator.estimates.cells import cell_names, cells_of, parameter_names, question_name
+from aggregator.estimates.conditional import conditionals
+from aggregator.estimates.showing import COLUMNS, PARAMETER_COLUMNS, parameter_rows, rows
 from aggregator.notebooks import facts, table
 from protocol.errors import InputError
 
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from aggregator.estimates.conditional import Conditional, Published
     from aggregator.estimates.question_estimate import QuestionEstimate
     from aggregator.estimates.source import Source
     from protocol.documents.campaign import Campaign, Fit
+    from protocol.questions import Subject
     from protocol.schema import Schema
 
     Floats = NDArray[np.float64]
@@ -125,35 +128,55 @@ class Statistics:
         for source in self.sources:
             source.check_publishable()
 
-    def frame(self) -> pd.DataFrame:
-        """The estimates as a table: one row per question and cell. Estimates are n times a share or mean.
+    def frame(self, published: Published | None = None) -> pd.DataFrame:
+        """The estimates as a table, one row per question and cell; then the pooled shares of the classes (``prior``).
+
+        Estimates are n times a share or mean.
 
         ``question`` and ``cell`` name the estimate in words; ``kind``, ``feature``, ``power``, ``value`` and ``class``
         name it for programs (``value`` is an outcome's predicted class). ``sd``, ``low`` and ``high`` are about the
         population; ``devices_sd``, ``devices_low`` and ``devices_high`` are about these devices
         (:class:`QuestionEstimate`). These six are NaN if the question has no answers; the estimate is then 0.
+
+        ``parameter`` is the ratio of estimates that a model is about: P(class), P(value | class), or a mean given the
+        class. ``parameter_low`` to ``devices_parameter_high`` are the ends of its intervals, NaN if not determined
+        (:mod:`aggregator.estimates.conditional`). ``published`` is the value that a model publishes; NaN without the
+        argument ``published`` (:func:`aggregator.models.published.published`).
         """
         import pandas as pd
 
+        found = {one.place: one for one in conditionals(self.questions, self.schema)}
         tables = []
-        for found in self.questions:
-            of_devices = found.devices_interval
-            numbers = {"sd": found.sd, "low": found.low, "high": found.high}
-            numbers |= {"devices_sd": found.devices_sd, "devices_low": of_devices.low, "devices_high": of_devices.high}
-            cells = cells_of(found.subject, self.schema)
-            columns = {
-                "question": question_name(found.subject, self.schema),
-                "cell": cell_names(found.subject, self.schema),
-                "kind": found.subject.kind,
-                "feature": [cell.feature for cell in cells],
-                "power": pd.array([found.subject.power] * len(cells), dtype="Int64"),
-                "value": [cell.value for cell in cells],
-                "class": [cell.of_class for cell in cells],
-                "n": found.n,
-                "estimate": found.estimate,
-            }
-            tables.append(pd.DataFrame(columns | {name: _known(column) for name, column in numbers.items()}))
+        for place, question in enumerate(self.questions):
+            own = question.devices_interval
+            numbers = {"sd": question.sd, "low": question.low, "high": question.high}
+            numbers |= {"devices_sd": question.devices_sd, "devices_low": own.low, "devices_high": own.high}
+            numbers = {name: _known(column) for name, column in numbers.items()}
+            columns = self._named(question.subject, question.n, question.estimate) | numbers
+            tables.append(pd.DataFrame(columns | _parameters(found.get(place), published, len(question.estimate))))
+        if None in found:
+            prior = found[None]
+            blank = dict.fromkeys(("sd", "low", "high", "devices_sd", "devices_low", "devices_high"), np.nan)
+            columns = self._named(prior.subject, prior.n, prior.n * np.nan_to_num(prior.raw)) | blank
+            tables.append(pd.DataFrame(columns | _parameters(prior, published, len(prior.raw))))
         return pd.concat(tables, ignore_index=True)
+
+    def _named(self, subject: Subject, n: int, estimate: Floats) -> dict[str, Any]:
+        """The first columns of :meth:`frame` for the cells of one subject."""
+        import pandas as pd
+
+        cells = cells_of(subject, self.schema)
+        return {
+            "question": question_name(subject, self.schema),
+            "cell": cell_names(subject, self.schema),
+            "kind": subject.kind,
+            "feature": [cell.feature for cell in cells],
+            "power": pd.array([subject.power] * len(cells), dtype="Int64"),
+            "value": [cell.value for cell in cells],
+            "class": [cell.of_class for cell in cells],
+            "n": n,
+            "estimate": estimate,
+        }
 
     def _repr_html_(self) -> str:
         names = ", ".join(source.campaign.header.name for source in self.sources)
@@ -163,19 +186,25 @@ class Statistics:
             if source.reports < source.campaign.min_batch_size:
                 return facts("Estimates", {**about, "smallest batch": f"{source.campaign.min_batch_size}, not reached"})
         about |= {"assumed": self.populations["assumes"]}
-        return facts("Estimates", about) + table(COLUMNS, rows(self.questions, self.schema))
+        shown = facts("Estimates", about) + table(COLUMNS, rows(self.questions, self.schema))
+        parameters = parameter_rows(conditionals(self.questions, self.schema), None, self.schema)
+        return shown + (table(PARAMETER_COLUMNS, parameters) if parameters else "")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, published: Published | None = None) -> dict[str, Any]:
         """Output of ``hearsay estimate --json``, for one source or several.
 
         For a question without answers the estimates are 0, and variances and interval ends are null.
 
         Statistics of one source hold ``counts`` in every question. Joined statistics hold the list ``sources``.
+        ``parameters`` has the parameters of a model (:mod:`aggregator.estimates.conditional`), with null for the ends
+        of intervals that are not determined and, without the argument ``published``, for the published values.
         """
+        parameters = [self._parameter_json(one, published) for one in conditionals(self.questions, self.schema)]
         if len(self.sources) == 1:
             counts = [{"counts": self.source.counts(place)} for place in range(len(self.questions))]
             found = zip(self.questions, counts, strict=True)
-            return {**self.source.to_json(), "questions": [self._question_json(*one) for one in found]}
+            questions = [self._question_json(*one) for one in found]
+            return {**self.source.to_json(), "questions": questions, "parameters": parameters}
         return {
             "reports": self.reports,
             "rejected": dict(self.rejected),
@@ -183,15 +212,35 @@ class Statistics:
             "populations": self.populations,
             "sources": [source.to_json() for source in self.sources],
             "questions": [self._question_json(found, {}) for found in self.questions],
+            "parameters": parameters,
         }
 
-    def _question_json(self, found: QuestionEstimate, counts: dict[str, list[int]]) -> dict[str, Any]:
-        kind, feature, _, power, of_class = found.subject
+    def _subject_json(self, subject: Subject) -> dict[str, Any]:
+        kind, feature, _, power, of_class = subject
         return {
             "kind": kind,
             "feature": None if feature is None else self.schema.observed[feature].name,
             "power": power,
             "class": None if of_class is None else self.schema.label.classes[of_class],
+        }
+
+    def _parameter_json(self, found: Conditional, published: Published | None) -> dict[str, Any]:
+        columns = _parameters(found, published, len(found.raw))
+        return {
+            **self._subject_json(found.subject),
+            "cells": parameter_names(found.subject, self.schema),
+            "n": found.n,
+            "raw": _finite(columns["parameter"]),
+            "published": _finite(columns["published"]),
+            "low": _finite(columns["parameter_low"]),
+            "high": _finite(columns["parameter_high"]),
+            "devices_low": _finite(columns["devices_parameter_low"]),
+            "devices_high": _finite(columns["devices_parameter_high"]),
+        }
+
+    def _question_json(self, found: QuestionEstimate, counts: dict[str, list[int]]) -> dict[str, Any]:
+        return {
+            **self._subject_json(found.subject),
             "cells": cell_names(found.subject, self.schema),
             "n": found.n,
             **counts,
@@ -203,6 +252,23 @@ class Statistics:
             "devices_low": _finite(found.devices_interval.low),
             "devices_high": _finite(found.devices_interval.high),
         }
+
+
+def _parameters(found: Conditional | None, published: Published | None, size: int) -> dict[str, Floats]:
+    """Columns of :meth:`Statistics.frame` about a model's parameters: float64 of shape (size,), NaN where not known."""
+    nothing = np.full(size, np.nan)
+    if found is None:
+        names = ("parameter", "published", "parameter_low", "parameter_high")
+        return dict.fromkeys((*names, "devices_parameter_low", "devices_parameter_high"), nothing)
+    value = None if published is None else published.get(found.subject)
+    return {
+        "parameter": found.raw,
+        "published": nothing if value is None else value,
+        "parameter_low": np.where(found.population.determined, found.population.low, np.nan),
+        "parameter_high": np.where(found.population.determined, found.population.high, np.nan),
+        "devices_parameter_low": np.where(found.devices.determined, found.devices.low, np.nan),
+        "devices_parameter_high": np.where(found.devices.determined, found.devices.high, np.nan),
+    }
 
 
 def _known(values: Floats) -> Floats:

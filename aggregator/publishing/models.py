@@ -13,6 +13,7 @@ from aggregator.models.discrete import fit
 from aggregator.models.foresight import foresee
 from aggregator.models.gaussian import NormalParameters
 from aggregator.models.gaussian import fit as fit_gaussian
+from aggregator.models.published import interval_card
 from aggregator.publishing.lifetimes import header_for
 from protocol.document import DAY_SECONDS
 from protocol.documents.campaign import EVALUATION, GAUSSIAN
@@ -133,6 +134,7 @@ def model_card(statistics: Statistics, postprocess: str) -> dict[str, Any]:
     campaign = statistics.campaign
     return {
         **statistics.source.card(),
+        **interval_card(statistics),
         "campaign_name": campaign.header.name,
         "postprocess": postprocess,
         "purpose": campaign.purpose,

@@ -30,6 +30,7 @@ from aggregator.intake.tasks import job_of, on_store
 from aggregator.intake.threads import read_with_threads
 from aggregator.intake.transaction import IngestTransaction
 from aggregator.intake.urls import check_folder, expand
+from aggregator.models.published import published
 from aggregator.notebooks import facts
 from aggregator.periods import shown
 from aggregator.storage.locking import exclusive, storage_errors, write_durably
@@ -417,7 +418,8 @@ class Store:
     def estimates(self) -> pd.DataFrame:
         """The estimates from all reports as a table.
 
-        :meth:`aggregator.estimates.statistics.Statistics.frame` names its columns.
+        :meth:`aggregator.estimates.statistics.Statistics.frame` names its columns. ``published`` has the values of a
+        model with the campaign's post-processing.
 
         Raises:
             PolicyError: ``batch_too_small``: fewer reports than the campaign's smallest batch.
@@ -425,7 +427,7 @@ class Store:
         """
         statistics = self.statistics()
         statistics.check_publishable()
-        return statistics.frame()
+        return statistics.frame(published(statistics))
 
 
 def report_of(manifest: Manifest, counted: Counted) -> TallyReport:

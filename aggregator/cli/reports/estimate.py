@@ -42,12 +42,18 @@ def estimate(
     1; --json and --csv do not. Numbers of what was set aside are for the whole store, not for --periods. In CSV
     a text that a spreadsheet would run (=1+1) gets an apostrophe in front.
 
+    A second table has the parameters of a model: the probability of each class, and of each value (or the mean of
+    each number) given the class. Beside the raw ratio of estimates is the value that hearsay publish would publish
+    with the campaign's post-processing, and the two intervals. "Not determined": the reports exclude neither 0 nor 1.
+
     \b
     Example:
       hearsay estimate --store store --csv > estimates.csv
       hearsay estimate --store store --periods 2026-11-01..2026-11-30 --proven-only
     """  # noqa: D301
-    from aggregator.estimates.showing import COLUMNS, rows
+    from aggregator.estimates.conditional import conditionals
+    from aggregator.estimates.showing import COLUMNS, PARAMETER_COLUMNS, parameter_rows, rows
+    from aggregator.models.published import published
     from aggregator.spreadsheets import csv_text
 
     if as_json and as_csv:
@@ -58,12 +64,17 @@ def estimate(
         # Without reports this check is skipped: its error would hide the numbers of rejected reports, which tell why no
         # report is counted.
         statistics.check_publishable()
+    values = published(statistics)
     if as_json:
-        print_json(statistics.to_json())
+        print_json(statistics.to_json(values))
         return
     if as_csv:
-        click.echo(csv_text(statistics.frame()), nl=False)
+        click.echo(csv_text(statistics.frame(values)), nl=False)
         return
     print_facts({"reports": statistics.reports} | statistics.source.facts())
     print_table(COLUMNS, rows(statistics.questions, statistics.schema), COLUMNS[2:])
+    parameters = parameter_rows(conditionals(statistics.questions, statistics.schema), values, statistics.schema)
+    if parameters:
+        click.echo()
+        print_table(PARAMETER_COLUMNS, parameters, PARAMETER_COLUMNS[1:])
     print_populations(statistics.populations)

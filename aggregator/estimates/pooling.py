@@ -1,0 +1,80 @@
+"""Several estimates of the shares of the classes combined into one, with the parts of its variance."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.estimates.debias import Law
+from aggregator.estimates.intervals import Interval, score_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from aggregator.estimates.question_estimate import Sample, Vote
+
+    Floats = NDArray[np.float64]
+
+
+class Pool(NamedTuple):
+    """Estimated shares of the classes, combined with fixed weights, with the parts of their variance.
+
+    The variance of a share f is noise(f) + f(1 − f)·scatter for the population. For these devices ``chosen`` replaces
+    ``scatter``.
+
+    Attributes:
+        share: shape (k,) float64, unbiased.
+        answers: number of combined answers.
+        noise: noise variance as a function of the share.
+        chosen: part of the scatter from the random choice of the answers to each question.
+        people: part of the scatter from the random choice of the devices.
+        by_sample: sum of the weights of each stratum's questions.
+    """
+
+    share: Floats
+    answers: int
+    noise: Law
+    chosen: float
+    people: float
+    by_sample: dict[Sample, float]
+
+    @property
+    def scatter(self) -> float:
+        """Sampling variance for the population, in multiples of f(1 − f)."""
+        return self.chosen + self.people
+
+    def interval(self, scatter: float) -> Interval:
+        """95 % score intervals of shape (k,) float64, given the scatter of one of the two populations."""
+        return score_interval(self.share, 1, self.noise, scatter, is_binomial=False)
+
+    @property
+    def likely(self) -> Floats:
+        """Shape (k,) float64 in [0, 1]: middles of the population's intervals, at which variances are taken."""
+        interval = self.interval(self.scatter)
+        return np.clip((interval.low + interval.high) / 2, 0, 1)
+
+
+def pooled(votes: Sequence[Vote]) -> Pool:
+    """Combine at least one vote by inverse variance (formulas: :func:`aggregator.estimates.class_shares.class_shares`).
+
+    ``chosen`` is Σ_j w_j²/n_j − Σ_s W_s²/N_s: the answers to a question are drawn from their stratum without
+    replacement. ``people`` is Σ_d (Σ_s W_s √c_s)²: devices may answer in several strata and periods.
+    """
+    weights = np.array([1 / vote.planned_variance for vote in votes])
+    weights /= weights.sum()
+    share = np.asarray(weights @ np.array([vote.share for vote in votes]), np.float64)
+    squares = [w * w / vote.n for w, vote in zip(weights.tolist(), votes, strict=True)]
+    noise = Law(*(float(np.dot(squares, ends)) for ends in zip(*(vote.law for vote in votes), strict=True)))
+    by_sample: dict[Sample, float] = {}
+    for weight, vote in zip(weights.tolist(), votes, strict=True):
+        by_sample[vote.sample] = by_sample.get(vote.sample, 0.0) + weight
+    by_devices: dict[int, float] = {}
+    for sample, weight in by_sample.items():
+        by_devices[sample.people] = by_devices.get(sample.people, 0.0) + weight * sqrt(sample.concentration)
+    chosen = sum(squares) - sum(weight**2 / sample.answers for sample, weight in by_sample.items())
+    people = sum(part**2 for part in by_devices.values())
+    return Pool(share, sum(vote.n for vote in votes), noise, chosen, people, by_sample)

@@ -1,0 +1,133 @@
+"""The values that a model publishes, beside the raw estimates and intervals of the same parameters.
+
+The values come from a post-processing. It may pull raw estimates towards other values, so a published value may lie
+outside its interval (:mod:`aggregator.estimates.conditional`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aggregator.estimates.conditional import PRIOR, conditionals
+from aggregator.estimates.ratios import Ratio
+from aggregator.models.discrete import fit
+from aggregator.models.gaussian import NormalParameters
+from aggregator.models.gaussian import fit as fit_gaussian
+from protocol.documents.campaign import EVALUATION, GAUSSIAN
+from protocol.errors import InputError
+from protocol.questions import CELL, MOMENT, MOMENTS, SQUARE, Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from aggregator.estimates.conditional import Conditional
+    from aggregator.estimates.statistics import Statistics
+
+    Floats = NDArray[np.float64]
+
+MOST_FEATURES = 64
+"""Number of features with an entry of their own in a model's card."""
+
+
+def published(statistics: Statistics, postprocess: str | None = None) -> dict[Subject, Floats] | None:
+    """Values of the parameters of a fitted model: P(class), P(value | class), E[x | class] and E[x² | class].
+
+    Args:
+        statistics: statistics of a discrete or Gaussian campaign.
+        postprocess: name of the post-processing; by default as the statistics' ``fit`` says.
+
+    Returns:
+        Subject → values of shape (K,) float64, in the order of the subject's cells; None if no model can be made.
+    """
+    if statistics.fit.family == EVALUATION or not statistics.reports:
+        return None
+    postprocess = postprocess or statistics.fit.postprocess
+    try:
+        log_prior, terms = _fitted(statistics, postprocess)
+    except InputError:
+        return None
+    found = {Subject(PRIOR, None, len(log_prior)): np.exp(log_prior)}
+    for question in statistics.questions:
+        subject = question.subject
+        if subject.kind == CELL and subject.feature is not None:
+            found[subject] = np.exp(np.asarray(terms[subject.feature])).ravel()
+        elif subject.kind in (MOMENT, MOMENTS):
+            found[subject] = _means(subject, terms, statistics.schema.numeric)
+    return found
+
+
+def _fitted(statistics: Statistics, postprocess: str) -> tuple[Floats, Sequence[NormalParameters | Floats]]:
+    """Log P(class) of shape (k,) float64, and one term per observed feature."""
+    if statistics.fit.family == GAUSSIAN:
+        gaussian = fit_gaussian(statistics, postprocess)
+        return gaussian.log_prior, gaussian.terms
+    discrete = fit(statistics, postprocess)
+    return discrete.log_prior, discrete.log_likelihood
+
+
+def _means(subject: Subject, terms: Sequence[NormalParameters | Floats], numeric: Sequence[int]) -> Floats:
+    """E[x^power | class] of a fitted model, for all numbers of one question: shape (K,) float64."""
+    features = numeric if subject.kind == MOMENTS else [subject.feature]
+    columns = []
+    for feature in features:
+        assert feature is not None
+        term = terms[feature]
+        assert isinstance(term, NormalParameters)
+        value = term.variance + term.mean**2 if subject.power == SQUARE else term.mean
+        columns.append(value if subject.of_class is None else value[subject.of_class : subject.of_class + 1])
+    return np.concatenate(columns)
+
+
+def interval_card(statistics: Statistics) -> dict[str, Any]:
+    """Entries of a model's card about the 95 % intervals of its parameters, for the population. All values are text.
+
+    ``class_intervals`` has the interval of every class's share. ``interval_widths`` has, for each of the
+    :data:`MOST_FEATURES` features with the widest intervals, the median and the largest width over all its
+    probabilities (or means, for numbers in [−1, 1]) and the number of those that are not determined.
+    """
+    schema = statistics.schema
+    entries: dict[str, Any] = {}
+    by_feature: dict[int, list[Conditional]] = {}
+    for one in conditionals(statistics.questions, statistics.schema):
+        kind, feature = one.subject.kind, one.subject.feature
+        if kind == PRIOR:
+            ends = zip(schema.label.classes, one.population.low.tolist(), one.population.high.tolist(), strict=True)
+            entries["class_intervals"] = {name: f"{low:.3f} to {high:.3f}" for name, low, high in ends}
+        elif kind == CELL and feature is not None:
+            by_feature.setdefault(feature, []).append(one)
+        elif kind in (MOMENT, MOMENTS) and one.subject.power != SQUARE:
+            for index in schema.numeric if feature is None else [feature]:
+                by_feature.setdefault(index, []).append(_of_feature(one, index, statistics))
+    widths = [(_widths(parts), index) for index, parts in by_feature.items()]
+    widest = sorted(widths, key=lambda one: (-float(np.median(one[0])), one[1]))[:MOST_FEATURES]
+    entries["interval_widths"] = {
+        schema.observed[index].name: _in_words(width, by_feature[index]) for width, index in widest
+    }
+    return entries
+
+
+def _of_feature(found: Conditional, feature: int, statistics: Statistics) -> Conditional:
+    """The part of a question about all numbers that is about one feature."""
+    if found.subject.kind != MOMENTS:
+        return found
+    classes = len(statistics.schema.label.classes)
+    start = statistics.schema.numeric.index(feature) * classes
+    part = slice(start, start + classes)
+    low, high, determined = found.population
+    population = Ratio(low[part], high[part], determined[part])
+    return found._replace(raw=found.raw[part], population=population)
+
+
+def _widths(parts: Sequence[Conditional]) -> Floats:
+    """Widths of the population's intervals, those that are not determined included. Shape (cells,) float64."""
+    return np.concatenate([one.population.high - one.population.low for one in parts])
+
+
+def _in_words(widths: Floats, parts: Sequence[Conditional]) -> str:
+    unknown = sum(int((~one.population.determined).sum()) for one in parts)
+    missing = f", {unknown} of {len(widths)} not determined" if unknown else ""
+    return f"median width {np.median(widths):.3f}, widest {widths.max():.3f}{missing}"
