@@ -187,7 +187,7 @@ def _frequencies(mechanism: Mechanism, held: Counts, generator: np.random.Genera
     """Counts of a question about a value: numbers of values or bits, or sums of the components of ``she``."""
     n = held.sum(axis=1, keepdims=True)
     if isinstance(mechanism, SummedHistogram):
-        own, other = _clipped_laws(mechanism)
+        own, other = clipped_laws(mechanism)
         grid = np.arange(GRID + 1)
         sums = [
             generator.multinomial(times, own) @ grid + generator.multinomial(n[:, 0] - times, other) @ grid
@@ -202,7 +202,7 @@ def _frequencies(mechanism: Mechanism, held: Counts, generator: np.random.Genera
     return generator.binomial(held, p) + generator.binomial(n - held, q)
 
 
-def _clipped_laws(mechanism: SummedHistogram) -> tuple[Floats, Floats]:
+def clipped_laws(mechanism: SummedHistogram) -> tuple[Floats, Floats]:
     """Distributions on 0 … M of a component that is held and of one that is not, clipped to [0, M]."""
     q = np.exp(-mechanism.s / mechanism.t)
     other = (1 - q) / (1 + q) * q ** np.arange(GRID + 1)
@@ -228,7 +228,7 @@ def _coordinate(
     return held @ (values * GRID // SCALE) + noise
 
 
-_tables: dict[tuple[Mechanism, int], Floats] = {}
+_tables: dict[tuple[Mechanism, int], tuple[Floats, Counts]] = {}
 
 
 def _single_answers(
@@ -243,13 +243,34 @@ def _single_answers(
         generator: the source of randomness.
     """
     assert mechanism.layout == SINGLE
-    found = np.zeros((len(times), mechanism.answers), np.int64)
+    size = mechanism.answers
+    found = np.zeros(len(times) * size, np.int64)
     for value, often in zip(inputs.tolist(), times.T, strict=True):
         key = mechanism, value
         if key not in _tables:
             law = mechanism.distribution(value)
-            _tables[key] = np.cumsum([float(law[answer]) for answer in range(mechanism.answers)])
-        answers = np.searchsorted(_tables[key], generator.random(int(often.sum())) * _tables[key][-1], side="right")
-        rows = np.repeat(np.arange(len(times)), often)
-        np.add.at(found, (rows, np.minimum(answers, mechanism.answers - 1)), 1)
-    return found
+            _tables[key] = _alias(np.array([float(law[answer]) for answer in range(size)]))
+        keep, other = _tables[key]
+        place, part = np.divmod(generator.random(int(often.sum())) * size, 1)
+        answers = place.astype(np.int64)
+        answers = np.where(part < keep[answers], answers, other[answers])
+        rows = np.repeat(np.arange(len(times)) * size, often)
+        found += np.bincount(rows + answers, minlength=len(found))
+    return found.reshape(len(times), size)
+
+
+def _alias(law: Floats) -> tuple[Floats, Counts]:
+    """Alias table of a distribution: draw i uniformly, keep i with probability ``keep[i]``, else take ``other[i]``.
+
+    Source: Walker, ACM TOMS 3 (1977), 253-256.
+    """
+    keep = law * len(law) / law.sum()
+    other = np.arange(len(law))
+    small, large = np.flatnonzero(keep < 1).tolist(), np.flatnonzero(keep >= 1).tolist()
+    while small and large:
+        low, high = small.pop(), large[-1]
+        other[low] = high
+        keep[high] -= 1 - keep[low]
+        if keep[high] < 1:
+            small.append(large.pop())
+    return keep, other

@@ -55,7 +55,9 @@ THREATS = (
     "Each answer is ε-locally private by itself, whoever reads it. The numbers are only as good as the devices: "
     "whoever controls many devices, or sends invented reports, can move them."
 )
-INTERVALS = "95 % intervals cover noise and sampling; see hearsay estimate. The model's own probabilities carry none."
+INTERVALS = (
+    "95 % intervals of the population, which cover noise and sampling; hearsay estimate shows that of every probability"
+)
 ESTIMATOR = "unbiased counts from the campaign's integer probabilities"
 
 _UNIFORM_SQUARE = 1 / 3

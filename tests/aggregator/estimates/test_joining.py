@@ -193,7 +193,7 @@ def test_sums_of_a_node_join_with_reports():
     said = found.to_json()
     assert [source["reports"] for source in said["sources"]] == [100, 1500]
     assert "counts" not in said["questions"][0]
-    assert len(found.frame()) == 14
+    assert len(found.frame()) == 14 + 2, "with the shares of both classes"
     assert "one population" in found._repr_html_()
     with pytest.raises(InputError, match=r"^several_sources"):
         _ = found.campaign

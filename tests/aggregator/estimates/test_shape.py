@@ -36,7 +36,9 @@ def test_a_node_s_sums_are_fitted_and_shown_without_any_report():
     assert shares.share == pytest.approx([0.6, 0.4], abs=0.02)
     # All three questions are about the same N records, almost without noise: the variance is that of one sample of N.
     np.testing.assert_allclose(class_shares(summed(made(), SUMS, N)).variance, 0.24 / N, rtol=0.05)
-    assert statistics.frame()["estimate"].sum() == pytest.approx(3 * N)
+    frame = statistics.frame()
+    assert frame.loc[frame["kind"] != "prior", "estimate"].sum() == pytest.approx(3 * N)
+    assert frame.loc[frame["kind"] == "prior", "parameter"].tolist() == shares.share.tolist()
     said = json.loads(json.dumps(statistics.to_json(), allow_nan=False))
     assert (said["nodes"], said["reports"], said["questions"][0]["counts"]) == (1, N, [600, 400])
     assert "these records" in str(statistics.populations)

@@ -1,0 +1,270 @@
+"""Intervals of ratios: Fieller's set against brute force, its variance against exact laws, and degenerate estimates."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from support.binomial import window
+from support.publisher import NOW
+from support.reports import made
+
+from aggregator.estimates.conditional import PRIOR, conditionals
+from aggregator.estimates.debias import Z95, noise_law
+from aggregator.estimates.joining import join
+from aggregator.estimates.ratios import Pairs, Variance, cell_variance, pairs_of, ratio_interval
+from aggregator.estimates.recurrence import Recurrence
+from aggregator.estimates.reports import estimate
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
+from aggregator.tally.tally import Tally
+from protocol import mechanisms
+from protocol.documents.campaign import parse_campaign
+from protocol.features import Numeric
+from protocol.questions import CELL, MOMENT, PRESENT
+from protocol.schema import Label, build_schema
+
+CAMPAIGN = made()
+
+
+# --- the set ---
+
+
+def by_brute_force(x, y, variance, least, most):
+    """Smallest and largest accepted ratio on a fine grid; None if there is none."""
+    grid = np.linspace(least, most, 10_001)
+    v = variance.constant + grid * (variance.linear + grid * variance.square)
+    accepted = grid[(x - grid * y) ** 2 <= Z95**2 * v]
+    return (accepted.min(), accepted.max()) if len(accepted) else None
+
+
+@pytest.mark.parametrize("least", [0.0, -1.0])
+def test_the_set_is_that_of_brute_force(least):
+    """Random estimates and variances, denominators that are small, 0 and negative included."""
+    generator = np.random.default_rng(1)
+    kinds = {"empty": 0, "one-sided": 0, "inside": 0, "not determined": 0}
+    for _ in range(250):
+        x, y = generator.normal(0.2, 0.3), generator.choice([0.0, *generator.normal(0.3, 0.3, 4)])
+        # Positive on the whole line: a covariance matrix of x̂ and ŷ.
+        a, b = generator.uniform(0.001, 0.05, 2)
+        covariance = generator.uniform(-0.95, 0.95) * np.sqrt(a * b)
+        variance = Variance(a, -2 * covariance, b)
+        found = ratio_interval(np.array([x]), np.array([y]), variance, least, 1.0)
+        low, high = float(found.low[0]), float(found.high[0])
+        expected = by_brute_force(x, y, variance, least, 1.0)
+        if expected is None:
+            kinds["empty"] += 1
+            assert high - low < 4e-4, "no grid point is accepted: an end, or a set between two points"
+            continue
+        assert (low, high) == pytest.approx(expected, abs=4e-4)
+        assert bool(found.determined[0]) == (expected != (least, 1.0))
+        ends = sum(end == limit for end, limit in zip(expected, (least, 1.0), strict=True))
+        kinds[("inside", "one-sided", "not determined")[ends]] += 1
+    assert min(kinds.values()) >= 3, kinds
+
+
+def test_what_is_exactly_0_or_without_noise_gives_no_warning_and_no_nan():
+    nothing = np.zeros(3)
+    found = ratio_interval(nothing, nothing, Variance(0.0, 0.0, 0.0))
+    assert not found.determined.any()
+    found = ratio_interval(np.array([0.3, 0.0, 0.6]), np.full(3, 0.6), Variance(0.0, 0.0, 0.0))
+    np.testing.assert_allclose(found.low, [0.5, 0, 1], atol=1e-6)
+    np.testing.assert_allclose(found.high, [0.5, 0, 1], atol=1e-6)
+    impossible = ratio_interval(np.array([-0.5, 0.9]), np.array([0.5, 0.5]), Variance(1e-4, 0.0, 1e-4))
+    np.testing.assert_array_equal(impossible.low, [0, 1])
+    np.testing.assert_array_equal(impossible.high, [0, 1])
+
+
+# --- the variance ---
+
+
+def supports(mechanism, answer):
+    """How many times an answer supports each value."""
+    if mechanism.name == "direct":
+        return [int(answer == value) for value in range(mechanism.size)]
+    return list(answer)
+
+
+@pytest.mark.parametrize("name", ["direct", "oue", "sue", "the"])
+@pytest.mark.parametrize("ratio", [0.0, 0.25, 1.0])
+def test_the_variance_of_one_answer_is_that_of_the_exact_distribution(name, ratio):
+    mechanism = mechanisms.from_epsilon(name, 1, 6)
+    p, q = float(mechanism.p), float(mechanism.q)
+    column, s = 0.3, 3  # values 0, 2 and 4 are one column, of which value 2 is the cell
+    shares = np.array([column * (1 - ratio) / 2, 0.4, column * ratio, 0.2, column * (1 - ratio) / 2, 0.1])
+    weights = np.array([-ratio, 0, 1 - ratio, 0, -ratio, 0])
+    mean = square = 0.0
+    answers = range(6) if name == "direct" else list(product((0, 1), repeat=6))
+    for value, share in enumerate(shares):
+        law = mechanism.distribution(value)
+        for answer in answers:
+            form = weights @ ((np.array(supports(mechanism, answer)) - q) / (p - q))
+            mean += share * float(law[answer]) * form
+            square += share * float(law[answer]) * form**2
+    assert mean == pytest.approx(0, abs=1e-9)
+    found = cell_variance(np.array(column), 1, noise_law(mechanism), pairs_of(mechanism), s, 1.0).at(ratio)
+    assert float(found) == pytest.approx(square - mean**2, rel=1e-9)
+
+
+# --- coverage, and what it rejects ---
+
+ALPHA = Fraction(1, 10**6)
+"""Probability that the test rejects intervals with a true coverage of 93 to 97 %, over fresh seeds."""
+REPEATS = 20_000
+
+
+def coverage(pairs=None, *, without_covariance=False):
+    """Number of REPEATS intervals of P(value | class) that contain the truth: `direct`, ε = 0.3, 2 × 2 values."""
+    mechanism = mechanisms.from_epsilon("direct", "0.3", 4)
+    p, q = float(mechanism.p), float(mechanism.q)
+    shares, n = np.array([0.35, 0.15, 0.35, 0.15]), 3000
+    generator = np.random.default_rng(4)
+    counts = generator.multinomial(n, q + shares * (p - q), REPEATS)
+    estimates = (counts / n - q) / (p - q)
+    cell, column = estimates[:, 0], estimates[:, 0] + estimates[:, 2]
+    law = noise_law(mechanism)
+    variance = cell_variance(column, n, law, pairs or pairs_of(mechanism), 2, 1.0)
+    if without_covariance:
+        own = [(float(law.at(np.array(share))) + share * (1 - share)) / n for share in (0.35, 0.7)]
+        variance = Variance(own[0], 0.0, own[1])
+    found = ratio_interval(cell, column, variance)
+    return int(((found.low <= 0.5) & (found.high >= 0.5)).sum())
+
+
+def acceptable(covered):
+    low, high = window(REPEATS, Fraction(93, 100), ALPHA)[0], window(REPEATS, Fraction(97, 100), ALPHA)[1]
+    return low <= covered <= high
+
+
+def test_intervals_of_conditional_probabilities_hold_the_truth_as_often_as_they_say():
+    covered = coverage()
+    assert acceptable(covered), f"{covered} of {REPEATS}; false alarm ≤ {float(ALPHA):.0e}"
+
+
+def test_the_coverage_test_rejects_a_variance_without_covariances():
+    assert not acceptable(coverage(Pairs(0.0, 0.0))), "covariance of two cells left out: too narrow"
+    assert not acceptable(coverage(without_covariance=True)), "covariance of cell and column left out: too wide"
+
+
+# --- statistics ---
+
+
+def tallied(counts, campaign=CAMPAIGN, n=None):
+    """Statistics of one campaign from the counts of its questions, with ``direct`` answers."""
+    asked = tuple(map(sum, counts)) if n is None else n
+    return estimate(campaign, Tally(campaign.id, asked, tuple(map(tuple, counts))))
+
+
+def of_kind(statistics, kind):
+    return [one for one in conditionals(statistics.questions, statistics.schema) if one.subject.kind == kind]
+
+
+EMPTY = [[0, 0], [0] * 8, [0] * 4]
+
+
+def test_without_answers_nothing_is_determined():
+    for one in conditionals(tallied(EMPTY).questions, CAMPAIGN.schema):
+        assert one.n == 0
+        assert np.isnan(one.raw).all()
+        assert not one.devices.determined.any() | one.population.determined.any()
+        assert (one.population.low == 0).all()
+        assert (one.population.high == 1).all()
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pytest.param([1, 0, 0, 0, 0, 0, 0, 0], id="one answer"),
+        pytest.param([500, 0, 0, 0, 0, 0, 0, 0], id="all in one cell"),
+        pytest.param([100, 0, 100, 0, 100, 0, 100, 0], id="nobody names a value of the second class"),
+        pytest.param([60, 5, 60, 5, 60, 5, 60, 5], id="the second class has a negative estimate"),
+        pytest.param([50] * 8, id="equal counts"),
+    ],
+)
+def test_degenerate_counts_give_finite_ends_in_order(cells):
+    (found,) = of_kind(tallied([[0, 0], cells, [0] * 4]), CELL)[:1]
+    column = found.raw.reshape(4, 2)[:, 1]
+    for ratio in (found.devices, found.population):
+        assert np.isfinite(ratio.low).all() & np.isfinite(ratio.high).all()
+        assert ((ratio.low >= 0) & (ratio.low <= ratio.high) & (ratio.high <= 1)).all()
+        assert (ratio.determined | ((ratio.low == 0) & (ratio.high == 1))).all()
+    if cells[1] < cells[0]:
+        assert np.isnan(column).all(), "a column that is not positive has no raw ratio"
+    if sum(cells) == 1:
+        assert (found.population.determined.sum(), found.population.high[0]) == (1, 1), (
+            "a bound of the named cell alone"
+        )
+    if cells[0] == 500:
+        assert found.population.low[0] > 0.5
+        assert found.population.high[0] == 1
+
+
+def test_intervals_of_the_population_contain_those_of_the_devices():
+    counts = [[260, 140], [90, 40, 50, 60, 40, 30, 60, 30], [100, 60, 140, 100]]
+    for one in conditionals(tallied(counts).questions, CAMPAIGN.schema):
+        assert (one.population.low <= one.devices.low + 1e-12).all()
+        assert (one.population.high >= one.devices.high - 1e-12).all()
+        assert (one.population.high - one.population.low > one.devices.high - one.devices.low).any()
+    prior = of_kind(tallied(counts), PRIOR)[0]
+    assert prior.place is None
+    assert prior.n == 1200
+
+
+def test_devices_that_answer_again_widen_only_the_population_s_intervals():
+    counts = [[260, 140], [90, 40, 50, 60, 40, 30, 60, 30], [100, 60, 140, 100]]
+    tally = Tally(CAMPAIGN.id, (400, 400, 400), tuple(map(tuple, counts)))
+    repeated = estimate(CAMPAIGN, tally, recurrence=Recurrence("known", (1200,), (1 / 40,)))
+    once = tallied(counts)
+    found = [conditionals(one.questions, CAMPAIGN.schema) for one in (repeated, once)]
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one.devices.low, other.devices.low)
+        assert (one.population.high - one.population.low > other.population.high - other.population.low).any()
+
+
+def test_joined_counts_of_equal_mechanisms_have_the_ratios_of_added_counts():
+    campaigns = [made(version=version) for version in (1, 2)]
+    counts = [[[160, 140], [50, 40, 50, 30, 40, 30, 30, 30], [80, 60, 80, 80]], [[60, 40], [30, 10] * 4, [25] * 4]]
+    parts = [tallied(one, campaign) for one, campaign in zip(counts, campaigns, strict=True)]
+    total = tallied([np.add(*pair).tolist() for pair in zip(*counts, strict=True)], campaigns[0])
+    found = join(parts, one_population=True, disjoint=True).statistics
+    for one, other in zip(
+        conditionals(found.questions, found.schema), conditionals(total.questions, total.schema), strict=True
+    ):
+        np.testing.assert_allclose(one.raw, other.raw, rtol=1e-6)
+        np.testing.assert_allclose(one.population.low, other.population.low, atol=1e-3)
+        np.testing.assert_allclose(one.population.high, other.population.high, atol=1e-3)
+
+
+# --- means of numbers ---
+
+
+def test_means_are_divided_by_the_class_or_by_the_devices_that_have_the_number():
+    features = [Numeric("u", "-1", "1", [0], substitute=0), Numeric("v", "-1", "1", [0], substitute=None)]
+    schema = build_schema(Label("y", ["a", "b"]), features)
+    terms = CampaignParameters("x", 4_000_000, "bits", family="gaussian")
+    campaign = parse_campaign(build_campaign(schema, terms, 1, NOW))
+    n, counts = 100_000, []
+    size = 1 / np.tanh(2)  # one bit is the estimate ±B
+    for question in campaign.questions:
+        if question.kind == MOMENT:
+            power = question.subject.power
+            own = np.array([0.6 * 0.5**power, 0.4 * 0.25**power])
+            held = 0.5 if question.subject.feature == 1 else 1.0  # half of the devices lack v
+            counts.append(np.rint(n * (1 + held * own / size) / 2).astype(int).tolist())
+        else:
+            shares = np.array([0.6, 0.4]) if question.size == 2 else np.array([0.3, 0.2, 0.3, 0.2])
+            p, q = float(question.mechanism.p), float(question.mechanism.q)
+            counts.append(np.rint(n * (q + shares * (p - q))).astype(int).tolist())
+    statistics = tallied(counts, campaign, (n,) * len(counts))
+    found = of_kind(statistics, MOMENT)
+    assert {one.subject.feature for one in found} == {0, 1}
+    for one in found:
+        truth = np.array([0.5, 0.25]) ** one.subject.power
+        np.testing.assert_allclose(one.raw, truth, atol=1e-3)
+        for ratio in (one.devices, one.population):
+            assert ratio.determined.all()
+            assert ((ratio.low < truth) & (truth < ratio.high)).all()
+            assert (ratio.high - ratio.low < 0.2).all()
+    (present,) = of_kind(statistics, PRESENT)
+    np.testing.assert_allclose(present.raw, 0.5, atol=1e-3)
