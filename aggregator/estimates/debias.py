@@ -115,6 +115,7 @@ class Law(NamedTuple):
     at_one: float
 
     @classmethod
+    @lru_cache(maxsize=256)  # fractions are slow, and campaigns have few laws
     def pure(cls, p: Fraction | float, q: Fraction | float) -> Law:
         """Law of a pure protocol: q(1 − q)/(p − q)² at share 0 and p(1 − p)/(p − q)² at share 1.
 
@@ -122,17 +123,11 @@ class Law(NamedTuple):
             p: probability that an answer supports the true value.
             q: probability that an answer supports one given other value.
         """
-        return cls(*_pure_ends(p, q))
+        return cls(float(q * (1 - q) / (p - q) ** 2), float(p * (1 - p) / (p - q) ** 2))
 
     def at(self, share: Floats) -> Floats:
         """Noise variance of one answer at the true shares ``share``. Both are float64 of one shape."""
         return np.asarray(self.at_zero + share * (self.at_one - self.at_zero), np.float64)
-
-
-@lru_cache(maxsize=256)
-def _pure_ends(p: Fraction | float, q: Fraction | float) -> tuple[float, float]:
-    """Both ends of :meth:`Law.pure`. The results are cached: fractions are slow, and campaigns have few laws."""
-    return float(q * (1 - q) / (p - q) ** 2), float(p * (1 - p) / (p - q) ** 2)
 
 
 @singledispatch
