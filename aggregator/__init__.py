@@ -14,6 +14,7 @@ that a command without them starts at once. The functions of each command:
     status             status
     publish            make_model, publish_tree
     predict            Model.load, predict_file
+    export-model       to_json, to_sklearn
     evaluate           make_evaluation, evaluate
     export, forget     export, Store.forget
     merge              merge_files
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from aggregator.estimates.joining import join
     from aggregator.gateway.merge import merge_files
     from aggregator.gathering import count, evaluate, ingest, make_model
+    from aggregator.interchange.json_form import to_json
+    from aggregator.interchange.sklearn_form import to_sklearn
     from aggregator.models.predicting import predict_file
     from aggregator.models.scoring import Model
     from aggregator.publishing.tree import write_tree as publish_tree
@@ -64,6 +67,8 @@ __all__ = [
     "publish_tree",
     "read_table",
     "status",
+    "to_json",
+    "to_sklearn",
 ]
 
 _HOMES = {
@@ -82,6 +87,8 @@ _HOMES = {
     "publish_tree": ("aggregator.publishing.tree", "write_tree"),
     "read_table": ("aggregator.tables", "read_table"),
     "status": ("aggregator.store.status", "status"),
+    "to_json": ("aggregator.interchange.json_form", "to_json"),
+    "to_sklearn": ("aggregator.interchange.sklearn_form", "to_sklearn"),
 }
 
 

@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "forget": "aggregator.cli.reports.forget:forget",
     "publish": "aggregator.cli.documents.publish:publish",
     "serve": "aggregator.cli.documents.serve:serve",
-    "predict": "aggregator.cli.documents.predict:predict",
+    "predict": "aggregator.cli.models.predict:predict",
+    "export-model": "aggregator.cli.models.export_model:export_model",
     "evaluate": "aggregator.cli.reports.evaluate:evaluate",
 }

@@ -44,7 +44,7 @@ def commands_of(text):
     """Every command of ``hearsay`` in a text, with the options that stand after it, up to the next command."""
     joined = re.sub(r"\n +", " ", text)
     for part in re.split(r"\n| ; |(?=`hearsay )", joined):
-        found = re.match(r"`?hearsay ([a-z]+)( [a-z|-]+)?", part)
+        found = re.match(r"`?hearsay ([a-z-]+)( [a-z|-]+)?", part)
         if found:
             yield found[1], (found[2] or "").strip(), set(OPTION.findall(part))
 

@@ -8,7 +8,6 @@ import click
 
 from aggregator.cli.options import PATH, force_option, json_option, missing_option, signer_options
 from aggregator.cli.output import note, print_facts, print_json, warn, working
-from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +48,7 @@ def predict(
       hearsay predict m.hsm new.csv --trust work/root.hst -o classes.csv
       hearsay predict mushrooms new.csv --workspace work --proba
     """  # noqa: D301
+    from aggregator.cli.models.opening import open_model
     from aggregator.files import check_output, write_output
     from aggregator.models.predicting import predict_file
     from aggregator.spreadsheets import csv_text
@@ -56,7 +56,7 @@ def predict(
 
     if output is not None:
         check_output(output, force=force)
-    model = _model(model_file, trust, workspace)
+    model = open_model(model_file, trust, workspace)
     with working("classifying"):
         found = predict_file(model, data, proba=proba, missing=missing or MISSING_TOKENS)
     if output is not None:
@@ -73,33 +73,6 @@ def predict(
         warn(line)
     if trust is None and workspace is None:
         note("the model's signature was not checked; --trust or --workspace does")
-
-
-def _model(given: Path, trust: Path | None, workspace: Path | None) -> Model:
-    """Load the model. Its signature is checked if a trust root or a workspace is given.
-
-    Raises:
-        InputError: ``trust_ambiguous``: both are given; ``file_not_found``, ``unreadable``, ``too_large``;
-            ``model_unknown``: the workspace has no model of that name or id.
-        DocumentError: the file is no valid model, or the root does not accept it.
-        StorageError: the workspace can not be opened or read.
-    """
-    from aggregator.files import read_file
-    from aggregator.models.scoring import Model
-    from aggregator.publishing.naming import document_bytes
-    from aggregator.publishing.workspace import open_workspace
-    from protocol.documents.envelope import SIZE_LIMITS, read_envelope
-    from protocol.documents.model import parse_model
-
-    if trust is not None and workspace is not None:
-        raise InputError("trust_ambiguous", "give --trust or --workspace, not both")
-    signer = None if workspace is None else open_workspace(workspace)
-    raw = document_bytes("model", given, signer)
-    if signer is not None:
-        return Model.verified(raw, signer.root_bytes)
-    if trust is not None:
-        return Model.verified(raw, read_file(trust, SIZE_LIMITS["root"]))
-    return Model.of(parse_model(read_envelope(raw, "model").payload))
 
 
 def _accuracy(found: Predictions) -> dict[str, object]:

@@ -1,0 +1,1 @@
+"""Commands about finished models: ``hearsay predict`` and ``hearsay export-model``."""
