@@ -6,7 +6,7 @@ Source: Loader, "Fast and accurate computation of binomial probabilities", 2000 
 
 from __future__ import annotations
 
-from math import lgamma, log, pi
+from math import ceil, lgamma, log, pi
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -94,3 +94,44 @@ def upper_tail(k: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
     ratio = np.expm1(slope * length) / np.where(flat, 1, np.expm1(slope))
     total = (begin * np.where(flat, length, ratio)).sum(axis=-1) + np.exp(logs[..., -1])
     return np.where(k > n, 0.0, np.where(k <= 0, 1.0, np.minimum(total, 1.0)))
+
+
+def most_likely(n: int, p: float, chance: float) -> int:
+    """A number that Bin(n, p) exceeds with probability at most ``chance``, by Chernoff's bound; at most n.
+
+    P(X ≥ x n) ≤ exp(−n·KL(x, p)) for x ≥ p, where KL is the divergence of two coins.
+
+    Args:
+        n: number of trials, at least 0.
+        p: probability of success, 0 … 1.
+        chance: between 0 and 1.
+    """
+    if n == 0 or p <= 0:
+        return 0
+    low, high = p, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if n * _coin_divergence(middle, p) < -log(chance):
+            low = middle
+        else:
+            high = middle
+    return min(n, ceil(n * high))
+
+
+def least_likely(n: int, p: float, chance: float) -> int:
+    """A number that Bin(n, p) falls below with probability at most ``chance``: the mirror of :func:`most_likely`.
+
+    Args:
+        n: number of trials, at least 0.
+        p: probability of success, 0 … 1.
+        chance: between 0 and 1.
+    """
+    return n - most_likely(n, 1 - p, chance)
+
+
+def _coin_divergence(x: float, p: float) -> float:
+    """Kullback-Leibler divergence x ln(x/p) + (1 − x) ln((1 − x)/(1 − p)) of coins, for p ≤ x ≤ 1."""
+    if p >= 1:
+        return 0.0
+    rest = (1 - x) * log((1 - x) / (1 - p)) if x < 1 else 0.0
+    return x * log(x / p) + rest

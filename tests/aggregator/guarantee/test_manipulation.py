@@ -1,0 +1,121 @@
+"""What lies can move: the reach of one answer for every mechanism, and attacks through bytes, decoding and tally."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from support.mechanisms import as_answers, inputs_of, made, sums_of
+from support.publisher import NOW
+
+from aggregator.estimates.debias import debias, marginal
+from aggregator.guarantee.binomial import least_likely, log_probability, most_likely
+from aggregator.guarantee.manipulation import Contribution, contribution, manipulation, numbers_of
+from aggregator.planning.draws import draw
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
+from protocol import mechanisms
+from protocol.documents.campaign import parse_campaign
+from protocol.errors import InputError
+from protocol.features import Categorical, Numeric
+from protocol.mechanisms import BITS, INTEGERS, SINGLE, ValueMechanism
+from protocol.schema import Label, build_schema
+
+SCHEMA = build_schema(
+    Label("label", ["a", "b", "c"]), [Categorical("x", ["u", "v", "w"]), Numeric("y", "0", "10", [0])]
+)
+NUMBERS = build_schema(Label("label", ["a", "b"]), [Numeric("y", "0", "10", [0]), Numeric("z", "0", "1", [0])])
+
+
+def campaign(mechanism, epsilon_micro=1_000_000, answers=1, *, family="discrete"):
+    parameters = CampaignParameters("c", epsilon_micro, mechanism, answers, family=family, postprocess="simplex")
+    schema = SCHEMA if family == "discrete" else NUMBERS
+    return parse_campaign(build_campaign(schema, parameters, 1, NOW))
+
+
+def every_kind_of_answer(mechanism):
+    """Counts of one answer each: extreme answers, and some that a device could draw."""
+    if mechanism.layout == SINGLE:
+        for answer in range(mechanism.answers):
+            yield [int(answer == place) for place in range(mechanism.answers)]
+        return
+    ends = mechanism.counted if mechanism.layout == INTEGERS else (0, 1)
+    yield from map(list, product(ends, repeat=mechanism.answers))
+    rng = np.random.default_rng(1)
+    inputs = np.array([inputs_of(mechanism)[0]] * 200)
+    for answer in as_answers(mechanism, draw(mechanism, inputs, rng)):
+        yield sums_of(mechanism, [answer])
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "4"])
+def test_no_answer_adds_more_than_is_said_and_some_answer_adds_as_much(name, epsilon):
+    mechanism = made(name, epsilon)
+    ends = contribution(mechanism)
+    if mechanism.layout == SINGLE and mechanism.answers > 100:  # one number: its estimate is known in closed form
+        found = np.array([[float(mechanism.estimate(answer)) / 65536] for answer in range(mechanism.answers)])
+    else:
+        found = np.array([debias(mechanism, 1, counts).estimate for counts in every_kind_of_answer(mechanism)])
+    assert found.min(axis=0) == pytest.approx(np.full(found.shape[1], ends.least))
+    assert found.max(axis=0) == pytest.approx(np.full(found.shape[1], ends.most))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in mechanisms.names() if issubclass(mechanisms.kind(name), ValueMechanism)]
+)
+def test_the_same_holds_for_the_sum_over_the_values_of_a_class(name):
+    mechanism = mechanisms.from_epsilon(name, 1, 6)
+    ends = contribution(mechanism, 2)
+    found = np.array([marginal(mechanism, 1, counts, 2).estimate for counts in every_kind_of_answer(mechanism)])
+    assert (found.min(), found.max()) == pytest.approx(ends)
+
+
+def test_the_reach_of_one_answer_is_the_table_of_the_formulas():
+    """docs/math.md, section 1: 4.69 of ``she`` and 4.33 of ``oue`` at ε = 1."""
+    assert contribution(mechanisms.from_epsilon("she", 1, 3)).width == pytest.approx(4.69, abs=0.005)
+    assert contribution(mechanisms.from_epsilon("oue", 1, 3)).width == pytest.approx(4.33, abs=0.005)
+    assert Contribution(-1.0, 2.0).width == 3
+
+
+def test_more_lies_reach_further_and_most_where_they_choose_their_question():
+    for bound in manipulation(campaign("oue")):
+        assert bound.closed[0.01] < bound.closed[0.05] < bound.open[0.05]
+        assert bound.closed[0.01] < bound.open[0.01]
+    many = manipulation(campaign("direct"), devices=10**9)
+    limit = manipulation(campaign("direct"))
+    few = manipulation(campaign("direct"), devices=1000)
+    for large, none, small in zip(many, limit, few, strict=True):
+        assert none.open[0.01] < large.open[0.01] < none.open[0.01] * 1.001
+        assert large.closed[0.05] < small.closed[0.05]
+
+
+def test_a_closed_fleet_with_one_question_has_exactly_its_share_of_lies():
+    found = numbers_of(0.05, 1.0, 1)
+    assert (found.closed, found.open) == (0.05, 0.05)
+    assert numbers_of(0.05, 0.25, 2).open == pytest.approx(0.1 / (0.1 + 0.95 * 0.25))
+
+
+def test_numbers_by_chance_are_bounded():
+    for n, p in ((50, 0.1), (1000, 0.3), (7, 1.0), (0, 0.5)):
+        chances = np.exp(log_probability(np.arange(n + 1), n, p)) if 0 < p < 1 else np.eye(n + 1)[n if p else 0]
+        most, least = most_likely(n, p, 1e-6), least_likely(n, p, 1e-6)
+        assert chances[most + 1 :].sum() <= 1e-6
+        assert chances[:least].sum() <= 1e-6
+        assert least <= n * p <= most
+    assert most_likely(1000, 0.3, 1e-6) < 400
+
+
+@pytest.mark.parametrize("wrong", [{"shares": (0.0,)}, {"shares": (1.0,)}, {"devices": 0}])
+def test_shares_and_devices_out_of_range_are_refused(wrong):
+    with pytest.raises(InputError) as caught:
+        manipulation(campaign("direct"), **wrong)
+    assert caught.value.reason == "argument_invalid"
+
+
+def test_layouts_have_bounds_for_every_question():
+    for mechanism in ("bit", "bits", "piecewise", "hybrid", "laplace", "duchi"):
+        made_of = campaign(mechanism, family="gaussian")
+        bounds = manipulation(made_of)
+        assert len(bounds) == len(made_of.questions) + 1
+        assert all(bound.one_answer > 0 for bound in bounds)
+    assert {mechanisms.kind(name).layout for name in mechanisms.names()} == {SINGLE, BITS, INTEGERS}
