@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "sign": "aggregator.cli.documents.sign:sign",
     "show": "aggregator.cli.documents.show:show",
     "verify": "aggregator.cli.documents.verify:verify",
+    "guarantee": "aggregator.cli.documents.guarantee:guarantee",
     "fleet": "aggregator.cli.reports.fleet:fleet",
     "merge": "aggregator.cli.reports.merge:merge",
     "ingest": "aggregator.cli.reports.ingest:ingest",

@@ -20,7 +20,7 @@ _EXACT = 16
 _STIRLING = np.array(
     [0.0] + [lgamma(n + 1) - (n + 0.5) * log(n) + n - 0.5 * log(2 * pi) for n in range(1, _EXACT)], np.float64
 )
-_BLOCKS = 96
+_BLOCKS = 64
 _REACH = 12.0
 """Number of standard deviations that a summed tail extends beyond its begin, or beyond the mean."""
 

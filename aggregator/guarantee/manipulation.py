@@ -23,6 +23,7 @@ question, since the fraction is quasi-convex in L. Source: docs/math.md, section
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -85,6 +86,7 @@ class Bound(NamedTuple):
     open_average: dict[float, float] | None
 
 
+@lru_cache(maxsize=256)
 def contribution(mechanism: Mechanism, groups: int = 0) -> Contribution:
     """Least and most contribution of one answer to an estimate, through the estimator that the aggregator uses.
 

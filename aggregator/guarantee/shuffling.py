@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 MOST_REPORTS = 10**9
 """Larger numbers of reports are treated as this one. That gives an upper bound, since ε falls with n."""
-_GROUPS = 240
+_GROUPS = 128
 _REACH = 10.0
 """Number of standard deviations of C on each side that are divided into groups."""
-_HALVINGS = 45
+_HALVINGS = 38
 _GUARD = 1e-7
 """Relative error that is added for rounding; logarithms of probabilities have an error below 10⁻⁹."""
 
@@ -93,7 +93,7 @@ def closed_forms(local: float, reports: int, delta: float) -> tuple[float | None
 
 
 def numeric(local: float, reports: int, delta: float) -> float:
-    """The numeric bound: the least ε, to about 10⁻¹² of ε₀, at which δ(ε) of :class:`Clones` is at most ``delta``.
+    """The numeric bound: the least ε, to about 10⁻¹¹ of ε₀, at which δ(ε) of :class:`Clones` is at most ``delta``.
 
     Args:
         local: ε₀.

@@ -113,7 +113,7 @@ def test_shares_and_devices_out_of_range_are_refused(wrong):
 
 
 def test_layouts_have_bounds_for_every_question():
-    for mechanism in ("bit", "bits", "piecewise", "hybrid", "laplace", "duchi"):
+    for mechanism in ("bits", "piecewise", "laplace", "duchi"):
         made_of = campaign(mechanism, family="gaussian")
         bounds = manipulation(made_of)
         assert len(bounds) == len(made_of.questions) + 1
