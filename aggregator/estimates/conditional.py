@@ -131,10 +131,13 @@ def _means(
 ) -> Conditional:
     """E[x^power | c] of all numbers of one question.
 
-    With m̂ the mean of x^power·[y = c], p̂ the share of the class, s² the variance of the true values and S their
-    covariance with [y = c], m̂ − μ p̂ has the variance
+    With m̂ the estimated mean of x^power·[y = c], p̂ the estimated share of the class, and p the middle of its interval,
+    m̂ − μ p̂ has the variance
 
-        V(μ) = noise + s² D/n − 2μ S·(joint scatter) + μ² [noise of p̂ + p(1 − p)·(scatter of p̂)],   S = m̂(1 − p)
+        V(μ) = noise of m̂ + s² D/n − 2μ S C + μ² [noise of p̂ + p(1 − p)·(scatter of p̂)]
+
+    where s² is the variance of the true values, D/n the scatter of m̂ (``devices_scatter`` or ``scatter`` over n),
+    S = m̂(1 − p) the covariance of the true values with [y = c], and C the result of :func:`_joint_scatters`.
     """
     n, least = found.n, float(found.least)
     size = len(found.estimate)
@@ -204,12 +207,15 @@ def _mean_variance(found: QuestionEstimate, given: list[tuple[Pool, int]]) -> Va
 
 
 def _joint_scatters(found: QuestionEstimate, pool: Pool) -> tuple[float, float]:
-    """Sampling covariance of a mean and a class share, in multiples of the covariance S of the true values.
+    """Sampling covariance of a mean and a class share, in multiples of the covariance of the true values.
 
-        −Σ_s w_s W_s/N_s  for these devices;   + Σ_d (Σ_s w_s √c_s)(Σ_s W_s √c_s)  for the population
+        −Σ_s w_s W_s/N_s                                        for these devices
+        −Σ_s w_s W_s/N_s + Σ_d (Σ_s w_s √c_s)(Σ_s W_s √c_s)      for the population
 
-    w_s and W_s are the weights of stratum s in the two estimates. Answers to two questions of a stratum are drawn from
-    it without replacement, hence the minus sign. d numbers the sets of devices.
+    w_s and W_s are the weights of stratum s in the mean and in the class share, N_s is the stratum's number of answers,
+    and c_s their concentration (``aggregator.estimates.recurrence``). d numbers the sets of devices; the inner sums are
+    over the strata of one set. The first term is negative because the answers to two questions of a stratum are drawn
+    from it without replacement.
     """
     chosen = people = 0.0
     own: dict[int, float] = {}

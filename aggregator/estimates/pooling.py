@@ -61,8 +61,11 @@ class Pool(NamedTuple):
 def pooled(votes: Sequence[Vote]) -> Pool:
     """Combine at least one vote by inverse variance (formulas: :func:`aggregator.estimates.class_shares.class_shares`).
 
-    ``chosen`` is Σ_j w_j²/n_j − Σ_s W_s²/N_s: the answers to a question are drawn from their stratum without
-    replacement. ``people`` is Σ_d (Σ_s W_s √c_s)²: devices may answer in several strata and periods.
+    With w_j the weight and n_j the answers of question j, W_s the sum of the weights, N_s the answers and c_s the
+    concentration of stratum s, and d the number of a set of devices:
+
+        chosen = Σ_j w_j²/n_j − Σ_s W_s²/N_s     answers to a question are drawn from a stratum without replacement
+        people = Σ_d (Σ_{s of d} W_s √c_s)²      devices may answer in several strata and periods
     """
     weights = np.array([1 / vote.planned_variance for vote in votes])
     weights /= weights.sum()

@@ -122,15 +122,20 @@ def test_estimates_in_three_forms_agree(round_trip):
     assert {"kind", "feature", "n", "counts", "estimates", "variances"} <= set(found["questions"][0])
     (round_trip / "e.csv").write_text(run("estimate", "--store", store, "--csv").stdout)
     frame = pd.read_csv(round_trip / "e.csv")
-    assert frame["estimate"].tolist() == pytest.approx([x for q in found["questions"] for x in q["estimates"]])
+    asked, pooled = frame[frame["kind"] != "prior"], frame[frame["kind"] == "prior"]
+    assert asked["estimate"].tolist() == pytest.approx([x for q in found["questions"] for x in q["estimates"]])
+    prior = next(one for one in found["parameters"] if one["kind"] == "prior")
+    assert pooled["parameter"].tolist() == pytest.approx(prior["raw"])
+    assert pooled["published"].tolist() == pytest.approx(prior["published"])
     whole = aggregator.open_store(store).estimates()
     pd.testing.assert_frame_equal(frame.convert_dtypes(), whole.convert_dtypes(), check_dtype=False)
-    assert set(whole["kind"]) == {"class", "cell"}
+    assert set(whole["kind"]) == {"class", "cell", "prior"}
     text = run("estimate", "--store", store).stdout
     assert "these devices" in text
     assert "population" in text
     assert "records do not change" in text
     assert all(cell in text for cell in frame["cell"])
+    assert all(name in text for one in found["parameters"] for name in one["cells"])
     usage = run("estimate", "--store", store, "--csv", "--json", status=2)
     assert usage.stderr.startswith("usage: ")
 
