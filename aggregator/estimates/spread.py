@@ -54,6 +54,23 @@ def moments(found: Iterable[Estimated | QuestionEstimate], schema: Schema, power
     Returns:
         Shape (numbers, k) float64, a row per numeric observed feature; NaN without answers.
     """
+    totals, asked = _totals(found, schema, power)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(totals / asked, np.float64)
+
+
+def moment_variances(found: Iterable[QuestionEstimate], schema: Schema, power: int) -> Floats:
+    """Variances of the means that :func:`moments` returns, of noise and sampling, for the population.
+
+    Arguments as :func:`moments`. Returns shape (numbers, k) float64; NaN without answers.
+    """
+    totals, asked = _totals((Estimated(one.subject, one.n, one.variance) for one in found), schema, power)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(totals / asked**2, np.float64)
+
+
+def _totals(found: Iterable[Estimated | QuestionEstimate], schema: Schema, power: int) -> tuple[Floats, Floats]:
+    """Sums of the estimates about moments of this power, and numbers of answers: shape (numbers, k) float64 each."""
     classes = len(schema.label.classes)
     totals = np.zeros((len(schema.numeric), classes))
     asked = np.zeros((len(schema.numeric), classes))
@@ -70,8 +87,7 @@ def moments(found: Iterable[Estimated | QuestionEstimate], schema: Schema, power
             columns = slice(None) if of_class is None else of_class
             totals[place, columns] += estimate if of_class is None else estimate[0]
             asked[place, columns] += n
-    with np.errstate(invalid="ignore"):
-        return np.asarray(totals / asked, np.float64)
+    return totals, asked
 
 
 class Spreads(NamedTuple):

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.estimates.spread import moments
+from aggregator.estimates.spread import moment_variances, moments
+from aggregator.models.posterior_moments import Moments, shrunk
 from aggregator.models.postprocess import check_postprocess
 from protocol.epsilon import MICRO
 from protocol.questions import PRESENT
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+SHRINKS = "posterior"
+"""Post-processing that shrinks means and variances by their noise. The others use the moments alone."""
 _UNIFORM_VARIANCE = 1 / 3
 """Variance of the uniform distribution on [−1, 1], for a number without answers."""
 
@@ -70,13 +73,16 @@ def fit(statistics: Statistics, postprocess: str) -> GaussianParameters:
     prior, likelihood = check_postprocess(postprocess)(statistics, categories)
     tables = iter(likelihood)
     floor = statistics.fit.variance_floor_micro / MICRO
+    to_normal = _posterior_normal if postprocess == SHRINKS else _normal
     first, second = (moments(statistics.questions, schema, power) for power in (1, 2))
+    errors = [moment_variances(statistics.questions, schema, power) for power in (1, 2)]
     terms: list[NormalParameters | Floats] = []
     for index in range(len(schema.observed)):
         if index in schema.numeric:
             place = schema.numeric.index(index)
             share = _share(statistics, index, prior)
-            terms.append(_normal(first[place], second[place], share, floor))
+            found = Moments(first[place], second[place], errors[0][place], errors[1][place], share)
+            terms.append(to_normal(found, floor))
         else:
             terms.append(np.log(next(tables)))
     return GaussianParameters(np.log(prior), tuple(terms))
@@ -91,13 +97,24 @@ def _share(statistics: Statistics, feature: int, prior: Floats) -> Floats:
     return prior
 
 
-def _normal(first: Floats, second: Floats, share: Floats, floor: float) -> NormalParameters:
+def _normal(of: Moments, floor: float) -> NormalParameters:
     """Mean and variance from first and second moments, clipped to their range for numbers in [−1, 1].
 
-    ``first``, ``second`` and ``share``: shape (k,) float64. NaN moments become mean 0 and the uniform variance.
+    NaN moments become mean 0 and the uniform variance. The variance is at least ``floor``.
     """
-    mean = np.clip(first / share, -1, 1)
-    square = np.clip(second / share, 0, 1)
-    mean, known = np.nan_to_num(mean), ~(np.isnan(first) | np.isnan(second))
+    mean = np.clip(of.first / of.share, -1, 1)
+    square = np.clip(of.second / of.share, 0, 1)
+    mean, known = np.nan_to_num(mean), ~(np.isnan(of.first) | np.isnan(of.second))
     variance = np.where(known, square - mean**2, _UNIFORM_VARIANCE)
     return NormalParameters(mean, np.maximum(np.nan_to_num(variance), floor))
+
+
+def _posterior_normal(of: Moments, floor: float) -> NormalParameters:
+    """Mean and variance of :func:`aggregator.models.posterior_moments.shrunk`, the variance from ``floor`` to 1.
+
+    Classes without answers about a moment get the mean 0 and the uniform variance, as all classes of that number.
+    """
+    if np.isnan(of.first).any() or np.isnan(of.second).any():
+        return _normal(of._replace(first=of.first * np.nan, second=of.second * np.nan), floor)
+    mean, variance = shrunk(of)
+    return NormalParameters(mean, np.clip(variance, floor, 1.0))

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 SHAPES = (0.3, 1.0, 3.0, 10.0, 100.0)
 """Shapes s of a cell's prior. At 100 a feature is as good as independent of the class."""
-EQUAL_CLASSES, SKEWED_CLASSES = (1.0, 1.0, 1.0, 1.0, 1.0), (0.05, 0.3, 1.0, 1.0, 1.0)
+EQUAL_CLASSES, SKEWED_CLASSES = (1.0, 1.0, 1.0, 1.0, 0.4), (0.2, 0.5, 1.0, 1.0, 0.4)
 """Prior weights of :data:`SHAPES`, in any unit, for classes of equal shares and for skewed classes."""
 SKEWED = 0.6
-"""Balance (1 − max P(c))/(1 − 1/k) of the classes at and below which they count as skewed. In between is linear."""
-CONCENTRATIONS = (1.0, 4.0, 16.0)
-"""Concentrations A of the classes' shares, equally weighted: the variance of a share is (k − 1)/(k²(kA + 1))."""
+"""Balance (1 − p)/(1 − 1/k) of the classes at and below which they count as skewed. In between is linear."""
+CONCENTRATIONS = (2.0, 8.0, 32.0)
+"""Concentrations B of the classes' shares, equally weighted: the variance of a share is (k − 1)/(k²(B + 1))."""
 _LEAST = 1e-12
 
 
@@ -56,7 +56,8 @@ def posterior_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
         InputError: ``not_fittable``: there is no question about the values of one of the features.
     """
     prior = posterior_prior(statistics)
-    return Tables(prior, tuple(_table(joint_table(statistics, feature), prior) for feature in features))
+    weights = shape_weights(prior, class_shares(statistics).variance)
+    return Tables(prior, tuple(_table(joint_table(statistics, feature), prior, weights) for feature in features))
 
 
 def posterior_prior(statistics: Statistics) -> Floats:
@@ -68,7 +69,7 @@ def posterior_prior(statistics: Statistics) -> Floats:
     classes = len(shares.share)
     if not np.isfinite(shares.variance).all():
         return np.full(classes, 1 / classes)
-    shapes = [(classes * concentration + 1) / (classes - 1) for concentration in CONCENTRATIONS]
+    shapes = [(concentration + 1) / (classes - 1) for concentration in CONCENTRATIONS]
     found = [posterior(shares.share, shares.variance, 1 / classes, shape) for shape in shapes]
     # The shares sum to 1, so that k densities say as much as k − 1.
     evidence = np.array([one.evidence.sum() for one in found]) * (classes - 1) / classes
@@ -76,10 +77,10 @@ def posterior_prior(statistics: Statistics) -> Floats:
     return _positive(_weights(evidence) @ means)
 
 
-def _table(joint: JointTable, prior: Floats) -> Floats:
+def _table(joint: JointTable, prior: Floats, shape_weight: Floats) -> Floats:
     """P(value | class) of one feature: shape (values, k) float64; equal probabilities without answers.
 
-    ``prior``: shape (k,) float64, P(class).
+    ``prior``: shape (k,) float64, P(class). ``shape_weight``: shape (shapes,) float64, as :func:`shape_weights`.
     """
     values, classes = joint.estimate.shape
     if not joint.n:
@@ -90,13 +91,21 @@ def _table(joint: JointTable, prior: Floats) -> Floats:
     # The variance depends on the true share. A first posterior mean replaces the share.
     variance = joint.variance(posterior(joint.share, guess, centre, 1.0).mean)
     found = [posterior(joint.share, variance, centre, shape) for shape in SHAPES]
-    weights = _weights(np.array([one.evidence.sum() for one in found]) + np.log(shape_weights(prior)))
+    weights = _weights(np.array([one.evidence.sum() for one in found]) + np.log(shape_weight))
     return _positive(np.tensordot(weights, np.array([one.mean for one in found]), 1))
 
 
-def shape_weights(prior: Floats) -> Floats:
-    """Prior weights of :data:`SHAPES`, shape (shapes,) float64, for classes with the shares ``prior``, (k,) float64."""
-    balance = (1 - prior.max()) / (1 - 1 / len(prior))
+def shape_weights(prior: Floats, variance: Floats) -> Floats:
+    """Prior weights of :data:`SHAPES`, shape (shapes,) float64.
+
+    The largest share p is the largest of P(c) + √Var(c), at most 1: classes of little known shares count as skewed,
+    so that the model falls back to the class prior.
+
+    Args:
+        prior: shape (k,) float64, P(c).
+        variance: shape (k,) float64, Var(c), the variances of the estimated shares.
+    """
+    balance = (1 - min(1.0, float((prior + np.sqrt(variance)).max()))) / (1 - 1 / len(prior))
     equal = np.clip((balance - SKEWED) / (1 - SKEWED), 0, 1)
     return np.asarray(equal * np.array(EQUAL_CLASSES) + (1 - equal) * np.array(SKEWED_CLASSES), np.float64)
 

@@ -140,13 +140,12 @@ def test_names_and_order_of_values_and_classes_do_not_matter(order, swap, seed):
     np.testing.assert_allclose(after.likelihood[1], before.likelihood[1][:, classes], rtol=1e-9)
 
 
-def test_skewed_classes_give_little_weight_to_far_tables():
-    equal, skewed = (
-        posterior_mean.shape_weights(np.array([0.5, 0.5])),
-        posterior_mean.shape_weights(np.array([0.9, 0.1])),
-    )
+def test_skewed_or_unknown_classes_give_little_weight_to_far_tables():
+    shares = ([0.5, 0.5], 0.0), ([0.9, 0.1], 0.0), ([0.5, 0.5], 0.3), ([0.5, 0.5], np.inf)
+    equal, *skewed = (posterior_mean.shape_weights(np.array(one), np.full(2, noise)) for one, noise in shares)
     assert equal.tolist() == list(posterior_mean.EQUAL_CLASSES)
-    assert skewed.tolist() == list(posterior_mean.SKEWED_CLASSES)
+    for one in skewed:
+        assert one.tolist() == list(posterior_mean.SKEWED_CLASSES)
 
 
 @pytest.mark.parametrize("mechanism", ["direct", "oue", "sue", "the", "she"])
