@@ -118,8 +118,8 @@ class Policy(NamedTuple):
 
     @property
     def longest_window(self) -> int:
-        """Length in seconds of the longest window that has a limit; at least a day."""
-        return DAY_SECONDS if self.window_micro is None else max(DAY_SECONDS, self.window_seconds)
+        """Length in seconds of the longest window over which ε is counted or shown; at least a day."""
+        return max(DAY_SECONDS, self.window_seconds)
 
     def refusals(self, campaign: Campaign, evaluated: Model | None = None) -> Iterator[str]:
         """One sentence for each rule that the campaign breaks. Of an ended campaign only the name is judged.

@@ -114,7 +114,9 @@ def present(anchor: Anchor | None, floor: int, reading: Reading) -> Present:
     elapsed = _elapsed(anchor, reading)
     if anchor.signed and elapsed is not None:
         now = max(now, anchor.time + elapsed)
-    passed = 0 if elapsed is None else elapsed + elapsed // DRIFT + min(elapsed, SLACK_SECONDS)
+    # After a leap the clock has no further minute: a leap and a minute in each boot would be two short periods.
+    slack = 0 if anchor.leapt else SLACK_SECONDS
+    passed = 0 if elapsed is None else elapsed + elapsed // DRIFT + min(elapsed, slack)
     line = anchor.time if now >= anchor.time - SLACK_SECONDS else anchor.base
     return Present(
         now,

@@ -14,6 +14,7 @@ the uptime, whatever the clock shows. Source: docs/decisions/0055.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.timekeeping.periods import DRIFT, SLACK_SECONDS
@@ -21,6 +22,8 @@ from protocol import canonical
 from protocol.errors import DocumentError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from edge_sdk.timekeeping.periods import Reading
 
 _NOTED_EVERY = 6 * 3_600
@@ -60,6 +63,7 @@ class Track(NamedTuple):
         time: limit time, in seconds since 1970.
         boot_line: number of the last ledger line before this boot.
         behind_since: uptime at which the clock first showed less than the limit time; None if it does not.
+        gained: seconds by which the limit time went ahead of the uptime in this boot, without a step.
         steps: oldest first.
     """
 
@@ -68,6 +72,7 @@ class Track(NamedTuple):
     time: int
     boot_line: int
     behind_since: int | None = None
+    gained: int = 0
     steps: tuple[Step, ...] = ()
 
     def to_bytes(self) -> bytes:
@@ -94,6 +99,15 @@ class Track(NamedTuple):
             or (self.boot, self.steps, self.behind_since) != (stored.boot, stored.steps, stored.behind_since)
             or not 0 <= self.uptime - stored.uptime < _NOTED_EVERY
         )
+
+    def renumbered(self, numbers: Sequence[int]) -> Track:
+        """The track for a ledger that keeps the lines ``numbers``, rising, as its lines 2, 3 and so on."""
+
+        def place(line: int) -> int:
+            return 1 + bisect_right(numbers, line)
+
+        steps = tuple(step._replace(line=place(step.line), boot_line=place(step.boot_line)) for step in self.steps)
+        return self._replace(boot_line=place(self.boot_line), steps=steps)
 
     @property
     def moves(self) -> bool:
@@ -140,18 +154,21 @@ def follow(track: Track | None, reading: Reading, now: int, line: int, longest: 
         return Track(reading.boot, reading.uptime, now, line)
     same = track.boot == reading.boot and reading.uptime >= track.uptime
     passed = reading.uptime - track.uptime if same else reading.uptime
-    boot_line = track.boot_line if same else line
+    boot_line, gained = (track.boot_line, track.gained) if same else (line, 0)
     expected = track.time + passed
-    slack = SLACK_SECONDS + passed // DRIFT
+    # All gains of one boot share one minute and the drift of its uptime. Else small gains would add up without a step.
+    slack = SLACK_SECONDS + reading.uptime // DRIFT - gained
     time, since = max(now, expected), None
-    if now < expected - slack:
+    if now < expected - SLACK_SECONDS - passed // DRIFT:
         since = track.behind_since if same and track.behind_since is not None else reading.uptime
         if reading.uptime - since >= _BACK_AFTER:
             time, since = now, None
     steps = _pruned(track.steps, track, expected, longest)
-    if abs(time - expected) > slack:
+    if time < expected or time - expected > slack:
         steps = (*steps, Step(line, boot_line, expected, time - expected))
-    return Track(reading.boot, reading.uptime, time, boot_line, since, steps)
+    else:
+        gained += time - expected
+    return Track(reading.boot, reading.uptime, time, boot_line, since, gained, steps)
 
 
 def _pruned(steps: tuple[Step, ...], track: Track, before: int, longest: int) -> tuple[Step, ...]:

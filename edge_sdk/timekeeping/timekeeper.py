@@ -18,6 +18,17 @@ _KEY = "anchor"
 _TRACK_KEY = "track"
 
 
+def read_track(state: State) -> Track | None:
+    """The track that a state stores; None if it stores none."""
+    raw = state.meta(_TRACK_KEY)
+    return None if raw is None else Track.from_bytes(raw)
+
+
+def write_track(state: State, track: Track) -> None:
+    """Store ``track``. Called inside a transaction."""
+    state.write_meta(_TRACK_KEY, track.to_bytes())
+
+
 class Timekeeper:
     """Tells the present time from the clocks and the state. Methods that write are called inside a transaction."""
 
@@ -71,12 +82,12 @@ class Timekeeper:
             longest: length of the owner's longest window in seconds.
         """
         now = self.present(reading).now
-        return None if reading.uptime is None else follow(self._track(), reading, now, line, longest)
+        return None if reading.uptime is None else follow(read_track(self._state), reading, now, line, longest)
 
     def note_track(self, track: Track | None) -> None:
         """Store ``track`` if :meth:`Track.is_news` says that it must replace the stored one; None is not stored."""
-        if track is not None and track.is_news(self._track()):
-            self._state.write_meta(_TRACK_KEY, track.to_bytes())
+        if track is not None and track.is_news(read_track(self._state)):
+            write_track(self._state, track)
 
     def note_document(self, issued_at: int) -> None:
         """Store the confirmed time after a signed document was accepted.
@@ -89,10 +100,6 @@ class Timekeeper:
     def _anchor(self) -> Anchor | None:
         raw = None if self._uptime is None else self._state.meta(_KEY)
         return None if raw is None else Anchor.from_bytes(raw)
-
-    def _track(self) -> Track | None:
-        raw = self._state.meta(_TRACK_KEY)
-        return None if raw is None else Track.from_bytes(raw)
 
     def _keep(self, anchor: Anchor | None) -> None:
         if anchor is not None:

@@ -202,3 +202,66 @@ def test_steps_are_forgotten_after_the_longest_window():
 @pytest.mark.parametrize("raw", [b"", b"\xc0", b"\x90", b"\x91\x01", b"\xff"])
 def test_damaged_bytes_are_no_track(raw):
     assert Track.from_bytes(raw) is None
+
+
+def test_jumps_of_less_than_a_minute_do_not_add_up_within_a_boot():
+    """The clock is a minute ahead and behind in turns, and each call that is news is stored."""
+    stored, uptime = Track("a", 100, NOW, 0), 100
+    line, answered_at = 1, NOW
+    for second in range(4_000):
+        uptime += 1
+        wall = stored.time + (-70 if second % 2 else 59)
+        track = follow(stored, Reading(wall, "a", uptime), wall, line, DAY)
+        age = track.time - track.date(line, answered_at, DAY)
+        assert age <= uptime - 100 + 60 + 1
+        stored = track if track.is_news(stored) else stored
+
+
+def test_gains_below_a_minute_are_steps_once_they_sum_to_a_minute_in_a_boot():
+    track = Track("a", 100, NOW, 0)
+    for _ in range(3):
+        passed = track.uptime + 1
+        track = follow(track, Reading(0, "a", passed), track.time + 26, 5, DAY)
+    assert [step.seconds for step in track.steps] == [25]
+    assert (track.gained, track.time) == (50, NOW + 78)
+    fresh = follow(track, Reading(0, "b", 10), track.time + 60, 5, DAY)
+    assert (fresh.gained, len(fresh.steps)) == (50, 1)
+
+
+def test_a_reset_keeps_the_steps_of_the_clock(tmp_path):
+    publisher = Publisher()
+    wall, up = [NOW + 5 * DAY], [60]  # 15 days behind
+    clocks = {"clock": lambda: wall[0], "uptime": lambda: ("boot", up[0])}
+    policy = Policy.of(epsilon_per_day="4", epsilon_lifetime="100")
+
+    def answers(device, campaign):
+        count = 0
+        for _ in range(6):
+            with suppress(PolicyError):
+                count += not device.answer(campaign, RECORD).repeated
+            wall[0] += HOUR
+            up[0] += HOUR
+        return count
+
+    raw = publisher.campaign(name="pumps", time_precision=HOUR, lifetime=3_000 * DAY)
+    with Device.open(tmp_path / "s", publisher.root(), policy=policy, **clocks) as device:
+        assert answers(device, device.enrol(raw).id) == 4
+        wall[0] += 15 * DAY
+        with pytest.raises(PolicyError):
+            device.answer(device.enrol(raw).id, RECORD)
+    for _ in range(2):  # the second reset reads what the first one wrote
+        Device.reset(tmp_path / "s", publisher.root(), policy=policy, clock=clocks["clock"])
+    more = Policy.of(epsilon_per_day="4", epsilon_lifetime="900")
+    with Device.open(tmp_path / "s", publisher.root(), policy=more, **clocks) as device:
+        campaign = device.enrol(raw).id
+        assert device.status().spent.day_micro == 4_000_000
+        assert answers(device, campaign) == 0
+
+
+def test_status_shows_the_window_of_thirty_days_although_it_has_no_limit():
+    field = Field(FOUR_A_DAY)
+    field.off(60 * DAY, error=-40 * DAY)
+    field.run(4 * HOUR)
+    field.error = 0
+    field.run(2 * DAY)
+    assert field.device.status().spent.window_micro == 1_000_000 * len(field.answers)
