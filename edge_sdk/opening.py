@@ -23,7 +23,7 @@ from edge_sdk.storage.outbox import clear_outboxes
 from edge_sdk.storage.secret import check_secret, fresh_secret, note_fleet, secret_of
 from edge_sdk.storage.spool import Spool
 from edge_sdk.storage.state_file import STATE_FILE
-from edge_sdk.timekeeping.timekeeper import read_track, write_track
+from edge_sdk.timekeeping.timekeeper import carry_track, stored_track
 from protocol.documents import trust
 from protocol.errors import InputError, StorageError
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from edge_sdk.policy.policy import Policy
-    from edge_sdk.timekeeping.steps import Track
 
 _JOURNAL = "-journal"
 
@@ -284,7 +283,7 @@ def reset_state(
                 _begin(state, root, secret, now, machine(), enrolled=enrolment is not None)
                 line = Ledger(state).begin_after_reset(micro, now, old.lines)
                 if old.track is not None:
-                    write_track(state, old.track.renumbered([each.number for each in old.lines.paid]))
+                    carry_track(state, old.track, [each.number for each in old.lines.paid])
                 Spool(state).begin_after(line)
         finally:
             state.close()
@@ -320,7 +319,7 @@ class _Old(NamedTuple):
         lines: the old ledger; no lines if one of them is damaged.
         whole: whether the complete ledger was read, so that the file needs no journal.
         sealed: paths of the files that the old state has sealed; none if that can not be read.
-        track: the time by which limits were counted, with its steps; None if it can not be read.
+        track: bytes of the time by which limits were counted, with its steps; None if they can not be read.
     """
 
     enrolled: bool | None = None
@@ -328,7 +327,7 @@ class _Old(NamedTuple):
     lines: Lines = Lines((), ())
     whole: bool = False
     sealed: tuple[str, ...] = ()
-    track: Track | None = None
+    track: bytes | None = None
 
 
 def _read_old(place: str) -> _Old:
@@ -347,7 +346,7 @@ def _read_old(place: str) -> _Old:
             old = old._replace(enrolled=state.meta("enrolled") is not None)
             ledger = Ledger(state)
             old = old._replace(total_micro=ledger.last_total())
-            old = old._replace(lines=ledger.lines(), track=read_track(state), whole=True)
+            old = old._replace(lines=ledger.lines(), track=stored_track(state), whole=True)
             old = old._replace(sealed=tuple(Spool(state).sealed_paths()))
         finally:
             state.close()

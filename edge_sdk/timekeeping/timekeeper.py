@@ -8,7 +8,7 @@ from edge_sdk.timekeeping.periods import Anchor, Reading, after_answer, after_do
 from edge_sdk.timekeeping.steps import Track, follow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
@@ -18,15 +18,22 @@ _KEY = "anchor"
 _TRACK_KEY = "track"
 
 
-def read_track(state: State) -> Track | None:
-    """The track that a state stores; None if it stores none."""
-    raw = state.meta(_TRACK_KEY)
-    return None if raw is None else Track.from_bytes(raw)
+def stored_track(state: State) -> bytes | None:
+    """The bytes of the track that a state stores; None if it stores none."""
+    return state.meta(_TRACK_KEY)
 
 
-def write_track(state: State, track: Track) -> None:
-    """Store ``track``. Called inside a transaction."""
-    state.write_meta(_TRACK_KEY, track.to_bytes())
+def carry_track(state: State, raw: bytes, numbers: Sequence[int]) -> None:
+    """Store an old state's track in a new one. Called inside a transaction.
+
+    Args:
+        state: the new state.
+        raw: the bytes of the old state's track. Bytes that are no track are not stored.
+        numbers: numbers of the old ledger lines, rising, that are lines 2, 3 and so on of the new ledger.
+    """
+    track = Track.from_bytes(raw)
+    if track is not None:
+        state.write_meta(_TRACK_KEY, track.renumbered(numbers).to_bytes())
 
 
 class Timekeeper:
@@ -82,12 +89,12 @@ class Timekeeper:
             longest: length of the owner's longest window in seconds.
         """
         now = self.present(reading).now
-        return None if reading.uptime is None else follow(read_track(self._state), reading, now, line, longest)
+        return None if reading.uptime is None else follow(self._track(), reading, now, line, longest)
 
     def note_track(self, track: Track | None) -> None:
         """Store ``track`` if :meth:`Track.is_news` says that it must replace the stored one; None is not stored."""
-        if track is not None and track.is_news(read_track(self._state)):
-            write_track(self._state, track)
+        if track is not None and track.is_news(self._track()):
+            self._state.write_meta(_TRACK_KEY, track.to_bytes())
 
     def note_document(self, issued_at: int) -> None:
         """Store the confirmed time after a signed document was accepted.
@@ -100,6 +107,10 @@ class Timekeeper:
     def _anchor(self) -> Anchor | None:
         raw = None if self._uptime is None else self._state.meta(_KEY)
         return None if raw is None else Anchor.from_bytes(raw)
+
+    def _track(self) -> Track | None:
+        raw = stored_track(self._state)
+        return None if raw is None else Track.from_bytes(raw)
 
     def _keep(self, anchor: Anchor | None) -> None:
         if anchor is not None:

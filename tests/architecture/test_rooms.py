@@ -17,7 +17,7 @@ LARGER = {"protocol/mechanisms"}
 """One file per mechanism: this folder grows with every mechanism."""
 STORE_ROOMS = ("decoding", "storage", "intake", "tally", "store", "cluster", "gateway")
 """What once was one folder of 35 modules with 123 imports between them; half of that is the limit."""
-MOST_IMPORTS = {"edge_sdk": 47, "reports": 61}
+MOST_IMPORTS = {"edge_sdk": 48, "reports": 61}
 
 
 @pytest.fixture(scope="module")
