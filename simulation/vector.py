@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.models.encoding import NO_NUMBER, EncodedFrame
+from aggregator.models.encoding import EncodedFrame
 from aggregator.planning.draws import draw
-from protocol import SCALE
+from aggregator.planning.inputs import inputs_of
 from protocol.batches.report import ID_BYTES
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
-from protocol.questions import CELL, CLASS, MOMENTS, OUTCOME, PRESENT, SQUARE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from protocol.batches.report import Layout
     from protocol.documents.campaign import Campaign
     from protocol.mechanisms import Mechanism
-    from protocol.questions import Question
 
 
 def vector_reports(
@@ -90,48 +88,11 @@ def _stratum(
         if not asked.size:
             continue
         rows[asked, prefix + 12 : prefix + 14] = np.frombuffer(number.to_bytes(2, "big"), np.uint8)
-        inputs = _inputs(campaign, question, fleet.take(asked))
+        chosen = fleet.take(asked)
+        inputs = inputs_of(campaign.schema, question.subject, chosen.encoded, chosen.labels, chosen.predicted)
         answers = _answer_bytes(question.mechanism, inputs, layout, rng)
         rows[asked, prefix + 14 : prefix + 14 + answers.shape[1]] = answers
     return rows
-
-
-def _inputs(campaign: Campaign, question: Question, fleet: _Fleet) -> NDArray[np.int64]:
-    """The mechanism's inputs for a fleet, equal to :meth:`protocol.questions.Question.input_of` person by person.
-
-    Returns:
-        (N,) int64 for one value or number per person, (N, size) int64 for vectors of moments.
-    """
-    kind, feature, size, power, of_class = question.subject
-    classes = len(campaign.schema.label.classes)
-    labels = fleet.labels
-    if kind == CLASS:
-        return labels
-    if kind == OUTCOME:
-        return labels * classes + fleet.predicted
-    if kind == MOMENTS:
-        vectors = np.zeros((len(labels), size), np.int64)
-        for place, index in enumerate(campaign.schema.numeric):
-            vectors[np.arange(len(labels)), place * classes + labels] = _moment(fleet.encoded.numbers[:, index], power)
-        return vectors
-    if kind == CELL:
-        return np.asarray(fleet.encoded.codes[:, feature] * classes + labels, np.int64)
-    numbers = fleet.encoded.numbers[:, feature]
-    if kind == PRESENT:
-        return np.asarray((numbers != NO_NUMBER) * classes + labels, np.int64)
-    values = _moment(numbers, power)
-    if of_class is None:
-        vectors = np.zeros((len(labels), classes), np.int64)
-        vectors[np.arange(len(labels)), labels] = values
-        return vectors
-    values = np.where(labels == of_class, values, 0)
-    return 2 * values - SCALE if power == SQUARE else values
-
-
-def _moment(numbers: NDArray[np.int64], power: int | None) -> NDArray[np.int64]:
-    """The moments of numbers u, (N,) int64: u for power 1, ⌊u²/S⌋ for power 2, 0 for a missing number."""
-    numbers = np.where(numbers == NO_NUMBER, 0, numbers)
-    return np.asarray(numbers if power != SQUARE else numbers * numbers // SCALE, np.int64)
 
 
 def _answer_bytes(
