@@ -8,6 +8,7 @@ that a command without them starts at once. The functions of each command:
 
     init               create_workspace, open_workspace
     schema             read_table, draft_schema, load_schema
+    plan               plan
     campaign           make_campaign, end_campaign
     ingest             ingest                    (or Store.ingest)
     estimate           open_store(…).estimates(), count; join, of the statistics of several campaigns
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aggregator.asking import end_campaign, make_campaign, make_evaluation
     from aggregator.estimates.joining import join
+    from aggregator.forecast.plan import plan
     from aggregator.gateway.merge import merge_files
     from aggregator.gathering import count, evaluate, ingest, make_model
     from aggregator.interchange.json_form import to_json
@@ -63,6 +65,7 @@ __all__ = [
     "merge_files",
     "open_store",
     "open_workspace",
+    "plan",
     "predict_file",
     "publish_tree",
     "read_table",
@@ -83,6 +86,7 @@ _HOMES = {
     "merge_files": ("aggregator.gateway.merge", "merge_files"),
     "open_store": ("aggregator.store.store", "open_store"),
     "open_workspace": ("aggregator.publishing.workspace", "open_workspace"),
+    "plan": ("aggregator.forecast.plan", "plan"),
     "predict_file": ("aggregator.models.predicting", "predict_file"),
     "publish_tree": ("aggregator.publishing.tree", "write_tree"),
     "read_table": ("aggregator.tables", "read_table"),

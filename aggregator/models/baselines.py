@@ -14,7 +14,9 @@ from protocol import SCALE
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import NDArray
 
+    from aggregator.models.encoding import EncodedFrame
     from protocol.schema import Schema
 
 
@@ -34,9 +36,20 @@ def fit_plain(frame: pd.DataFrame, schema: Schema) -> Model:
         InputError: ``label_missing``; ``columns_missing``, no feature has a column; ``duplicate_column``;
             ``digits_lost``; ``value_refused``, a value is not listed, and the schema refuses such values.
     """
-    classes = len(schema.label.classes)
     labels = label_codes(frame, schema.label, substitute=True)
-    codes = observe(frame, schema).codes
+    return plain_model(observe(frame, schema), labels, schema)
+
+
+def plain_model(encoded: EncodedFrame, labels: NDArray[np.int64], schema: Schema) -> Model:
+    """Naive Bayes without privacy from records that are encoded already, by the formulas of :func:`fit_plain`.
+
+    Args:
+        encoded: codes in reports, from :func:`aggregator.models.encoding.observe`.
+        labels: shape (rows,) int64, class codes in reports.
+        schema: schema of the records.
+    """
+    classes = len(schema.label.classes)
+    codes = encoded.codes
     prior = np.bincount(labels, minlength=classes) + 1.0
     joints = []
     for index, feature in enumerate(schema.observed):
@@ -79,11 +92,21 @@ def fit_plain_gaussian(frame: pd.DataFrame, schema: Schema, floor: float) -> Mod
         InputError: ``label_missing``; ``columns_missing``, no feature has a column; ``duplicate_column``;
             ``value_refused``, a value is not listed, and the schema refuses such values.
     """
-    classes = len(schema.label.classes)
     labels = label_codes(frame, schema.label, substitute=True)
-    encoded = observe(frame, schema)
-    tables = fit_plain(frame, schema).terms
-    terms: list[Any] = list(tables)
+    return plain_gaussian_model(observe(frame, schema), labels, schema, floor)
+
+
+def plain_gaussian_model(encoded: EncodedFrame, labels: NDArray[np.int64], schema: Schema, floor: float) -> Model:
+    """Gaussian Naive Bayes without privacy from encoded records, as :func:`fit_plain_gaussian` makes it of a frame.
+
+    Args:
+        encoded: codes and numbers in reports, from :func:`aggregator.models.encoding.observe`.
+        labels: shape (rows,) int64, class codes in reports.
+        schema: schema of the records.
+        floor: smallest variance of a number scaled to [−1, 1].
+    """
+    classes = len(schema.label.classes)
+    terms: list[Any] = list(plain_model(encoded, labels, schema).terms)
     for index in schema.numeric:
         x = encoded.numbers[:, index] / SCALE
         present = encoded.numbers[:, index] != NO_NUMBER

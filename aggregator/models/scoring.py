@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from aggregator.models.encoding import EncodedFrame
     from protocol.schema import Schema
 
     Floats = NDArray[np.float64]
@@ -159,8 +160,14 @@ class Model:
                 ``argument_invalid``, ``frame`` is no DataFrame.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
-        encoded = recognise(frame, self.schema)
-        total = np.tile(self.log_prior, (len(frame), 1))
+        return self.scores_of(recognise(frame, self.schema))
+
+    def scores_of(self, encoded: EncodedFrame) -> Floats:
+        """The scores of records that are encoded already: shape (rows, k) float64, as :meth:`scores` defines them.
+
+        ``encoded``: codes and numbers of the records, from :func:`aggregator.models.encoding.recognise`.
+        """
+        total = np.tile(self.log_prior, (len(encoded.codes), 1))
         for index, term in enumerate(self.terms):
             present = encoded.codes[:, index] != MISSING
             if isinstance(term, tuple):

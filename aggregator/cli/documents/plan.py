@@ -1,0 +1,140 @@
+"""``hearsay plan``: what to expect of a campaign, and what a target needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from aggregator.cli.options import PATH, force_option, json_option, missing_option
+from aggregator.cli.output import note, print_facts, print_json, print_table, progress, warn
+from aggregator.files import check_output, write_output
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aggregator.forecast.plan import Plan
+
+
+@click.command()
+@click.argument("schema_file", type=PATH, metavar="SCHEMA.toml")
+@click.option("--epsilon", required=True, help="Total privacy cost of a device in one period, for example 1.0.")
+@click.option("--devices", type=int, help="Size of the fleet; may be left out if a target asks for it.")
+@click.option("--periods", type=int, default=1, show_default=True, help="Periods (days) in which a device answers.")
+@click.option("--pilot", type=PATH, metavar="PILOT.csv", help="Records with their label; default: assume an effect.")
+@click.option("--effect", type=float, help="Without a pilot: distance of two classes in standard deviations; 0.5.")
+@click.option("--family", default="auto", show_default=True, help="discrete, gaussian or auto: both.")
+@click.option("--mechanism", default="auto", show_default=True, help="A mechanism, or auto: all of the family.")
+@click.option("--answers", default="auto", show_default=True, help="Per device and period: one, all, a number, auto.")
+@click.option(
+    "--coding",
+    default="auto",
+    show_default=True,
+    help="auto: try other bins, PCA and DCA; schema: the schema as it is.",
+)
+@click.option("--projection", type=PATH, help="File made by hearsay projection, to take as it is.")
+@click.option("--postprocess", help="How estimates become probabilities; default: that of hearsay campaign.")
+@click.option("--target-accuracy", type=float, help="Accuracy that the model is to reach, between 0 and 1.")
+@click.option("--target-width", type=float, help="Largest width of the 95 % interval of a share or mean.")
+@click.option(
+    "--solve", default="devices", show_default=True, help="What a target needs: devices, epsilon or days (periods)."
+)
+@missing_option
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the simulated counts.")
+@click.option("--statistics", is_flag=True, help="Print the expected standard errors of every question, too.")
+@click.option("--plot", "plot_file", type=PATH, help="SVG file to draw accuracy against devices into.")
+@force_option
+@json_option
+def plan(
+    schema_file: Path,
+    epsilon: str,
+    devices: int | None,
+    periods: int,
+    pilot: Path | None,
+    effect: float | None,
+    family: str,
+    mechanism: str,
+    answers: str,
+    coding: str,
+    projection: Path | None,
+    postprocess: str | None,
+    target_accuracy: float | None,
+    target_width: float | None,
+    solve: str,
+    missing: tuple[str, ...],
+    seed: int,
+    plot_file: Path | None,
+    *,
+    statistics: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Say what to expect of a campaign, and what a target needs, before any device answers.
+
+    Ways to ask (family, bins, PCA or DCA, mechanism, answers) are ranked by the accuracy to expect on the pilot's
+    records, from simulated counts. Standard errors and widths of intervals have a closed form.
+
+    \b
+    Example:
+      hearsay plan schema.toml --epsilon 1 --devices 5000 --pilot pilot.csv --plot plan.svg
+      hearsay plan schema.toml --epsilon 1 --pilot pilot.csv --target-accuracy 0.85
+      hearsay plan schema.toml --epsilon 1 --devices 2000 --target-width 0.1 --solve days
+    """  # noqa: D301
+    from aggregator.forecast.plan import plan as make_plan
+    from aggregator.models.postprocess import DEFAULT
+    from aggregator.tables import MISSING_TOKENS
+
+    if plot_file is not None:
+        check_output(plot_file, force=force)
+    with progress("rounds", 1) as callback:
+        found = make_plan(
+            schema_file,
+            epsilon=epsilon,
+            devices=devices,
+            periods=periods,
+            pilot=pilot,
+            effect=effect,
+            family=family,
+            mechanism=mechanism,
+            answers=answers,
+            coding=coding,
+            projection=projection,
+            postprocess=DEFAULT if postprocess is None else postprocess,
+            target_accuracy=target_accuracy,
+            target_width=target_width,
+            solve=solve,
+            missing=missing or MISSING_TOKENS,
+            seed=seed,
+            curves=plot_file is not None,
+            progress=callback,
+        )
+    if plot_file is not None:
+        write_output(plot_file, found.chart().encode(), force=force)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        _print(found, statistics=statistics)
+    for text in found.notes:
+        note(text)
+    first = found.ranked[0].forecast
+    if first.accuracy <= found.largest_class:
+        warn(
+            f"the expected accuracy ({first.accuracy:.1%}) is not above the largest class ({found.largest_class:.1%}): "
+            "plan more devices, a larger ε, fewer features or bins"
+        )
+
+
+def _print(found: Plan, *, statistics: bool) -> None:
+    from aggregator.forecast.plan import COLUMNS
+
+    print_facts(found.facts())
+    click.echo()
+    print_table(COLUMNS, found.rows(), numeric=COLUMNS[1:])
+    if statistics:
+        click.echo()
+        columns = ["question", "answers", "median standard error", "largest standard error", "widest 95 % interval"]
+        rows = [
+            (one.question, f"{one.answers:.0f}", f"{one.median:.4g}", f"{one.worst:.4g}", f"{one.width:.4g}")
+            for one in found.precision
+        ]
+        print_table(columns, rows, numeric=columns[1:])

@@ -1,0 +1,250 @@
+"""``aggregator.plan`` and ``hearsay plan``: ranking, targets, refusals."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import aggregator
+from aggregator.cli.app import hearsay
+from aggregator.forecast import search as searching
+from aggregator.forecast import targets
+from aggregator.forecast.designs import Design
+from aggregator.forecast.population import Population
+from aggregator.forecast.rehearsal import Fleet, Fold, Rehearsal, plain_accuracy
+from aggregator.forecast.targets import Curve, for_accuracy, rising
+from aggregator.schema_file import load_schema
+from protocol.errors import HearsayError, InputError
+
+SCHEMA = """
+name = "plans"
+[label]
+name = "class"
+classes = ["a", "b"]
+[[features]]
+name = "colour"
+kind = "categorical"
+values = ["red", "green"]
+missing = "red"
+[[features]]
+name = "width"
+kind = "numeric"
+low = "-4"
+high = "4"
+bins = 4
+"""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(searching, "ROUNDS", ((1, 3),))
+    monkeypatch.setattr(searching, "LAST_ROUND", 2)
+    monkeypatch.setattr(targets, "PER_FOLD", 1)
+    monkeypatch.setattr(targets, "GRIDS", {**targets.GRIDS, "devices": (100, 10_000, 1_000_000)})
+    monkeypatch.setattr("aggregator.forecast.plan.GRIDS", targets.GRIDS)
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "s.toml").write_text(SCHEMA, "utf-8")
+    rng = np.random.default_rng(8)
+    label = rng.integers(0, 2, 80)
+    pilot = pd.DataFrame(
+        {
+            "colour": np.where(rng.random(80) < 0.3 + 0.4 * label, "red", "green"),
+            "width": (rng.normal(1.5 * label - 0.75)).round(3).astype(str),
+            "class": np.where(label, "a", "b"),
+        }
+    )
+    pilot.to_csv(tmp_path / "p.csv", index=False)
+    return tmp_path
+
+
+def reason(call, *arguments, **named):
+    with pytest.raises(HearsayError) as caught:
+        call(*arguments, **named)
+    return caught.value.reason
+
+
+def test_a_plan_ranks_designs_and_answers_targets(files):
+    found = aggregator.plan(
+        files / "s.toml", epsilon=2, devices=5000, pilot=files / "p.csv", target_accuracy=0.7, target_width=0.1
+    )
+    families = {one.design.family for one in found.ranked}
+    assert families == {"discrete", "gaussian"}
+    assert {one.design.bins for one in found.ranked} >= {None, 2, 8}
+    assert any(one.design.reduction == "none" for one in found.ranked)
+    accuracies = [one.forecast.accuracy for one in found.ranked if one.campaigns == found.ranked[0].campaigns]
+    assert accuracies == sorted(accuracies, reverse=True)
+    assert found.ranked[0].forecast.low < found.ranked[0].forecast.accuracy < found.ranked[0].forecast.high
+    assert 0.6 < found.ranked[0].forecast.accuracy < 0.95
+    assert all(one.value is not None for one in found.solutions)
+    assert found.solutions[1].value == pytest.approx(
+        5000 * (max(one.width for one in found.precision) / 0.1) ** 2, rel=0.01
+    )
+    assert "Plan" in found._repr_html_()
+
+
+def test_the_same_seed_gives_the_same_plan_and_the_command_the_same_as_python(files):
+    common = {"epsilon": 2, "devices": 500, "pilot": files / "p.csv", "family": "discrete", "coding": "schema"}
+    known = aggregator.plan(files / "s.toml", **common)
+    command = ["plan", str(files / "s.toml"), "--epsilon", "2", "--devices", "500", "--family", "discrete"]
+    command += ["--coding", "schema"]
+    ran = CliRunner().invoke(hearsay, [*command, "--pilot", str(files / "p.csv"), "--json"])
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(ran.stdout) == json.loads(json.dumps(known.to_json()))
+    other = aggregator.plan(files / "s.toml", **common, seed=1)
+    assert other.to_json() != known.to_json()
+
+
+def test_the_command_prints_one_table_and_draws_a_plot(files):
+    command = ["plan", str(files / "s.toml"), "--epsilon", "2", "--devices", "500", "--coding", "schema"]
+    ran = CliRunner().invoke(hearsay, [*command, "--statistics", "--plot", str(files / "o.svg"), "--solve", "epsilon"])
+    assert ran.exit_code == 0, ran.output
+    assert "assumed: classes of the same share" in ran.stdout
+    assert "cell colour" in ran.stdout
+    assert "note: without a pilot" in ran.stderr
+    ET.fromstring((files / "o.svg").read_text("utf-8"))
+    again = CliRunner().invoke(hearsay, [*command, "--plot", str(files / "o.svg")])
+    assert again.exit_code == 1
+    assert again.stderr.startswith("output_exists")
+
+
+def test_a_plan_that_is_worse_than_the_largest_class_warns(files):
+    command = ["plan", str(files / "s.toml"), "--epsilon", "0.1", "--devices", "20", "--coding", "schema"]
+    ran = CliRunner().invoke(hearsay, [*command, "--effect", "0.01", "--family", "discrete"])
+    assert ran.exit_code == 0, ran.output
+    expected = aggregator.plan(
+        files / "s.toml", epsilon=0.1, devices=20, coding="schema", effect=0.01, family="discrete"
+    )
+    assert ("warning:" in ran.stderr) == (expected.ranked[0].forecast.accuracy <= expected.largest_class)
+
+
+def test_a_target_above_the_accuracy_without_privacy_can_not_be_reached(files):
+    found = aggregator.plan(
+        files / "s.toml", epsilon=2, pilot=files / "p.csv", target_accuracy=0.999, coding="schema", family="discrete"
+    )
+    assert found.solutions[0].value is None
+    assert "cannot be reached: without privacy the accuracy on these records is" in found.facts()["accuracy 99.9%"]
+
+
+@pytest.mark.parametrize(("solve", "width"), [("epsilon", 0.2), ("days", 0.2), ("days", 0.0001), ("epsilon", 0.0001)])
+def test_widths_for_epsilon_and_days(files, solve, width):
+    common = {"epsilon": 2, "devices": 2000, "coding": "schema", "family": "discrete", "mechanism": "oue"}
+    found = aggregator.plan(files / "s.toml", target_width=width, solve=solve, **common)
+    value = found.solutions[0].value
+    if width < 0.01:
+        assert value is None
+        return
+    given = {"epsilon": {"epsilon": f"{value:.6f}"}, "days": {"periods": round(value)}}[solve]
+    again = aggregator.plan(files / "s.toml", **{**common, **given})
+    assert max(one.width for one in again.precision) <= width * 1.001
+
+
+def test_a_design_of_a_projection_is_fitted_on_the_folds_that_answer(files):
+    frame = pd.read_csv(files / "p.csv")
+    frame["height"] = frame["width"] * 0.3 + np.random.default_rng(1).normal(size=80)
+    schema = SCHEMA + '[[features]]\nname = "height"\nkind = "numeric"\nlow = "-4"\nhigh = "4"\nbins = 4\n'
+    (files / "s2.toml").write_text(schema, "utf-8")
+    frame.round(3).to_csv(files / "p2.csv", index=False)
+    found = aggregator.plan(files / "s2.toml", epsilon=2, devices=2000, pilot=files / "p2.csv")
+    assert {one.design.reduction for one in found.ranked} >= {"none", "pca:1", "dca:1"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"devices": 0},
+        {"devices": 10**13},
+        {"devices": None},
+        {"periods": 0},
+        {"periods": 4000},
+        {"effect": 0.0},
+        {"effect": 6.0},
+        {"effect": float("nan")},
+        {"target_accuracy": 1.0},
+        {"target_accuracy": float("nan")},
+        {"target_width": 0.0},
+        {"target_width": 2.0},
+        {"solve": "luck"},
+        {"coding": "other"},
+        {"seed": -1},
+        {"devices": None, "target_width": 0.1, "solve": "days"},
+    ],
+)
+def test_numbers_outside_their_range_are_refused(files, wrong):
+    assert reason(aggregator.plan, files / "s.toml", **{"epsilon": 1, "devices": 100, **wrong}) == "plan_invalid"
+
+
+def test_an_effect_beside_a_pilot_and_a_small_pilot_are_refused(files):
+    common = {"epsilon": 1, "devices": 100}
+    assert reason(aggregator.plan, files / "s.toml", pilot=files / "p.csv", effect=1.0, **common) == "plan_invalid"
+    pd.read_csv(files / "p.csv").head(19).to_csv(files / "few.csv", index=False)
+    assert reason(aggregator.plan, files / "s.toml", pilot=files / "few.csv", **common) == "pilot_too_small"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"family": "other"}, "family_unknown"),
+        ({"mechanism": "other"}, "mechanism_unknown"),
+        ({"family": "gaussian", "mechanism": "oue"}, "mechanism_unknown"),
+        ({"answers": "none"}, "answers_invalid"),
+        ({"epsilon": 0}, "epsilon_invalid"),
+        ({"postprocess": "other"}, "postprocess_unknown"),
+    ],
+)
+def test_parameters_of_no_campaign_are_refused(files, given, expected):
+    assert reason(aggregator.plan, files / "s.toml", **{"epsilon": 1, "devices": 100, **given}) == expected
+
+
+def test_rising_pools_what_falls():
+    assert rising(np.array([1.0, 3.0, 2.0, 2.0, 5.0])).tolist() == pytest.approx([1, 7 / 3, 7 / 3, 7 / 3, 5])
+    assert rising(np.array([3.0, 2.0, 1.0])).tolist() == [2, 2, 2]
+
+
+def test_a_curve_reaches_a_target_between_its_values():
+    design = Design("discrete", "direct")
+    found = Curve(design, np.array([100.0, 10_000]), np.array([0.6, 0.8]), np.array([0.05, 0.05]))
+    assert found.reaches(0.7) == pytest.approx(1000)
+    assert found.reaches(0.5) == 100
+    assert found.reaches(0.9) is None
+    solved = for_accuracy([found], [0.85], 0.7, "devices")
+    assert (solved.value, solved.low, solved.high) == (
+        pytest.approx(1000),
+        pytest.approx(104.7, rel=0.01),
+        pytest.approx(9549.9, rel=0.01),
+    )
+    assert "at devices = 10000" in for_accuracy([found], [0.85], 0.82, "devices").why
+    assert "without privacy" in for_accuracy([found], [0.85], 0.9, "devices").why
+
+
+def test_the_forecast_of_a_pilot_is_near_what_large_fleets_give(files):
+    """The pilot's folds are too pessimistic and its own records too optimistic; their mean is nearly unbiased."""
+    schema = load_schema(files / "s.toml").schema
+    frame = pd.read_csv(files / "p.csv", dtype=str)
+    people = Population.of_frame(frame, schema)
+    campaign = Design("discrete", "direct").campaign(schema, 16_000_000, "simplex")
+    rows = np.arange(80)
+    folds = [
+        Fold(
+            campaign,
+            people.take(rows[rows % 4 != part]),
+            rows[rows % 4 != part],
+            people.take(rows[part::4]),
+            rows[part::4],
+        )
+        for part in range(4)
+    ]
+    rehearsal = Rehearsal(folds, 80, Fleet(1_000_000), np.random.default_rng(2))
+    rehearsal.run(2)
+    assert rehearsal.campaigns == 8
+    assert rehearsal.forecast().accuracy == pytest.approx(plain_accuracy(folds, 80), abs=0.03)
+    assert rehearsal.forecast().noise < 0.02
+    with pytest.raises(InputError):
+        Design("gaussian", "oue").campaign(schema, 1_000_000, "simplex")
