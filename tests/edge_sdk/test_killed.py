@@ -69,4 +69,4 @@ CAUGHT_BY = {
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_device_that_is_wrong_is_found_out(shim, name):
     scenario, way = CAUGHT_BY[name]
-    assert break_scenario(shim, scenario, "--ways", way, "--mutate", name)[scenario]["violations"] != []
+    assert break_scenario(shim, scenario, "--ways", way, "--first", "--mutate", name)[scenario]["violations"] != []

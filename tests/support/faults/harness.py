@@ -25,7 +25,7 @@ from support.faults.lives import SCENARIOS, Life, Said, Scenario, folders, summa
 from support.faults.verdict import examine, seen_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 KINDS = {"none": 0, "kill": 1, "kill_after": 2, "fail": 3, "fail_from": 4, "tear": 5, "short": 6}
@@ -110,7 +110,7 @@ class Harness:
             self._shim.faults_spare()
             is_open = self.life.device is not None
             self._steps(tuple(step for step in self.scenario.act if not (is_open and step == "open")))
-        result = summary(self.life.device)
+        result = summary(self.life.device.status())
         self.life.close()
         self._shim.faults_disarm()
         return {"failed": failed, "summary": result}
@@ -125,7 +125,7 @@ class Harness:
         def prepare() -> dict[str, object]:
             folders(self.life)
             self._steps(self.scenario.prepare)
-            before = summary(self.life.device) if self.life.device else {}
+            before = summary(self.life.device.status()) if self.life.device else {}
             self.life.close()
             return before
 
@@ -147,22 +147,33 @@ class Harness:
 
     # Breaking -----------------------------------------------------------------------------------------
 
-    def run(self, ways: list[str]) -> Findings:
-        """Break each call of the act in each of these ways."""
+    def run(self, ways: list[str], *, first: bool = False) -> Findings:
+        """Break each call of the act in each of these ways.
+
+        ``first``: stop at the first broken promise.
+        """
         warm_up()
         gc.disable()
         gc.freeze()
         self._prepare()
         calls = self._unbroken()
         self.findings.calls = len(calls)
+        for way, at in self._faults(ways, calls):
+            self._break(way, at)
+            if first and self.findings.violations:
+                break
+        shutil.rmtree(self.life.world)
+        return self.findings
+
+    @staticmethod
+    def _faults(ways: list[str], calls: list[Call]) -> Iterator[tuple[str, int]]:
+        """Every way with the number of every call that can be broken so."""
         for way in ways:
             for at, call in enumerate(calls, 1):
                 if way not in ("tear", "short") or (call.op == WRITE and len(call.data) > 1):
-                    self._break(way, at)
+                    yield way, at
             if way == "kill":  # whole, and then the power goes
-                self._break(way, len(calls) + 1)
-        shutil.rmtree(self.life.world)
-        return self.findings
+                yield way, len(calls) + 1
 
     def _unbroken(self) -> list[Call]:
         """Run the act without faults; also check that the shim sees every change of the disk."""

@@ -27,6 +27,8 @@ from support.publisher import DAY, NOW, Publisher
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from edge_sdk.status import Status
+
 RECORD = {"odor": "n", "width": 3.2}
 EPSILON_MICRO = 1_000_000
 RECORD_BYTES = 18
@@ -272,9 +274,8 @@ SCENARIOS = {
 }
 
 
-def summary(device: Device) -> dict[str, object]:
-    """The state of a device; it must be equal after an unbroken act and after a broken and repeated act."""
-    status = device.status()
+def summary(status: Status) -> dict[str, object]:
+    """What must be equal after an unbroken act and after a broken and repeated act, from a device's status."""
     return {
         "campaigns": [list(each[:2]) for each in status.campaigns],
         "models": [list(each[:2]) for each in status.models],
@@ -290,7 +291,7 @@ def warm_up() -> None:
         folders(life)
         for step in SCENARIOS["a whole life"].act:
             getattr(life, step)()
-        summary(life.device)
+        summary(life.device.status())
         life.close()
 
 

@@ -15,6 +15,8 @@ from support.faults.lives import EPSILON_MICRO, Life, Said, Scenario, said_in_ba
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from edge_sdk.status import Status
+
 
 def seen_in(tree: Mapping[str, bytes | None]) -> set[Said]:
     """The reports in finished batch files. Another program may have copied these files.
@@ -48,28 +50,30 @@ def examine(life: Life, scenario: Scenario, before: dict, whole: dict, visible: 
         if not (reset and error.reason == "state_lost"):
             return [f"can not be opened: {error.reason}"]
     if life.device is not None:
-        problems += _promises(life, visible, "after the restart", whole_ledger=not reset)
-        problems += _documents(summary(life.device), before, whole, several=len(scenario.act) > 3)
+        status = life.device.status()
+        problems += _promises(life, status, visible, "after the restart", whole_ledger=not reset)
+        problems += _documents(summary(status), before, whole, several=len(scenario.act) > 3)
     life.close()
     for step in scenario.act:
         getattr(life, step)()
-    if summary(life.device) != whole:
-        problems.append(f"done once more, it is {summary(life.device)}, not {whole}")
-    problems += _promises(life, visible, "after the act was done once more", whole_ledger=not reset)
-    return problems + _works_on(life)
+    status = life.device.status()
+    if summary(status) != whole:
+        problems.append(f"done once more, it is {summary(status)}, not {whole}")
+    problems += _promises(life, status, visible, "after the act was done once more", whole_ledger=not reset)
+    return problems + _works_on(life, status)
 
 
-def _promises(life: Life, visible: set[Said], when: str, *, whole_ledger: bool) -> list[str]:
+def _promises(life: Life, status: Status, visible: set[Said], when: str, *, whole_ledger: bool) -> list[str]:
     """Privacy and reports, as far as this moment.
 
     Args:
         life: with its device open.
+        status: the device's status now.
         visible: as in :func:`examine`.
         when: for the message.
         whole_ledger: false where the state was lost before, so that lines and reports of then are gone.
     """
     device = life.device
-    status = device.status()
     ledger = {(line.id, line.period): line.epsilon_micro for line in device.history()}
     fresh = life.root / f"fresh {when}.hsr"
     device.drain(fresh)
@@ -110,21 +114,24 @@ def _documents(now: dict, before: dict, whole: dict, *, several: bool) -> list[s
     return [f"{key} is {value}" for key, value in now.items() if value not in (before[key], whole[key])]
 
 
-def _works_on(life: Life) -> list[str]:
-    """Check the next day: a report, a batch, its arrival; the newest root and model."""
+def _works_on(life: Life, before: Status) -> list[str]:
+    """Check the next day: a report, a batch, its arrival; the newest root and model. ``before`` is the status so far."""
     device, problems = life.device, []
     life.later()
-    spent, campaigns = device.status().spent_micro, device.campaigns()
-    if campaigns and not device.status().disabled:
+    answers = bool(device.campaigns()) and not before.disabled
+    if answers:
         life.report()
-        if device.status().spent_micro != spent + EPSILON_MICRO:
-            problems.append("the next day's report was not counted")
         path = life.root / "last.hsr"
         device.drain(path)
-        if device.ack(path) < 1 or device.status().spooled:
+        if device.ack(path) < 1:
             problems.append("the next day's batch was not acknowledged")
     life.rotate()
     life.install_next()
-    if summary(device)["root"] != 3 or device.model().predict({"odor": "n"}) != "e":
+    status = device.status()
+    if status.spent_micro != before.spent_micro + EPSILON_MICRO * answers:
+        problems.append("the next day's report was not counted")
+    if answers and status.spooled:
+        problems.append("the next day's batch was not acknowledged as a whole")
+    if status.root_version != 3 or device.model().predict({"odor": "n"}) != "e":
         problems.append("the next day's documents were not installed")
     return problems
