@@ -115,7 +115,7 @@ def _documents(now: dict, before: dict, whole: dict, *, several: bool) -> list[s
 
 
 def _works_on(life: Life, before: Status) -> list[str]:
-    """Check the next day: a report, a batch, its arrival; the newest root and model. ``before`` is the status so far."""
+    """Check the next day: a report, a batch, its arrival; the newest root and model. ``before``: the status so far."""
     device, problems = life.device, []
     life.later()
     answers = bool(device.campaigns()) and not before.disabled
