@@ -152,6 +152,8 @@ def test_the_table_names_every_cell():
     assert list(frame.columns) == [
         *("question", "cell", "kind", "feature", "power", "value", "class"),
         *("n", "estimate", "sd", "low", "high", "devices_sd", "devices_low", "devices_high"),
+        *("parameter", "published", "parameter_low", "parameter_high"),
+        *("devices_parameter_low", "devices_parameter_high"),
     ]
     named = frame[["kind", "feature", "value", "class"]].astype(object).where(frame.notna(), None)
     rows = list(named.itertuples(index=False, name=None))
@@ -177,6 +179,8 @@ def test_the_table_names_every_cell():
         ("cell width", "width=[0, 5), label=p"),
         ("cell width", "width=[5, 10], label=e"),
         ("cell width", "width=[5, 10], label=p"),
+        ("prior", "label=e"),
+        ("prior", "label=p"),
     ]
 
 

@@ -758,7 +758,7 @@ def test_estimates_wait_for_the_smallest_batch(tmp_path):
     made_store.ingest([write(tmp_path, "b", batch(campaign, reports([49], campaign)))], now=NOW)
     frame = made_store.estimates()
     assert set(frame.columns) >= {"question", "cell", "n", "estimate", "sd", "low", "high"}
-    assert len(frame) == 2 + 8 + 4
+    assert len(frame) == 2 + 8 + 4 + 2, "and the pooled shares of two classes"
 
 
 def test_statistics_carry_what_was_rejected_and_how_much_is_unproven(tmp_path):
