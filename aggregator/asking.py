@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.files import read_file, write_output
+from aggregator.forecast.plan import plan
 from aggregator.models.postprocess import DEFAULT
 from aggregator.notebooks import facts
+from aggregator.planning.choice import AUTO
 from aggregator.planning.expected import AUTO_FAMILY, candidates, choose, settle_family
 from aggregator.publishing import endings
 from aggregator.publishing.campaigns import (
@@ -46,6 +48,9 @@ from protocol.epsilon import format_micro, micro_epsilon
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from aggregator.forecast.plan import Plan
     from aggregator.planning.expected import Candidate
     from aggregator.publishing.signatures import Standing
     from protocol.schema import Schema
@@ -62,6 +67,7 @@ class Planned(NamedTuple):
         why: the candidates that ``auto`` compared, the chosen one first; empty without ``auto``.
         warnings: sentences for the signer.
         notes: sentences that say what ``auto`` as the family means.
+        forecast: the plan that chose the family, if the family was ``auto`` and there was a pilot; otherwise None.
     """
 
     schema: Schema
@@ -69,6 +75,7 @@ class Planned(NamedTuple):
     why: tuple[Candidate, ...]
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    forecast: Plan | None = None
 
 
 class SignedCampaign(NamedTuple):
@@ -117,6 +124,8 @@ def plan_campaign(
     name: str | None = None,
     answers: str | int = "one",
     family: str = "discrete",
+    pilot: str | Path | pd.DataFrame | None = None,
+    devices: int | None = None,
     approach: int | None = None,
     projection: str | Path | None = None,
     theta: str | None = None,
@@ -139,7 +148,10 @@ def plan_campaign(
         mechanism: name of the mechanism, or ``auto``.
         name: name of the campaign; by default the name in the schema file.
         answers: answers of a device in one period: ``one``, ``all``, ``auto`` or a number.
-        family: ``discrete``, ``gaussian``, or ``auto``, which means discrete.
+        family: ``discrete``, ``gaussian``, or ``auto``. With a pilot, ``auto`` is the family (with its mechanism) of
+            the largest expected accuracy (:func:`aggregator.forecast.plan.plan`); without one it is discrete.
+        pilot: records with their label, only for the family ``auto``: a CSV file or a table of text.
+        devices: number of devices, needed with a pilot and not read without one.
         approach: 1 or 3, only for ``laplace`` in a Gaussian campaign.
         projection: a file of ``hearsay projection``, to embed.
         theta: threshold of the mechanism ``the``, as decimal text.
@@ -154,8 +166,10 @@ def plan_campaign(
         InputError: the schema or projection file can not be read (:func:`aggregator.schema_file.load_schema`,
             :func:`aggregator.publishing.projection_file.load_projection`); ``name_invalid``, there is no name;
             ``epsilon_invalid``; ``mechanism_unknown``; ``family_unknown``; ``approach_invalid``; ``no_numbers``;
-            ``answers_invalid``; ``period_invalid``; ``terms_invalid``; ``floor_invalid``; ``weights_invalid``. Other
-            contents are checked when the campaign is signed.
+            ``answers_invalid``; ``period_invalid``; ``terms_invalid``; ``floor_invalid``; ``weights_invalid``;
+            ``plan_invalid``, a pilot without the family ``auto``, with options that a plan does not know, or without a
+            number of devices; the reasons of :func:`aggregator.forecast.plan.plan`. Other contents are checked when
+            the campaign is signed.
     """
     if isinstance(schema, str | Path):
         schema = load_schema(schema)
@@ -166,6 +180,22 @@ def plan_campaign(
     if projection is not None:
         asked = load_projection(Path(projection), asked)
     micro = micro_epsilon(epsilon)
+    found = None
+    if pilot is not None:
+        _check_plannable(family, theta, approach, variance_floor, split)
+        given_schema = schema if isinstance(schema, SchemaFile) else SchemaFile(name or named, asked)
+        found = plan(
+            given_schema._replace(schema=asked),
+            epsilon=epsilon,
+            devices=devices,
+            pilot=pilot,
+            mechanism=mechanism,
+            answers=answers,
+            coding="schema",
+            postprocess=postprocess,
+        )
+        best = found.ranked[0].design
+        family, mechanism, approach, answers = best.family, best.mechanism, best.approach, best.answers
     given, family = family, settle_family(family, mechanism)
     chosen = choose(asked, family, mechanism, approach, micro)
     why = () if chosen is None else tuple(candidates(asked, micro))
@@ -190,7 +220,23 @@ def plan_campaign(
     pace = pace_warning(micro, parameters.period_seconds, parameters.lifetime_seconds)
     notes = () if given == family else (AUTO_FAMILY,)
     warnings = tuple(filter(None, (parameters.warning, pace, warning, alike_in(asked))))
-    return Planned(asked, parameters, why, warnings, notes)
+    return Planned(asked, parameters, why, warnings, notes, found)
+
+
+def _check_plannable(family: str, *options: object) -> None:
+    """Refuse a pilot for a campaign whose family is given, or with options that a plan does not know.
+
+    Args:
+        family: family of the campaign.
+        options: θ, approach, variance floor and split of the campaign; None for an option that is not given.
+
+    Raises:
+        InputError: ``plan_invalid``.
+    """
+    if family != AUTO or any(option is not None for option in options):
+        raise InputError(
+            "plan_invalid", "a pilot is for family auto, without theta, approach, variance floor and split"
+        )
 
 
 def sign_campaign(workspace: Workspace | str | Path, planned: Planned, *, now: int | None = None) -> SignedCampaign:

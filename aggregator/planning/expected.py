@@ -6,7 +6,8 @@ device. v is the largest variance of one answer about a number x in [−1, 1], o
 4, the squared range of x. All candidates estimate the same moments of the same numbers.
 
 Candidates of the discrete family are not in the comparison: variances of cells and of moments do not show which model
-is right more often. ``auto`` as a family therefore means discrete.
+is right more often. With a pilot, :mod:`aggregator.forecast` ranks both families by their expected accuracy. Without
+one, ``auto`` as a family means discrete.
 Source: docs/math.md, sections 1 to 3; docs/decisions/0014.
 """
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from protocol.schema import Schema
 
 AUTO_FAMILY = (
-    "family auto means discrete: which family is right more often, variances do not tell; hearsay simulate does"
+    "family auto means discrete: which family is right more often, variances do not tell; give --pilot and --devices, "
+    "or ask hearsay plan"
 )
 _RANGE_SQUARED = 4
 APPROACHES = {"laplace": (1, 3)}

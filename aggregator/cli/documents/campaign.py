@@ -43,9 +43,13 @@ if TYPE_CHECKING:
 @click.option("--mechanism", help="How answers are perturbed; see above.")
 @click.option("--end", "ending", metavar="NAME", help="End the campaign of that name or id; takes no SCHEMA.toml.")
 @click.option(
-    "--family", default="discrete", show_default=True, help="Model: discrete or gaussian; auto means discrete."
+    "--family",
+    default="discrete",
+    show_default=True,
+    help="Model: discrete or gaussian; auto: the one of the larger expected accuracy on --pilot, else discrete.",
 )
-@click.option("--devices", type=click.IntRange(1), help="Fleet size, for the table that auto prints.")
+@click.option("--pilot", type=PATH, help="Records with their label, by which auto chooses the family.")
+@click.option("--devices", type=click.IntRange(1), help="Fleet size, for the tables that auto prints.")
 @click.option("--approach", type=int, help="How laplace asks for moments: 1 all at once, 3 one number (default).")
 @click.option("--variance-floor", help="Gaussian: smallest variance of a number in [-1, 1]; default 0.01.")
 @click.option("--split", help="Gaussian: proportion of questions about classes, numbers and squares, like 1:2:2.")
@@ -72,6 +76,7 @@ def campaign(
     mechanism: str | None,
     ending: str | None,
     family: str,
+    pilot: Path | None,
     devices: int | None,
     approach: int | None,
     variance_floor: str | None,
@@ -108,6 +113,7 @@ def campaign(
       hearsay campaign --end mushrooms --workspace work -o end.hsc
     """  # noqa: D301
     from aggregator.asking import plan_campaign, sign_campaign
+    from aggregator.forecast.plan import COLUMNS
     from aggregator.publishing.workspace import open_workspace
 
     check_output(output, force=force)
@@ -134,6 +140,8 @@ def campaign(
         name=name,
         answers=answers,
         family=family,
+        pilot=pilot,
+        devices=devices,
         approach=approach,
         projection=projection,
         theta=theta,
@@ -146,19 +154,24 @@ def campaign(
         min_batch_size=min_batch_size,
         postprocess=postprocess,
     )
-    if devices is not None and not planned.why:
+    if devices is not None and not planned.why and planned.forecast is None:
         raise InputError(
             "devices_unused",
-            "--devices is for the table of --family gaussian --mechanism auto; leave it out",
+            "--devices is for --family gaussian --mechanism auto and for --pilot; leave it out",
         )
     made = sign_campaign(open_workspace(workspace, existing_passphrase(passphrase_file)), planned, now=int(time.time()))
     made.save(output, force=force)
     facts = _campaign_facts(made.campaign, output)
     if made.why and as_json:
         facts["why"] = [candidate._asdict() for candidate in made.why]
+    if planned.forecast is not None and as_json:
+        facts["designs"] = planned.forecast.to_json()["designs"]
     say(facts, as_json=as_json)
     if made.why and not as_json:
         _print_why(made.why, devices)
+    if planned.forecast is not None and not as_json:
+        click.echo()
+        print_table(COLUMNS, planned.forecast.rows(), numeric=COLUMNS[1:])
     for text in planned.notes:
         note(text)
     for warning in made.warnings:

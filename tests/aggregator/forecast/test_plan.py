@@ -248,3 +248,37 @@ def test_the_forecast_of_a_pilot_is_near_what_large_fleets_give(files):
     assert rehearsal.forecast().noise < 0.02
     with pytest.raises(InputError):
         Design("gaussian", "oue").campaign(schema, 1_000_000, "simplex")
+
+
+def test_family_auto_of_a_campaign_is_the_one_that_the_plan_ranks_first(files):
+    runner = CliRunner()
+    assert runner.invoke(hearsay, ["init", str(files / "w"), "--no-passphrase"]).exit_code == 0
+    command = ["campaign", str(files / "s.toml"), "--workspace", str(files / "w"), "--epsilon", "4", "--mechanism"]
+    options = ["auto", "--family", "auto", "--pilot", str(files / "p.csv"), "--devices", "20000"]
+    made = runner.invoke(hearsay, [*command, *options, "-o", str(files / "c.hsc"), "--json"])
+    assert made.exit_code == 0, made.output
+    told = json.loads(made.stdout)
+    expected = aggregator.plan(
+        files / "s.toml", epsilon=4, devices=20000, pilot=files / "p.csv", answers="one", coding="schema"
+    )
+    assert told["designs"] == json.loads(json.dumps(expected.to_json()["designs"]))
+    assert {one["family"] for one in told["designs"]} == {"discrete", "gaussian"}
+    assert told["family"] == expected.ranked[0].design.family
+    assert "family auto means discrete" not in made.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["auto", "--family", "discrete", "--devices", "500"],
+        ["auto", "--family", "auto"],
+        ["the", "--family", "auto", "--devices", "500", "--theta", "0.3"],
+    ],
+)
+def test_a_pilot_that_a_campaign_can_not_use_is_refused(files, options):
+    runner = CliRunner()
+    assert runner.invoke(hearsay, ["init", str(files / "w"), "--no-passphrase"]).exit_code == 0
+    command = ["campaign", str(files / "s.toml"), "--workspace", str(files / "w"), "--epsilon", "4", "--mechanism"]
+    made = runner.invoke(hearsay, [*command, *options, "--pilot", str(files / "p.csv"), "-o", str(files / "c.hsc")])
+    assert made.exit_code == 1
+    assert made.stderr.startswith("plan_invalid: ")
