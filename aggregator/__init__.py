@@ -15,6 +15,7 @@ that a command without them starts at once. The functions of each command:
     status             status
     publish            make_model, publish_tree
     predict            Model.load, predict_file
+    diff               compare
     export-model       to_json, to_sklearn
     evaluate           make_evaluation, evaluate
     export, forget     export, Store.forget
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aggregator.asking import end_campaign, make_campaign, make_evaluation
+    from aggregator.comparison.difference import compare
     from aggregator.estimates.joining import join
     from aggregator.forecast.plan import plan
     from aggregator.gateway.merge import merge_files
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Model",
+    "compare",
     "count",
     "create_workspace",
     "draft_schema",
@@ -78,6 +81,7 @@ _HOMES = {
     **{name: ("aggregator.asking", name) for name in ("end_campaign", "make_campaign", "make_evaluation")},
     **{name: ("aggregator.gathering", name) for name in ("count", "evaluate", "ingest", "make_model")},
     "Model": ("aggregator.models.scoring", "Model"),
+    "compare": ("aggregator.comparison.difference", "compare"),
     "create_workspace": ("aggregator.publishing.workspace", "create_workspace"),
     "draft_schema": ("aggregator.schema_draft", "draft_schema"),
     "export": ("aggregator.store.export", "export"),

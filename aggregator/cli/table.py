@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "publish": "aggregator.cli.documents.publish:publish",
     "serve": "aggregator.cli.documents.serve:serve",
     "predict": "aggregator.cli.models.predict:predict",
+    "diff": "aggregator.cli.models.diff:diff",
     "export-model": "aggregator.cli.models.export_model:export_model",
     "evaluate": "aggregator.cli.reports.evaluate:evaluate",
 }

@@ -1,1 +1,1 @@
-"""Commands about finished models: ``hearsay predict`` and ``hearsay export-model``."""
+"""Commands about finished models: ``hearsay predict``, ``hearsay diff`` and ``hearsay export-model``."""

@@ -1,0 +1,109 @@
+"""``hearsay diff``: what changed between two models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from aggregator.cli.options import PATH, json_option, missing_option, periods_option, read_span, signer_options
+from aggregator.cli.output import note, print_facts, print_json, print_table, warn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aggregator.comparison.difference import Change
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.models.scoring import Model
+    from aggregator.periods import Span
+
+COLUMNS = ("parameter", "old", "new", "change", "95 % interval of raw change", "p")
+SHOWN = 20
+
+
+@click.command()
+@click.argument("old_file", type=PATH, metavar="OLD")
+@click.argument("new_file", type=PATH, metavar="NEW")
+@signer_options("model")
+@click.option("--store", type=PATH, help="Store of the reports that NEW was made from.")
+@periods_option()
+@click.option("--old-store", type=PATH, help="Store of the reports that OLD was made from; default: --store.")
+@click.option("--old-periods", callback=read_span, metavar="A..B", help="The same for OLD; --periods is for NEW.")
+@click.option("--data", type=PATH, help="CSV file: also say how many of its records both models class alike.")
+@missing_option
+@click.option("--all", "every", is_flag=True, help=f"Show every parameter, not only the {SHOWN} that changed most.")
+@json_option
+def diff(
+    old_file: Path,
+    new_file: Path,
+    trust: Path | None,
+    workspace: Path | None,
+    store: Path | None,
+    periods: Span | None,
+    old_store: Path | None,
+    old_periods: Span | None,
+    data: Path | None,
+    missing: tuple[str, ...],
+    *,
+    every: bool,
+    as_json: bool,
+) -> None:
+    """Show what changed between two models on one schema, and which changes are more than noise.
+
+    OLD and NEW are files or, with --workspace, names, NAME@VERSION or ids. Values are those that devices use. With
+    --store the change of the raw estimates gets a 95 % interval and a p-value, adjusted by Holm's method for all
+    parameters that are tested. Both samples are taken as independent: where the models share reports or devices, the
+    interval is too wide. A parameter that the reports do not determine has neither.
+
+    \b
+    Example:
+      hearsay diff mushrooms@1 mushrooms@2 --workspace work --data new.csv
+      hearsay diff m1.hsm m2.hsm --store st --old-periods 2026-10-01..2026-10-31 --periods 2026-11-01..2026-11-30
+    """  # noqa: D301
+    from aggregator.cli.models.opening import open_model
+    from aggregator.comparison.difference import compare, counts, largest
+
+    old, new = (open_model(path, trust, workspace) for path in (old_file, new_file))
+    before = _counted(old_store or store, old_periods, old, "OLD")
+    after = _counted(store, periods, new, "NEW")
+    rows = compare(old, new, before, after)
+    about: dict[str, object] = dict(counts(rows))
+    if data is not None:
+        about["classed alike"] = _alike(old, new, data, missing)
+    if as_json:
+        print_json({**about, "changes": [row.to_json() for row in rows]})
+        return
+    print_facts(about)
+    print_table(COLUMNS, map(_row, rows if every else largest(rows, SHOWN)), COLUMNS[1:])
+    if not every and len(rows) > SHOWN:
+        note(f"the {SHOWN} of {len(rows)} parameters that changed most; --all shows all")
+    if before is None or after is None:
+        note("no intervals: --store counts the reports that the models were made from")
+
+
+def _counted(store: Path | None, periods: Span | None, model: Model, which: str) -> Statistics | None:
+    """Count the reports of one model; a warning if they are not those that it was made from."""
+    from aggregator.cli.counting import count_store
+
+    if store is None:
+        return None
+    statistics, _ = count_store(store, periods, None, None, proven_only=False)
+    statistics.check_publishable()
+    document = model.document
+    if document is not None and document.statistics_id != statistics.statistics_id:
+        warn(f"{which} was made from other reports than those that this store now has in these periods")
+    return statistics
+
+
+def _alike(old: Model, new: Model, data: Path, missing: tuple[str, ...]) -> str:
+    from aggregator.comparison.difference import agreement
+    from aggregator.tables import MISSING_TOKENS, read_table, typed
+
+    records = typed(read_table(data), new.schema, missing or MISSING_TOKENS)
+    return f"{agreement(old, new, records):.1%} of {len(records)} records"
+
+
+def _row(row: Change) -> tuple[str, ...]:
+    ends = "" if row.low is None or row.high is None else f"{row.low:+.3f} to {row.high:+.3f}"
+    p = "" if row.p is None else f"{row.p:.2g}{' *' if row.significant else ''}"
+    return row.parameter, f"{row.old:.3f}", f"{row.new:.3f}", f"{row.new - row.old:+.3f}", ends, p

@@ -1,0 +1,180 @@
+"""The parameters of two models side by side, with intervals and p-values of their differences.
+
+A model file has probabilities and no variances. The statistics that a model was made from have them. Without
+statistics a row has the two published values alone.
+
+For a parameter with raw estimates e₁, e₂ and 95 % intervals [l₁, u₁], [l₂, u₂], the interval of the difference
+d = e₂ − e₁ is
+
+    d − √((u₁ − e₁)² + (e₂ − l₂)²)   to   d + √((e₁ − l₁)² + (u₂ − e₂)²)
+
+which keeps the intervals' asymmetry. Half widths grow in proportion to the normal quantile, so the two-sided p-value of
+"no difference" is 2(1 − Φ(1.96·|d|/h)), with h the half width on the side of 0. The p-values of all rows are adjusted
+together by Holm's method. The two samples are taken as independent. If they share devices or reports, the true
+variance of the difference is smaller, and the intervals are too wide.
+
+Source: Zou, Donner, Statistics in Medicine 27 (2008), 1693–1702 (method of variance estimates recovery); Holm 1979.
+"""
+
+from __future__ import annotations
+
+from math import isnan, sqrt
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from aggregator.estimates.cells import parameter_names
+from aggregator.estimates.conditional import PRIOR, conditionals
+from protocol.errors import InputError
+from protocol.questions import CELL, MOMENT, Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.models.scoring import Model
+    from protocol.schema import Schema
+
+SIGNIFICANT = 0.05
+_Z95 = NormalDist().inv_cdf(0.975)
+
+
+class Change(NamedTuple):
+    """One parameter of two models.
+
+    Attributes:
+        parameter: name of the parameter, for example ``P(odor=n | label=e)``.
+        old, new: published values of the two models.
+        low, high: ends of the 95 % interval of the difference new − old of the raw estimates; None if not determined.
+        p: p-value of "no difference", adjusted for all rows that have one; None if not determined.
+    """
+
+    parameter: str
+    old: float
+    new: float
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+
+    @property
+    def significant(self) -> bool | None:
+        """Whether the adjusted p-value is below 0.05; None if there is none."""
+        return None if self.p is None else self.p < SIGNIFICANT
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as a JSON object."""
+        return {**self._asdict(), "significant": self.significant}
+
+
+def compare(
+    old: Model, new: Model, old_statistics: Statistics | None = None, new_statistics: Statistics | None = None
+) -> tuple[Change, ...]:
+    """The parameters of two models: P(class), P(value | class), and means of numbers in [−1, 1] given the class.
+
+    Args:
+        old, new: the two models.
+        old_statistics, new_statistics: the statistics that the models were made from. Both are needed for intervals.
+
+    Returns:
+        One row per parameter, in the order of the schema.
+
+    Raises:
+        InputError: ``schemas_differ``: label, features or projection of the models or the statistics are not the same,
+            or one of the models is discrete and the other Gaussian.
+    """
+    given = [statistics for statistics in (old_statistics, new_statistics) if statistics is not None]
+    for schema in (new.schema, *(statistics.schema for statistics in given)):
+        if _described(schema) != _described(old.schema):
+            raise InputError("schemas_differ", "the two models do not have the same label, features and projection")
+    values = [dict(_parameters(model)) for model in (old, new)]
+    if values[0].keys() != values[1].keys():
+        raise InputError("schemas_differ", "one model has tables and the other normal distributions")
+    rows = [Change(name, value, values[1][name]) for name, value in values[0].items()]
+    if len(given) < 2:
+        return tuple(rows)
+    known = [_intervals(statistics) for statistics in given]
+    found = [_tested(row, known[0].get(row.parameter), known[1].get(row.parameter)) for row in rows]
+    return tuple(_adjusted(found))
+
+
+def _described(schema: Schema) -> tuple[Any, ...]:
+    projection = None if schema.projection is None else schema.projection.to_dict()
+    return schema.label.to_dict(), [feature.to_dict() for feature in schema.features], projection
+
+
+def _parameters(model: Model) -> Iterator[tuple[str, float]]:
+    """Name and published value of every parameter of a model. Names are those of the statistics' parameters."""
+    schema, classes = model.schema, len(model.classes)
+    yield from _named(Subject(PRIOR, None, classes), np.exp(model.log_prior).tolist(), schema)
+    for index, term in enumerate(model.terms):
+        if isinstance(term, tuple):
+            yield from _named(Subject(MOMENT, index, classes, 1), term[0].tolist(), schema)
+        else:
+            yield from _named(Subject(CELL, index, term.size), np.exp(term).ravel().tolist(), schema)
+
+
+def _named(subject: Subject, values: Sequence[float], schema: Schema) -> Iterator[tuple[str, float]]:
+    return zip(parameter_names(subject, schema), values, strict=True)
+
+
+def _intervals(statistics: Statistics) -> dict[str, tuple[float, float, float]]:
+    """Parameter → (raw estimate clipped to its interval, low, high), for the population; undetermined ones left out."""
+    found = {}
+    for one in conditionals(statistics.questions, statistics.schema):
+        ends = (one.population.low.tolist(), one.population.high.tolist(), one.population.determined.tolist())
+        for name, raw, low, high, known in zip(
+            parameter_names(one.subject, statistics.schema), one.raw.tolist(), *ends, strict=True
+        ):
+            if known and not isnan(raw):
+                found[name] = (min(max(raw, low), high), low, high)
+    return found
+
+
+def _tested(row: Change, old: tuple[float, float, float] | None, new: tuple[float, float, float] | None) -> Change:
+    """The row with the interval of its difference and its own p-value, if both intervals are known."""
+    if old is None or new is None:
+        return row
+    (e1, low1, high1), (e2, low2, high2) = old, new
+    difference = e2 - e1
+    below, above = sqrt((high1 - e1) ** 2 + (e2 - low2) ** 2), sqrt((e1 - low1) ** 2 + (high2 - e2) ** 2)
+    towards_zero = below if difference > 0 else above
+    p = 1.0 if not difference else 0.0
+    if towards_zero:
+        p = 2 * NormalDist().cdf(-_Z95 * abs(difference) / towards_zero)
+    return row._replace(low=difference - below, high=difference + above, p=p)
+
+
+def _adjusted(rows: Sequence[Change]) -> list[Change]:
+    """The rows with p-values adjusted by Holm's method: the i-th smallest of m is multiplied by m − i + 1."""
+    order = sorted((index for index, row in enumerate(rows) if row.p is not None), key=lambda index: rows[index].p or 0)
+    found, largest = list(rows), 0.0
+    for place, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - place) * (rows[index].p or 0.0)))
+        found[index] = rows[index]._replace(p=largest)
+    return found
+
+
+def agreement(old: Model, new: Model, records: Any) -> float:
+    """Share of records, the rows of a DataFrame, that both models give the same class.
+
+    Raises:
+        InputError: ``columns_missing``, ``duplicate_column``, ``digits_lost``, ``argument_invalid``: the frame can not
+            be scored (:meth:`aggregator.models.scoring.Model.scores`).
+    """
+    return float((old.predict(records) == new.predict(records)).mean())
+
+
+def largest(rows: Sequence[Change], number: int) -> list[Change]:
+    """The ``number`` rows that matter most: smallest p-value first, then the largest change of published values."""
+    ordered = sorted(rows, key=lambda row: (1.0 if row.p is None else row.p, -abs(row.new - row.old)))
+    return ordered[:number]
+
+
+def counts(rows: Sequence[Change]) -> Mapping[str, int]:
+    """Numbers of parameters, of those with an interval of the difference, and of significant ones."""
+    return {
+        "parameters": len(rows),
+        "tested": sum(row.p is not None for row in rows),
+        "significant": sum(bool(row.significant) for row in rows),
+    }

@@ -1,0 +1,122 @@
+"""Two models of one truth differ by noise alone; a true change is found; the command counts the reports itself."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from support.publisher import Publisher
+from support.reports import made
+
+from aggregator.cli.app import hearsay
+from aggregator.comparison.difference import Change, _adjusted, agreement, compare, counts, largest
+from aggregator.estimates.reports import estimate
+from aggregator.models.discrete import fit
+from aggregator.models.scoring import Model
+from aggregator.tally.tally import Tally
+from protocol.errors import InputError
+from protocol.schema import Label, build_schema
+
+CAMPAIGN = made(mechanism="direct", epsilon_micro=2_000_000)
+
+
+def truth(seed):
+    """A joint distribution of class and value for every question, all with one class distribution."""
+    rng = np.random.default_rng(seed)
+    classes = len(CAMPAIGN.schema.label.classes)
+    prior = rng.dirichlet(np.full(classes, 5.0))
+    joint = []
+    for question in CAMPAIGN.questions:
+        values = question.size // classes
+        joint.append((rng.dirichlet(np.full(values, 3.0), classes).T * prior).ravel())
+    return joint
+
+
+def drawn(joint, n, rng):
+    """Statistics of n answers to every question, and their model."""
+    asked, cells = [], []
+    for question, shares in zip(CAMPAIGN.questions, joint, strict=True):
+        p, q = float(question.mechanism.p), float(question.mechanism.q)
+        chances = q + (p - q) * shares
+        cells.append(tuple(rng.multinomial(n, chances / chances.sum()).tolist()))
+        asked.append(n)
+    statistics = estimate(CAMPAIGN, Tally(CAMPAIGN.id, tuple(asked), tuple(cells)))
+    parameters = fit(statistics)
+    return Model(statistics.schema, parameters.log_prior, parameters.log_likelihood), statistics
+
+
+def pairs(number, before, after, n=4_000):
+    rng = np.random.default_rng(11)
+    for _ in range(number):
+        (old, old_statistics), (new, new_statistics) = drawn(before, n, rng), drawn(after, n, rng)
+        yield compare(old, new, old_statistics, new_statistics)
+
+
+def test_models_of_one_truth_seldom_differ_and_half_the_noise_would_be_seen():
+    """In 100 pairs at most 14 have a significant row: P(Binomial(100, 0.05) > 14) = 1.4e-4, the false-alarm rate.
+
+    With intervals of half the width (quantile 0.98) far more than 14 pairs would have one.
+    """
+    found = list(pairs(100, truth(1), truth(1)))
+    assert sum(counts(rows)["significant"] > 0 for rows in found) <= 14
+    tested = [row for rows in found for row in rows if row.low is not None]
+    inside = np.mean([row.low <= 0 <= row.high for row in tested])
+    assert 0.93 < inside < 0.985
+    halved = np.mean([abs((row.low + row.high) / 2) <= (row.high - row.low) / 4 for row in tested])
+    assert halved < 0.9
+
+
+def test_a_true_change_is_found_and_no_more():
+    before, after = truth(1), truth(1)
+    after[1] = truth(2)[1].reshape(-1, 2) / truth(2)[1].reshape(-1, 2).sum(0) * before[1].reshape(-1, 2).sum(0)
+    after[1] = after[1].ravel()
+    found = list(pairs(20, before, after, n=20_000))
+    changed = {row.parameter for row in found[0] if abs(row.new - row.old) > 0.1}
+    assert changed
+    for rows in found:
+        assert {row.parameter for row in rows if row.significant} >= changed
+        assert rows[0].parameter.startswith("P(")
+
+
+def test_p_values_are_holms():
+    rows = _adjusted(
+        [Change("a", 0, 0, p=0.01), Change("b", 0, 0), Change("c", 0, 0, p=0.04), Change("d", 0, 0, p=0.03)]
+    )
+    assert [row.p for row in rows] == pytest.approx([0.03, None, 0.06, 0.06])
+    assert [row.significant for row in rows] == [True, None, False, False]
+    assert [row.parameter for row in largest(rows, 2)] == ["a", "c"] or largest(rows, 2)[0].parameter == "a"
+
+
+def test_without_statistics_only_values_are_compared():
+    rng = np.random.default_rng(5)
+    old, _ = drawn(truth(1), 500, rng)
+    new, statistics = drawn(truth(3), 500, rng)
+    rows = compare(old, new, None, statistics)
+    assert counts(rows)["tested"] == 0
+    assert rows == compare(old, new)
+    assert [row.old for row in rows[:2]] == pytest.approx(np.exp(old.log_prior).tolist())
+    total = sum(term.size for term in old.terms) + len(old.classes)
+    assert len(rows) == total
+    frame = pd.DataFrame([dict.fromkeys(f.name for f in old.schema.features)])
+    assert agreement(old, old, frame) == 1
+
+
+def test_models_on_other_schemas_are_refused():
+    old, _ = drawn(truth(1), 500, np.random.default_rng(5))
+    schema = build_schema(Label("other", list(old.classes)), old.schema.features)
+    with pytest.raises(InputError) as found:
+        compare(old, Model(schema, old.log_prior, old.terms))
+    assert found.value.reason == "schemas_differ"
+
+
+def test_the_command_prints_the_rows(tmp_path):
+    (tmp_path / "a.hsm").write_bytes(Publisher().model())
+    (tmp_path / "b.hsm").write_bytes(Publisher().model())
+    result = CliRunner().invoke(hearsay, ["diff", str(tmp_path / "a.hsm"), str(tmp_path / "b.hsm"), "--json"])
+    assert result.exit_code == 0, result.output
+    body = json.loads(result.stdout)
+    assert body["significant"] == 0
+    assert {row["new"] - row["old"] for row in body["changes"]} == {0.0}
+    shown = CliRunner().invoke(hearsay, ["diff", str(tmp_path / "a.hsm"), str(tmp_path / "b.hsm")])
+    assert "no intervals: --store counts" in shown.stderr
