@@ -137,6 +137,7 @@ def plan_campaign(
     days: int = 30,
     min_batch_size: int = 1,
     postprocess: str = DEFAULT,
+    class_question: bool = True,
 ) -> Planned:
     """Decide the whole content of a campaign without signing it.
 
@@ -161,13 +162,14 @@ def plan_campaign(
         days: lifetime of the campaign.
         min_batch_size: number of reports below which nothing is published.
         postprocess: name of the post-processing of the model.
+        class_question: whether devices are also asked for the class alone (:class:`CampaignParameters`).
 
     Raises:
         InputError: the schema or projection file can not be read (:func:`aggregator.schema_file.load_schema`,
             :func:`aggregator.publishing.projection_file.load_projection`); ``name_invalid``, there is no name;
             ``epsilon_invalid``; ``mechanism_unknown``; ``family_unknown``; ``approach_invalid``; ``no_numbers``;
             ``answers_invalid``; ``period_invalid``; ``terms_invalid``; ``floor_invalid``; ``weights_invalid``;
-            ``plan_invalid``, a pilot without the family ``auto``, with options that a plan does not know, or without a
+            ``not_fittable``; ``plan_invalid``, a pilot without the family ``auto``, with options that a plan does not know, or without a
             number of devices; the reasons of :func:`aggregator.forecast.plan.plan`. Other contents are checked when
             the campaign is signed.
     """
@@ -201,17 +203,19 @@ def plan_campaign(
     why = () if chosen is None else tuple(candidates(asked, micro))
     if chosen is not None:
         family, mechanism, approach = chosen.family, chosen.mechanism, chosen.approach
+    subjects = campaign_subjects(asked, family, mechanism, approach, class_question=class_question)
     parameters = CampaignParameters(
         name=name or named,
         epsilon_micro=micro,
         mechanism=mechanism,
-        answers=parse_answers(str(answers), len(campaign_subjects(asked, family, mechanism, approach)), micro),
+        answers=parse_answers(str(answers), len(subjects), micro),
         purpose=purpose,
         contact=contact,
         period_seconds=parse_duration(str(period)),
         lifetime_seconds=seconds_of(days),
         min_batch_size=min_batch_size,
         postprocess=postprocess,
+        class_question=class_question,
         options={} if theta is None else {"theta": theta},
         family=family,
         approach=approach,

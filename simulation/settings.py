@@ -45,6 +45,7 @@ class Settings(NamedTuple):
         reduce_fit: the records on which bounds and projection are fitted: ``pilot`` or ``train``.
         ridge: ρ of DCA.
         postprocess: name of the method that turns estimates into probabilities.
+        class_question: whether devices are also asked for the class alone.
         test_share: share of a random test part; None for :data:`DEFAULT_TEST_SHARE`.
         folds: number of folds, which take turns as test part; None for one random test part.
         devices: size of a fleet drawn with replacement; None for every person once.
@@ -67,6 +68,7 @@ class Settings(NamedTuple):
     reduce_fit: str = "pilot"
     ridge: float = 1e-3
     postprocess: str = DEFAULT
+    class_question: bool = True
     test_share: float | None = None
     folds: int | None = None
     devices: int | None = None
@@ -183,6 +185,7 @@ def _parameters(settings: Settings, schema: Schema) -> tuple[CampaignParameters,
         options={} if settings.theta is None else {"theta": settings.theta},
         family=settle_family(settings.family, settings.mechanism),
         approach=settings.approach,
+        class_question=settings.class_question,
     )
     if parameters.family != settings.family:
         notes.append(AUTO_FAMILY)
@@ -192,5 +195,7 @@ def _parameters(settings: Settings, schema: Schema) -> tuple[CampaignParameters,
         notes.append(
             f"{chosen.family} by {chosen.mechanism}: the smallest variance that theory gives for this schema and ε"
         )
-    questions = len(campaign_subjects(schema, parameters.family, parameters.mechanism, parameters.approach))
-    return parameters._replace(answers=parse_answers(settings.answers, questions, parameters.epsilon_micro)), notes
+    family, mechanism, approach = parameters.family, parameters.mechanism, parameters.approach
+    subjects = campaign_subjects(schema, family, mechanism, approach, class_question=settings.class_question)
+    answers = parse_answers(settings.answers, len(subjects), parameters.epsilon_micro)
+    return parameters._replace(answers=answers), notes

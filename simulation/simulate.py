@@ -52,6 +52,9 @@ _PARAMETERS = {"rho": "ridge", "reduce": "reduction"}
 )
 @click.option("--rho", "ridge", type=click.FloatRange(0), default=1e-3, show_default=True, help="Ridge of DCA.")
 @click.option("--postprocess", default=DEFAULT, show_default=True, help=f"One of {', '.join(POSTPROCESSES)}.")
+@click.option(
+    "--class-question/--no-class-question", default=True, show_default=True, help="Also ask for the class alone."
+)
 @click.option("--theta", help="Threshold of 'the'; default 0.25.")
 @click.option("--test", "test_file", type=PATH, help="File of test records; default: a part of the data.")
 @click.option("--test-share", type=float, help=f"Share of the records to test on; default {DEFAULT_TEST_SHARE}.")

@@ -87,6 +87,9 @@ def simplex_prior(statistics: Statistics) -> Floats:
 
 POSTPROCESSES: Mapping[str, Postprocess] = {"paper": paper, "simplex": simplex, "posterior": posterior_tables}
 
+NEED_CLASS_QUESTION = frozenset({"paper"})
+"""Post-processings that use only the question about the class alone for the shares of the classes."""
+
 DEFAULT = "posterior"
 """Post-processing of a campaign that names no other."""
 

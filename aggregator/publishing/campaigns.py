@@ -7,7 +7,7 @@ from math import lcm
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.models.postprocess import DEFAULT, check_postprocess
+from aggregator.models.postprocess import DEFAULT, NEED_CLASS_QUESTION, check_postprocess
 from aggregator.planning.choice import form_of, mechanism_for, moment_mechanism
 from aggregator.publishing.lifetimes import MAX_DAYS, header_for
 from aggregator.publishing.privacy import epsilon_warning
@@ -17,7 +17,7 @@ from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.epsilon import MICRO, check_answer_micro
 from protocol.errors import InputError
 from protocol.features import Categorical
-from protocol.questions import build_questions, discrete_subjects, gaussian_subjects
+from protocol.questions import CLASS, build_questions, discrete_subjects, gaussian_subjects
 from protocol.shown import is_seen, quoted
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class CampaignParameters(NamedTuple):
         variance_floor_micro: smallest variance of a scaled number, in millionths.
         split: weights of three groups of questions in a Gaussian campaign: classes and categories, first
             moments, second moments. Without it every question has the same weight.
+        class_question: whether devices are also asked for the class alone. False only for a discrete campaign whose
+            post-processing combines the classes' shares of all questions.
     """
 
     name: str
@@ -68,6 +70,7 @@ class CampaignParameters(NamedTuple):
     approach: int | None = None
     variance_floor_micro: int = 10_000
     split: tuple[int, int, int] | None = None
+    class_question: bool = True
 
     @property
     def warning(self) -> str:
@@ -116,7 +119,8 @@ def build_campaign(schema: Schema, parameters: CampaignParameters, version: int,
         InputError: ``epsilon_invalid``, ``mechanism_unknown``, ``mechanism_incomplete``, ``option_unknown``,
             ``parameters_invalid``, ``size_invalid``, ``family_unknown`` (neither discrete nor gaussian),
             ``approach_invalid``, ``no_numbers`` (a Gaussian campaign needs a numeric feature), ``answers_invalid``,
-            ``weights_invalid``, ``postprocess_unknown``, ``schema_invalid``, ``terms_invalid`` (lifetime or period).
+            ``weights_invalid``, ``postprocess_unknown``, ``not_fittable``, ``schema_invalid``, ``terms_invalid``
+            (lifetime or period).
         DocumentError: ``invalid_campaign``, ``epsilon_understated``: the finished payload is parsed once, as devices
             parse it, and has a value that they would refuse.
     """
@@ -128,7 +132,11 @@ def build_campaign(schema: Schema, parameters: CampaignParameters, version: int,
         raise InputError("terms_invalid", f"a period has 1 to {campaign.MAX_PERIOD_SECONDS} seconds")
     if parameters.family == GAUSSIAN and parameters.options:
         raise InputError("option_unknown", f"a Gaussian campaign has no option '{min(parameters.options)}'")
-    subjects = campaign_subjects(schema, parameters.family, parameters.mechanism, parameters.approach)
+    if not parameters.class_question and parameters.postprocess in NEED_CLASS_QUESTION:
+        raise InputError("not_fittable", f"'{parameters.postprocess}' needs the question about the class alone")
+    subjects = campaign_subjects(
+        schema, parameters.family, parameters.mechanism, parameters.approach, class_question=parameters.class_question
+    )
     if type(parameters.answers) is not int or not 1 <= parameters.answers <= len(subjects):
         raise InputError("answers_invalid", f"a device gives 1 to {len(subjects)} answers, one per question at most")
     per_answer = parameters.epsilon_micro // parameters.answers
@@ -172,7 +180,9 @@ def _check_seen(schema: Schema, name: str) -> None:
             raise InputError("schema_invalid", f"{quoted(text)} holds characters that show nothing; leave these out")
 
 
-def campaign_subjects(schema: Schema, family: str, mechanism: str, approach: int | None = None) -> list[Subject]:
+def campaign_subjects(
+    schema: Schema, family: str, mechanism: str, approach: int | None = None, *, class_question: bool = True
+) -> list[Subject]:
     """The subjects of the questions that a campaign of a family asks, in order.
 
     Args:
@@ -180,18 +190,22 @@ def campaign_subjects(schema: Schema, family: str, mechanism: str, approach: int
         family: ``discrete`` or ``gaussian``.
         mechanism: name of the mechanism; read only for a Gaussian campaign.
         approach: only for ``laplace`` in a Gaussian campaign: 1 asks for all moments at once, 3 for one; None is 3.
+        class_question: whether the class alone is a subject; always True for a Gaussian campaign.
 
     Raises:
         InputError: ``family_unknown``; ``mechanism_unknown``, ``no_numbers``: only for a Gaussian campaign;
-            ``approach_invalid``.
+            ``approach_invalid``; ``not_fittable``: a Gaussian campaign without the question about the class.
     """
+    if family == GAUSSIAN and not class_question:
+        raise InputError("not_fittable", "a Gaussian campaign needs the question about the class alone")
     if family == GAUSSIAN:
         return gaussian_subjects(schema, form_of(mechanism, approach))
     if approach is not None:
         raise InputError("approach_invalid", "only laplace in a Gaussian campaign has an approach")
     if family != DISCRETE:
         raise InputError("family_unknown", "a family is discrete or gaussian")
-    return discrete_subjects(schema)
+    subjects = discrete_subjects(schema)
+    return subjects if class_question else [subject for subject in subjects if subject.kind != CLASS]
 
 
 def group_weights(subjects: Sequence[Subject], split: tuple[int, int, int]) -> list[int]:

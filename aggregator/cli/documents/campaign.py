@@ -64,6 +64,9 @@ if TYPE_CHECKING:
 @life_option(30, "campaign")
 @min_batch_option
 @click.option("--postprocess", default="posterior", show_default=True, help="How estimates become probabilities.")
+@click.option(
+    "--class-question/--no-class-question", default=True, show_default=True, help="Also ask for the class alone."
+)
 @passphrase_option
 @force_option
 @json_option
@@ -94,6 +97,7 @@ def campaign(
     postprocess: str,
     passphrase_file: Path | None,
     *,
+    class_question: bool,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -153,6 +157,7 @@ def campaign(
         days=days,
         min_batch_size=min_batch_size,
         postprocess=postprocess,
+        class_question=class_question,
     )
     if devices is not None and not planned.why and planned.forecast is None:
         raise InputError(

@@ -4,13 +4,17 @@ import json
 import stat
 import threading
 
+import numpy as np
 import pytest
 from support.publisher import NOW, Publisher, key, small_schema
 
+from aggregator.estimates.reports import estimate
+from aggregator.models.discrete import fit
 from aggregator.publishing import campaigns
 from aggregator.publishing import workspace as rooms
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign, parse_duration, publish_campaign
 from aggregator.publishing.workspace import create_workspace, open_workspace, signed_campaign
+from aggregator.tally.tally import Tally
 from protocol import canonical
 from protocol.document import DAY_SECONDS
 from protocol.documents import campaign, trust
@@ -234,3 +238,20 @@ def test_the_history_is_readable(tmp_path):
     (entry,) = json.loads((tmp_path / "work" / "history.json").read_text())["documents"]
     assert (entry["role"], entry["name"], entry["version"], entry["issued_at"]) == ("campaign", "pilzé", 1, NOW)
     assert (tmp_path / "work" / "published" / f"{entry['digest']}.hsc").read_bytes() == raw
+
+
+def test_the_question_about_the_class_alone_can_be_left_out():
+    """The shares of the classes then come from the questions about the features."""
+    made = campaign.parse_campaign(build_campaign(small_schema(), TERMS._replace(class_question=False), 1, NOW))
+    with_it = campaign.parse_campaign(build_campaign(small_schema(), TERMS, 1, NOW))
+    assert [question.subject for question in made.questions] == [one.subject for one in with_it.questions[1:]]
+    counts = tuple((90, 10) * (question.size // 2) for question in made.questions)
+    found = estimate(made, Tally(made.id, tuple(sum(one) for one in counts), counts))
+    assert np.exp(fit(found).log_prior)[0] > 0.8
+    for changes in ({"postprocess": "paper"}, {"family": "gaussian", "mechanism": "bits"}):
+        assert reason_of(build_campaign, small_schema(), TERMS._replace(class_question=False, **changes), 1, NOW) == (
+            "not_fittable"
+        )
+    with pytest.raises(InputError) as refused:
+        fit(found, "paper")
+    assert refused.value.reason == "not_fittable"
