@@ -169,7 +169,8 @@ def plan_campaign(
             :func:`aggregator.publishing.projection_file.load_projection`); ``name_invalid``, there is no name;
             ``epsilon_invalid``; ``mechanism_unknown``; ``family_unknown``; ``approach_invalid``; ``no_numbers``;
             ``answers_invalid``; ``period_invalid``; ``terms_invalid``; ``floor_invalid``; ``weights_invalid``;
-            ``not_fittable``; ``plan_invalid``, a pilot without the family ``auto``, with options that a plan does not know, or without a
+            ``not_fittable``; ``plan_invalid``, a pilot without the family ``auto``, with options that a plan does
+            not know, or without a
             number of devices; the reasons of :func:`aggregator.forecast.plan.plan`. Other contents are checked when
             the campaign is signed.
     """
