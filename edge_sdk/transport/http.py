@@ -136,6 +136,9 @@ class Web(Transport):
     def send(self, place: str, path: str) -> None:
         """Send the file at ``path`` to ``place``, a path below the address. A status 2xx means that it has arrived.
 
+        A status 2xx counts only if the system took the whole file for sending. If the connection broke before, the file
+        is sent again, and is at last ``unreachable``.
+
         Raises:
             InputError: ``address_invalid``: the place is no path below the address.
             StorageError: ``unreachable``: no answer; ``server_untrusted``: the certificate is not trusted;

@@ -110,7 +110,8 @@ def exchange(
         if it is longer than ``limit``.
 
     Raises:
-        OSError: there is no connection, or it broke. TimeoutError: it took too long. ``ssl.SSLCertVerificationError``:
+        OSError: there is no connection, or it broke. If it broke before the whole body was sent, an answer that
+            came before counts only if its status is not 2xx. TimeoutError: it took too long. ``ssl.SSLCertVerificationError``:
             the server's certificate is not trusted.
         http.client.HTTPException: the answer is not HTTP or is incomplete; the headers are too long; or the content,
             sent in chunks, takes more than twice the limit and 64 KiB.
@@ -153,6 +154,9 @@ def _exchange(
             if broken is not None:
                 raise broken from None
             raise
+        if broken is not None and 200 <= response.status < 300:
+            # The server can not have received the whole body, so its answer is no receipt.
+            raise broken
         # The connection ended within the headers. http.client takes this for the end of the headers.
         if bounded.reader.ended:
             raise http.client.IncompleteRead(b"")

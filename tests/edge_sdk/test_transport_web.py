@@ -498,7 +498,12 @@ def test_an_upload_follows_only_redirects_that_keep_it(web, batch):
     ]
 
 
-def test_a_server_that_hangs_up_on_a_long_body_is_heard(web, tmp_path):
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [(413, "refused_by_server"), (507, "refused_by_server"), (200, "unreachable"), (204, "unreachable")],
+)
+def test_a_server_that_hangs_up_on_a_long_body_is_heard_only_if_it_refuses(web, tmp_path, status, reason):
+    """A status 2xx before the whole file was sent can not mean that the file has arrived."""
     path = tmp_path / "long.hsr"
     path.write_bytes(bytes(8 << 20))
     requests = []
@@ -509,14 +514,14 @@ def test_a_server_that_hangs_up_on_a_long_body_is_heard(web, tmp_path):
             connection, _ = listener.accept()
             with connection:
                 requests.append(connection.recv(1000))
-                connection.sendall(reply(413))
+                connection.sendall(reply(status))
                 connection.shutdown(socket.SHUT_WR)
                 time.sleep(0.3)
 
         thread = threading.Thread(target=refuse)
         thread.start()
         source = web(f"http://127.0.0.1:{listener.getsockname()[1]}", retry=RetryPolicy(seconds=5, attempts=1))
-        assert refusal(source.send, "reports/a.hsr", str(path)) == "refused_by_server"
+        assert refusal(source.send, "reports/a.hsr", str(path)) == reason
         thread.join()
     assert len(requests) == 1
 
