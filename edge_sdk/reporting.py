@@ -168,9 +168,8 @@ class Reporting:
         time, leapt = moment.period_time(campaign.time_precision)
         newest = self.ledger.newest(campaign.id)
         period = campaign.period_at(time)
-        ahead = campaign.time_precision + moment.now - time
         if newest is not None and newest.period >= period:
-            next_at = newest.period * campaign.time_precision + ahead
+            next_at = moment.opens_at((newest.period + 1) * campaign.time_precision)
             return Said(self.ledger.said(newest) or _refuse_deleted(), newest.period, repeated=True, next_at=next_at)
         _check_open(campaign, moment.now, time, period)
         _check_unpaid(campaign, period, self.ledger.paid_until(campaign.header.name))
@@ -189,7 +188,7 @@ class Reporting:
         self.spool.add(line, number, records, time, min(time, moment.base), policy.spool)
         self._time.note_answer(reading, time, leapt=leapt)
         self.meanings.add(campaign, _schema_read(campaign, model).unread(record, label))
-        return Said(reports, period, repeated=False, next_at=period * campaign.time_precision + ahead)
+        return Said(reports, period, repeated=False, next_at=moment.opens_at((period + 1) * campaign.time_precision))
 
     def _longest_window(self) -> int:
         """The owner's longest window in seconds; the longest possible one if the policy can not be read."""

@@ -33,7 +33,8 @@ class CampaignStatus(NamedTuple):
         answered: index of the newest answered period of this version; None if none was answered.
         silent_until: when the next period begins that can be answered, in seconds since 1970, if the present period
             can not be answered because its time was paid for under the same name: by another version, or while the
-            clock was ahead. None if the present period can be answered, or if this version answered it.
+            clock was ahead. Also if this version answered the present period, and the next opens more than a minute
+            after the clock shows its begin (``Clock.periods_behind``). None in all other cases.
     """
 
     name: str
@@ -223,7 +224,7 @@ def gather(
 
 
 def _clock(reading: Reading, present: Present, time_floor: int, track: Track | None) -> Clock:
-    behind = 0 if present.leap_left else max(0, present.now - present.confirmed)
+    behind = present.late
     kept = 0 if track is None else track.reach
     notes = []
     if behind > SLACK_SECONDS:
@@ -257,15 +258,17 @@ def _campaign(campaign: Campaign, ledger: Ledger, present: Present) -> CampaignS
 def _silent_until(campaign: Campaign, ledger: Ledger, present: Present, answered: int | None) -> int | None:
     """When the first period begins that no version of the campaign has paid for, in seconds since 1970.
 
-    None if that is the present period, or the next one and this version answered the present one.
+    None if that is the present period; or if it is the next one, this version answered the present one, and the next
+    one opens at most a minute later than the clock shows its begin.
     """
     length = campaign.time_precision
     time, _ = present.period_time(length)
     period = campaign.period_at(time)
     unpaid = -(-ledger.paid_until(campaign.header.name) // length)
-    if unpaid <= period or (unpaid == period + 1 and answered == period):
+    opens = present.opens_at(unpaid * length)
+    if unpaid <= period or (unpaid == period + 1 and answered == period and opens <= unpaid * length + SLACK_SECONDS):
         return None
-    return unpaid * length + present.now - time
+    return opens
 
 
 def _model(payload: bytes, now: int) -> ModelStatus:

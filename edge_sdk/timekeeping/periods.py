@@ -80,12 +80,15 @@ class Present(NamedTuple):
         confirmed: no period after the period of this time opens, unless the boot's one leap is left.
         leap_left: whether one leap of the wall clock beyond ``confirmed`` is still accepted in this boot.
         base: the time that is confirmed without any leap; at most ``confirmed``.
+        leap_end: if the clock was set back before the end of the last leap, the end of that leap. From then on,
+            periods open as the clock shows. None in all other cases.
     """
 
     now: int
     confirmed: int
     leap_left: bool
     base: int
+    leap_end: int | None = None
 
     def period_time(self, time_precision: int) -> tuple[int, bool]:
         """The time that decides a campaign's period, and whether an answer then uses the boot's one leap.
@@ -96,6 +99,22 @@ class Present(NamedTuple):
         if self.now // time_precision <= self.confirmed // time_precision:
             return self.now, False
         return (self.now, True) if self.leap_left else (self.confirmed, False)
+
+    @property
+    def late(self) -> int:
+        """Seconds by which the next period opens later than the clock shows; 0 while the boot's one leap is left."""
+        return 0 if self.leap_left else max(0, self.now - self.confirmed)
+
+    def opens_at(self, start: int) -> int:
+        """When the clock will show that a later period, which begins at ``start``, can be answered.
+
+        The clock must go on as it does now, without a restart and without a newer signed document.
+
+        Args:
+            start: the begin of the period, in seconds since 1970.
+        """
+        after_leap = self.leap_end is not None and start >= self.leap_end
+        return start if after_leap else start + self.late
 
 
 def present(anchor: Anchor | None, floor: int, reading: Reading) -> Present:
@@ -117,12 +136,14 @@ def present(anchor: Anchor | None, floor: int, reading: Reading) -> Present:
     # After a leap the clock has no further minute: a leap and a minute in each boot would be two short periods.
     slack = 0 if anchor.leapt else SLACK_SECONDS
     passed = 0 if elapsed is None else elapsed + elapsed // DRIFT + min(elapsed, slack)
-    line = anchor.time if now >= anchor.time - SLACK_SECONDS else anchor.base
+    set_back = now < anchor.time - SLACK_SECONDS
+    line = anchor.base if set_back else anchor.time
     return Present(
         now,
         max(floor, line + passed),
         leap_left=elapsed is None or not anchor.leapt,
         base=max(floor, anchor.base + passed),
+        leap_end=anchor.time if set_back else None,
     )
 
 

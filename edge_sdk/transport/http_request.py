@@ -110,9 +110,9 @@ def exchange(
         if it is longer than ``limit``.
 
     Raises:
-        OSError: there is no connection, or it broke. If it broke before the whole body was sent, an answer that
-            came before counts only if its status is not 2xx. TimeoutError: it took too long. ``ssl.SSLCertVerificationError``:
-            the server's certificate is not trusted.
+        OSError: there is no connection; or it broke. If it broke before the whole body was sent, an answer that
+            came before is returned all the same, unless its status is 2xx. TimeoutError: it took too long.
+            ``ssl.SSLCertVerificationError``: the server's certificate is not trusted.
         http.client.HTTPException: the answer is not HTTP or is incomplete; the headers are too long; or the content,
             sent in chunks, takes more than twice the limit and 64 KiB.
     """

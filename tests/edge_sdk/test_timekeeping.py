@@ -93,6 +93,36 @@ def test_after_its_leap_the_device_goes_on_with_the_time_that_passes(field, mach
     assert answers(field) == 3
 
 
+def test_next_at_is_when_the_next_period_opens_on_a_clock_that_was_set_right_within_a_period(publisher, machine):
+    """The boot's one leap is used, and then the network moves the clock ahead within the day: periods open late."""
+    machine.wall = (NOW // DAY + 3) * DAY + HOUR
+    with Device.open(None, publisher.root(), clock=machine.clock, uptime=machine.uptime) as device:
+        campaign = device.enrol(publisher.campaign(time_precision=DAY))
+        assert not device.answer(campaign.id, RECORD).repeated
+        machine.run(600)
+        machine.wall += 20 * HOUR
+        said = device.answer(campaign.id, RECORD)
+        (shown,) = device.status().campaigns
+        assert said.repeated
+        assert shown.silent_until == said.next_at > machine.wall + 20 * HOUR
+        machine.run(said.next_at - machine.wall - 60)
+        assert device.answer(campaign.id, RECORD).repeated
+        machine.run(60)
+        assert not device.answer(campaign.id, RECORD).repeated
+
+
+def test_next_at_after_a_leap_that_was_set_back_is_when_the_leaps_end_comes_again(field, machine):
+    campaign = field.campaigns()[0]
+    machine.wall += 2 * DAY
+    said = field.answer(campaign.id, RECORD)
+    machine.wall -= DAY
+    assert field.answer(campaign.id, RECORD).next_at == said.next_at == field.status().campaigns[0].silent_until
+    machine.run(said.next_at - machine.wall - 60)
+    assert field.answer(campaign.id, RECORD).repeated
+    machine.run(60)
+    assert not field.answer(campaign.id, RECORD).repeated
+
+
 def test_every_boot_has_one_leap_of_its_own(field, machine):
     for boot in range(1, 6):
         machine.reboot(DAY)
