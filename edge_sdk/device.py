@@ -452,7 +452,7 @@ class Device:
 
         If ``sync`` was given another folder, the files that this device has sealed into its outbox are deleted too, if
         they can be reached. Files that :meth:`drain` sealed elsewhere stay. The ledger and the documents stay, and
-        models still classify.
+        models still classify. A full disk does not prevent it where the disk can overwrite a file in its place.
 
         Raises:
             StorageError: the device still takes part, but files of the outbox and the notes may have been removed;
@@ -460,9 +460,8 @@ class Device:
         """
         from edge_sdk.storage.secret import disable_state
 
-        with self._state.transaction():
-            disable_state(self._state, self._reporting.ledger, self._reporting.spool)
-            self._reporting.meanings.clear()
+        disable_state(self._state, self._reporting.ledger, self._reporting.spool)
+        self._reporting.meanings.clear()
 
     @logged("enable", lambda _: "the device answers again")
     def enable(self, enrolment: bytes | None = None, *, leave_fleet: bool = False) -> None:

@@ -167,6 +167,25 @@ class State:
                 self._note_highest(newest)
 
     @contextmanager
+    def journal_in_memory(self) -> Iterator[None]:
+        """Let the transactions in the body of ``with`` keep their journal in memory, where a full disk has no part.
+
+        An error still undoes the changes. But a kill or a power cut within such a transaction may damage the state, so
+        this is for changes after which the device answers nothing.
+
+        Raises:
+            StorageError: the reasons of :meth:`transaction`.
+        """
+        with self._lock:
+            with storage_errors():
+                _execute(self._live(), "PRAGMA journal_mode = MEMORY")
+            try:
+                yield
+            finally:
+                with storage_errors():
+                    _execute(self._live(), "PRAGMA journal_mode = TRUNCATE")
+
+    @contextmanager
     def reading(self) -> Iterator[None]:
         """Let all reads in the body of ``with`` see one snapshot, without later changes of other processes."""
         with self._lock:

@@ -171,15 +171,48 @@ def note_fleet(state: State, *, enrolled: bool) -> None:
 def disable_state(state: State, ledger: Ledger, spool: Spool) -> None:
     """Opt out: delete the secret, the stored reports and answers, and the outboxes and notes of ``sync``.
 
-    The lines of the ledger and the documents stay. Called inside a transaction.
+    The lines of the ledger and the documents stay. This is a transaction of its own. If the disk is full, it is tried a
+    second time with the journal in memory, which takes no space on the disk. A power cut in that moment may damage the
+    state, which then answers nothing either.
 
     Args:
         state: the state; ``ledger`` and ``spool`` are its parts.
         ledger: loses the bytes of its answers.
         spool: loses all reports, which are counted as dropped for the reason ``disabled``.
+
+    Raises:
+        StorageError: ``disk_full``, ``io_failed``, ``state_busy``, ``state_damaged``: the device still takes part.
+            Files of the outboxes may have been removed.
     """
-    clear_outboxes(state.folder, spool.sealed_paths())
-    state.write_meta("disabled", b"1")
+    try:
+        with state.transaction():
+            _opt_out(state, ledger, spool)
+    except StorageError as error:
+        if error.reason != "disk_full":
+            raise
+    else:
+        return
+    try:
+        with state.journal_in_memory(), state.transaction():
+            _opt_out(state, ledger, spool)
+    except StorageError as error:
+        if error.reason != "disk_full":
+            raise
+    else:
+        return
+    raise StorageError(
+        "disk_full",
+        "there is no space left for the state; the device still takes part, but files of its outbox may have been "
+        "removed; make room and disable it again",
+    )
+
+
+def _opt_out(state: State, ledger: Ledger, spool: Spool) -> None:
+    """Write the opt-out, inside a transaction, and then remove the files, so that a failed write leaves the files."""
+    sealed = spool.sealed_paths()
     state.remove_meta("secret")
     spool.clear("disabled")
     ledger.forget_answers()
+    state.write_meta("disabled", b"1")
+    # Before the commit: once the device is disabled, no file may be left that a later sync would send.
+    clear_outboxes(state.folder, sealed)

@@ -202,3 +202,49 @@ def test_a_file_that_can_not_be_noted_is_said_and_nothing_is_lost(reporting, tmp
     assert (tmp_path / "again.hsr").read_bytes() == (tmp_path / "x.hsr").read_bytes()
     assert reporting.ack(tmp_path / "x.hsr") == 1
     assert reporting.status().spooled == 0
+
+
+class FullDisk:
+    """A connection whose disk has no space for a journal. ``memory`` tells whether a journal in memory helps."""
+
+    def __init__(self, plain, memory):
+        self.plain, self.memory, self.in_memory = plain, memory, False
+
+    def __getattr__(self, name):
+        return getattr(self.plain, name)
+
+    def execute(self, statement, values=()):
+        import sqlite3
+
+        if statement.startswith("PRAGMA journal_mode"):
+            self.in_memory = self.memory and statement.endswith("MEMORY")
+        if statement.startswith(("INSERT", "REPLACE", "UPDATE", "DELETE")) and not self.in_memory:
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorname = "SQLITE_FULL"
+            raise error
+        return self.plain.execute(statement, values)
+
+
+@pytest.mark.parametrize("helps", [True, False])
+def test_the_owner_opts_out_on_a_full_disk_or_reads_what_was_changed(tmp_path, publisher, clock, monkeypatch, helps):
+    """A journal in memory needs no space. If that does not help either, the outbox and the reports stay."""
+    waiting = tmp_path / "outbox" / f"{'0' * 32}.hsr"
+    waiting.parent.mkdir()
+    with Device.open(tmp_path, publisher.root(), clock=clock) as device:
+        device.report(device.enrol(publisher.campaign()).id, RECORD, label="e")
+        device.drain(waiting)
+        state = device._state
+        monkeypatch.setattr(state, "_connection", FullDisk(state._connection, helps))
+        if helps:
+            device.disable()
+        else:
+            error = failure(device.disable)
+            assert (error.reason, "nothing was changed" in error.detail) == ("disk_full", False)
+            assert "disable it again" in error.detail
+        monkeypatch.undo()
+        status = device.status()
+        assert (status.disabled, status.spooled, waiting.exists()) == (helps, int(not helps), not helps)
+        assert state.run("PRAGMA journal_mode") == [("truncate",)]
+        device.disable()
+        assert device.status().disabled
+        assert not waiting.exists()
