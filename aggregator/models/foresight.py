@@ -3,8 +3,10 @@
 The model is tested on simulated records of many fleets that agree with the statistics
 (:mod:`aggregator.models.posterior`). In a simulated fleet, features are independent given the class, and missing values
 are left out of the score as on a device. The expected accuracy is the interval from the smallest to the largest
-accuracy over all fleets. The model beats the largest class if it is better in all fleets, and does not if it is better
-in none. Otherwise, or if the largest class's share is too uncertain, the answer is not known.
+accuracy over all fleets. The model beats the largest class if it is better in all fleets. It does not if its largest
+accuracy is below the lower end of the 95 % interval of the largest class's share. Otherwise, or if that share is too
+uncertain, the answer is not known. "Better in no fleet" is no reason to say that it does not: few reports hide the
+small gain that a model has where one class is rare.
 
 In real fleets features depend on each other within a class, numbers are not normal, a record without a label counts as
 the label's substitute, and a value with a substitute may be missing. The statistics do not show these effects, so every
@@ -171,8 +173,8 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
         _fitted(statistics, postprocess)  # The result is not needed here: the call raises if no model can be made.
         return Foresight(None, *share, None, None, None, assumes)
     right, more = _tried(statistics, postprocess)
-    beats = True if more.min() > 0 else False if more.max() <= 0 else None
     least, most = float(right.min()), float(right.max())
+    beats = True if more.min() > 0 else False if most < low else None
     if most - least > WIDEST_ACCURACY:
         return Foresight(None, *share, beats, None, None, assumes)
     return Foresight(float(right.mean()), *share, beats, least, most, assumes)

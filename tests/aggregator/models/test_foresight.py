@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from support.publisher import NOW
 
 from aggregator.estimates.reports import estimate
+from aggregator.models import foresight
 from aggregator.models.discrete import fit
 from aggregator.models.foresight import ASSUMES_NORMAL, Foresight, foresee
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
@@ -160,6 +163,45 @@ def test_tables_of_pure_noise_promise_nothing():
     found = [foresee(statistics_of(generator, 10, 3000, 0.0)[0], "simplex") for _ in range(4)]
     assert sum(one.warning is not None for one in found) >= 3
     assert sum(one.beats is True for one in found) <= 1
+
+
+RARE = [
+    [[0.3, 0.19], [0.0, 0.14], [0.7, 0.67]],
+    [[0.31, 0.0], [0.66, 0.56], [0.03, 0.44]],
+    [[0.49, 0.33], [0.5, 0.27], [0.01, 0.4]],
+]
+"""For each of three features P(value | class), the last value missing; the second class is rare."""
+
+
+@pytest.mark.parametrize("seed", [17, 23])
+def test_a_small_gain_where_one_class_is_rare_is_not_denied(seed):
+    """The model is right for more than the largest class's 95 %, which no simulated fleet of these statistics shows."""
+    generator = np.random.default_rng(seed)
+    prior, tables = np.array([0.95, 0.05]), np.array(RARE)
+    schema = build_schema(Label("y", ["a", "b"]), [Categorical(f"x{i}", ["u", "v"]) for i in range(3)])
+    campaign = parse_campaign(build_campaign(schema, CampaignParameters("x", 3_000_000, "oue"), 1, NOW))
+    n, counts = generator.multinomial(4000, [1 / len(campaign.questions)] * len(campaign.questions)).tolist(), []
+    for question, asked in zip(campaign.questions, n, strict=True):
+        truth = prior if question.feature is None else (tables[question.feature] * prior).ravel()
+        p, q = float(question.mechanism.p), float(question.mechanism.q)
+        counts.append(tuple(generator.binomial(asked, q + truth * (p - q)).tolist()))
+    statistics = estimate(campaign, Tally(campaign.id, tuple(n), tuple(counts)))
+    model, right = fit(statistics), 0.0
+    for codes in product(range(3), repeat=3):
+        score = model.log_prior + sum(model.log_likelihood[i][code] for i, code in enumerate(codes) if code < 2)
+        right += (prior * np.prod([tables[i, code] for i, code in enumerate(codes)], axis=0))[score.argmax()]
+    assert right > 0.95
+    assert foresee(statistics, "simplex").beats is not False
+
+
+def test_a_model_is_called_no_better_only_below_the_whole_interval_of_the_largest_class(monkeypatch):
+    statistics, _, _ = statistics_of(np.random.default_rng(1), 6, 10**6, 0.3)
+    share = foresee(statistics, "simplex")
+    assert 0.5 < share.low < 0.598 < share.high < 0.62
+    for right, beats in (((0.4, 0.5), False), ((0.4, 0.598), None), ((0.62, 0.64), True)):
+        tried = np.array(right), np.array(right) - share.low - 0.01
+        monkeypatch.setattr(foresight, "_tried", lambda *_, tried=tried: tried)
+        assert foresee(statistics, "simplex").beats is beats
 
 
 def test_the_condition_names_substitutes_since_reports_do_not_tell_them_from_values():
