@@ -25,7 +25,7 @@ from aggregator.publishing.lifetimes import seconds_of
 from aggregator.publishing.models import publish_model
 from aggregator.storage.manifest import BUCKETS, FILE_NAME
 from aggregator.store.store import Store, create_store, open_store
-from aggregator.tally.counting import scope_of
+from aggregator.tally.scope import scope_of
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import Model as ModelDocument
 from protocol.documents.model import parse_model

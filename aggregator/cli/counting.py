@@ -100,7 +100,7 @@ def count_store(
         StorageError: ``cluster_unreachable``; or the store can not be opened or counted.
     """
     from aggregator.store.store import open_store
-    from aggregator.tally.counting import scope_of
+    from aggregator.tally.scope import scope_of
 
     opened = open_store(store)
     if memory is not None:

@@ -21,6 +21,7 @@ _STIRLING = np.array(
     [0.0] + [lgamma(n + 1) - (n + 0.5) * log(n) + n - 0.5 * log(2 * pi) for n in range(1, _EXACT)], np.float64
 )
 _BLOCKS = 64
+_AT_ONCE = 1 << 12
 _REACH = 12.0
 """Number of standard deviations that a summed tail extends beyond its begin, or beyond the mean."""
 
@@ -81,6 +82,14 @@ def upper_tail(k: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
         Float64 of the common shape.
     """
     k, n, p = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in (k, n, p)))
+    flat = [each.ravel() for each in (k, n, p)]
+    some = (slice(start, start + _AT_ONCE) for start in range(0, k.size, _AT_ONCE))
+    found = [_upper_tail(*(each[rows] for each in flat)) for rows in some]
+    return np.concatenate([np.empty(0), *found]).reshape(k.shape)
+
+
+def _upper_tail(k: Floats, n: Floats, p: Floats) -> Floats:
+    """:func:`upper_tail` of arrays of one shape, (N,) float64."""
     first = np.clip(k, 0, n)
     reach = np.maximum(first, n * p) + _REACH * np.sqrt(n * p * (1 - p)) + 40
     last = np.minimum(n, np.ceil(reach))

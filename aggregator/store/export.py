@@ -33,7 +33,7 @@ from aggregator.spreadsheets import to_cell
 from aggregator.storage.manifest import read_manifest
 from aggregator.store.records import stored_records
 from aggregator.store.store import Store, open_store
-from aggregator.tally.counting import EVERYTHING, Scope
+from aggregator.tally.scope import EVERYTHING, Scope
 from protocol.errors import InputError, StorageError
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator.storage.manifest import Manifest
-    from aggregator.tally.counting import Scope
+    from aggregator.tally.scope import Scope
     from protocol.documents.campaign import Campaign
 
 

@@ -24,8 +24,10 @@ from aggregator.storage.locking import make_folder, write_durably
 from aggregator.storage.manifest import FORGOTTEN, Forgotten, SideFile
 from aggregator.storage.part_writer import PartWriter
 from aggregator.storage.parts import Stored
-from aggregator.tally.counting import Counted, Scope, load, partitions, settle_partition
+from aggregator.tally.counting import Counted, load, partitions, settle_partition
 from aggregator.tally.period_sums import ANSWERS, SCHEMA, PeriodSums
+from aggregator.tally.profile import profile_of_counts
+from aggregator.tally.scope import Scope
 from aggregator.tally.tally import Tally, row_bytes
 from aggregator.tally.turnout import Turnout, turnout_of
 from protocol.errors import StorageError
@@ -160,7 +162,9 @@ def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope
     sizes = [1 + len(cells) for cells in zero.counts]  # one number for all answers to a question, one for each cell
     starts = np.cumsum(sizes) - sizes
     sums = np.zeros(sum(sizes), np.int64)
-    np.add.at(sums, starts[question[chosen]] + cell[chosen] - ANSWERS, number[chosen])
+    place = starts[question[chosen]] + cell[chosen] - ANSWERS
+    np.add.at(sums, place, number[chosen])
+    profile = profile_of_counts(campaign, period[chosen], place, number[chosen])
     own = [sums[start : start + size].tolist() for start, size in zip(starts, sizes, strict=True)]
     answers = chosen & (cell == ANSWERS)
     stratum = np.array([one.stratum for one in campaign.questions])[question[answers]]
@@ -168,7 +172,7 @@ def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope
     unproven = int(number[answers & ~proven].sum())
     rest = manifest.forgotten
     tally = Tally(campaign.id, tuple(n for n, *_ in own), tuple(tuple(cells) for _, *cells in own))
-    return Counted(tally, turnout, unproven, rest.superseded, rest.replayed, rest.conflicting)
+    return Counted(tally, turnout, unproven, rest.superseded, rest.replayed, rest.conflicting, profile)
 
 
 def _check_way(campaign: Campaign, forgotten: Forgotten, scope: Scope) -> None:

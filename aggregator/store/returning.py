@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from aggregator.decoding.columns import Columns
     from aggregator.fleet.roster import Roster
     from aggregator.storage.manifest import Manifest
-    from aggregator.tally.counting import Scope
+    from aggregator.tally.scope import Scope
     from protocol.documents.campaign import Campaign
 
 _RECORD_BYTES = 64

@@ -8,7 +8,7 @@ intervals. Variance falls as 1/n, so a half width t needs
 The shares w of a stratum's questions add up to 1. The intervals are for the population that the devices are drawn
 from (``aggregator.estimates.recurrence``). A device answers once in a period, so the number of devices in one period
 is known. Over several periods it is at least the largest of these numbers and at most their sum. No value that depends
-on answers is shown before the campaign's ``min_batch_size`` is reached.
+on answers, and no alarm (``aggregator.guarantee.alarms``), is shown before ``min_batch_size`` reports are counted.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from aggregator.estimates.cells import question_name
 from aggregator.estimates.debias import Z95
 from aggregator.estimates.recurrence import at_most
 from aggregator.estimates.reports import estimate
+from aggregator.guarantee.alarms import Alarms, alarms
+from aggregator.guarantee.manipulation import weights_of
 from aggregator.notebooks import facts, table
 from aggregator.periods import begins
 from aggregator.storage.manifest import read_manifest
 from aggregator.store.retention import forgotten_counts
 from aggregator.store.store import report_of
-from aggregator.tally.counting import EVERYTHING, count_partition
+from aggregator.tally.counting import profile_partition
+from aggregator.tally.scope import EVERYTHING
 from protocol.document import DAY_SECONDS
 from protocol.errors import InputError, StorageError
 
@@ -37,9 +40,6 @@ if TYPE_CHECKING:
     from aggregator.storage.manifest import Manifest
     from aggregator.store.store import Store
     from aggregator.tally.turnout import ByPeriod
-    from protocol.documents.campaign import Campaign
-
-_WORD = 1 << 32
 
 
 class DayCount(NamedTuple):
@@ -99,6 +99,8 @@ class Status(NamedTuple):
         target: the half width that the operator asks for.
         devices_needed: further devices for all questions to reach the target; None if one question has no number.
         time_precision: seconds in a period.
+        alarms: tests of whether the reports look like those of honest devices; None before the smallest batch is
+            reached, or without reports. Tests of set bits use only the reports that the store still has.
     """
 
     campaign: bytes
@@ -117,6 +119,7 @@ class Status(NamedTuple):
     target: float | None
     devices_needed: int | None
     time_precision: int
+    alarms: Alarms | None = None
 
     @property
     def enough(self) -> bool:
@@ -127,6 +130,7 @@ class Status(NamedTuple):
         about: dict[str, object] = {"campaign": self.name, "reports": self.reports}
         about["smallest batch"] = f"{self.min_batch_size}, {'reached' if self.enough else 'not reached'}"
         about |= {f"set aside: {reason}": count for reason, count in self.rejected.items()}
+        about |= {} if self.alarms is None else {"alarms": self.alarms.summary()}
         reached = [(reach.question, reach.n, reach.half_width, reach.devices_needed) for reach in self.questions]
         return facts("Status", about) + table(("question", "reports", "± (95 %)", "devices needed"), reached)
 
@@ -142,6 +146,7 @@ class Status(NamedTuple):
             ],
             "days": [{**day._asdict(), "day": date_of(day.day)} for day in self.days],
             "questions": [reach._asdict() for reach in self.questions],
+            "alarms": None if self.alarms is None else self.alarms.to_json(),
         }
 
 
@@ -182,16 +187,17 @@ def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
     campaign = store.campaign
     counted = forgotten_counts(store.path, campaign, manifest, EVERYTHING)
     kept = EVERYTHING._replace(first=manifest.first_period)
-    for some in store.over_partitions(count_partition, manifest, kept, ids_only=True):
+    for some in store.over_partitions(profile_partition, manifest, kept, ids_only=True):
         counted = counted.merge(some)
     periods = counted.turnout.by_period()
     recurrence = at_most(campaign, counted.tally, counted.turnout)
     found = report_of(manifest, counted)
     enough = found.reports >= campaign.min_batch_size
-    shares = _asked_shares(campaign)
+    shares = weights_of(campaign)
+    estimates = estimate(campaign, found.tally, recurrence=recurrence)
     reaches = tuple(
         _reach(question_name(one.subject, campaign.schema), one, share, target if enough else None, enough=enough)
-        for one, share in zip(estimate(campaign, found.tally, recurrence=recurrence).questions, shares, strict=True)
+        for one, share in zip(estimates.questions, shares, strict=True)
     )
     needed = [reach.devices_needed for reach in reaches]
     known = [number for number in needed if number is not None]
@@ -212,6 +218,7 @@ def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
         target,
         max(known) if known and len(known) == len(needed) else None,
         campaign.time_precision,
+        alarms(campaign, found.tally, estimates, counted.profile) if enough and found.reports else None,
     )
 
 
@@ -231,12 +238,6 @@ def _days(periods: ByPeriod, time_precision: int) -> tuple[DayCount, ...]:
         )
         for number, first, end in zip(found.tolist(), start.tolist(), ends.tolist(), strict=True)
     )
-
-
-def _asked_shares(campaign: Campaign) -> list[float]:
-    """For every question the share of devices that are asked it in a period."""
-    intervals = [campaign.assignment.interval(i, question.stratum) for i, question in enumerate(campaign.questions)]
-    return [(high - low) / _WORD for low, high in intervals]
 
 
 def _reach(name: str, found: QuestionEstimate, share: float, target: float | None, *, enough: bool) -> Reach:

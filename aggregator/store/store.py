@@ -48,7 +48,8 @@ from aggregator.storage.opening import CAMPAIGN_FILE, read_campaign, read_docume
 from aggregator.storage.quarantine import LIMIT_BYTES, Quarantine
 from aggregator.store.retention import Removal, forget, forgotten_counts
 from aggregator.store.returning import squares_of_answers
-from aggregator.tally.counting import EVERYTHING, Counted, Scope, count_partition, partitions
+from aggregator.tally.counting import Counted, count_partition, partitions
+from aggregator.tally.scope import EVERYTHING, Scope
 from aggregator.tally.tally import Tally, TallyReport
 from protocol.errors import InputError, StorageError
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.decoding.columns import Columns
-from aggregator.periods import LAST_PERIOD
 from aggregator.storage.allocation import reuse_freed_memory
 from aggregator.storage.manifest import damaged
 from aggregator.storage.part_writer import PART_BYTES, bucket_of
 from aggregator.storage.parts import Stored, read_part, without
 from aggregator.tally.duplicates import IdSet, Members, repeated_rows
 from aggregator.tally.lots import Lots
+from aggregator.tally.profile import Profile, ProfileCounter
 from aggregator.tally.tally import Tally, TallyBuilder, settle
 from aggregator.tally.turnout import Turnout, TurnoutCounter
 from protocol.errors import InputError
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator.storage.manifest import Manifest
+    from aggregator.tally.scope import Scope
     from protocol.documents.campaign import Campaign
 
 _ROW_BYTES = 36
@@ -43,61 +44,6 @@ _ROW_BYTES = 36
 _ID_BYTES = 10
 """Memory for each record that :func:`count_partition` needs: its id, in arrays with some unused room."""
 _MAX_DIVISIONS = 1 << 12
-
-
-class Scope(NamedTuple):
-    """The records that a tally counts: a range of periods, with or without unproven records.
-
-    De-duplication comes first and looks at all records, so the scope does not change which record of an id is kept.
-
-    Attributes:
-        first: the first period that is counted.
-        last: the last period that is counted.
-        proven_only: whether records of damaged batches are left out.
-    """
-
-    first: int = 0
-    last: int = LAST_PERIOD
-    proven_only: bool = False
-
-    @property
-    def periods(self) -> str:
-        """The periods as the option ``--periods`` writes them, or ``all``."""
-        ends = (str(self.first) if self.first else "", str(self.last) if self.last < LAST_PERIOD else "")
-        return "..".join(ends) if any(ends) else "all"
-
-    def chosen(self, records: Columns) -> NDArray[np.bool_] | None:
-        """Mask of the N records that are in this scope: (N,) bool; None if all are."""
-        if not records.size:
-            return None
-        mask = None
-        if records.period.min() < self.first or records.period.max() > self.last:
-            mask = (records.period >= self.first) & (records.period <= self.last)
-        if self.proven_only and not records.proven.all():
-            mask = records.proven if mask is None else mask & records.proven
-        return mask
-
-
-EVERYTHING = Scope()
-
-
-def scope_of(periods: range | None, *, proven_only: bool = False) -> Scope:
-    """The scope of some periods.
-
-    Args:
-        periods: a range with step 1; None for all periods.
-        proven_only: leave out the records of damaged batches.
-
-    Raises:
-        InputError: ``periods_absent``: the range is empty; ``argument_invalid``: it has another step.
-    """
-    if periods is None:
-        return Scope(proven_only=proven_only)
-    if periods.step != 1:
-        raise InputError("argument_invalid", "periods follow one another: a range has the step 1")
-    if not periods:
-        raise InputError("periods_absent", "the range of periods is empty")
-    return Scope(periods[0], periods[-1], proven_only)
 
 
 class Partition(NamedTuple):
@@ -129,6 +75,8 @@ class Counted(NamedTuple):
             complete batch is in the store.
         replayed: number of surplus copies of counted records.
         conflicting: number of different records with one id, copies included. None of these records is counted.
+        profile: counts that tell honest reports from lies; None if they were not asked for, or if all records were
+            forgotten.
     """
 
     tally: Tally
@@ -137,6 +85,7 @@ class Counted(NamedTuple):
     superseded: int = 0
     replayed: int = 0
     conflicting: int = 0
+    profile: Profile | None = None
 
     def merge(self, other: Counted) -> Counted:
         """Add the counts of ``other``, which is about other partitions. Associative and commutative.
@@ -144,6 +93,9 @@ class Counted(NamedTuple):
         Raises:
             InputError: ``other_campaign``: the counts are of different campaigns.
         """
+        profile = self.profile or other.profile
+        if self.profile and other.profile:
+            profile = self.profile.merge(other.profile)
         return Counted(
             self.tally.merge(other.tally),
             self.turnout.merge(other.turnout),
@@ -151,6 +103,7 @@ class Counted(NamedTuple):
             self.superseded + other.superseded,
             self.replayed + other.replayed,
             self.conflicting + other.conflicting,
+            profile,
         )
 
     @classmethod
@@ -270,7 +223,9 @@ def settle_partition(everything: Stored, manifest: Manifest, which: Partition) -
     return Deduplicated(stored, rows, alone, settled.records, superseded, settled.replayed, settled.conflicting)
 
 
-def count_partition(folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, scope: Scope) -> Counted:
+def count_partition(
+    folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, scope: Scope, *, profiled: bool = False
+) -> Counted:
     """Read the records of a partition, and count each id once.
 
     The first reading counts all records and keeps only their ids. The second reading takes the records of repeated
@@ -284,12 +239,13 @@ def count_partition(folder: Path, campaign: Campaign, manifest: Manifest, which:
         manifest: of the store.
         which: the partition.
         scope: which records are counted.
+        profiled: whether the result has a profile.
 
     Raises:
         StorageError: ``store_damaged``; ``disk_full``, ``io_failed``: of the temporary file.
     """
     reuse_freed_memory()
-    whole, ids = _Count(campaign, scope), IdSet(_expected(manifest, which), _known_bits(manifest, which))
+    whole, ids = _Count(campaign, scope, profiled), IdSet(_expected(manifest, which), _known_bits(manifest, which))
     superseded = 0
     for everything in _row_groups(folder, campaign, manifest, which):
         stored = without(everything, manifest.superseded)
@@ -299,10 +255,10 @@ def count_partition(folder: Path, campaign: Campaign, manifest: Manifest, which:
     repeated = None if ids.has_many() else ids.repeated()
     del ids
     if repeated is not None and not len(repeated):
-        return Counted(whole.tally(), whole.turnout(), whole.unproven, superseded)
-    less, more = _Count(campaign, scope), _Count(campaign, scope)
+        return Counted(whole.tally(), whole.turnout(), whole.unproven, superseded, profile=whole.profile())
+    less, more = _Count(campaign, scope, profiled), _Count(campaign, scope, profiled)
     if repeated is None:  # Very many ids repeat: only the second reading counts, and it reads all records.
-        whole = _Count(campaign, scope)
+        whole = _Count(campaign, scope, profiled)
     replayed = conflicting = 0
     for doubtful in _records_of(folder, campaign, manifest, which, repeated):
         settled = settle(doubtful)
@@ -312,6 +268,7 @@ def count_partition(folder: Path, campaign: Campaign, manifest: Manifest, which:
         superseded += settled.superseded
         replayed += settled.replayed
         conflicting += settled.conflicting
+    profiles = [found for each in (whole, less, more) if (found := each.profile()) is not None]
     return Counted(
         whole.tally().less(less.tally()).merge(more.tally()),
         whole.turnout().less(less.turnout()).merge(more.turnout()),
@@ -319,7 +276,17 @@ def count_partition(folder: Path, campaign: Campaign, manifest: Manifest, which:
         superseded,
         replayed,
         conflicting,
+        profiles[0].less(profiles[1]).merge(profiles[2]) if profiles else None,
     )
+
+
+def profile_partition(folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, scope: Scope) -> Counted:
+    """Count a partition with its profile: :func:`count_partition`, for engines that pass positional arguments only.
+
+    Raises:
+        StorageError: as :func:`count_partition`.
+    """
+    return count_partition(folder, campaign, manifest, which, scope, profiled=True)
 
 
 def _records_of(
@@ -364,8 +331,9 @@ class _Count:
         unproven: number of counted records from damaged batches.
     """
 
-    def __init__(self, campaign: Campaign, scope: Scope) -> None:
+    def __init__(self, campaign: Campaign, scope: Scope, profiled: bool) -> None:  # noqa: FBT001 (private)
         self._campaign = campaign
+        self._profile = ProfileCounter(campaign) if profiled else None
         self._scope = scope
         self._counter = TallyBuilder(campaign)
         self._turnout = TurnoutCounter(campaign)
@@ -379,6 +347,8 @@ class _Count:
         except InputError as error:
             raise damaged(error.detail) from None
         self._turnout.add(counted)
+        if self._profile is not None:
+            self._profile.add(counted)
         self.unproven += counted.size - int(np.count_nonzero(counted.proven))
 
     def tally(self) -> Tally:
@@ -386,3 +356,6 @@ class _Count:
 
     def turnout(self) -> Turnout:
         return self._turnout.turnout()
+
+    def profile(self) -> Profile | None:
+        return None if self._profile is None else self._profile.profile()

@@ -107,13 +107,18 @@ class PeriodSums:
         kept = sums != 0
         self._keys, self._counts = keys[starts][kept], sums[kept]
 
+    def counts(self) -> tuple[Numbers, Numbers]:
+        """All keys with a count that is not 0, rising, and these counts: (M,) int64 each."""
+        self._merge()
+        return self._keys, self._counts
+
     def table(self) -> pa.Table:
         """All counts that are not 0, as a table with the columns of :data:`SCHEMA`.
 
         The rows are sorted by period, then unproven before proven, then by question and cell.
         """
-        self._merge()
-        group, place = np.divmod(self._keys, len(self._cell))
-        columns = [group >> 1, group & 1 == 1, self._question[place], self._cell[place], self._counts]
+        keys, counts = self.counts()
+        group, place = np.divmod(keys, len(self._cell))
+        columns = [group >> 1, group & 1 == 1, self._question[place], self._cell[place], counts]
         arrays = [pa.array(column, type=field.type) for column, field in zip(columns, SCHEMA, strict=True)]
         return pa.Table.from_arrays(arrays, schema=SCHEMA)

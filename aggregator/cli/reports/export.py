@@ -58,7 +58,7 @@ def export(
     """  # noqa: D301
     from aggregator.store.export import export as export_reports
     from aggregator.store.store import open_store
-    from aggregator.tally.counting import scope_of
+    from aggregator.tally.scope import scope_of
 
     opened = open_store(store)
     opened.memory_bytes = memory

@@ -8,16 +8,18 @@ import click
 
 from aggregator.cli.counting import working_on
 from aggregator.cli.options import cluster_option, json_option, memory_option, store_option
-from aggregator.cli.output import print_facts, print_json, print_table, working
+from aggregator.cli.output import print_facts, print_json, print_table, warn, working
 from aggregator.periods import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from aggregator.guarantee.alarms import Alarms
     from aggregator.store.status import DayCount, Status
 
 _BAR = 30
 _DAYS = 31
+_ALARMS = 10
 
 
 @click.command()
@@ -38,6 +40,10 @@ def status(
     campaign's smallest batch is reached. With --interval or --target-sd it also prints how many more devices must
     answer. Devices of one period are counted. For several periods there are only bounds, because ids do not tell
     whether a device answered again.
+
+    Alarms tell of reports that honest devices hardly ever send: set bits that do not follow their law, questions with
+    too many reports, estimates outside their range, a period unlike the others. Their p-values are corrected for the
+    number of tests. hearsay guarantee says what no test can see.
 
     \b
     Example:
@@ -76,7 +82,10 @@ def _print_status(found: Status) -> None:
         | ({"forgotten": forgotten} if found.forgotten_before else {})
         | {f"set aside: {reason}": count for reason, count in found.rejected.items()}
         | needed
+        | ({} if found.alarms is None else {"alarms": found.alarms.summary()})
     )
+    if found.alarms is not None and found.alarms.raised:
+        _print_alarms(found.alarms)
     if found.days:
         _print_days(found.days)
     click.echo()
@@ -90,6 +99,20 @@ def _print_status(found: Status) -> None:
         for reach in found.questions
     ]
     print_table(["question", "reports", "± (95 %)", "devices needed"], rows, ["reports", "± (95 %)", "devices needed"])
+
+
+def _print_alarms(found: Alarms) -> None:
+    """Print the alarms with the smallest p-values as a table, and a warning."""
+    click.echo()
+    shown = found.raised[:_ALARMS]
+    rows = [(test.kind, test.about, f"{test.p:.2g}", f"{test.corrected:.2g}") for test in shown]
+    if len(shown) < len(found.raised):
+        rows.append(("", f"and {len(found.raised) - len(shown)} more; see --json", "", ""))
+    print_table(["alarm", "found", "p-value", "corrected"], rows, ["p-value", "corrected"])
+    warn(
+        "honest devices hardly ever send such reports: lies, faults, or (kind periods) a population that changed; "
+        "hearsay guarantee says what lies can move"
+    )
 
 
 def _print_days(days: tuple[DayCount, ...]) -> None:

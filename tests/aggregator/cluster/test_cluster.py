@@ -38,7 +38,8 @@ from aggregator.storage.input_index import Inputs
 from aggregator.storage.manifest import fingerprint, read_manifest
 from aggregator.store.status import status
 from aggregator.store.store import create_store, open_store
-from aggregator.tally.counting import EVERYTHING, count_partition, scope_of
+from aggregator.tally.counting import count_partition
+from aggregator.tally.scope import EVERYTHING, scope_of
 from protocol.errors import InputError, PolicyError, StorageError
 
 RAW = Publisher().campaign()

@@ -29,7 +29,8 @@ from aggregator.storage.manifest import Part, read_manifest
 from aggregator.storage.part_writer import by_bucket
 from aggregator.storage.parts import Stored, read_part
 from aggregator.store import store
-from aggregator.tally.counting import Counted, Scope, count_partition, load, partitions, settle_partition
+from aggregator.tally.counting import Counted, count_partition, load, partitions, settle_partition
+from aggregator.tally.scope import Scope
 from protocol.batches.scan import digest_of
 
 RAW = Publisher().campaign()

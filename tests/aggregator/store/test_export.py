@@ -18,7 +18,7 @@ from support.reports import batch, opened, report
 
 from aggregator.store import export as exporting
 from aggregator.store.export import CSV, PARQUET, export
-from aggregator.tally.counting import Scope
+from aggregator.tally.scope import Scope
 from protocol.batches.report import decode_answer, decode_report
 from protocol.errors import InputError, StorageError
 

@@ -18,7 +18,7 @@ from aggregator.decoding.columns import Columns
 from aggregator.storage.manifest import read_manifest, sealed
 from aggregator.store.store import create_store, open_store
 from aggregator.tally import period_sums
-from aggregator.tally.counting import Scope
+from aggregator.tally.scope import Scope
 from protocol.errors import InputError, StorageError
 
 RAW = {kind: Publisher().campaign(mechanism=kind) for kind in ("direct", "oue", "she")}

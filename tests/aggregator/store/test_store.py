@@ -29,7 +29,7 @@ from aggregator.storage.input_index import Inputs
 from aggregator.storage.manifest import BUCKETS, MAX_GENERATION, read_manifest, sealed
 from aggregator.store.store import create_store, open_store
 from aggregator.tally import duplicates as repeats
-from aggregator.tally.counting import Scope
+from aggregator.tally.scope import Scope
 from protocol.batches.report import decode_answer, decode_report
 from protocol.errors import DocumentError, PolicyError, StorageError
 

@@ -29,7 +29,7 @@ from aggregator.storage.manifest import read_manifest
 from aggregator.storage.part_writer import _Sink
 from aggregator.store.rejudging import retry as judge_again
 from aggregator.store.store import create_store, open_store
-from aggregator.tally.counting import Scope
+from aggregator.tally.scope import Scope
 from aggregator.tally.tally import Tally
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope

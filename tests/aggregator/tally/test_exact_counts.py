@@ -10,7 +10,7 @@ from support.publisher import NOW, Publisher
 from support.reports import opened
 
 from aggregator.store.store import create_store
-from aggregator.tally.counting import Scope
+from aggregator.tally.scope import Scope
 from protocol.batches.batch import TRAILER_BYTES
 
 RAW = Publisher().campaign()

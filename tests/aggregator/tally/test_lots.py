@@ -14,8 +14,9 @@ from aggregator.decoding.columns import Columns
 from aggregator.storage.manifest import read_manifest
 from aggregator.store.store import create_store
 from aggregator.tally import counting
-from aggregator.tally.counting import EVERYTHING, Partition, Scope, count_partition
+from aggregator.tally.counting import Partition, count_partition
 from aggregator.tally.lots import Lots
+from aggregator.tally.scope import EVERYTHING, Scope
 from protocol.errors import StorageError
 
 RAW = {name: Publisher().campaign(mechanism=name) for name in ("direct", "oue", "she")}

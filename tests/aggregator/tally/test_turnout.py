@@ -16,7 +16,7 @@ from aggregator.fleet.roster import Roster
 from aggregator.storage.manifest import read_manifest
 from aggregator.store.returning import squares_of_answers
 from aggregator.store.status import status
-from aggregator.tally.counting import Scope
+from aggregator.tally.scope import Scope
 from aggregator.tally.turnout import Turnout, turnout_of
 
 LATER = NOW + 9 * DAY

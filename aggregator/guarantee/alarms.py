@@ -1,0 +1,371 @@
+"""Alarms: counts of reports that honest devices do not explain, with p-values. They cost no privacy.
+
+Each kind of test compares counts with a law that holds for honest devices whatever their records are:
+
+    set bits    reports of unary encodings, by number of set bits: one bit with probability p, K − 1 with q
+    questions   reports per question: the ids of a stratum are divided in fixed shares
+    range       estimates below the least or above the largest possible value
+    periods     one stretch of time against all others; also an honest change of the population raises it
+
+p-values are corrected by Bonferroni's inequality: with F kinds that have a test and m tests of a kind, p is multiplied
+by F·m. For set bits, half of the kind's share is for one test: how many reports of all questions have exactly one set
+bit. An alarm is a corrected p below :data:`LEVEL`, so at most that share of honest campaigns raises any alarm.
+Source: docs/math.md, section 3; docs/decisions/0058.
+"""
+
+from __future__ import annotations
+
+from math import erfc, exp, lgamma, log, sqrt
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from aggregator.estimates.cells import question_name
+from aggregator.estimates.debias import debias
+from aggregator.guarantee.binomial import log_probability, upper_tail
+from aggregator.guarantee.manipulation import weights_of
+from aggregator.periods import shown
+from aggregator.tally.profile import Stretches
+from protocol.mechanisms import FrequencyMechanism
+from protocol.mechanisms.unary import UnaryMechanism
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aggregator.estimates.question_estimate import QuestionEstimate
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.tally.profile import Profile
+    from aggregator.tally.tally import Tally
+    from protocol.documents.campaign import Campaign
+
+    Integers = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+LEVEL = 0.005
+"""Corrected p-value below which a test is an alarm."""
+KINDS = ("set bits", "questions", "range", "periods")
+CORRECTION = "Bonferroni, with equal shares for the kinds of tests"
+_LEAST_EXPECTED = 20.0
+"""Smallest expected number of reports in one bin, and in the normal part of a sum."""
+_LEAST_ANSWERS = 100
+"""Number of answers from which sums of numbers are taken as normal."""
+
+
+class Test(NamedTuple):
+    """One test.
+
+    Attributes:
+        kind: one of :data:`KINDS`.
+        about: what was found, in words.
+        p: probability of such a count, or of one further out, from honest devices; not corrected.
+        share: part of the kind's share of the level that the test has; they sum to 1 over a kind.
+        corrected: the corrected p-value, at most 1.
+    """
+
+    kind: str
+    about: str
+    p: float
+    share: float
+    corrected: float = 1.0
+
+
+class Alarms(NamedTuple):
+    """The result of all tests.
+
+    Attributes:
+        tests: number of tests.
+        kinds: for each kind with a test the number of tests and the smallest corrected p-value.
+        raised: the alarms, the smallest corrected p-value first.
+    """
+
+    tests: int
+    kinds: dict[str, tuple[int, float]]
+    raised: tuple[Test, ...]
+
+    def summary(self) -> str:
+        """How many alarms there are, of how many tests, and the smallest corrected p-value: one line."""
+        least = min((p for _, p in self.kinds.values()), default=1.0)
+        return f"{len(self.raised) or 'none'} in {self.tests} tests, smallest corrected p-value {least:.2g}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The object under ``alarms`` in the output of ``hearsay status --json``."""
+        return {
+            "level": LEVEL,
+            "correction": CORRECTION,
+            "tests": self.tests,
+            "kinds": [
+                {"kind": kind, "tests": tests, "corrected_p": least} for kind, (tests, least) in self.kinds.items()
+            ],
+            "raised": [
+                {"kind": test.kind, "about": test.about, "p": test.p, "corrected_p": test.corrected}
+                for test in self.raised
+            ],
+        }
+
+
+def alarms(campaign: Campaign, tally: Tally, statistics: Statistics, profile: Profile | None) -> Alarms:
+    """Run all tests on the counted reports. Run by the operator.
+
+    Args:
+        campaign: of the reports.
+        tally: counts of all reports.
+        statistics: the estimates from ``tally``.
+        profile: further counts; None if there are none. Without it there is no test of set bits and of periods. Its set
+            bits are of the reports that the store still has.
+    """
+    names = [question_name(question.subject, campaign.schema) for question in campaign.questions]
+    found = [*_questions(campaign, tally, names), *_range(campaign, tally, statistics, names)]
+    if profile is not None:
+        found += [*_set_bits(campaign, profile, names), *_periods(campaign, statistics, profile, names)]
+    kinds = [kind for kind in KINDS if any(test.kind == kind for test in found)]
+    corrected = [test._replace(corrected=min(1.0, test.p * len(kinds) / test.share)) for test in found]
+    return Alarms(
+        len(found),
+        {kind: _summary([test for test in corrected if test.kind == kind]) for kind in kinds},
+        tuple(sorted((test for test in corrected if test.corrected < LEVEL), key=lambda test: test.corrected)),
+    )
+
+
+def _summary(tests: list[Test]) -> tuple[int, float]:
+    return len(tests), min(test.corrected for test in tests)
+
+
+def _shared(kind: str, found: list[tuple[str, float]], share: float = 1.0) -> list[Test]:
+    """Tests of one kind with equal shares, which sum to ``share``."""
+    return [Test(kind, about, float(p), share / len(found)) for about, p in found]
+
+
+# Set bits -------------------------------------------------------------------------------------------
+
+
+def set_bits_law(mechanism: UnaryMechanism) -> Floats:
+    """Probability of each number of set bits in an honest answer: (K + 1,) float64.
+
+    One bit is 1 with probability p, each of the K − 1 others with probability q, whatever the true value is.
+    """
+    p, q, others = float(mechanism.p), float(mechanism.q), mechanism.size - 1
+    law = np.exp(log_probability(np.arange(others + 1), others, q))
+    return np.asarray(np.append(law * (1 - p), 0.0) + np.append(0.0, law * p), np.float64)
+
+
+def _set_bits(campaign: Campaign, profile: Profile, names: list[str]) -> list[Test]:
+    single, each = [], []
+    for number, question in enumerate(campaign.questions):
+        if not isinstance(question.mechanism, UnaryMechanism):
+            continue
+        law = set_bits_law(question.mechanism)
+        counts = profile.set_bits[number, : len(law)]
+        if not counts.sum():
+            continue
+        single.append((int(counts[1]), int(counts.sum()), float(law[1])))
+        p = _fit(counts, law)
+        if p is not None:
+            each.append((f"{names[number]}: the numbers of set bits do not follow their law", p))
+    if not single:
+        return []
+    total = sum(count for count, _, _ in single)
+    expected = sum(n * p for _, n, p in single)
+    about = f"{total} reports have exactly one set bit, expected {expected:.0f}"
+    pooled = _shared("set bits", [(about, _one_bit(single))], 0.5 if each else 1.0)
+    return pooled + (_shared("set bits", each, 0.5) if each else [])
+
+
+def _one_bit(single: list[tuple[int, int, float]]) -> float:
+    """p-value of the numbers of reports with one set bit, against too many of them.
+
+    A report counts by its weight ln(1 + (1/P − 1)/100), the score of 1 % of liars, with P its probability. Questions
+    with few such reports expected are too far from normal: their plain number is compared with a binomial law.
+
+    Args:
+        single: for each question the number of such reports, the number of reports, and P.
+    """
+    frequent = [(c, n, p) for c, n, p in single if n * p >= _LEAST_EXPECTED]
+    rare = [(c, n, p) for c, n, p in single if n * p < _LEAST_EXPECTED]
+    ps = []
+    if frequent:
+        weights = [log(1 + (1 / p - 1) / 100) for _, _, p in frequent]
+        excess = sum(w * (c - n * p) for w, (c, n, p) in zip(weights, frequent, strict=True))
+        variance = sum(w * w * n * p * (1 - p) for w, (_, n, p) in zip(weights, frequent, strict=True))
+        ps.append(_normal_tail(excess / sqrt(variance)))
+    if rare:
+        total = sum(n for _, n, _ in rare)
+        ps.append(float(upper_tail(sum(c for c, _, _ in rare), total, sum(n * p for _, n, p in rare) / total)))
+    return min(1.0, len(ps) * min(ps))
+
+
+def _fit(counts: Integers, law: Floats) -> float | None:
+    """p-value of the χ² of counts against a law, with neighbouring bins joined; None with fewer than two bins."""
+    n, bins, expected = int(counts.sum()), [0], [0.0]
+    for count, chance in zip(counts.tolist(), law.tolist(), strict=True):
+        if expected[-1] >= _LEAST_EXPECTED:
+            bins.append(0)
+            expected.append(0.0)
+        bins[-1] += count
+        expected[-1] += n * chance
+    if len(bins) > 1 and expected[-1] < _LEAST_EXPECTED:
+        last, rest = bins.pop(), expected.pop()
+        bins[-1] += last
+        expected[-1] += rest
+    if len(bins) < 2:
+        return None
+    square = sum((c - e) ** 2 / e for c, e in zip(bins, expected, strict=True))
+    return chi_square_tail(square, len(bins) - 1)
+
+
+# Questions ------------------------------------------------------------------------------------------
+
+
+def _questions(campaign: Campaign, tally: Tally, names: list[str]) -> list[Test]:
+    answers = _by_stratum(campaign, np.array(tally.n, np.int64)[None])[0]
+    return _shared("questions", _against_assignment(campaign, np.array(tally.n), answers, names, ""))
+
+
+def _by_stratum(campaign: Campaign, n: Integers) -> Integers:
+    """Number of answers to the stratum of each question: (P, Q) int64 of the numbers ``n`` by question, (P, Q)."""
+    stratum = np.array([question.stratum for question in campaign.questions])
+    members = (stratum[:, None] == stratum).astype(np.int64)
+    return np.asarray(n @ members, np.int64)
+
+
+def _against_assignment(
+    campaign: Campaign, n: Integers, answers: Integers, names: list[str], where: str
+) -> list[tuple[str, float]]:
+    """Two-sided tests of numbers of reports per question, for questions that do not have a stratum of their own.
+
+    Args:
+        campaign: of the reports.
+        n: (Q,) int64, number of reports of each question.
+        answers: (Q,) int64, number of reports of each question's stratum.
+        names: of the questions.
+        where: text that says which reports these are, or empty.
+    """
+    weights = np.array(weights_of(campaign))
+    chosen = np.flatnonzero((weights < 1) & (answers > 0))
+    if not len(chosen):
+        return []
+    ps = two_sided(n[chosen], answers[chosen], weights[chosen])
+    return [
+        (f"{names[j]}: {n[j]} reports{where}, expected {answers[j] * weights[j]:.0f}", p)
+        for j, p in zip(chosen.tolist(), ps.tolist(), strict=True)
+    ]
+
+
+def two_sided(k: Integers, n: Integers, p: Floats) -> Floats:
+    """Two-sided p-values of numbers k under Bin(n, p): twice the smaller tail, at most 1. All of one shape."""
+    both = np.minimum(upper_tail(k, n, p), upper_tail(n - k, n, 1 - p))
+    return np.asarray(np.minimum(1.0, 2 * both), np.float64)
+
+
+# Range ----------------------------------------------------------------------------------------------
+
+
+def _range(campaign: Campaign, tally: Tally, statistics: Statistics, names: list[str]) -> list[Test]:
+    found: list[tuple[str, float]] = []
+    for number, (question, estimate) in enumerate(zip(campaign.questions, statistics.questions, strict=True)):
+        n = estimate.n
+        if not n:
+            continue
+        mechanism = question.mechanism
+        if isinstance(mechanism, FrequencyMechanism):
+            counts = np.array(tally.counts[number])
+            low = upper_tail(n - counts, n, 1 - float(mechanism.q))
+            high = upper_tail(counts, n, float(mechanism.p))
+        elif n >= _LEAST_ANSWERS:
+            sd = np.sqrt(np.maximum(estimate.noise_variance, 1e-300))
+            low = _normal_tails((estimate.least * n - estimate.estimate) / sd)
+            high = _normal_tails((estimate.estimate - n) / sd)
+        else:
+            continue
+        for cell, value in enumerate((estimate.estimate / n).tolist()):
+            text = f"{names[number]}, cell {cell}: the estimate is {value:.4f}"
+            found.append((f"{text}, below {estimate.least}", float(low[cell])))
+            found.append((f"{text}, above 1", float(high[cell])))
+    return _shared("range", found)
+
+
+# Periods --------------------------------------------------------------------------------------------
+
+
+def _periods(campaign: Campaign, statistics: Statistics, profile: Profile, names: list[str]) -> list[Test]:
+    stretches = Stretches(campaign)
+    numbers, table = profile.by_stretch(stretches.width)
+    if len(numbers) < 2:
+        return []
+    sizes = [question.mechanism.answers + 1 for question in campaign.questions]
+    starts = np.cumsum(sizes) - sizes
+    answers = _by_stratum(campaign, table[:, starts])
+    found: list[tuple[str, float]] = []
+    for row, stretch in enumerate(numbers.tolist()):
+        first, last = (shown(period, campaign.time_precision) for period in stretches.periods(stretch))
+        when = f" in {first}" if stretches.length == 1 else f" from {first} to {last}"
+        found += _against_assignment(campaign, table[row, starts], answers[row], names, when)
+        for number, (start, size) in enumerate(zip(starts.tolist(), sizes, strict=True)):
+            counts = table[:, start + 1 : start + size]
+            n = table[:, start]
+            ps = _differs(campaign, number, statistics.questions[number], n, counts, row)
+            found += [(f"{names[number]}, cell {cell}: differs{when}", p) for cell, p in enumerate(ps.tolist())]
+    return _shared("periods", found)
+
+
+def _differs(
+    campaign: Campaign, number: int, whole: QuestionEstimate, n: Integers, counts: Integers, row: int
+) -> Floats:
+    """p-values of one question's counts in one stretch against all others.
+
+    Given its sum over all stretches, a count is hypergeometric. The binomial law of as many draws has heavier tails.
+
+    Args:
+        campaign: of the reports.
+        number: the question.
+        whole: the question's estimates.
+        n: (P,) int64, numbers of answers by stretch.
+        counts: (P, K) int64, counts by stretch.
+        row: index of the stretch.
+
+    Returns:
+        (K,) float64 for counts, one for each estimate of other mechanisms; empty if there is nothing to compare.
+    """
+    mechanism, total = campaign.questions[number].mechanism, int(n.sum())
+    own, rest = int(n[row]), total - int(n[row])
+    if not own or not rest:
+        return np.empty(0)
+    if isinstance(mechanism, FrequencyMechanism):
+        sums = counts.sum(axis=0)
+        fewer = 2 * sums <= total  # The rarer one of the two outcomes is counted.
+        k = np.where(fewer, counts[row], own - counts[row])
+        return two_sided(k, np.where(fewer, sums, total - sums), np.full(len(k), own / total))
+    if min(own, rest) < _LEAST_ANSWERS:
+        return np.empty(0)
+    here = debias(mechanism, own, counts[row].tolist()).estimate / own
+    there = debias(mechanism, rest, (counts.sum(axis=0) - counts[row]).tolist()).estimate / rest
+    variance = (whole.noise_variance / whole.n + whole.spread) * (1 / own + 1 / rest)
+    if whole.least == 0 and not whole.is_share:  # The answers are about the stretched number 2v − 1.
+        variance = 4 * variance
+    return np.minimum(1.0, 2 * _normal_tails(np.abs(here - there) / np.sqrt(np.maximum(variance, 1e-300))))
+
+
+# Tails ----------------------------------------------------------------------------------------------
+
+
+def _normal_tail(z: float) -> float:
+    return erfc(z / sqrt(2)) / 2
+
+
+def _normal_tails(z: Floats) -> Floats:
+    return np.array([_normal_tail(float(each)) for each in z])
+
+
+def chi_square_tail(square: float, degrees: int) -> float:
+    """P(χ² ≥ ``square``) for a whole number of degrees of freedom, by its finite sum.
+
+    With h = square/2, d degrees: Σ_{i < d/2} e^{−h} h^i/i! for even d, and for odd d
+    erfc(√h) + Σ_{i ≤ (d−1)/2} e^{−h} h^{i−½}/Γ(i + ½).
+    """
+    half = square / 2
+    if half <= 0:
+        return 1.0
+    if degrees % 2 == 0:
+        terms = (i * log(half) - half - lgamma(i + 1) for i in range(degrees // 2))
+        return min(1.0, sum(map(exp, terms)))
+    terms = ((i - 0.5) * log(half) - half - lgamma(i + 0.5) for i in range(1, (degrees - 1) // 2 + 1))
+    return min(1.0, erfc(sqrt(half)) + sum(map(exp, terms)))

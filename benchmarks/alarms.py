@@ -1,0 +1,182 @@
+"""Alarms of honest campaigns, and of campaigns with 1 % of liars, through real report bytes, decoding and tally.
+
+    python benchmarks/alarms.py [--honest 1000] [--lying 100] [--reports 100000] [--json]
+
+Campaigns: two classes and features of the given numbers of values, records drawn at random with uneven shares, one
+answer, reports spread over 5 periods. Liars are 1 % of the devices. ``one bit``: they answer the question of their id
+and set one bit only. ``choose``: in an open fleet they choose one question, and answer it as an honest device would.
+``both``: they do both. The level of an alarm is that of ``aggregator.guarantee.alarms``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from harness import arguments, machine
+from made_batches import NOW, batch
+
+from aggregator.decoding.decode import decode_batches
+from aggregator.estimates.reports import estimate
+from aggregator.guarantee.alarms import Alarms, alarms
+from aggregator.models.encoding import EncodedFrame
+from aggregator.planning.draws import draw
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
+from aggregator.tally.profile import ProfileCounter
+from aggregator.tally.tally import count, settle
+from protocol import SCALE
+from protocol.batches.report import FIXED_BYTES
+from protocol.documents.campaign import Campaign, parse_campaign
+from protocol.epsilon import micro_epsilon
+from protocol.features import Categorical
+from protocol.mechanisms import BITS
+from protocol.schema import Label, build_schema
+from simulation.vector import vector_reports
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Rows = NDArray[np.uint8]
+
+PERIODS = 5
+LIARS = 0.01
+MUSHROOM = (6, 4, 10, 2, 9, 4, 3, 2, 12, 2, 5, 4, 4, 9, 9, 2, 4, 3, 5, 9, 6, 7)
+"""Numbers of values of the features of the mushroom records."""
+
+
+class Setting(NamedTuple):
+    """One kind of campaign: mechanism, ε, numbers of values of the features."""
+
+    mechanism: str
+    epsilon: str
+    sizes: tuple[int, ...]
+
+    @property
+    def words(self) -> str:
+        """The setting in words."""
+        return f"{self.mechanism} ε={self.epsilon} {len(self.sizes)} features"
+
+
+SETTINGS = (
+    Setting("oue", "1", MUSHROOM),
+    Setting("oue", "4", MUSHROOM),
+    Setting("oue", "1", (4, 4, 4)),
+    Setting("sue", "1", (4, 4, 4)),
+    Setting("direct", "1", (4, 4, 4)),
+    Setting("she", "1", (4, 4, 4)),
+)
+
+
+def campaign_of(setting: Setting) -> Campaign:
+    """A campaign of this setting."""
+    return parse_campaign(payload_of(setting))
+
+
+def payload_of(setting: Setting) -> bytes:
+    """The payload of a campaign of this setting."""
+    features = [Categorical(f"f{i}", [f"v{j}" for j in range(size)]) for i, size in enumerate(setting.sizes)]
+    schema = build_schema(Label("label", ["a", "b"]), features)
+    parameters = CampaignParameters("alarms", micro_epsilon(setting.epsilon), setting.mechanism, postprocess="simplex")
+    return build_campaign(schema, parameters, 1, NOW - 20 * 86_400)
+
+
+def honest_rows(campaign: Campaign, reports: int, rng: np.random.Generator) -> Rows:
+    """Reports of honest devices in the last periods: (reports, L) uint8."""
+    sizes = np.array([feature.size for feature in campaign.schema.observed])
+    now = campaign.period_at(NOW)
+    parts = []
+    for period in range(now - PERIODS + 1, now + 1):
+        own = reports // PERIODS
+        labels = (rng.random(own) < 0.4).astype(np.int64)
+        codes = (rng.random((own, len(sizes))) ** (1 + labels[:, None]) * sizes).astype(np.int64)
+        numbers = rng.integers(-SCALE, SCALE + 1, (own, len(sizes)))
+        parts.append(vector_reports(campaign, EncodedFrame(codes, numbers), labels, period, rng))
+    return np.concatenate(parts)
+
+
+def lie(campaign: Campaign, rows: Rows, kind: str, rng: np.random.Generator) -> None:
+    """Replace the reports of 1 % of the devices by lies, in place. See the module's text for the kinds."""
+    head = len(campaign.layout.prefix)
+    liars = rng.permutation(len(rows))[: int(len(rows) * LIARS)]
+    some = rows[liars]
+    if kind != "one bit":
+        chosen = int(rng.integers(0, len(campaign.questions)))
+        low, high = campaign.assignment.interval(chosen, 0)
+        ids = rng.integers(low, high, len(some), np.uint64).astype(">u4")
+        some[:, head : head + 4] = ids.view(np.uint8).reshape(-1, 4)
+        some[:, head + 12 : head + 14] = np.frombuffer(chosen.to_bytes(2, "big"), np.uint8)
+    asked = np.ascontiguousarray(some[:, head + 12 : head + 14]).view(">u2")[:, 0]
+    for number in np.unique(asked).tolist():
+        own = np.flatnonzero(asked == number)
+        mechanism = campaign.questions[number].mechanism
+        values = np.full(len(own), int(rng.integers(0, mechanism.size)))
+        if kind == "choose":
+            answers = draw(mechanism, values, rng)
+        else:
+            answers = np.zeros((len(own), mechanism.size), np.int64)
+            answers[np.arange(len(own)), values] = 1
+        if mechanism.layout == BITS:
+            field = np.packbits(answers.astype(np.uint8), axis=1)
+        else:
+            width = ">i4" if answers.ndim == 2 else ">u2"
+            field = answers.astype(width).view(np.uint8).reshape(len(own), -1)
+        some[own, head + FIXED_BYTES :] = 0
+        some[own, head + FIXED_BYTES : head + FIXED_BYTES + field.shape[1]] = field
+    rows[liars] = some
+
+
+def alarms_of(campaign: Campaign, rows: Rows) -> Alarms:
+    """The alarms of these reports, through their bytes."""
+    decoded = decode_batches(batch(campaign, rows), campaign, now=NOW)
+    assert not decoded.rejected, decoded.rejected
+    records = settle(decoded.records).records
+    counter = ProfileCounter(campaign)
+    counter.add(records)
+    tally = count(campaign, records)
+    return alarms(campaign, tally, estimate(campaign, tally), counter.profile())
+
+
+def main() -> None:
+    """Count alarms, print."""
+    parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--honest", type=int, default=1000, help="honest campaigns, over all settings")
+    parser.add_argument("--lying", type=int, default=100, help="campaigns per setting and kind of lies")
+    parser.add_argument("--reports", type=int, default=100_000)
+    options = parser.parse_args()
+    rng = np.random.default_rng(11)
+    rows = []
+    for place, setting in enumerate(SETTINGS):
+        campaign = campaign_of(setting)
+        many = len(range(place, options.honest, len(SETTINGS)))
+        raised = sum(bool(alarms_of(campaign, honest_rows(campaign, options.reports, rng)).raised) for _ in range(many))
+        row: dict[str, object] = {"setting": setting.words, "honest": many, "false alarms": raised}
+        for kind in ("one bit", "choose", "both"):
+            if kind != "choose" and campaign.layout.kind != BITS:
+                continue
+            found = 0
+            for _ in range(options.lying):
+                lying = honest_rows(campaign, options.reports, rng)
+                lie(campaign, lying, kind, rng)
+                found += bool(alarms_of(campaign, lying).raised)
+            row[kind] = found / options.lying
+        rows.append(row)
+        print(row, file=sys.stderr, flush=True)
+    if options.json:
+        json.dump({"machine": machine(), "reports": options.reports, "rows": rows}, sys.stdout, indent=1)
+        print()
+        return
+    print(
+        f"{options.reports} reports over {PERIODS} periods, 1 % liars; alarms in shares of {options.lying} campaigns\n"
+    )
+    print("setting                  honest  false alarms  one bit  choose    both")
+    for row in rows:
+        cells = "  ".join(f"{row[kind]:>6.1%}" if kind in row else "     -" for kind in ("one bit", "choose", "both"))
+        print(f"{row['setting']:<24} {row['honest']:>6}  {row['false alarms']:>12}  {cells}")
+    false, of = sum(int(str(row["false alarms"])) for row in rows), sum(int(str(row["honest"])) for row in rows)
+    print(f"\nfalse alarms: {false} of {of} honest campaigns ({false / max(of, 1):.2%})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Alarms: laws of honest reports, what raises them, and how rarely honest reports do (all: benchmarks/alarms.py)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from math import exp
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from support.mechanisms import inputs_of
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+
+import alarms as bench
+from made_batches import NOW, batch
+from support.publisher import CAMPAIGN_KEY, DAY
+
+from aggregator.cli.app import hearsay
+from aggregator.guarantee.alarms import LEVEL, chi_square_tail, set_bits_law, two_sided
+from aggregator.store.status import status
+from aggregator.store.store import create_store
+from protocol import mechanisms
+from protocol.documents.envelope import PAYLOAD_TYPES, seal
+
+SETTING = bench.Setting("oue", "1", (4, 4, 4))
+SMALL = bench.campaign_of(SETTING)
+REPORTS = 20_000
+
+
+@pytest.mark.parametrize("name", ["oue", "sue", "the"])
+@pytest.mark.parametrize("size", [2, 5])
+def test_the_law_of_set_bits_is_that_of_the_exact_distribution_for_every_value(name, size):
+    mechanism = mechanisms.from_epsilon(name, "1", size)
+    for value in inputs_of(mechanism):
+        exact = np.zeros(size + 1)
+        for answer, chance in mechanism.distribution(value).items():
+            exact[sum(answer)] += float(chance)
+        assert set_bits_law(mechanism) == pytest.approx(exact)
+
+
+def test_tails_of_chi_square_and_of_both_sides():
+    assert chi_square_tail(3.841458820694124, 1) == pytest.approx(0.05)
+    assert chi_square_tail(5.991464547107979, 2) == pytest.approx(0.05)
+    assert chi_square_tail(7.814727903251179, 3) == pytest.approx(0.05)
+    assert chi_square_tail(10.0, 2) == pytest.approx(exp(-5))
+    assert chi_square_tail(0.0, 3) == 1
+    assert two_sided(np.array([50, 10]), np.array([100, 10]), np.array([0.5, 0.5])).tolist() == pytest.approx(
+        [1, 2 / 1024]
+    )
+
+
+def rows(seed, kind=None, reports=REPORTS):
+    rng = np.random.default_rng(seed)
+    made = bench.honest_rows(SMALL, reports, rng)
+    if kind:
+        bench.lie(SMALL, made, kind, rng)
+    return made
+
+
+def test_honest_reports_raise_none():
+    """Five campaigns: a right program fails with probability below 5·LEVEL; seeds are fixed."""
+    found = [bench.alarms_of(SMALL, rows(seed)) for seed in range(5)]
+    assert [each.raised for each in found] == [()] * 5
+    assert {kind for each in found for kind in each.kinds} == {"set bits", "questions", "range", "periods"}
+    assert all(0 <= p <= 1 for each in found for _, p in each.kinds.values())
+
+
+@pytest.mark.parametrize(("kind", "told"), [("one bit", "set bits"), ("choose", "questions"), ("both", "questions")])
+def test_one_percent_of_liars_raise_an_alarm(kind, told):
+    found = bench.alarms_of(SMALL, rows(1, kind, 100_000))
+    assert told in {test.kind for test in found.raised}
+    assert found.raised[0].corrected < LEVEL
+    assert list(found.raised) == sorted(found.raised, key=lambda test: test.corrected)
+
+
+def test_a_period_unlike_the_others_and_cells_below_zero_are_told():
+    made = rows(2)
+    head = len(SMALL.layout.prefix)
+    last = made[-REPORTS // 5 :]
+    last[: len(last) // 3, head + 14 :] = np.packbits(np.ones((1, 8), np.uint8), axis=1)
+    fields = made[:, head + 14 :]
+    asked = np.ascontiguousarray(made[:, head + 12 : head + 14]).view(">u2")[:, 0]
+    for number, question in enumerate(SMALL.questions):  # Bits beyond a question's size stay 0.
+        beyond = np.packbits((np.arange(8 * fields.shape[1]) < question.mechanism.size).astype(np.uint8))
+        fields[asked == number] &= beyond[None, : fields.shape[1]]
+    fields[asked == 1] &= np.uint8(0x7F)  # Nobody sets the first bit: far fewer than by noise alone.
+    kinds = {test.kind for test in bench.alarms_of(SMALL, made).raised}
+    assert {"periods", "range", "set bits"} <= kinds
+
+
+@pytest.fixture(scope="module")
+def lied(tmp_path_factory):
+    """A store with lies, and the honest share of its batches."""
+    folder = tmp_path_factory.mktemp("lied")
+    raw = seal(PAYLOAD_TYPES["campaign"], SMALL_PAYLOAD, [CAMPAIGN_KEY])
+    store = create_store(folder / "store", raw)
+    (folder / "a.hsr").write_bytes(batch(SMALL, rows(3, "both")))
+    store.ingest([folder / "a.hsr"], now=NOW)
+    return store
+
+
+SMALL_PAYLOAD = bench.payload_of(SETTING)
+
+
+def test_status_tells_the_alarms_and_forgotten_periods_keep_theirs(lied):
+    found = status(lied)
+    assert found.alarms.raised
+    answer = CliRunner().invoke(hearsay, ["status", "--store", str(lied.path)])
+    assert "smallest corrected p-value" in answer.output
+    assert "warning: honest devices hardly ever send such reports" in answer.output
+    shown = json.loads(CliRunner().invoke(hearsay, ["status", "--store", str(lied.path), "--json"]).stdout)["alarms"]
+    assert shown["correction"].startswith("Bonferroni")
+    assert shown["raised"][0]["corrected_p"] < shown["level"] == LEVEL
+    before = {kind: each for kind, each in found.alarms.kinds.items() if kind != "set bits"}
+    lied.forget(SMALL.period_at(NOW) - 2, now=NOW + DAY)
+    after = {kind: each for kind, each in status(lied).alarms.kinds.items() if kind != "set bits"}
+    assert after == before
