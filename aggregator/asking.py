@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.files import read_file, write_output
+from aggregator.files import read_file
 from aggregator.forecast.plan import plan
 from aggregator.models.postprocess import DEFAULT
 from aggregator.notebooks import facts
@@ -36,7 +36,7 @@ from aggregator.publishing.campaigns import (
 )
 from aggregator.publishing.evaluations import EvaluationParameters, publish_evaluation
 from aggregator.publishing.lifetimes import seconds_of
-from aggregator.publishing.naming import document_bytes
+from aggregator.publishing.naming import document_bytes, save_document
 from aggregator.publishing.privacy import epsilon_warning, pace_warning, refusal_warning
 from aggregator.publishing.projection_file import load_projection
 from aggregator.publishing.workspace import Workspace, open_workspace, signed_campaign
@@ -105,9 +105,10 @@ class SignedCampaign(NamedTuple):
         Raises:
             InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
                 path, for example because its folder does not exist.
-            StorageError: ``io_failed``: the file can not be written.
+            StorageError: ``disk_full``, ``io_failed``: the file can not be written. The text says where the workspace
+                keeps its copy.
         """
-        write_output(Path(path), self.raw, force=force)
+        save_document(Path(path), self.raw, "campaign", force=force)
 
     def _repr_html_(self) -> str:
         about: dict[str, object] = {"name": self.campaign.header.name, "version": self.campaign.header.version}

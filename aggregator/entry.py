@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from importlib.util import find_spec
-from io import TextIOWrapper
+
+from aggregator.cli.streams import prepare_streams
 
 NEEDED = ("click", "numpy", "pandas", "pyarrow", "rich")
 """Libraries of the extra ``aggregator``. A device does not have them."""
@@ -12,7 +13,7 @@ NEEDED = ("click", "numpy", "pandas", "pyarrow", "rich")
 
 def main() -> None:
     """Run the command line, or print which libraries to install and exit with status 1. Ends the process."""
-    _replace_what_does_not_encode()
+    prepare_streams()
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         sys.stderr.write(f"missing_extra: {', '.join(missing)} not installed; run pip install 'hearsay[aggregator]'\n")
@@ -20,13 +21,6 @@ def main() -> None:
     from aggregator.cli.app import hearsay
 
     hearsay(prog_name="hearsay")
-
-
-def _replace_what_does_not_encode() -> None:
-    """Print ``?`` for characters that the terminal's encoding lacks, such as ε, instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,39 @@ ORDINARY, PRIVATE = 0o666, 0o600
 """Permissions of new files: for everybody as far as the process's umask allows, and for the owner alone."""
 
 
+def failure_of(error: OSError) -> tuple[str, str]:
+    """The reason for an error of the operating system, and its cause in words.
+
+    Returns:
+        ``disk_full`` if space or quota ran out, else ``io_failed``; and the words, without a path.
+    """
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "disk_full", "there is no space left"
+    return "io_failed", error.strerror or type(error).__name__
+
+
+@contextmanager
+def storage_errors(what: str) -> Iterator[None]:
+    """Context manager that turns an ``OSError`` in its block into a ``StorageError``.
+
+    Args:
+        what: beginning of the error's text, for example "the store can not be written".
+
+    Raises:
+        StorageError: ``disk_full``: space or quota ran out; ``io_failed``: another ``OSError``.
+    """
+    try:
+        yield
+        return
+    except OSError as error:
+        reason, problem = failure_of(error)
+    failure = StorageError(reason, f"{what}: {problem}")
+    try:
+        raise failure
+    finally:
+        failure.__context__ = None  # An error of this package shows no text of another error.
+
+
 def check_output(path: Path, *, force: bool) -> None:
     """Refuse an output path before any work is done.
 
@@ -53,29 +86,12 @@ def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = OR
     Raises:
         InputError: ``output_exists``: something is there, and not ``force``; ``output_invalid``: no file can have this
             path (:func:`check_output`).
-        StorageError: ``io_failed``: for example disk full, or no permission. What was at ``path`` is then unchanged,
-            unless only the last flush, that of the folder, failed: then the new file is there, but a power cut may
-            undo it. The temporary file is removed, if the system allows it.
+        StorageError: ``disk_full``; ``io_failed``: any other error of the system. What was at ``path`` is then
+            unchanged, unless only the last flush, that of the folder, failed: then the new file is there, but a power
+            cut may undo it. The temporary file is removed, if the system allows it.
     """
-    check_output(path, force=force)
-    problem = ""
-    temporary = None
-    try:
-        temporary = _write_temporary(path, data, mode)
-        _move(temporary, path, force=force)
-        sync_folder(path.parent)
-        return
-    except FileExistsError:
-        pass
-    except OSError as error:
-        problem = os.strerror(error.errno) if error.errno else "unknown cause"
-    finally:
-        if temporary is not None:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-    if problem:
-        raise StorageError("io_failed", f"'{path}' could not be written: {problem}")
-    raise InputError("output_exists", f"'{path}' was written by someone else meanwhile")
+    with open_output(path, force=force, mode=mode) as file:
+        file.write(data)
 
 
 @contextmanager
@@ -97,7 +113,6 @@ def open_output(path: Path, *, force: bool = False, mode: int = ORDINARY) -> Ite
             error of :func:`write_output`.
     """
     check_output(path, force=force)
-    problem = ("", "")
     temporary = None
     try:
         handle, temporary = _begin(path, mode)
@@ -107,18 +122,16 @@ def open_output(path: Path, *, force: bool = False, mode: int = ORDINARY) -> Ite
             os.fsync(file.fileno())
         _move(temporary, path, force=force)
         sync_folder(path.parent)
+        return
     except FileExistsError:
         raise InputError("output_exists", f"'{path}' was written by someone else meanwhile") from None
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        problem = ("disk_full", "there is no space left") if full else ("io_failed", error.strerror or "unknown cause")
+        reason, problem = failure_of(error)
     finally:
         if temporary is not None:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
-    reason, text = problem
-    if reason:
-        raise StorageError(reason, f"'{path}' could not be written: {text}")
+    raise StorageError(reason, f"'{path}' could not be written: {problem}")
 
 
 def _begin(path: Path, mode: int) -> tuple[int, Path]:
@@ -126,20 +139,6 @@ def _begin(path: Path, mode: int) -> tuple[int, Path]:
     temporary = path.parent / f".{path.name[:40]}.{secrets.token_hex(8)}.tmp"
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.open(temporary, flags, mode), temporary
-
-
-def _write_temporary(path: Path, data: bytes, mode: int) -> Path:
-    handle, temporary = _begin(path, mode)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
-    return temporary
 
 
 def _move(temporary: Path, path: Path, *, force: bool) -> None:

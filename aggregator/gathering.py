@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.asking import check_campaign, opened, present
-from aggregator.files import write_output
 from aggregator.intake.finding import all_unreadable, gather
 from aggregator.intake.urls import expand
 from aggregator.models.foresight import Foresight
@@ -23,6 +22,7 @@ from aggregator.planning.evaluation import Evaluation
 from aggregator.planning.evaluation import evaluate as evaluate_statistics
 from aggregator.publishing.lifetimes import seconds_of
 from aggregator.publishing.models import publish_model
+from aggregator.publishing.naming import save_document
 from aggregator.storage.manifest import BUCKETS, FILE_NAME
 from aggregator.store.store import Store, create_store, open_store
 from aggregator.tally.scope import scope_of
@@ -82,9 +82,10 @@ class SignedModel(NamedTuple):
         Raises:
             InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
                 path, for example because its folder does not exist.
-            StorageError: ``io_failed``: the file can not be written.
+            StorageError: ``disk_full``, ``io_failed``: the file can not be written. The text says where the workspace
+                keeps its copy.
         """
-        write_output(Path(path), self.raw, force=force)
+        save_document(Path(path), self.raw, "model", force=force)
 
     def _repr_html_(self) -> str:
         return self.model._repr_html_()

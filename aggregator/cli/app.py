@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.cli.output import complain
+from aggregator.cli.streams import discard_output
 from aggregator.cli.summaries import summary_command
 from aggregator.cli.table import COMMANDS
+from aggregator.files import failure_of
 from protocol.errors import HearsayError, StorageError
 
 if TYPE_CHECKING:
@@ -166,11 +168,12 @@ class Commands(click.Group):
             complain("interrupted", "nothing more was written")
             return INTERRUPTED
         except BrokenPipeError:
-            _swallow_output()
+            discard_output()
         except MemoryError:
             complain("memory_short", "give fewer records, a smaller --memory where there is one, or a larger machine")
         except OSError as error:
-            complain("io_failed", error.strerror or type(error).__name__)
+            reason, problem = failure_of(error)
+            complain(reason, problem)
         except Exception as error:  # noqa: BLE001 - any unexpected exception is printed as one line
             _report_bug(error)
         else:
@@ -218,12 +221,6 @@ def _report_bug(error: BaseException) -> None:
     frames = traceback.extract_tb(error.__traceback__)
     place = f"{'/'.join(frames[-1].filename.split('/')[-2:])}:{frames[-1].lineno}" if frames else "unknown"
     complain("internal_error", f"{type(error).__name__} at {place}; HEARSAY_DEBUG=1 shows more")
-
-
-def _swallow_output() -> None:
-    """Send the interpreter's last flush to the null device: the reader of the output has closed the pipe."""
-    silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, sys.stdout.fileno())
 
 
 @click.group(

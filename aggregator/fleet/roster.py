@@ -15,7 +15,7 @@ import shutil
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from aggregator.files import read_file, sync_folder
+from aggregator.files import read_file, storage_errors, sync_folder
 from aggregator.sealing import STANDARD, Cost, check_sealed, open_secret, seal_secret
 from protocol import canonical
 from protocol.document import is_text
@@ -122,8 +122,8 @@ def write_roster(
     Raises:
         InputError: ``output_exists``: a file, a link or a folder with content is there; ``output_invalid``: the
             parent is no folder; ``passphrase_missing``: the passphrase is empty.
-        StorageError: ``memory_short``: too little memory for the passphrase; ``io_failed``. Nothing is left behind,
-            unless only the last flush failed: then all files are there, but a power cut may remove them.
+        StorageError: ``memory_short``: too little memory for the passphrase; ``disk_full``, ``io_failed``. Nothing is
+            left behind, unless only the last flush failed: then all files are there, but a power cut may remove them.
     """
     if os.path.lexists(out) and not (out.is_dir() and not out.is_symlink() and not any(out.iterdir())):
         raise InputError("output_exists", f"'{out}' exists and is not an empty folder")
@@ -132,22 +132,18 @@ def write_roster(
     listed = _list_bytes(roster)
     sealed = listed if passphrase is None else seal_secret(listed, passphrase, entropy=entropy, cost=cost)
     hidden = out.parent / f".{out.name[:40]}.{tokens.token_hex(4)}.tmp"
-    problem = ""
     try:
-        hidden.mkdir(mode=0o700)
-        (hidden / DEVICES).mkdir(mode=0o700)
-        for given in roster.provisionings():
-            _write_private(hidden / DEVICES / _file_name(given.device), build_provisioning(given))
-        _write_private(hidden / LIST_FILE, sealed)
-        os.sync()  # one flush of all files is faster than a flush of each
-        hidden.rename(out)
-        sync_folder(out.absolute().parent)
-        return
-    except OSError as error:
-        problem = error.strerror or "the operating system refused it"
+        with storage_errors(f"'{out}' could not be made"):
+            hidden.mkdir(mode=0o700)
+            (hidden / DEVICES).mkdir(mode=0o700)
+            for given in roster.provisionings():
+                _write_private(hidden / DEVICES / _file_name(given.device), build_provisioning(given))
+            _write_private(hidden / LIST_FILE, sealed)
+            os.sync()  # one flush of all files is faster than a flush of each
+            hidden.rename(out)
+            sync_folder(out.absolute().parent)
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
-    raise StorageError("io_failed", f"'{out}' could not be made: {problem}")
 
 
 def _write_private(path: Path, data: bytes) -> None:

@@ -31,11 +31,10 @@ import numpy as np
 from aggregator.decoding.large_file import FileShortenedError
 from aggregator.decoding.mapped import piecewise_digest
 from aggregator.decoding.matrix import count_adjacent
-from aggregator.files import PRIVATE, check_output, open_output
+from aggregator.files import PRIVATE, check_output, open_output, storage_errors
 from aggregator.gateway.external_sort import Sorter, split_standing
 from aggregator.intake.sources import SHORTENED_REASON, Unreadable, read_source
 from aggregator.intake.urls import check_urls
-from aggregator.storage.locking import storage_errors
 from protocol.batches.batch import Batch, Header, prefixes, read_batches, trailer
 from protocol.errors import InputError
 

@@ -206,7 +206,7 @@ def write_key(path: Path, key: KeyFile, *, force: bool = False) -> None:
     Raises:
         InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
             path (:func:`aggregator.files.check_output`).
-        StorageError: ``io_failed``: the file can not be written.
+        StorageError: ``disk_full``, ``io_failed``: the file can not be written.
     """
     write_output(path, key.to_bytes(), force=force, mode=PRIVATE)
 

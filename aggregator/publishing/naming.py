@@ -6,17 +6,22 @@ A command takes a file. With a workspace, an argument that names no file may be
     mushrooms@2        version 2 of that name
     56475aa75463474c   an id in hexadecimal: its first 8 digits or more
     four-words-of-it   an id in words, as ``protocol.words.to_words`` prints it
+
+:func:`save_document` writes a signed document to the user's file.
 """
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aggregator.files import read_file
+from aggregator.files import read_file, write_output
+from aggregator.publishing.workspace import EXTENSIONS
+from protocol.document import read_payload
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
-from protocol.errors import InputError
+from protocol.errors import InputError, StorageError
 from protocol.words import to_words
 
 if TYPE_CHECKING:
@@ -44,6 +49,30 @@ def document_bytes(role: str, given: str | Path, workspace: Workspace | None) ->
     if workspace is None or Path(given).exists():
         return read_file(given, SIZE_LIMITS[role])
     return workspace.copy(find_document(workspace, role, str(given)))
+
+
+def save_document(path: Path, raw: bytes, role: str, *, force: bool) -> None:
+    """Write a document that the workspace has signed and recorded to the user's file.
+
+    Args:
+        path: the file.
+        raw: the signed document.
+        role: ``campaign`` or ``model``.
+        force: replace an existing file.
+
+    Raises:
+        InputError: ``output_exists``, ``output_invalid`` (:func:`aggregator.files.check_output`).
+        StorageError: ``disk_full``, ``io_failed``. The text says where the workspace keeps its copy.
+    """
+    try:
+        write_output(path, raw, force=force)
+        return
+    except StorageError as error:
+        reason, problem = error.reason, error.detail
+    payload = read_envelope(raw, role).payload
+    copy = f"published/{sha256(payload).hexdigest()}{EXTENSIONS[role]}"
+    kept = f"version {read_payload(payload)[1].version} is signed all the same: copy it from {copy} in the workspace"
+    raise StorageError(reason, f"{problem}; {kept}")
 
 
 def find_document(workspace: Workspace, role: str, given: str) -> Published:

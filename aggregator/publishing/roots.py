@@ -213,7 +213,8 @@ def _write_root(current: Workspace, envelope: Envelope, root: Root) -> NextRoot:
 
     Raises:
         DocumentError: ``too_large``; ``bad_signature``, ``rollback``, ``unknown_crit``, as :func:`successor` explains.
-        StorageError: ``io_failed``, ``workspace_damaged``, ``workspace_newer``.
+        StorageError: ``disk_full``, ``io_failed``, ``workspace_damaged``, ``workspace_newer``. The text says so if the
+            root is in force all the same.
     """
     before = standing(envelope, current.root.roles["root"])
     own = standing(envelope, root.roles["root"])
@@ -222,11 +223,18 @@ def _write_root(current: Workspace, envelope: Envelope, root: Root) -> NextRoot:
     if before.complete and own.complete:
         path = current.path / "roots" / path.name
         successor(current.root, raw)
-    write_output(path, raw, force=True)
     made = NextRoot(root, path, before.complete and own.complete, before, own)
-    if made.in_force:
-        current._replace(root_bytes=raw, root=root).apply_newest_root()
-    return made
+    try:
+        write_output(path, raw, force=True)
+        if made.in_force:
+            current._replace(root_bytes=raw, root=root).apply_newest_root()
+        return made
+    except StorageError as error:
+        if not (made.in_force and path.exists()):
+            raise
+        reason, problem = error.reason, error.detail
+    rest = "do not repeat the command; hearsay trust resign brings root.hst and keys/ in line once that is mended"
+    raise StorageError(reason, f"root {root.header.version} is in force, but {problem}; {rest}")
 
 
 def pending_path(workspace: Workspace) -> Path:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from aggregator.files import read_file, write_output
+from aggregator.files import read_file, storage_errors, write_output
 from aggregator.publishing.history import latest_of_each
 from protocol.document import read_payload
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
@@ -164,17 +164,12 @@ def _make_folders(folder: Path) -> None:
     """Make the published folder and its subfolders, if they do not exist.
 
     Raises:
-        StorageError: ``io_failed``.
+        StorageError: ``disk_full``, ``io_failed``.
     """
-    problem = ""
-    try:
+    with storage_errors(f"the tree at '{folder}' can not be made"):
         folder.mkdir(exist_ok=True)
         for name in ("roots", *(kind for kind, _ in FOLDERS.values()), "reports"):
             (folder / name).mkdir(exist_ok=True)
-        return
-    except OSError as error:
-        problem = error.strerror or "it can not be made"
-    raise StorageError("io_failed", f"the tree at '{folder}' can not be made: {problem}")
 
 
 def _write_if_changed(path: Path, raw: bytes) -> bool:

@@ -25,7 +25,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.files import read_file, sync_folder, write_output
+from aggregator.files import read_file, storage_errors, sync_folder, write_output
 from aggregator.passphrases import passphrase_from
 from aggregator.planning.completeness import check_complete
 from aggregator.publishing.history import Published, history_bytes, latest_of_each, read_history
@@ -248,15 +248,12 @@ class Workspace(NamedTuple):
         The block gets the workspace as it is on disk at that time.
 
         Raises:
-            StorageError: ``io_failed``: the folder can not be written; or the workspace can not be opened
-                (:func:`open_workspace`, :meth:`apply_newest_root`).
+            StorageError: ``disk_full``, ``io_failed``: the folder can not be written; or the workspace can not be
+                opened (:func:`open_workspace`, :meth:`apply_newest_root`).
             InputError: ``unreadable``, ``too_large``: the file of a root.
         """
-        handle = -1
-        with suppress(OSError):
+        with storage_errors(f"the workspace at '{self.path}' can not be written"):
             handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        if handle < 0:
-            raise StorageError("io_failed", f"the workspace at '{self.path}' can not be written")
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             current = open_workspace(self.path, self.passphrase)
@@ -277,7 +274,7 @@ class Workspace(NamedTuple):
             StorageError: ``io_failed``; ``workspace_damaged``: an earlier root is lost, or a key file can not be used;
                 ``workspace_newer``.
         """
-        with _io_errors(self.path):
+        with storage_errors(f"'{self.path}' could not be written"):
             for folder in _FOLDERS:
                 (self.path / folder).mkdir(exist_ok=True)
             numbered = self.path / "roots" / f"{self.root.header.version}.hst"
@@ -303,18 +300,6 @@ class Workspace(NamedTuple):
                 (self.path / "keys" / "retired").mkdir(mode=0o700, exist_ok=True)
                 path.replace(self.path / "keys" / "retired" / f"{found.role}-{found.id}.key")
         sync_folder(self.path / "keys")
-
-
-@contextmanager
-def _io_errors(path: Path) -> Iterator[None]:
-    """Turn an ``OSError`` of the block into ``io_failed``."""
-    problem = ""
-    try:
-        yield
-        return
-    except OSError as error:
-        problem = os.strerror(error.errno) if error.errno else "unknown cause"
-    raise StorageError("io_failed", f"'{path}' could not be written: {problem}")
 
 
 def create_workspace(
@@ -364,7 +349,7 @@ def _create_folder(path: Path, keys: list[KeyFile], root: bytes) -> None:
     """Fill a hidden folder beside the path of the workspace, then rename the folder to that path."""
     hidden = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
     try:
-        with _io_errors(path):
+        with storage_errors(f"'{path}' could not be written"):
             hidden.mkdir(mode=0o755)
             (hidden / "keys").mkdir(mode=0o700)
             for folder in _FOLDERS:

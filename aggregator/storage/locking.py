@@ -1,13 +1,11 @@
 """Atomic writes of files, and one lock per folder.
 
 A file is written under a temporary name, flushed and renamed, and its folder is flushed. After a power cut the file
-has its old content or its new content. :func:`storage_errors` turns errors of the operating system into
-``StorageError``.
+has its old content or its new content.
 """
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import time
@@ -27,24 +25,6 @@ TEMPORARY = ".tmp"
 _POLL_SECONDS = 0.05
 _FLUSHERS = 16
 """Most files that are flushed at a time."""
-
-
-@contextmanager
-def storage_errors(what: str) -> Iterator[None]:
-    """Context manager that turns an ``OSError`` in its block into a ``StorageError``.
-
-    Args:
-        what: beginning of the error's text, for example "the store can not be written".
-
-    Raises:
-        StorageError: ``disk_full``: space or quota ran out; ``io_failed``: another ``OSError``.
-    """
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        problem = "there is no space left" if full else (error.strerror or "the operating system refused it")
-        raise StorageError("disk_full" if full else "io_failed", f"{what}: {problem}") from error
 
 
 def write_durably(path: Path, data: bytes, mode: int = ORDINARY) -> None:

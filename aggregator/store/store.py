@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aggregator.estimates.recurrence import at_most, known
 from aggregator.estimates.reports import estimate
-from aggregator.files import sync_folder
+from aggregator.files import storage_errors, sync_folder
 from aggregator.intake.enrolment import check_enrolment
 from aggregator.intake.remote import read_remotely
 from aggregator.intake.tasks import job_of, on_store
@@ -33,7 +33,7 @@ from aggregator.intake.urls import check_folder, expand
 from aggregator.models.published import published
 from aggregator.notebooks import facts
 from aggregator.periods import shown
-from aggregator.storage.locking import exclusive, storage_errors, write_durably
+from aggregator.storage.locking import exclusive, write_durably
 from aggregator.storage.manifest import (
     BUCKETS,
     FILE_NAME,

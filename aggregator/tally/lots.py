@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 
 from aggregator.decoding.columns import Columns
-from aggregator.storage.locking import storage_errors
+from aggregator.files import storage_errors
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:

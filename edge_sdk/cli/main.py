@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Exception: an unexpected error, only if the environment variable ``HEARSAY_DEBUG`` is set. Otherwise the error
             is printed as the refusal ``internal_error``.
     """
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # An old terminal's encoding may lack ε. A replacement is then printed.
         if isinstance(stream, io.TextIOWrapper):
@@ -72,6 +73,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _open_closed_streams() -> None:
+    """Open the null device for each of standard input, output and error that is closed.
+
+    Otherwise the next file that the program opens gets the descriptor's number, and receives what is printed.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is ``number``
+            setattr(sys, name, os.fdopen(opened, "r" if number == 0 else "w", encoding="utf-8"))
+
+
 def _print(result: dict[str, Any], *, as_json: bool) -> None:
     """Print a result. What the command did is done, whether or not it can be printed.
 
@@ -79,8 +93,6 @@ def _print(result: dict[str, Any], *, as_json: bool) -> None:
         StorageError: ``output_failed``: the output can not be written.
         BrokenPipeError: the program that reads the output has ended.
     """
-    if sys.stdout is None:  # the program was started with standard output closed
-        return
     problem = ""
     try:
         _show(result, as_json=as_json)

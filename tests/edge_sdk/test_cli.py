@@ -324,12 +324,18 @@ def test_output_that_can_not_be_written_is_no_error_of_the_program(reported):
 
 @pytest.mark.parametrize(
     ("closed", "command", "expected"),
-    [(">&-", "status", (0, "")), ("<&-", "report --campaign mushrooms", (1, "file_unreadable"))],
+    [(">&-", "status", (0, "")), ("<&-", "report --campaign mushrooms", (1, "record_invalid"))],
 )
 def test_closed_streams_are_no_error_of_the_program(reported, closed, command, expected):
     line = f'"{sys.executable}" -m edge_sdk.cli.main --state "{reported}/state" {command} {closed}'
     done = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr.split(":")[0]) == expected
+
+
+def test_a_refusal_is_not_printed_as_a_result_when_standard_error_is_closed(reported):
+    line = f'"{sys.executable}" -m edge_sdk.cli.main --state "{reported}/state" report --campaign absent 2>&-'
+    done = subprocess.run(["sh", "-c", line], input="{}", stdout=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
 
 
 def test_no_state_is_not_this_folder(files, monkeypatch):

@@ -68,7 +68,7 @@ def test_memory_that_ends_is_a_reason_that_says_what_to_do():
 
 def test_a_failing_disk_is_a_reason():
     result = ending(lambda: fail(OSError(28, "No space left on device", "/somewhere")))
-    assert (result.exit_code, result.stderr) == (1, "io_failed: No space left on device\n")
+    assert (result.exit_code, result.stderr) == (1, "disk_full: there is no space left\n")
 
 
 def test_a_reader_that_has_gone_is_no_error(tmp_path):

@@ -102,7 +102,7 @@ def test_a_failing_disk_leaves_nothing_behind(tmp_path, monkeypatch, where, step
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(where, step, fail)
-    with pytest.raises(StorageError, match=r"^io_failed"):
+    with pytest.raises(StorageError, match=r"^disk_full"):
         write_roster(tmp_path / "out", new_roster("f", ["a", "b"]), b"horse", cost=CHEAP)
     monkeypatch.undo()
     assert list(tmp_path.iterdir()) == []

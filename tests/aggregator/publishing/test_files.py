@@ -97,7 +97,7 @@ def test_a_failing_disk_leaves_the_old_content(tmp_path, monkeypatch, step, forc
         write_output(tmp_path / "a", b"new", force=force)
         assert (tmp_path / "a").read_bytes() == b"new"
         return
-    assert reason_of(write_output, tmp_path / "a", b"new", force=force) == "io_failed"
+    assert reason_of(write_output, tmp_path / "a", b"new", force=force) == "disk_full"
     assert names(tmp_path) == (["a"] if force else [])
     if force:
         assert (tmp_path / "a").read_bytes() == b"old"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 
 import pytest
@@ -9,12 +10,14 @@ from click.testing import CliRunner
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
+import aggregator
+from aggregator import files
 from aggregator.cli.app import hearsay
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.endings import end_campaign
 from aggregator.publishing.naming import document_bytes
 from aggregator.publishing.workspace import create_workspace
-from protocol.errors import InputError
+from protocol.errors import InputError, StorageError
 from protocol.words import to_words
 
 SCHEMA = Publisher().schema
@@ -111,3 +114,18 @@ def test_commands_take_names_and_ids(tmp_path):
     end = run("campaign", "--end", campaign.id.hex()[:8], *given, "-o", tmp_path / "end.hsc", "--json")
     ended = json.loads(end.stdout)
     assert (ended["name"], ended["version"]) == ("mushrooms", 2)
+
+
+def test_a_signed_campaign_that_can_not_be_saved_is_found_in_the_workspace(tmp_path, monkeypatch):
+    """It has its version, and a repetition would make one more."""
+    work = create_workspace(tmp_path / "work", name="w", now=NOW)
+    made = aggregator.make_campaign(work, Publisher().schema, epsilon=1, mechanism="direct", name="m", now=NOW)
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "_begin", full)
+    with pytest.raises(StorageError, match=r"^disk_full: .*there is no space left; version 1 is signed all") as caught:
+        made.save(tmp_path / "c.hsc")
+    place = caught.value.detail.split("copy it from ")[1].split()[0]
+    assert (tmp_path / "work" / place).read_bytes() == made.raw

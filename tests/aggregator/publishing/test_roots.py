@@ -1,5 +1,6 @@
 """The trust root's changes: thresholds, chains in any order, offline signers, crashes, and what devices make of it."""
 
+import errno
 import random
 import threading
 from contextlib import suppress
@@ -15,6 +16,7 @@ from support.publisher import NOW, Publisher, key, small_schema
 from aggregator.files import write_output
 from aggregator.publishing import keys as key_rooms
 from aggregator.publishing import roots as rotations
+from aggregator.publishing import workspace as workspaces
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.roots import ALL, RootChange, change_root, discard, gather_copies, lacking, pending, resign
@@ -397,3 +399,26 @@ def test_a_root_that_is_written_keeps_its_new_keys_after_an_error(work, monkeypa
     monkeypatch.setattr(rotations, "write_output", written_then_failed)
     assert reason(change, work, role="campaign", fresh=1) == "io_failed"
     assert len(list((work.path / "keys").iterdir())) == before + 1
+
+
+@pytest.mark.parametrize("step", ["root.hst", "keys"])
+def test_a_rotation_that_is_in_force_says_so_when_the_disk_is_full(work, monkeypatch, step):
+    """The file in roots/ is the commit. What follows may fail, and a repetition would make one more root."""
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        if step == "keys":
+            patch.setattr(workspaces, "sync_folder", full)
+        else:
+            patch.setattr(workspaces, "write_output", full)
+        with pytest.raises(StorageError) as caught:
+            change(work, role="root", fresh=1, drop=ALL)
+    assert caught.value.reason == "disk_full"
+    assert caught.value.detail.startswith("root 2 is in force, but ")
+    assert "do not repeat the command; hearsay trust resign " in caught.value.detail
+    assert again(work).root.header.version == 2
+    resign(again(work), NOW)
+    assert (work.path / "root.hst").read_bytes() == (work.path / "roots" / "2.hst").read_bytes()
+    assert len(again(work).key_files("root")) == 1

@@ -1,0 +1,85 @@
+"""The program ``hearsay`` with closed standard streams, and with streams that can not be written."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.commands import run
+from support.fleets import honest, sealed
+from support.publisher import NOW, Publisher
+
+from protocol.documents.campaign import parse_campaign
+from protocol.documents.envelope import read_envelope
+
+DAY = 86_400
+RAW = Publisher(now=NOW - 40 * 365 * DAY).campaign(lifetime=60 * 365 * DAY)
+CAMPAIGN = parse_campaign(read_envelope(RAW, "campaign").payload)
+PERIOD = (NOW - 39 * 365 * DAY) // DAY
+REPORTS = 20
+FULL = Path("/dev/full")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a campaign and a file of reports."""
+    (tmp_path / "c.hsc").write_bytes(RAW)
+    (tmp_path / "a.hsr").write_bytes(sealed(CAMPAIGN, honest(CAMPAIGN, REPORTS, PERIOD, 0)))
+    return tmp_path
+
+
+def hearsay(folder, line):
+    """Run the program ``hearsay`` with the arguments and redirections of a shell's line."""
+    command = f'"{sys.executable}" -m aggregator.entry {line}'
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    return subprocess.run(
+        ["sh", "-c", command], cwd=folder, capture_output=True, text=True, check=False, env=environment
+    )
+
+
+def reports(folder):
+    """Number of reports in the store."""
+    return json.loads(run("status", "--store", folder / "s", "--json").stdout)["reports"]
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-"])
+def test_a_closed_stream_is_no_error(folder, closed):
+    done = hearsay(folder, f"show c.hsc {closed}")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_with_all_streams_closed_a_store_is_made(folder):
+    assert hearsay(folder, "ingest c.hsc a.hsr --store s <&- >&- 2>&-").returncode == 0
+    assert reports(folder) == REPORTS
+
+
+def test_a_list_of_names_from_a_closed_stream_is_empty(folder):
+    done = hearsay(folder, "ingest c.hsc - --store s <&-")
+    assert (done.returncode, done.stderr) == (1, "unreadable: there is no report file; no store was made\n")
+
+
+def test_no_file_gets_the_number_of_a_closed_stream(folder):
+    """What is printed would be written into that file. The closed stream is an open descriptor before any import."""
+    line = (
+        "import os, sys; from aggregator.cli.streams import prepare_streams; prepare_streams(); "
+        "print('printed'); os._exit(os.open('f', os.O_RDWR | os.O_CREAT))"
+    )
+    done = subprocess.run(["sh", "-c", f'"{sys.executable}" -c "{line}" <&- >&- 2>&-'], cwd=folder, check=False)
+    assert done.returncode > 2
+    assert (folder / "f").read_bytes() == b""
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no full device")
+class TestFull:
+    def test_what_was_done_is_said_when_the_output_can_not_be_written(self, folder):
+        done = hearsay(folder, "ingest c.hsc a.hsr --store s > /dev/full")
+        assert (done.returncode, done.stderr.split(":")[0], done.stderr.count("\n")) == (1, "output_failed", 1)
+        assert "what the command did before is not undone" in done.stderr
+        assert reports(folder) == REPORTS
+
+    def test_notes_that_can_not_be_written_do_not_end_a_command(self, folder):
+        done = hearsay(folder, "ingest c.hsc a.hsr --store s --json 2> /dev/full")
+        assert (done.returncode, json.loads(done.stdout)["accepted"]) == (0, REPORTS)
+        assert reports(folder) == REPORTS
