@@ -37,6 +37,8 @@ bench: .venv/dev.stamp
 	-$(BIN)/python benchmarks/theta.py --repeats 10 --out theta.tmp.svg && rm -f theta.tmp.svg
 	-$(BIN)/python benchmarks/accuracy.py --repeats 10 --big-repeats 2 --engine vector
 	-$(BIN)/python benchmarks/accuracy.py --form numeric --repeats 5
+	-$(BIN)/python benchmarks/estimators.py budgets --repeats 10 --big-repeats 2
+	-$(BIN)/python benchmarks/estimators.py devices --repeats 10 --big-repeats 2 --devices 10 300 --warnings 1
 
 # What of docs/ is made from the source: cli.md and the picture of the rooms. Tests compare both with it.
 docs: .venv/dev.stamp

@@ -20,6 +20,7 @@ Source: docs/math.md, section 4; docs/decisions/0056.
 
 from __future__ import annotations
 
+from math import log2
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,8 +41,10 @@ if TYPE_CHECKING:
 
 SHAPES = (0.3, 1.0, 3.0, 10.0, 100.0)
 """Shapes s of a cell's prior. At 100 a feature is as good as independent of the class."""
-EQUAL_CLASSES, SKEWED_CLASSES = (1.0, 1.0, 1.0, 1.0, 0.4), (0.2, 0.5, 1.0, 1.0, 0.4)
-"""Prior weights of :data:`SHAPES`, in any unit, for classes of equal shares and for skewed classes."""
+WEIGHTS = (1.0, 1.0, 1.0, 1.0, 0.4)
+"""Prior weights of :data:`SHAPES`, in any unit, for classes of equal shares."""
+IF_SKEWED = (0.2, 0.5, 1.0, 1.0, 1.0)
+"""Factors of the weights for two skewed classes; their power log₂ k for k skewed classes."""
 SKEWED = 0.6
 """Balance (1 − p)/(1 − 1/k) of the classes at and below which they count as skewed. In between is linear."""
 CONCENTRATIONS = (2.0, 8.0, 32.0)
@@ -107,7 +110,8 @@ def shape_weights(prior: Floats, variance: Floats) -> Floats:
     """
     balance = (1 - min(1.0, float((prior + np.sqrt(variance)).max()))) / (1 - 1 / len(prior))
     equal = np.clip((balance - SKEWED) / (1 - SKEWED), 0, 1)
-    return np.asarray(equal * np.array(EQUAL_CLASSES) + (1 - equal) * np.array(SKEWED_CLASSES), np.float64)
+    factors = np.array(IF_SKEWED) ** log2(len(prior))
+    return np.asarray(np.array(WEIGHTS) * (equal + (1 - equal) * factors), np.float64)
 
 
 def _weights(evidence: Floats) -> Floats:

@@ -143,9 +143,11 @@ def test_names_and_order_of_values_and_classes_do_not_matter(order, swap, seed):
 def test_skewed_or_unknown_classes_give_little_weight_to_far_tables():
     shares = ([0.5, 0.5], 0.0), ([0.9, 0.1], 0.0), ([0.5, 0.5], 0.3), ([0.5, 0.5], np.inf)
     equal, *skewed = (posterior_mean.shape_weights(np.array(one), np.full(2, noise)) for one, noise in shares)
-    assert equal.tolist() == list(posterior_mean.EQUAL_CLASSES)
+    assert equal.tolist() == list(posterior_mean.WEIGHTS)
     for one in skewed:
-        assert one.tolist() == list(posterior_mean.SKEWED_CLASSES)
+        np.testing.assert_allclose(one, np.multiply(posterior_mean.WEIGHTS, posterior_mean.IF_SKEWED))
+    four = posterior_mean.shape_weights(np.array([0.7, 0.1, 0.1, 0.1]), np.zeros(4))
+    np.testing.assert_allclose(four, np.multiply(posterior_mean.WEIGHTS, np.square(posterior_mean.IF_SKEWED)))
 
 
 @pytest.mark.parametrize("mechanism", ["direct", "oue", "sue", "the", "she"])
