@@ -291,7 +291,7 @@ def plan(
         tuple(precisions(campaign, fleet, population)),
         tuple(solutions),
         drawn,
-        _notes(records, found.ranked),
+        _notes(records, found.ranked, projected=projection is not None),
     )
 
 
@@ -362,7 +362,7 @@ def _solutions(
     return found
 
 
-def _notes(records: object, ranked: tuple[Ranked, ...]) -> tuple[str, ...]:
+def _notes(records: object, ranked: tuple[Ranked, ...], *, projected: bool) -> tuple[str, ...]:
     """Sentences about what the plan does not know."""
     near = [one for one in ranked[1:] if one.behind <= 2 * one.behind_error]
     found = []
@@ -372,4 +372,6 @@ def _notes(records: object, ranked: tuple[Ranked, ...]) -> tuple[str, ...]:
         found.append("without a pilot the accuracies hold for the assumed effect only; intervals hold for any records")
     else:
         found.append("the pilot is taken for a random sample of the devices' records")
+    if projected and records is not None:
+        found.append("if the projection was fitted on these records, the accuracies are too high: fit it on others")
     return tuple(found)

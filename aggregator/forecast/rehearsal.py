@@ -9,6 +9,9 @@ the model has learned from the few records of the pilot; its accuracy on its own
 reason. To first order in 1/(number of records) the two errors have the same size and opposite signs (Amari, Murata,
 Neural Computation 5 (1993), 140-153, for the likelihood). The expected accuracy is the mean of the two.
 
+A projection is different. The projection of a real campaign is fitted on the pilot, too, so what it learned from few
+records stays wrong. The accuracy on the fold's records alone then is the expected accuracy.
+
 Source: docs/math.md, section 4; docs/decisions/0059.
 """
 
@@ -93,6 +96,7 @@ class Rehearsal:
 
     def __init__(self, folds: Sequence[Fold], records: int, fleet: Fleet, rng: np.random.Generator) -> None:
         self._folds = folds
+        self._own = own_weight(folds)
         self._fleet = fleet
         self._rng = rng
         self._laws: list[list[CountLaw] | None] = [None] * len(folds)
@@ -120,10 +124,8 @@ class Rehearsal:
                 self._learned[fold.learned_rows] += on_learned
                 self._tested_times[fold.tested_rows] += 1
                 self._learned_times[fold.learned_rows] += 1
-                known = fold.tested.known, fold.learned.known
-                self._single.append(
-                    float(on_tested[known[0]].mean() + on_learned[known[1]].mean()) / 2 if known[0].any() else 0.0
-                )
+                own, away = float(np.nanmean(on_learned)), float(np.nanmean(on_tested))
+                self._single.append(self._own * own + (1 - self._own) * away)
 
     def _statistics(self, place: int) -> Statistics:
         """The statistics of one simulated campaign."""
@@ -143,7 +145,8 @@ class Rehearsal:
     def by_record(self) -> Floats:
         """Expected share of right predictions for every record: shape (N,) float64; NaN for a record without class."""
         with np.errstate(invalid="ignore"):
-            return np.asarray((self._tested / self._tested_times + self._learned / self._learned_times) / 2)
+            own, away = self._learned / self._learned_times, self._tested / self._tested_times
+        return np.asarray(self._own * own + (1 - self._own) * away)
 
     def forecast(self) -> Forecast:
         """The expected accuracy from all simulated campaigns so far, at least two."""
@@ -151,6 +154,11 @@ class Rehearsal:
         found = found[np.isfinite(found)]
         noise = float(np.var(self._single, ddof=1)) / len(self._single)
         return Forecast(float(found.mean()), sqrt(noise), sqrt(float(found.var()) / len(found) + noise))
+
+
+def own_weight(folds: Sequence[Fold]) -> float:
+    """Weight of a model's accuracy on the records that it learned from: ½, or 0 if each fold has its own projection."""
+    return 0.0 if len({fold.campaign.id for fold in folds}) > 1 else 0.5
 
 
 class Forecast(NamedTuple):
@@ -235,7 +243,7 @@ def _right(model: Model, population: Population) -> Floats:
 
 
 def plain_accuracy(folds: Sequence[Fold], records: int) -> float:
-    """Expected accuracy of the same model without privacy and with endless devices, by the mean of both errors.
+    """Expected accuracy of the same model without privacy and with endless devices, from the same records.
 
     Args:
         folds: divisions of the records.
@@ -253,5 +261,7 @@ def plain_accuracy(folds: Sequence[Fold], records: int) -> float:
         for place, (part, rows) in enumerate(((fold.tested, fold.tested_rows), (fold.learned, fold.learned_rows))):
             found[place, rows] += _right(model, part)
             times[place, rows] += 1
+    own = own_weight(folds)
     with np.errstate(invalid="ignore"):
-        return float(np.nanmean((found / times).mean(axis=0)))
+        away, learned = found / times
+    return float(np.nanmean((1 - own) * away + own * learned))

@@ -62,15 +62,17 @@ class Study:
             self._invented = assumed(schema, effect, rng)
             self.records, folds = len(self._invented.labels), 2
         else:
-            known = Population.of_frame(pilot, schema).known
-            if known.sum() < LEAST_RECORDS:
+            labelled = int(Population.of_frame(pilot, schema).known.sum())
+            if labelled < LEAST_RECORDS:
                 raise InputError(
-                    "pilot_too_small", f"the pilot has {known.sum()} records with a class; a plan needs {LEAST_RECORDS}"
+                    "pilot_too_small", f"the pilot has {labelled} records with a class; a plan needs {LEAST_RECORDS}"
                 )
             if len(pilot) > MOST_RECORDS:
                 pilot = pilot.iloc[np.sort(rng.choice(len(pilot), MOST_RECORDS, replace=False))]
             self.pilot, self.records, folds = pilot, len(pilot), FOLDS
-        order = rng.permutation(self.records)
+        known = self.population(schema).known
+        # Records with a class come first, so that every fold has some to test on.
+        order = np.concatenate([rng.permutation(np.flatnonzero(known)), rng.permutation(np.flatnonzero(~known))])
         self._divisions = [(np.sort(np.delete(order, np.s_[fold::folds])), order[fold::folds]) for fold in range(folds)]
         self._folds: dict[tuple[Design, int], list[Fold]] = {}
 

@@ -16,7 +16,8 @@ from aggregator.forecast import search as searching
 from aggregator.forecast import targets
 from aggregator.forecast.designs import Design
 from aggregator.forecast.population import Population
-from aggregator.forecast.rehearsal import Fleet, Fold, Rehearsal, plain_accuracy
+from aggregator.forecast.rehearsal import Fleet, Fold, Rehearsal, own_weight, plain_accuracy
+from aggregator.forecast.study import Study
 from aggregator.forecast.targets import Curve, for_accuracy, rising
 from aggregator.schema_file import load_schema
 from protocol.errors import HearsayError, InputError
@@ -282,3 +283,24 @@ def test_a_pilot_that_a_campaign_can_not_use_is_refused(files, options):
     made = runner.invoke(hearsay, [*command, *options, "--pilot", str(files / "p.csv"), "-o", str(files / "c.hsc")])
     assert made.exit_code == 1
     assert made.stderr.startswith("plan_invalid: ")
+
+
+def test_a_projection_is_judged_on_records_that_it_was_not_fitted_on(files):
+    """Five numbers without any signal: on its own records a fitted direction seems to tell the classes apart."""
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(rng.normal(size=(60, 5)).round(3).astype(str), columns=list("uvwxy"))
+    frame["class"] = rng.permutation(["a", "b"] * 30)
+    text = 'name = "n"\n[label]\nname = "class"\nclasses = ["a", "b"]\n'
+    text += "".join(
+        f'[[features]]\nname = "{name}"\nkind = "numeric"\nlow = -4\nhigh = 4\nbins = 4\n' for name in "uvwxy"
+    )
+    (files / "n.toml").write_text(text, "utf-8")
+    schema = load_schema(files / "n.toml").schema
+    study = Study(schema, 8_000_000, "simplex", pilot=frame, effect=1.0, seed=0)
+    design = Design("discrete", "direct", 1, None, "dca:1")
+    rehearsal = study.rehearsal(design, Fleet(100_000))
+    rehearsal.run(2)
+    assert own_weight(study.folds(design)) == 0
+    assert own_weight(study.folds(Design("discrete", "direct"))) == 0.5
+    assert rehearsal.forecast().low < 0.5
+    assert study.plain(design) < 0.6
