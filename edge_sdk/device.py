@@ -173,9 +173,10 @@ class Device:
                 untouched.
             DocumentError: the root or the provisioning file is not acceptable. The old state is then untouched.
             StorageError: ``state_busy``: another program holds the state, which is then untouched;
-                ``state_damaged``: the install marker is damaged, so it is not known whether a provisioning file was
-                used here; ``entropy_unavailable``, ``disk_full``, ``io_failed``. There may then be the old state
-                without its outbox, the new state, or, if the old one was damaged, none; reset again.
+                ``state_damaged``: the install marker was damaged, so it is not known which lifetime ε was the largest
+                that was allowed here, nor which provisioning files were used; the old state is then untouched;
+                ``entropy_unavailable``, ``disk_full``, ``io_failed``. There may then be the old state without its
+                outbox, the new state, or, if the old one was damaged, none; reset again.
         """
         from edge_sdk.opening import reset_state
         from edge_sdk.timekeeping.clock import system_clock

@@ -268,6 +268,13 @@ def reset_state(
     lifetime_micro = allowed().lifetime_micro
     trust.pin(root, now)  # a root that can not be trusted is refused before anything is changed
     known = read_marker(os.path.join(folder, MARKER_FILE))
+    if known is not None and not known.whole:
+        raise StorageError(
+            "state_damaged",
+            f"the file '{MARKER_FILE}' was damaged, so it is not known which epsilon_lifetime was the largest that "
+            f"was ever allowed here; set epsilon_lifetime to that number or more, remove '{MARKER_FILE}', nothing else, "
+            "and reset again. A provisioning file may be given only if it surely was not used here",
+        )
     old = _read_old(place)
     enrolled = bool(known and known.enrolments) if old.enrolled is None else old.enrolled
     secret = fresh_secret(known, enrolment, entropy, enrolled=enrolled, leave_fleet=leave_fleet)

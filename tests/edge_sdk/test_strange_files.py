@@ -113,6 +113,9 @@ def test_a_marker_that_is_no_file_is_refused_with_the_way_out(tmp_path, publishe
     marker.touch()  # what the refusal says
     Device.open(tmp_path, clock=clock).close()
     assert not read_marker(str(marker)).whole
+    error = failure(Device.reset, tmp_path, publisher.root(), clock=clock)
+    assert (error.reason, "remove 'installed'" in error.detail) == ("state_damaged", True)
+    marker.unlink()  # what this refusal says
     assert Device.reset(tmp_path, publisher.root(), clock=clock) == 100_000_000
 
 
