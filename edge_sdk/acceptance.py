@@ -67,7 +67,10 @@ class Acceptance:
         evaluated = self._reporting.evaluated(campaign, given)
         spent = self._reporting.spent()
         disabled = not self._reporting.takes_part
-        return explain(campaign, self._reporting.policy, spent, verdict.now, evaluated, disabled=disabled)
+        paid_until = self._reporting.ledger.paid_until(campaign.header.name)
+        return explain(
+            campaign, self._reporting.policy, spent, verdict.now, evaluated, disabled=disabled, paid_until=paid_until
+        )
 
     def enrol(self, raw: bytes, name: str | None) -> Campaign:
         """Verify the campaign file ``raw``, check it against the owner's policy and store it.

@@ -40,6 +40,7 @@ def explain(
     evaluated: Model | None = None,
     *,
     disabled: bool = False,
+    paid_until: int = 0,
 ) -> str:
     """Describe what a campaign asks, what it costs now and over its life, and whether the owner's policy allows it.
 
@@ -52,6 +53,7 @@ def explain(
         now: seconds since 1970.
         evaluated: the model that the campaign evaluates; None if it evaluates none, or has ended.
         disabled: the owner has opted out.
+        paid_until: end of the last period that a campaign of this name was paid for, in seconds since 1970; 0 if none.
     """
     header = campaign.header
     lines = [
@@ -74,7 +76,7 @@ def explain(
             *_asked(campaign, evaluated),
             *_refusals(campaign),
             "",
-            *_cost(campaign, policy, spent, now),
+            *_cost(campaign, policy, spent, max(campaign.period_at(now), -(-paid_until // campaign.time_precision))),
             "",
             *_verdict(campaign, policy, spent, evaluated, disabled=disabled),
         ]
@@ -246,10 +248,13 @@ def _refusals(campaign: Campaign) -> list[str]:
     ]
 
 
-def _cost(campaign: Campaign, policy: Policy, spent: Spent, now: int) -> list[str]:
-    """Lines on ε per answer, per period and over the campaign's life, and on the odds that it allows."""
+def _cost(campaign: Campaign, policy: Policy, spent: Spent, first_period: int) -> list[str]:
+    """Lines on ε per answer, per period and over the campaign's life, and on the odds that it allows.
+
+    Remaining periods are counted from ``first_period``, the index of the first that may still be answered.
+    """
     total = campaign.epsilon_micro
-    periods = max(0, -(-campaign.header.expires // campaign.time_precision) - campaign.period_at(now))
+    periods = max(0, -(-campaign.header.expires // campaign.time_precision) - first_period)
     odds = _odds(campaign.privacy_loss())
     per_answer, lifetime = format_micro(campaign.epsilon_per_answer_micro), format_micro(policy.lifetime_micro)
     used = format_micro(spent.lifetime_micro)
@@ -285,10 +290,9 @@ def _rhythm(campaign: Campaign, policy: Policy) -> list[str]:
 
 def _rates(policy: Policy, spent: Spent) -> list[str]:
     """A line for each of the owner's limits per time."""
-    days = policy.window_seconds // 86_400
     limits = (
         (policy.day_micro, spent.day_micro, "24 hours"),
-        (policy.window_micro, spent.window_micro, f"{days} days"),
+        (policy.window_micro, spent.window_micro, policy.window_text),
     )
     return [
         f"  The owner allows ε = {format_micro(most)} in any {what}; {format_micro(used)} was spent in the last."

@@ -272,8 +272,8 @@ def reset_state(
         raise StorageError(
             "state_damaged",
             f"the file '{MARKER_FILE}' was damaged, so it is not known which epsilon_lifetime was the largest that "
-            f"was ever allowed here; set epsilon_lifetime to that number or more, remove '{MARKER_FILE}', nothing else, "
-            "and reset again. A provisioning file may be given only if it surely was not used here",
+            f"was ever allowed here; set epsilon_lifetime to that number or more, remove '{MARKER_FILE}', nothing "
+            "else, and reset again. A provisioning file may be given only if it surely was not used here",
         )
     old = _read_old(place)
     enrolled = bool(known and known.enrolments) if old.enrolled is None else old.enrolled

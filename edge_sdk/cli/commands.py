@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 MAX_RECORD_BYTES = 16 << 20
+_REPEATED = "of the record's keys, {} occur more than once; the last value of each counts"
 
 
 def open_device(options: argparse.Namespace) -> Device:
@@ -86,13 +87,14 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
     """
     with open_device(options) as device:
         campaign = device.campaign(options.campaign)
-        record = _read_record(options.record)
+        record, repeated = _read_record(options.record)
         label = FROM_RECORD if options.label is None else options.label
         found = device.check(campaign.id, record, label=label)
         if options.check:
-            return {"campaign": campaign.header.name, **_shown_check(found)}
+            return {"campaign": campaign.header.name, **_shown_check(found, repeated)}
         said = device.answer(campaign.id, record, label=label)
     _note_ignored(found.ignored)
+    _note_repeated(repeated)
     return {
         "report": said.reports.hex(),
         "campaign": campaign.header.name,
@@ -102,12 +104,12 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _shown_check(found: Check) -> dict[str, Any]:
+def _shown_check(found: Check, repeated: int) -> dict[str, Any]:
     return {
         "missing": list(found.missing),
         "unlisted": list(found.unlisted),
         "ignored": found.ignored,
-        "hints": list(found.hints),
+        "hints": [*found.hints, *([_REPEATED.format(repeated)] if repeated else [])],
     }
 
 
@@ -115,6 +117,12 @@ def _note_ignored(count: int) -> None:
     """Print the number of ignored keys, so that a misspelt key is noticed. Keys are private, so none is named."""
     if count:
         print(f"note: {count} of the record's keys are no features here and were ignored", file=sys.stderr)  # noqa: T201
+
+
+def _note_repeated(count: int) -> None:
+    """Print the number of keys that the record has more than once. Keys are private, so none is named."""
+    if count:
+        print(f"note: {_REPEATED.format(count)}", file=sys.stderr)  # noqa: T201
 
 
 def _note_unlisted(count: int) -> None:
@@ -176,11 +184,12 @@ def predict(options: argparse.Namespace) -> dict[str, Any]:
     """
     with open_device(options) as device:
         model = device.model(options.model)
-        record = _read_record(options.record)
+        record, repeated = _read_record(options.record)
         found = model.check(record)
         if options.check:
-            return {"model": f"{quoted(model.name)} version {model.version}", **_shown_check(found)}
+            return {"model": f"{quoted(model.name)} version {model.version}", **_shown_check(found, repeated)}
         _note_ignored(found.ignored)
+        _note_repeated(repeated)
         _note_unlisted(len(found.unlisted))
         return {
             "class": model.predict(record),
@@ -295,11 +304,14 @@ def reset(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _read_record(source: str) -> dict[str, Any]:
+def _read_record(source: str) -> tuple[dict[str, Any], int]:
     """Read a JSON object from a file or standard input. Error texts do not quote it.
 
     Args:
         source: path of the file; ``-`` for standard input.
+
+    Returns:
+        The object, and the number of keys that it has more than once.
 
     Raises:
         InputError: ``file_unreadable``; ``record_invalid``: it is no JSON object, or larger than 16 MiB.
@@ -313,11 +325,12 @@ def _read_record(source: str) -> dict[str, Any]:
     if raw is None:
         raise InputError("file_unreadable", "the record file can not be read; use - to give a record on standard input")
     record: Any = None
+    repeated: set[str] = set()
     try:
         if len(raw) <= MAX_RECORD_BYTES:
-            record = read_record(raw)
+            record = read_record(raw, repeated)
     except ValueError:
         record = None
     if not isinstance(record, dict):
         raise InputError("record_invalid", 'the record is not one JSON object of features, for example {"odor": "n"}')
-    return record
+    return record, len(repeated)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from decimal import Decimal
 from typing import Any
 
@@ -22,14 +23,30 @@ _TOKENS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
 size in memory for backtracking."""
 
 
-def read_record(raw: bytes) -> Any:
+def read_record(raw: bytes, repeated: set[str] | None = None) -> Any:
     """Parse ``raw``, a JSON text, into Python objects. In a very deeply nested text, inner values become empty lists.
+
+    Of a key that an object has more than once, the last value counts.
+
+    Args:
+        raw: the JSON text.
+        repeated: a set that is filled with the keys that the outermost object has more than once; None for no set.
 
     Raises:
         ValueError: the text is not JSON. The error's text may quote it.
     """
+    found: set[str] = set() if repeated is None else repeated
+
+    def joined(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        # The outermost object ends last, so its keys are those that stay in the set.
+        record = dict(pairs)
+        found.clear()
+        if len(record) < len(pairs):
+            found.update(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        return record
+
     text = raw.decode(json.detect_encoding(raw), "replace")
-    read = json.JSONDecoder(strict=False, parse_int=_integer).decode
+    read = json.JSONDecoder(strict=False, parse_int=_integer, object_pairs_hook=joined).decode
     try:
         return read(text)
     except RecursionError:

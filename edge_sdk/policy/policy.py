@@ -117,6 +117,12 @@ class Policy(NamedTuple):
         return [Limit(micro, seconds) for micro, seconds in both if micro is not None]
 
     @property
+    def window_text(self) -> str:
+        """The length of the window in words: ``1 day``, ``30 days``."""
+        days = self.window_seconds // DAY_SECONDS
+        return f"{days} day{'' if days == 1 else 's'}"
+
+    @property
     def longest_window(self) -> int:
         """Length in seconds of the longest window over which ε is counted or shown; at least a day."""
         return max(DAY_SECONDS, self.window_seconds)
@@ -216,7 +222,7 @@ class Policy(NamedTuple):
             )
         for most, used, what in (
             (self.day_micro, spent.day_micro, "24 hours"),
-            (self.window_micro, spent.window_micro, f"{self.window_seconds // DAY_SECONDS} days"),
+            (self.window_micro, spent.window_micro, self.window_text),
         ):
             if most is not None and used + micro > most:
                 raise PolicyError(

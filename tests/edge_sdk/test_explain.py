@@ -179,3 +179,22 @@ def test_a_description_promises_nothing_that_a_large_epsilon_breaks():
     assert "100%" not in mechanisms.from_epsilon("direct", epsilon="5.3", size=2).describe()
     for name, size in (("laplace", 2), ("she", 4)):
         assert "the less the larger ε is" in mechanisms.from_epsilon(name, epsilon="16", size=size).describe()
+
+
+def test_a_period_that_is_paid_for_is_not_a_remaining_one(device, publisher, clock):
+    """Also after the campaign's next version has periods of another length, of which one has begun in paid time."""
+
+    def remaining(raw):
+        return int(re.search(r"in all (\d+) remaining periods", device.explain(raw))[1])
+
+    raw = publisher.campaign()
+    before = remaining(raw)
+    device.report(device.enrol(raw).id, {"odor": "n"})
+    assert remaining(raw) == before - 1
+    clock.now += DAY
+    assert remaining(raw) == before - 1
+    device.report(device.enrol(raw).id, {"odor": "n"})
+    longer = publisher.campaign(version=2, time_precision=10 * DAY)
+    expires = campaigns.parse_campaign(publisher.campaign_payload(version=2, time_precision=10 * DAY)).header.expires
+    begin = -(-(clock.now // DAY + 1) // 10)
+    assert remaining(longer) == -(-expires // (10 * DAY)) - begin

@@ -119,6 +119,7 @@ def test_what_the_rules_name_is_allowed(tmp_path, publisher, clock):
         assert device.report(campaign.id, {})
         text = device.explain(publisher.campaign())
         assert "allows ε = 1 in any 24 hours; 1 was spent" in text
+        assert "allows ε = 1 in any 1 day; 1 was spent" in text
         assert "budget_paused" in text
 
 

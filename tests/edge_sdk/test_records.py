@@ -52,10 +52,10 @@ def state(tmp_path):
     return folder
 
 
-def report(state, raw):
+def report(state, raw, *options):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
-        return main(["--state", state, "report", "--campaign", "mushrooms"])
+        return main(["--state", state, "report", "--campaign", "mushrooms", *options])
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -106,6 +106,24 @@ def test_other_encodings_of_json_are_read():
 def test_what_is_no_json_is_a_value_error_and_nothing_else(raw):
     with pytest.raises(ValueError, match=r"."):
         read_record(raw)
+
+
+def test_keys_that_occur_twice_are_counted_and_never_named(state, capsys):
+    """Whether a device reports does not depend on its record, so such a record is answered, with the last values."""
+    twice = b'{"odor": "n", "secret": {"a": 1, "a": 2}, "secret": 3, "odor": "f", "label": "e", "x": {"b": 1, "b": 2}}'
+    deep = twice[:-1] + b', "y": ' + DEEP + b"}"
+    for raw, expected in ((twice, {"odor", "secret"}), (deep, {"odor", "secret"}), (b'{"odor": 1}', set())):
+        repeated = {"of an earlier record"}
+        assert read_record(raw, repeated)
+        assert repeated == expected
+    capsys.readouterr()
+    assert report(state, twice, "--check") == 0
+    checked = capsys.readouterr().out
+    assert report(state, twice) == 0
+    noted = capsys.readouterr().err
+    for text in (checked, noted):
+        assert "of the record's keys, 2 occur more than once; the last value of each counts" in text
+        assert "secret" not in text
 
 
 @pytest.mark.parametrize("raw", [b"not JSON", b"[]", b"{" + BODY, b"{" + BODY + b', "x": "' + b"a" * MAX_RECORD_BYTES])
