@@ -1,6 +1,6 @@
 """Alarms of honest campaigns, and of campaigns with 1 % of liars, through real report bytes, decoding and tally.
 
-    python benchmarks/alarms.py [--honest 1000] [--lying 100] [--reports 100000] [--json]
+    python benchmarks/alarms.py [--honest 1000] [--lying 100] [--reports 100000] [--settings 0,1] [--json]
 
 Campaigns: two classes and features of the given numbers of values, records drawn at random with uneven shares, one
 answer, reports spread over 5 periods. Liars are 1 % of the devices. ``one bit``: they answer the question of their id
@@ -144,12 +144,14 @@ def main() -> None:
     parser.add_argument("--honest", type=int, default=1000, help="honest campaigns, over all settings")
     parser.add_argument("--lying", type=int, default=100, help="campaigns per setting and kind of lies")
     parser.add_argument("--reports", type=int, default=100_000)
+    parser.add_argument("--settings", default=",".join(map(str, range(len(SETTINGS)))), help="indices of settings")
     options = parser.parse_args()
+    settings = [SETTINGS[int(index)] for index in options.settings.split(",")]
     rng = np.random.default_rng(11)
     rows = []
-    for place, setting in enumerate(SETTINGS):
+    for place, setting in enumerate(settings):
         campaign = campaign_of(setting)
-        many = len(range(place, options.honest, len(SETTINGS)))
+        many = len(range(place, options.honest, len(settings)))
         raised = sum(bool(alarms_of(campaign, honest_rows(campaign, options.reports, rng)).raised) for _ in range(many))
         row: dict[str, object] = {"setting": setting.words, "honest": many, "false alarms": raised}
         for kind in ("one bit", "choose", "both"):
@@ -160,7 +162,7 @@ def main() -> None:
                 lying = honest_rows(campaign, options.reports, rng)
                 lie(campaign, lying, kind, rng)
                 found += bool(alarms_of(campaign, lying).raised)
-            row[kind] = found / options.lying
+            row[kind] = found / max(options.lying, 1)
         rows.append(row)
         print(row, file=sys.stderr, flush=True)
     if options.json:

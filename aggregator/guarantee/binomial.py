@@ -90,18 +90,20 @@ def upper_tail(k: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
 
 def _upper_tail(k: Floats, n: Floats, p: Floats) -> Floats:
     """:func:`upper_tail` of arrays of one shape, (N,) float64."""
-    first = np.clip(k, 0, n)
-    reach = np.maximum(first, n * p) + _REACH * np.sqrt(n * p * (1 - p)) + 40
+    margin = _REACH * np.sqrt(n * p * (1 - p)) + 40
+    first = np.clip(np.maximum(k, np.floor(n * p - margin)), 0, n)  # What is further below has no weight.
+    reach = np.maximum(first, n * p) + margin
     last = np.minimum(n, np.ceil(reach))
     step = np.linspace(0, 1, _BLOCKS + 1)
     ends = np.floor(first[..., None] + (last - first)[..., None] * step)
     logs = log_probability(ends, n[..., None], p[..., None])
     length = np.diff(ends, axis=-1)
     slope = np.diff(logs, axis=-1) / np.maximum(length, 1)
-    begin = np.exp(logs[..., :-1])
-    flat = np.abs(slope) < 1e-12
-    ratio = np.expm1(slope * length) / np.where(flat, 1, np.expm1(slope))
-    total = (begin * np.where(flat, length, ratio)).sum(axis=-1) + np.exp(logs[..., -1])
+    values = np.exp(logs)
+    flat = np.abs(slope) < 1e-9
+    # A geometric sum from one end up to the other, without it: the difference of both over (ratio − 1).
+    sums = np.where(flat, values[..., :-1] * length, np.diff(values, axis=-1) / np.expm1(np.where(flat, 1, slope)))
+    total = sums.sum(axis=-1) + values[..., -1]
     return np.where(k > n, 0.0, np.where(k <= 0, 1.0, np.minimum(total, 1.0)))
 
 

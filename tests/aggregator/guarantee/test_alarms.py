@@ -52,6 +52,11 @@ def test_tails_of_chi_square_and_of_both_sides():
     )
 
 
+def test_a_count_very_far_from_its_law_has_a_p_value_of_nearly_zero():
+    found = two_sided(np.array([90_000, 0, 100_000]), np.array([100_000] * 3), np.array([0.04, 0.5, 0.5]))
+    assert (found < 1e-300).all()
+
+
 def rows(seed, kind=None, reports=REPORTS):
     rng = np.random.default_rng(seed)
     made = bench.honest_rows(SMALL, reports, rng)

@@ -39,3 +39,12 @@ def test_a_billion_trials_sum_to_one_and_ends_are_certain():
     around = np.arange(500_000_000 - 200_000, 500_000_000 + 200_001)
     assert np.exp(log_probability(around, 10**9, 0.5)).sum() == pytest.approx(1, abs=1e-8)
     assert upper_tail([0, -3, 11], 10, 0.5).tolist() == [1, 1, 0]
+
+
+def test_numbers_far_below_the_mean_are_almost_sure():
+    """A far deviation has one tail near 1 and one near 0; neither may be lost to an overflow."""
+    found = upper_tail([1, 100, 500_000, 900_000], 10**6, 0.9)
+    assert np.isfinite(found).all()
+    assert (found[:3] > 0.999).all()
+    assert found[3] == pytest.approx(0.5, abs=0.01)
+    assert upper_tail(900_000, 10**6, 0.1) == 0
