@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.schema_doubts import doubt
 from aggregator.schema_file import MISSING_HAS_CODE, parse_schema_text
-from aggregator.tables import MISSING_TOKENS, check_label, have_decimal_commas, shorten
+from aggregator.tables import MISSING_TOKENS, check_label, check_text, have_decimal_commas, shorten
 from protocol.document import is_text
 from protocol.errors import InputError
 from protocol.features import MAX_VALUES, Numeric
@@ -83,12 +83,14 @@ def draft_schema(
         drop: names of columns to leave out.
 
     Raises:
-        InputError: of the label, ``label_missing``, ``one_class``, ``too_many_classes``; of the arguments,
+        InputError: ``table_invalid``: ``frame`` is no table of text; of the label, ``label_missing``,
+            ``one_class``, ``too_many_classes``; of the arguments,
             ``column_unknown`` (a dropped column does not exist), ``no_features``, ``bins_invalid``; of a feature's
             column, ``constant_column`` (fewer than two different cells), ``value_invalid`` (cells that are no numbers),
             ``too_many_values`` (more than :data:`MAX_LISTED_VALUES` texts); ``schema_invalid``: a text does not
             print, or a campaign would refuse the schema.
     """
+    check_text(frame)
     if not 2 <= bins <= MAX_VALUES:
         raise InputError("bins_invalid", f"a numeric feature has 2 to {MAX_VALUES} bins")
     unknown = [f"'{column}'" for column in drop if column not in frame.columns]

@@ -235,6 +235,26 @@ def check_label(frame: pd.DataFrame, label: str, missing: Collection[str] = MISS
     return classes
 
 
+def check_text(frame: object) -> None:
+    """Refuse what is no table of text, for example a frame of numbers that pandas has read.
+
+    Args:
+        frame: the object to check. All cells and column names of a table of text are str.
+
+    Raises:
+        InputError: ``table_invalid``: no pandas frame, or a cell or column name that is no text.
+    """
+    if isinstance(frame, pd.DataFrame) and all(isinstance(name, str) for name in frame.columns):
+        columns = (frame.iloc[:, place] for place in range(frame.shape[1]))
+        if all(isinstance(cell, str) for column in columns for cell in column):
+            return
+    raise InputError(
+        "table_invalid",
+        "this is no table of text; read the file by aggregator.tables.read_table, or by pandas.read_csv(file, "
+        "dtype=str, keep_default_na=False)",
+    )
+
+
 def unlabelled(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSING_TOKENS) -> int:
     """Number of records of a frame of text with a missing value in the column ``label``, which must exist.
 

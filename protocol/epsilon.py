@@ -10,6 +10,7 @@ from __future__ import annotations
 from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 from functools import lru_cache
 from math import inf, nextafter, prod
+from numbers import Integral
 from typing import TYPE_CHECKING, Self
 
 from protocol.errors import InputError
@@ -31,13 +32,16 @@ def micro_epsilon(epsilon: str | float | Decimal) -> int:
 
     Args:
         epsilon: a positive multiple of 10⁻⁶ below 10⁶. Text is read exactly; a float is read as its shortest text.
+            An integer may be of any type, for example numpy's.
 
     Raises:
         InputError: ``epsilon_invalid``: not a number, a bool, not positive, 10⁶ or more, or no multiple of 10⁻⁶.
     """
     problem = "ε is a positive number with at most six decimal places, for example 0.5"
+    if isinstance(epsilon, Integral) and not isinstance(epsilon, bool):
+        epsilon = int(epsilon)
     if isinstance(epsilon, bool) or not isinstance(epsilon, str | int | float | Decimal):
-        raise InputError("epsilon_invalid", problem)
+        raise InputError("epsilon_invalid", "ε is given as text, integer, float or Decimal")
     try:
         number = Decimal(float.__repr__(epsilon) if isinstance(epsilon, float) else epsilon)
     except InvalidOperation:

@@ -66,6 +66,7 @@ class Trial(NamedTuple):
         rejected: reason → number of reports that were not counted.
         accuracy_private: the estimate of an evaluation campaign on the devices of the test people; None without one.
         signed: the model and its root; None if they are not kept.
+        test_records: number of test records with a known label.
     """
 
     accuracy: float
@@ -76,6 +77,7 @@ class Trial(NamedTuple):
     rejected: Mapping[str, int]
     accuracy_private: Accuracy | None = None
     signed: Signed | None = None
+    test_records: int = 0
 
 
 class SimulationConfig(NamedTuple):
@@ -151,6 +153,7 @@ def run_trial(config: SimulationConfig, task: Task, split: Split, fleet: pd.Data
         rejected=dict(statistics.rejected),
         accuracy_private=None if config.evaluation_micro is None else _evaluate(config, model_bytes, split.test),
         signed=Signed(model_bytes, config.workspace.root_bytes),
+        test_records=int((label_codes(split.test, schema.label) != MISSING).sum()),
     )
 
 

@@ -100,7 +100,14 @@ def run_simulation(
     return trials
 
 
-def summarise(trials: list[Trial], parameters: CampaignParameters, engine: str, repeats: int) -> dict[str, Any]:
+def summarise(
+    trials: list[Trial],
+    parameters: CampaignParameters,
+    engine: str,
+    repeats: int,
+    *,
+    evaluation_micro: int | None = None,
+) -> dict[str, Any]:
     """Summarise a simulation: mean accuracies over all trials, the ε that one device spent, settings, report counts.
 
     Args:
@@ -108,12 +115,15 @@ def summarise(trials: list[Trial], parameters: CampaignParameters, engine: str, 
         parameters: of the campaign.
         engine: name of the engine, for the summary.
         repeats: number of repetitions.
+        evaluation_micro: ε of the private evaluations, in millionths; None without evaluations.
 
     ``accuracy_sd`` is the standard deviation of one trial's accuracy, None for one trial. ``devices`` is the size of
     the first trial's fleet. Keys that begin with ``accuracy_private`` are there only if evaluations ran.
     ``accuracy_low`` and ``accuracy_high`` are a 95 % confidence interval of the expected accuracy on these records;
-    None for one repetition. The interval is computed from the means of the repetitions, because the folds of one
-    repetition are not independent. It says nothing about other records.
+    None for one repetition, and if all repetitions gave the same accuracy. The interval is computed from the means of
+    the repetitions, because the folds of one repetition are not independent. It covers the expected accuracy in 95 % of
+    all simulations if these means are near normal. It says nothing about other records. ``test_records`` is the number
+    of labelled test records of the first trial. ``epsilon_evaluation`` is the ε of the private evaluations.
     """
     accuracies = [trial.accuracy for trial in trials]
     rejected: dict[str, int] = {}
@@ -124,6 +134,7 @@ def summarise(trials: list[Trial], parameters: CampaignParameters, engine: str, 
     majority = fmean(trial.accuracy_majority for trial in trials)
     return {
         **_private(trials),
+        **({} if evaluation_micro is None else {"epsilon_evaluation": evaluation_micro / MICRO}),
         "accuracy": fmean(accuracies),
         "accuracy_sd": stdev(accuracies) if len(accuracies) > 1 else None,
         "accuracy_low": None if interval is None else max(0.0, interval[0]),
@@ -134,6 +145,7 @@ def summarise(trials: list[Trial], parameters: CampaignParameters, engine: str, 
         "epsilon_total": parameters.epsilon_micro / MICRO,
         "epsilon_per_answer": (parameters.epsilon_micro // parameters.answers) / MICRO,
         "devices": trials[0].devices,
+        "test_records": trials[0].test_records,
         "answers_per_device": parameters.answers,
         "family": parameters.family,
         "mechanism": parameters.mechanism,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.models.postprocess import DEFAULT
@@ -10,10 +12,11 @@ from aggregator.publishing.campaigns import CampaignParameters, build_campaign, 
 from aggregator.schema_doubts import doubts
 from aggregator.schema_draft import DEFAULT_BINS, DEFAULT_MAX_VALUES, draft_schema
 from aggregator.schema_file import parse_schema_text
-from aggregator.tables import MISSING_TOKENS, typed, without_meaning
+from aggregator.tables import MISSING_TOKENS, check_label, check_text, shorten, typed, without_meaning
 from protocol.epsilon import MAX_ANSWER_MICRO, micro_epsilon
 from protocol.errors import InputError
 from simulation.design import Design, parse_reduction
+from simulation.experiment import ENGINES
 from simulation.running import SIMULATED_NOW, run_simulation, summarise
 from simulation.splits import Division
 
@@ -26,6 +29,24 @@ if TYPE_CHECKING:
     from simulation.experiment import Trial
 
 DEFAULT_TEST_SHARE = 0.2
+REDUCE_FITS = ("pilot", "train")
+_WHOLE: tuple[tuple[str, int | None, bool], ...] = (
+    ("bins", None, False),
+    ("max_values", 0, False),
+    ("approach", None, True),
+    ("folds", None, True),
+    ("devices", 1, True),
+    ("repeats", 1, False),
+    ("seed", 0, True),
+)
+"""Settings that are whole numbers: name, smallest value, and whether None is allowed. Later steps check the range of
+settings without a smallest value."""
+_KINDS = (
+    ("reduce", str, "a text: none, pca:K or dca:K"),
+    ("drop", tuple | list, "a tuple or list of column names"),
+    ("evaluate", bool, "True or False"),
+)
+"""Settings of other types: name, type, and what the error says."""
 
 
 class Settings(NamedTuple):
@@ -34,7 +55,7 @@ class Settings(NamedTuple):
     Attributes:
         epsilon: total ε per device, as text or number.
         mechanism: name of the campaign's mechanism, or ``auto``.
-        answers: answers per device: ``one``, ``all``, ``auto`` or a number.
+        answers: answers per device: ``one``, ``all``, ``auto``, or a number as text or integer.
         family: ``discrete``, ``gaussian`` or ``auto``.
         approach: 1 or 3, only for ``laplace`` in a Gaussian campaign; None is 3.
         theta: threshold of the mechanism ``the``; None for the default.
@@ -57,7 +78,7 @@ class Settings(NamedTuple):
 
     epsilon: str | float
     mechanism: str = "direct"
-    answers: str = "one"
+    answers: str | int = "one"
     family: str = "discrete"
     approach: int | None = None
     theta: str | None = None
@@ -113,6 +134,7 @@ class Prepared(NamedTuple):
                 (:func:`simulation.running.run_simulation`).
         """
         settings = self.settings
+        evaluation_micro = min(self.parameters.epsilon_micro, MAX_ANSWER_MICRO) if settings.evaluate else None
         trials = run_simulation(
             self.frame,
             self.design,
@@ -124,10 +146,13 @@ class Prepared(NamedTuple):
             repeats=settings.repeats,
             seed=settings.seed,
             split_seed=split_seed,
-            evaluation_micro=min(self.parameters.epsilon_micro, MAX_ANSWER_MICRO) if settings.evaluate else None,
+            evaluation_micro=evaluation_micro,
             progress=progress,
         )
-        return summarise(trials, self.parameters, settings.engine, settings.repeats), trials
+        summary = summarise(
+            trials, self.parameters, settings.engine, settings.repeats, evaluation_micro=evaluation_micro
+        )
+        return summary, trials
 
 
 def prepare(
@@ -148,8 +173,15 @@ def prepare(
         test: a table of test records; None takes a part of the records.
 
     Raises:
-        InputError: a wrong setting, or settings that do not fit the records; see ``docs/reasons.md``.
+        InputError: a wrong setting (:func:`checked`), or settings that do not fit the records; see ``docs/reasons.md``.
     """
+    settings = checked(settings)
+    check_text(table)
+    check_label(table, label)
+    if sum(given is not None for given in (test, settings.folds, settings.test_share)) > 1:
+        raise InputError("split_invalid", "give one of folds, test and test_share")
+    if test is not None:
+        check_text(test)
     method, components = parse_reduction(settings.reduce)
     drafted = schema is None
     if schema is None:
@@ -166,13 +198,80 @@ def prepare(
     )  # The result is not needed: the call raises if these settings make no valid campaign.
     frame = typed(table, schema)
     share = DEFAULT_TEST_SHARE if settings.test_share is None else settings.test_share
-    division = Division(None if test is None else typed(test, schema), settings.folds, share)
+    tested = None if test is None else _test_records(test, schema)
+    division = Division(tested, settings.folds, share)
     warnings = doubts(table, label, MISSING_TOKENS, settings.drop) if drafted else without_meaning(frame, schema)
+    if tested is not None:
+        warnings += [f"test records: {text}" for text in without_meaning(tested, schema)]
     if design.needs_pilot and settings.reduce_fit == "train":
         warnings.append("bounds and projection are fitted on the very people who take part: outside the guarantee")
     if parameters.warning:
         warnings.append(parameters.warning)
     return Prepared(settings, frame, design, parameters, division, tuple(notes), tuple(warnings))
+
+
+def checked(settings: Settings) -> Settings:
+    """Check types and ranges that no later step checks. Integers of other types, such as numpy's, become int.
+
+    Raises:
+        InputError: ``setting_invalid``, with the name of the first wrong setting.
+    """
+    for name, choices in (("engine", ENGINES), ("reduce_fit", REDUCE_FITS)):
+        if getattr(settings, name) not in choices:
+            raise InputError("setting_invalid", f"{name} is one of {', '.join(choices)}")
+    for name, kinds, said in _KINDS:
+        if not isinstance(getattr(settings, name), kinds):
+            raise InputError("setting_invalid", f"{name} is {said}")
+    return settings._replace(**_numbers(settings))
+
+
+def _numbers(settings: Settings) -> dict[str, Any]:
+    """The settings that are numbers, as int and float; ``answers`` as text."""
+    found: dict[str, Any] = {}
+    for name, least, optional in _WHOLE:
+        value = getattr(settings, name)
+        number = _as_whole(value)
+        if value is None and optional:
+            continue
+        if number is None or (least is not None and number < least):
+            ending = "" if least is None else f", {least} or more"
+            raise InputError("setting_invalid", f"{name} is a whole number{ending}")
+        found[name] = number
+    for name in ("ridge", "test_share"):
+        value = getattr(settings, name)
+        if value is None and name == "test_share":
+            continue
+        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < inf:
+            shown = "ridge (--rho)" if name == "ridge" else name
+            raise InputError("setting_invalid", f"{shown} is a number, 0 or more")
+        found[name] = float(value)
+    answers = settings.answers if isinstance(settings.answers, str) else _as_whole(settings.answers)
+    if answers is None:
+        raise InputError("setting_invalid", "answers is one, all, auto, or a whole number")
+    return {**found, "answers": str(answers)}
+
+
+def _as_whole(value: object) -> int | None:
+    """An integer of any type, for example numpy's, as int; None for anything else, also for a truth value."""
+    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+
+
+def _test_records(test: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+    """Test records as typed values. Nothing is learned from these records, so one class is enough.
+
+    Raises:
+        InputError: ``label_missing``: the column of the label is missing; ``no_labels``: no record has a class as its
+            label.
+    """
+    name = schema.label.name
+    if name not in test.columns:
+        raise InputError(
+            "label_missing", f"the test records have no column '{name}'; their columns are {shorten(test.columns)}"
+        )
+    found = typed(test, schema)
+    if not any(schema.label.known_code(cell) is not None for cell in set(found[name])):
+        raise InputError("no_labels", f"no test record has one of the classes in its column '{name}'")
+    return found
 
 
 def _parameters(settings: Settings, schema: Schema) -> tuple[CampaignParameters, list[str]]:
@@ -197,5 +296,5 @@ def _parameters(settings: Settings, schema: Schema) -> tuple[CampaignParameters,
         )
     family, mechanism, approach = parameters.family, parameters.mechanism, parameters.approach
     subjects = campaign_subjects(schema, family, mechanism, approach, class_question=settings.class_question)
-    answers = parse_answers(settings.answers, len(subjects), parameters.epsilon_micro)
+    answers = parse_answers(str(settings.answers), len(subjects), parameters.epsilon_micro)
     return parameters._replace(answers=answers), notes

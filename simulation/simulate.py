@@ -9,10 +9,11 @@ from click.core import ParameterSource
 
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress, warn
+from aggregator.estimates.showing import as_range, as_share
 from aggregator.files import check_output, write_output
 from aggregator.models.postprocess import DEFAULT, POSTPROCESSES
 from aggregator.schema_file import load_schema
-from aggregator.tables import check_label, read_table
+from aggregator.tables import read_table
 from simulation.experiment import ENGINES
 from simulation.settings import DEFAULT_TEST_SHARE, Settings, prepare
 from simulation.sweep import SWEPT, check_plot, plot, points, run_sweep
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _PARAMETERS = {"rho": "ridge", "reduce": "reduction"}
 """Option → name of its Python parameter, where the two differ."""
+_NO_INTERVAL = "not known"
 
 
 @click.command()
@@ -66,9 +68,12 @@ _PARAMETERS = {"rho": "ridge", "reduce": "reduction"}
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="With new splits and new noise each; from 2 on there is a 95 % interval of the mean.",
+    help="With new splits and new noise each; from 2 on there is a 95 % interval of the mean, right if the accuracies "
+    "are near normal.",
 )
-@click.option("--evaluate", is_flag=True, help="Let the test people's devices evaluate the model privately, at ε.")
+@click.option(
+    "--evaluate", is_flag=True, help="Let the test people's devices evaluate the model privately, at ε, 16 at most."
+)
 @click.option("--seed", type=click.IntRange(0), help="Fixes splits and, in the simulation only, all noise.")
 @click.option(
     "--sweep",
@@ -117,11 +122,8 @@ def simulate(
     if plot_file is not None:
         check_plot([setting for setting, _ in chosen])
     table = read_table(data)
-    check_label(table, label)
     schema = None if schema_file is None else load_schema(schema_file).schema
     test = None if test_file is None else read_table(test_file)
-    if test is not None:
-        check_label(test, label)
     prepared = [(setting, prepare(each, table, label, schema=schema, test=test)) for setting, each in chosen]
     _print_notes([simulation for _, simulation in prepared])
     if sweeps:
@@ -212,18 +214,22 @@ def _print(result: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _facts(result: dict[str, Any]) -> dict[str, str]:
-    from aggregator.estimates.showing import as_range, as_share
-
     spread = "" if result["accuracy_sd"] is None else f" (sd of one trial {result['accuracy_sd']:.1%})"
     interval = {}
     if result["accuracy_low"] is not None:
         ends = f"{result['accuracy_low']:.1%} to {result['accuracy_high']:.1%}"
-        interval["95 % interval"] = f"{ends}, of the mean of endless repetitions on these records"
+        interval["95 % interval"] = (
+            f"{ends}, of the mean of endless repetitions on these records, if the accuracies of repetitions are near "
+            "normal"
+        )
+    elif result["repeats"] > 1:
+        interval["95 % interval"] = f"{_NO_INTERVAL}: all repetitions gave the same accuracy"
     private = {}
     if "accuracy_private" in result:
         low, high = result["accuracy_private_low"], result["accuracy_private_high"]
         private["as devices told it"] = (
-            f"{as_share(result['accuracy_private'])} ({as_range(low, high)}, of the population)"
+            f"{as_share(result['accuracy_private'])} ({as_range(low, high)}, of the population), at ε = "
+            f"{result['epsilon_evaluation']:g}"
         )
     return {
         "accuracy": f"{result['accuracy']:.1%}{spread}",
@@ -233,6 +239,7 @@ def _facts(result: dict[str, Any]) -> dict[str, str]:
         "largest class": f"{result['accuracy_majority']:.1%}",
         "ε": f"{result['epsilon_total']:g} per device, {result['epsilon_per_answer']:g} per answer",
         "devices": f"{result['devices']}, {result['answers_per_device']} answers each by '{result['mechanism']}'",
+        "tested on": f"{result['test_records']} records",
         "trials": f"{result['trials']}, {result['reports']} reports in all",
     }
 
@@ -242,8 +249,10 @@ def _print_sweep(found: Sequence[Point], *, as_json: bool) -> None:
         print_json({"points": [{"setting": point.setting, **point.result} for point in found]})
     else:
         numeric = ["accuracy", "low", "high", "not private", "largest class"]
+        if "accuracy_private" in found[0].result:
+            numeric += ["as devices told it", "ε of that"]
         rows = [
-            [*point.setting.values(), *map(_percent, _accuracies(point.result)), "below the largest class" * worse]
+            [*point.setting.values(), *_accuracies(point.result), "below the largest class" * worse]
             for point in found
             for worse in [point.result["below_majority"]]
         ]
@@ -253,6 +262,13 @@ def _print_sweep(found: Sequence[Point], *, as_json: bool) -> None:
         warn(f"{worse} of {len(found)} models are right less often than a guess of the largest class")
 
 
-def _accuracies(result: Mapping[str, Any]) -> list[float | None]:
-    keys = ("accuracy", "accuracy_low", "accuracy_high", "accuracy_nonprivate", "accuracy_majority")
-    return [result[key] for key in keys]
+def _accuracies(result: Mapping[str, Any]) -> list[str]:
+    """The numbers of a simulation's row in the table of a sweep, as text. An end without an interval is empty."""
+    ends = [_percent(result[key]) for key in ("accuracy_low", "accuracy_high")]
+    if result["repeats"] > 1 and result["accuracy_low"] is None:
+        ends = [_NO_INTERVAL] * 2
+    shown = [_percent(result["accuracy"]), *ends]
+    shown += [_percent(result[key]) for key in ("accuracy_nonprivate", "accuracy_majority")]
+    if "accuracy_private" in result:
+        shown += [as_share(result["accuracy_private"]), f"{result['epsilon_evaluation']:g}"]
+    return shown

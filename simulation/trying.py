@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.notebooks import facts
 from aggregator.schema_file import SchemaFile, load_schema
-from aggregator.tables import check_label, read_table
+from aggregator.tables import read_table
 from simulation.settings import Settings, prepare
 
 if TYPE_CHECKING:
@@ -68,14 +68,12 @@ def simulate_campaign(
     """
     if isinstance(schema, str | Path):
         schema = load_schema(schema)
-    table, tested = _table(data, label), None if test is None else _table(test, label)
+    table, tested = _table(data), None if test is None else _table(test)
     asked = schema.schema if isinstance(schema, SchemaFile) else schema
     prepared = prepare(Settings(**settings), table, label, schema=asked, test=tested)
     result, trials = prepared.run(progress=progress)
     return Simulated(result, tuple(trials), prepared.notes, prepared.warnings)
 
 
-def _table(data: str | Path | pd.DataFrame, label: str) -> pd.DataFrame:
-    table = read_table(data) if isinstance(data, str | Path) else data
-    check_label(table, label)
-    return table
+def _table(data: str | Path | pd.DataFrame) -> pd.DataFrame:
+    return read_table(data) if isinstance(data, str | Path) else data

@@ -94,7 +94,7 @@ def _read_theta(theta: str | float | Decimal) -> int:
     number = Decimal("NaN")
     if isinstance(theta, str | int | float | Decimal) and not isinstance(theta, bool):
         try:
-            number = Decimal(repr(theta) if isinstance(theta, float) else theta)
+            number = Decimal(float.__repr__(theta) if isinstance(theta, float) else theta)
         except InvalidOperation:
             number = Decimal("NaN")
     if not number.is_finite() or not 0 < number < 1 or number.scaleb(6) != number.scaleb(6).to_integral_value():

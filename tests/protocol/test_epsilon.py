@@ -63,6 +63,14 @@ def test_a_float_is_read_by_its_shortest_text(micro):
     assert micro_epsilon(np.float64(micro / MICRO)) == micro
 
 
+def test_an_integer_of_numpy_is_an_integer():
+    assert micro_epsilon(np.int64(2)) == micro_epsilon(np.uint8(2)) == 2 * MICRO
+
+
+def test_a_threshold_may_be_a_number_of_numpy():
+    assert mechanisms.from_epsilon("the", 1, 4, theta=np.float64(0.3)).theta_micro == 300_000
+
+
 @pytest.mark.parametrize("bad", NO_EPSILON, ids=lambda value: type(value).__name__)
 def test_what_is_no_epsilon_is_refused(bad):
     assert reason(micro_epsilon, bad) == "epsilon_invalid"

@@ -57,6 +57,27 @@ def test_a_mean_has_an_interval_over_repetitions_and_not_over_folds(records):
     assert "on these records" in shown
 
 
+def test_equal_repetitions_have_no_interval_anywhere(tmp_path):
+    """A label that follows from the only feature gives the same model in every repetition."""
+    path = tmp_path / "d.csv"
+    path.write_text("x,label\n" + "e,e\np,p\n" * 200)
+    shown = simulate(path, "--epsilon", 8, "--repeats", 2, "--seed", 1).stdout
+    assert "95 % interval  not known: all repetitions gave the same accuracy" in shown
+    found = result_of(path, "--epsilon", 8, "--repeats", 2, "--seed", 1)
+    assert (found["accuracy_low"], found["accuracy_high"]) == (None, None)
+    table = simulate(path, "--sweep", "epsilon=8", "--repeats", 2, "--seed", 1).stdout
+    assert table.splitlines()[1].split()[1:6] == ["100.0%", "not", "known", "not", "known"]
+
+
+def test_a_private_evaluation_is_shown_with_its_epsilon(records):
+    """An evaluation is one answer, so its ε is at most 16."""
+    shown = simulate(records, "--epsilon", 20, "--answers", 2, "--evaluate", "--seed", 1).stdout
+    assert "of the population), at ε = 16" in shown
+    header, *rows = simulate(records, "--sweep", "epsilon=2,20", "--answers", 2, "--evaluate").stdout.splitlines()
+    assert "as devices told it" in header
+    assert [row.split()[-1] for row in rows] == ["2", "16"]
+
+
 def test_a_model_worse_than_the_largest_class_is_warned_of(records):
     arguments = ("--epsilon", "0.01", "--devices", 50, "--seed", 3, "--repeats", 3)
     found = simulate(records, *arguments)
@@ -138,10 +159,10 @@ def test_a_sweep_over_names_is_drawn_as_bars(records, tmp_path):
         (["--sweep", "epsilon=1,1.0"], "sweep_invalid"),
         (["--sweep", "seed=1,2", "--epsilon", 1], "sweep_invalid"),
         (["--sweep", "bins=4,x", "--epsilon", 1], "sweep_invalid"),
-        (["--sweep", "devices=0,5", "--epsilon", 1], "sweep_invalid"),
-        (["--sweep", "rho=-1,5", "--epsilon", 1], "sweep_invalid"),
-        (["--sweep", "rho=nan,5", "--epsilon", 1], "sweep_invalid"),
-        (["--sweep", "reduce-fit=pilot,all", "--epsilon", 1], "sweep_invalid"),
+        (["--sweep", "devices=0,5", "--epsilon", 1], "setting_invalid"),
+        (["--sweep", "rho=-1,5", "--epsilon", 1], "setting_invalid"),
+        (["--sweep", "rho=nan,5", "--epsilon", 1], "setting_invalid"),
+        (["--sweep", "reduce-fit=pilot,all", "--epsilon", 1], "setting_invalid"),
         (["--sweep", "epsilon=1", "--sweep", "epsilon=2"], "sweep_invalid"),
         (["--sweep", "epsilon=1,magic"], "epsilon_invalid"),
         (["--sweep", "mechanism=oue,magic", "--epsilon", 1], "mechanism_unknown"),
@@ -215,10 +236,11 @@ def test_a_private_accuracy_s_interval_ends_where_shares_do_and_names_its_popula
     result = {
         "accuracy": 0.9, "accuracy_sd": None, "accuracy_low": None, "accuracy_private": 0.85,
         "accuracy_private_low": 0.563, "accuracy_private_high": 1.136, "accuracy_nonprivate": 0.9,
-        "accuracy_majority": 0.5, "epsilon_total": 1.0, "epsilon_per_answer": 1.0, "devices": 3,
+        "accuracy_majority": 0.5, "epsilon_total": 1.0,
+        "epsilon_evaluation": 1.0, "repeats": 1, "test_records": 5, "epsilon_per_answer": 1.0, "devices": 3,
         "answers_per_device": 1, "mechanism": "direct", "trials": 1, "reports": 3,
     }  # fmt: skip
     said = _facts(result)["as devices told it"]
-    assert said == "85.0% (56.3% to 100.0%, of the population)"
+    assert said == "85.0% (56.3% to 100.0%, of the population), at ε = 1"
     said = _facts({**result, "accuracy_private": 1.05})["as devices told it"]
-    assert said == "100.0% (56.3% to 100.0%, of the population)"
+    assert said == "100.0% (56.3% to 100.0%, of the population), at ε = 1"

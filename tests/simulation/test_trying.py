@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 import simulation
 from aggregator.cli.app import hearsay
+from aggregator.schema_draft import draft_schema
 from aggregator.tables import read_table
 from protocol.errors import InputError
 
@@ -50,3 +53,67 @@ def test_refusals_and_unknown_settings(data):
         simulation.simulate_campaign(data, "<b>", epsilon=1, colour="red")
     with pytest.raises(AttributeError, match="'other'"):
         simulation.other  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"engine": "Vector"}, {"engine": None}, {"repeats": 0}, {"repeats": 2.5}, {"repeats": True}, {"devices": 0},
+        {"devices": "a"}, {"seed": -1}, {"seed": "x"}, {"answers": 2.5}, {"answers": None}, {"bins": "4"},
+        {"max_values": -1}, {"approach": "1"}, {"drop": "odor"}, {"drop": 3}, {"reduce": None}, {"reduce_fit": "x"},
+        {"ridge": -1}, {"ridge": float("nan")}, {"test_share": "a"}, {"folds": "3"}, {"evaluate": "no"},
+    ],
+)  # fmt: skip
+def test_a_wrong_setting_is_an_input_error_that_names_it(data, wrong):
+    with pytest.raises(InputError) as refused:
+        simulation.simulate_campaign(data, "<b>", epsilon=1, **wrong)
+    assert refused.value.reason == "setting_invalid"
+    assert next(iter(wrong)) in str(refused.value)
+
+
+def test_two_ways_to_choose_the_test_records_are_refused(data):
+    for ways in ({"folds": 2, "test_share": 0.2}, {"folds": 2, "test": data}):
+        with pytest.raises(InputError) as refused:
+            simulation.simulate_campaign(data, "<b>", epsilon=1, **ways)
+        assert refused.value.reason == "split_invalid"
+
+
+def test_integers_of_numpy_are_settings(data):
+    tried = simulation.simulate_campaign(
+        data, "<b>", epsilon=np.int64(2), engine="vector", repeats=np.int64(2), seed=np.uint8(1), answers=np.int64(2)
+    )
+    same = simulation.simulate_campaign(data, "<b>", epsilon=2, engine="vector", repeats=2, seed=1, answers="2")
+    assert json.dumps(tried.result) == json.dumps(same.result)
+
+
+def test_test_records_may_have_one_class_and_need_one(data, tmp_path):
+    """Nothing is learned from them; labels that are no class are warned about and not counted."""
+    test = tmp_path / "t.csv"
+
+    def tried(*labels):
+        test.write_text("odor,width,<b>\n" + "".join(f"n,1,{label}\n" for label in labels))
+        return simulation.simulate_campaign(data, "<b>", epsilon=2, engine="vector", test=test)
+
+    assert tried("e", "e").result["test_records"] == 2
+    one = tried("E", "e")
+    assert one.result["test_records"] == 1
+    assert any(text.startswith("test records: column '<b>': 1 of 2 cells") for text in one.warnings)
+    with pytest.raises(InputError) as refused:
+        tried("E", "E")
+    assert refused.value.reason == "no_labels"
+    assert "test record" in str(refused.value)
+    test.write_text("odor,width\nn,1\n")
+    with pytest.raises(InputError, match=r"the test records have no column '<b>'"):
+        simulation.simulate_campaign(data, "<b>", epsilon=2, test=test)
+
+
+def test_a_frame_of_pandas_that_is_no_text_is_refused(data):
+    for table in (pd.read_csv(data), [1], pd.DataFrame([["a"]], columns=[1])):
+        with pytest.raises(InputError) as refused:
+            simulation.simulate_campaign(table, "<b>", epsilon=2)
+        assert refused.value.reason == "table_invalid"
+        with pytest.raises(InputError) as refused:
+            draft_schema(table, "<b>", name="n")
+        assert refused.value.reason == "table_invalid"
+    text = pd.read_csv(data, dtype=str, keep_default_na=False)
+    assert draft_schema(text, "<b>", name="n") == draft_schema(read_table(data), "<b>", name="n")
