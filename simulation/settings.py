@@ -241,10 +241,11 @@ def _numbers(settings: Settings) -> dict[str, Any]:
         value = getattr(settings, name)
         if value is None and name == "test_share":
             continue
-        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < inf:
-            shown = "ridge (--rho)" if name == "ridge" else name
-            raise InputError("setting_invalid", f"{shown} is a number, 0 or more")
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise InputError("setting_invalid", f"{name} is a number")
         found[name] = float(value)
+    if not 0 <= found["ridge"] < inf:
+        raise InputError("setting_invalid", "ridge (--rho) is a number, 0 or more")
     answers = settings.answers if isinstance(settings.answers, str) else _as_whole(settings.answers)
     if answers is None:
         raise InputError("setting_invalid", "answers is one, all, auto, or a whole number")
