@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 MAX_RECORD_BYTES = 16 << 20
-_REPEATED = "of the record's keys, {} occur more than once; the last value of each counts"
+_REPEATED = "number of keys that the record has more than once: {}; the last value of each counts"
 
 
 def open_device(options: argparse.Namespace) -> Device:

@@ -122,7 +122,7 @@ def test_keys_that_occur_twice_are_counted_and_never_named(state, capsys):
     assert report(state, twice) == 0
     noted = capsys.readouterr().err
     for text in (checked, noted):
-        assert "of the record's keys, 2 occur more than once; the last value of each counts" in text
+        assert "number of keys that the record has more than once: 2; the last value of each counts" in text
         assert "secret" not in text
 
 
