@@ -35,6 +35,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aggregator.files import read_file
 from protocol.document import is_text
 from protocol.errors import InputError
 from protocol.features import MAX_VALUES, Categorical, Feature, Numeric
@@ -59,28 +60,17 @@ def load_schema(path: str | Path) -> SchemaFile:
     """Read a schema file. Run by the maker of a campaign.
 
     Raises:
-        InputError: ``file_not_found``; ``unreadable``; ``not_utf8``; ``schema_invalid``: more than
-            :data:`MAX_FILE_BYTES` bytes, or the text is no schema (:func:`parse_schema_text`); ``label_is_feature``: a
+        InputError: ``file_not_found``; ``unreadable``; ``too_large``: more than :data:`MAX_FILE_BYTES` bytes;
+            ``not_utf8``; ``schema_invalid``: the text is no schema (:func:`parse_schema_text`); ``label_is_feature``: a
             feature has the label's name.
     """
-    path = Path(path)
-    problem = ("unreadable", f"'{path}' is not a file that can be read")
-    text = None
+    raw = read_file(path, MAX_FILE_BYTES)
+    problem = ""
     try:
-        raw = path.read_bytes()
-        problem = ("schema_invalid", f"'{path.name}' is too large for a schema")
-        text = raw.decode() if len(raw) <= MAX_FILE_BYTES else None
-    except FileNotFoundError:
-        problem = ("file_not_found", f"there is no file '{path}'")
-    except IsADirectoryError:
-        problem = ("unreadable", f"'{path}' is a folder; a schema file is needed")
+        return parse_schema_text(raw.decode())
     except UnicodeDecodeError as error:
-        problem = ("not_utf8", f"'{path.name}' is not UTF-8 text (byte {error.start})")
-    except (OSError, ValueError):
-        pass  # ValueError: a path with a zero byte
-    if text is None:
-        raise InputError(*problem)
-    return parse_schema_text(text)
+        problem = f"'{Path(path).name}' is not UTF-8 text (byte {error.start})"
+    raise InputError("not_utf8", problem)
 
 
 def parse_schema_text(text: str) -> SchemaFile:

@@ -36,6 +36,10 @@ All commands, with every argument and option. Generated from the programs by `ma
 Exit status 0: done. 1: refused; the one line on standard error begins with a stable reason ([reasons.md](reasons.md)).
 2: wrong usage, with the reason `usage`. 130: interrupted. `--help` of a command prints what is said here.
 
+A document, schema, key or list may come through a pipe, for example `hearsay verify m.hsm --trust <(cat root.hst)`, or
+`hearsay show /dev/stdin`. As for other programs, the command then waits for the pipe's writer. It reads no more than a
+file of that kind may hold. Report files and tables must be regular files: a pipe among many files would stop an ingest.
+
 - [`{DISTRIBUTION}`](#hearsay): campaigns, reports, models; where reports are gathered
 - [`{edge.PROGRAM}`](#hearsay-edge): one device
 """

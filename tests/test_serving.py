@@ -241,11 +241,15 @@ def test_slow_and_silent_clients_are_ended_and_others_served(tree):
     assert files_of(tree) == []
 
 
-def test_too_many_at_once_are_closed(tree, monkeypatch):
+def test_too_many_at_once_are_told_to_come_again(tree, monkeypatch):
     monkeypatch.setattr(serving, "MOST_CONNECTIONS", 2)
-    with serving_of(tree) as (server, _):
+    with serving_of(tree) as (server, log):
         first = [socket.create_connection(("127.0.0.1", server.server_port), timeout=10) for _ in range(2)]
-        assert raw(server, b"", wait=False) == b""
+        for _ in range(5):  # more than the refused connections that are kept open
+            status, content, headers = ask(server, "PUT", "/reports/aa.hsr", b"x" * 1000)
+            assert (status, content, headers["Retry-After"]) == (503, b"", str(serving.RETRY_SECONDS))
+        assert log.count(("-", "-", 503)) == 5
+        assert files_of(tree) == []
         for connection in first:
             connection.close()
         for _ in range(200):

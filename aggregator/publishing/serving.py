@@ -37,6 +37,14 @@ if TYPE_CHECKING:
 MOST_CONNECTIONS = 32
 MOST_SECONDS = 60.0
 """Longest life of a connection, in seconds, even if data still arrives."""
+RETRY_SECONDS = 10
+"""``Retry-After`` of a refused connection, in seconds."""
+_REFUSED_SECONDS = 1.0
+"""How long a refused connection stays open. A client whose request meets a closed connection may lose the answer."""
+_BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: %d\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    % RETRY_SECONDS
+)
 LEAST_COST = 4096
 """Least number of bytes that a file counts as, because many small files fill a disk too."""
 REPORTS = "reports"
@@ -87,8 +95,8 @@ class TreeServer(http.server.ThreadingHTTPServer):
             token: bearer token that an upload must carry; None asks for none.
             limits: limits of uploads.
             log: called with method, path and status of every answer, without the client's address. A path outside of
-                the folder is ``-``. Method and path are ``-`` for a malformed request, and for status 500, which
-                stands for an exception that ended a connection without an answer.
+                the folder is ``-``. Method and path are ``-`` for a malformed request, for a refused connection,
+                and for status 500, which stands for an exception that ended a connection without an answer.
             seconds: longest life of a connection, to about half a second.
 
         Raises:
@@ -103,6 +111,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
         self.log = log
         self._seconds = seconds
         self._open: dict[socket.socket, float] = {}
+        self._refused: dict[socket.socket, float] = {}
         self._guard = threading.Lock()
         self._quota = _DiskQuota(self.tree / REPORTS, limits.all_bytes)
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -119,7 +128,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
     def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
         """Start a thread for a new connection; the library calls this method.
 
-        The connection is closed at once if :data:`MOST_CONNECTIONS` are open.
+        If :data:`MOST_CONNECTIONS` are open, the answer is 503 with ``Retry-After``, and no request is read.
         """
         assert isinstance(request, socket.socket)
         with self._guard:
@@ -127,7 +136,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
             if not full:
                 self._open[request] = time.monotonic()
         if full:
-            self.shutdown_request(request)
+            self._refuse(request)
         else:
             super().process_request(request, client_address)
 
@@ -139,11 +148,17 @@ class TreeServer(http.server.ThreadingHTTPServer):
 
     def service_actions(self) -> None:
         """End connections that have lasted too long. The library calls this at least twice a second."""
-        self._end(before=time.monotonic() - self._seconds)
+        now = time.monotonic()
+        self._end(before=now - self._seconds)
+        for request, began in list(self._refused.items()):
+            if began <= now - _REFUSED_SECONDS:
+                self._close_refused(request)
 
     def server_close(self) -> None:
         """Stop listening, end all connections and wait for their threads. Incomplete uploads are discarded."""
         self._end(before=float("inf"))
+        for request in list(self._refused):
+            self._close_refused(request)
         super().server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002  # as the library calls it
@@ -152,6 +167,27 @@ class TreeServer(http.server.ThreadingHTTPServer):
         The library calls this method.
         """
         self.log("-", "-", int(HTTPStatus.INTERNAL_SERVER_ERROR))
+
+    def _refuse(self, request: socket.socket) -> None:
+        """Answer 503 without waiting for the client, and close the connection later.
+
+        If :data:`MOST_CONNECTIONS` refused connections are open, the oldest one is closed at once.
+        """
+        if len(self._refused) >= MOST_CONNECTIONS:
+            self._close_refused(next(iter(self._refused)))
+        self._refused[request] = time.monotonic()
+        request.setblocking(False)
+        with contextlib.suppress(OSError):
+            request.send(_BUSY)
+            request.shutdown(socket.SHUT_WR)
+        self.log("-", "-", int(HTTPStatus.SERVICE_UNAVAILABLE))
+
+    def _close_refused(self, request: socket.socket) -> None:
+        """Close a refused connection. What the client has sent is read first, since the system resets it otherwise."""
+        del self._refused[request]
+        with contextlib.suppress(OSError):
+            request.recv(_BLOCK)
+        self.shutdown_request(request)
 
     def _end(self, before: float) -> None:
         """Shut down the connections that began at or before a time."""

@@ -235,7 +235,7 @@ def test_a_folder_is_named_even_if_it_has_no_name(tmp_path, monkeypatch):
     result = invoke("schema", ".", "--label", "class", "-o", "s.toml")
     assert result.stderr == "unreadable: '.' is a folder; a CSV file is needed\n"
     result = invoke("campaign", ".", "--workspace", "w", "--epsilon", "1", "--mechanism", "direct", "-o", "c.hsc")
-    assert result.stderr == "unreadable: '.' is a folder; a schema file is needed\n"
+    assert result.stderr == "unreadable: '.' is a folder; a file is needed\n"
     assert invoke("show", ".").stderr == "unreadable: '.' is a folder; a file is needed\n"
 
 

@@ -2,11 +2,14 @@
 
 import os
 import stat
+import threading
+from contextlib import suppress
 
 import pytest
 
 from aggregator import files
 from aggregator.files import ORDINARY, PRIVATE, open_output, read_file, write_output
+from aggregator.schema_file import MAX_FILE_BYTES, load_schema
 from protocol.errors import HearsayError
 
 
@@ -101,6 +104,33 @@ def test_a_failing_disk_leaves_the_old_content(tmp_path, monkeypatch, step, forc
     assert names(tmp_path) == (["a"] if force else [])
     if force:
         assert (tmp_path / "a").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("read", [lambda path: read_file(path, MAX_FILE_BYTES), load_schema])
+def test_a_pipe_is_read_up_to_the_limit(tmp_path, read):
+    """A pipe may come from ``<(…)``, and may never end."""
+    os.mkfifo(tmp_path / "pipe")
+    written = []
+
+    def write():
+        with suppress(BrokenPipeError), (tmp_path / "pipe").open("wb", buffering=0) as pipe:
+            for _ in range(3 * MAX_FILE_BYTES >> 16):
+                pipe.write(b"#" * (1 << 16))
+                written.append(1 << 16)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    refused = reason_of(read, tmp_path / "pipe")
+    writer.join()
+    assert (refused, sum(written) < 2 * MAX_FILE_BYTES) == ("too_large", True)
+
+
+def test_what_comes_through_a_pipe_is_as_in_a_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(b"12345",))
+    writer.start()
+    assert read_file(tmp_path / "pipe", 5) == b"12345"
+    writer.join()
 
 
 def test_reading_is_bounded(tmp_path):
