@@ -112,11 +112,11 @@ def matrices(data: Source, runs: Iterable[tuple[int, int]], layout: Layout) -> I
 
     Args:
         data: the file.
-        runs: position and number of records of every run of adjacent records.
+        runs: for every run of adjacent records the byte position of its first record, and its number of records.
         layout: layout of all records.
 
     Yields:
-        A matrix, and the matrices in the file that its rows come from, in order.
+        A matrix, and views of the file's runs whose records are its rows, in the order of the rows.
     """
     waiting: list[Matrix] = []
     records = 0

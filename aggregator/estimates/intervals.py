@@ -84,13 +84,14 @@ def no_score_interval(
 def pure_interval(
     mechanism: FrequencyMechanism, n: int, estimate: Floats, dependence: Floats | float = 1.0
 ) -> Interval:
-    """Pure protocols: the score interval, which is Wilson's interval if D = 1.
+    """Pure protocols: the 95 % score interval, which is Wilson's interval if ``dependence`` is 1.
 
     A random device holds value i with probability f, so its answer supports i with probability λ = q + f(p − q). λ
     covers noise and sampling. The number of supporting answers is binomial(n, λ) if every answer is from another
-    device. The interval then contains the true share with these probabilities: 0.93 to 0.97 if n ≥ 50 and
-    nλ, n(1 − λ) ≥ 10; 0.91 to 0.985 if n ≥ 20 and nλ, n(1 − λ) ≥ 1; at least 0.82 if n ≥ 2 and nλ or n(1 − λ) is
-    below 1. The coverage of estimate ∓ z·sd falls to 0.6 and below, above all for values without supporting answers.
+    device (``dependence`` is 1). The interval then contains the true share with these probabilities: 0.93 to 0.97
+    if n ≥ 50 and nλ, n(1 − λ) ≥ 10; 0.91 to 0.985 if n ≥ 20 and nλ, n(1 − λ) ≥ 1; at least 0.82 if n ≥ 2 and nλ or
+    n(1 − λ) is below 1. The coverage of estimate ∓ z·sd falls to 0.6 and below, above all for values without
+    supporting answers.
 
     Source: Wilson, JASA 22 (1927), 209-212.
     """

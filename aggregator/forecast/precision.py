@@ -145,7 +145,7 @@ def _moments(campaign: Campaign, question: Question, population: Population | No
         inputs = inputs[:, None] if inputs.ndim == 1 else inputs
         return inputs.mean(axis=0), (inputs**2).mean(axis=0)
     share = 1 / len(campaign.schema.label.classes)
-    of_power = (0.0, 1 / 3, 1 / 5)  # means of u, u², u⁴ by power − 1, for a uniform number u
+    of_power = (0.0, 1 / 3, 1 / 5)  # means of u, u², u⁴ for u uniform in [−1, 1]
     mean, square = (0.0, share / 3) if subject.power == 1 else (share * of_power[1], share * of_power[2])
     if is_stretched(subject):
         mean, square = 2 * mean - 1, 4 * square - 4 * mean + 1

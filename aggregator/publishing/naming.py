@@ -43,7 +43,7 @@ def document_bytes(role: str, given: str | Path, workspace: Workspace | None) ->
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``campaign_unknown``, ``model_unknown``:
             the workspace has no document of that name or id, or the digits begin several ids.
-        DocumentError: this software can not read a version of the campaign.
+        DocumentError: this software can not read one of the versions of that campaign.
         StorageError: ``workspace_damaged``, ``workspace_newer``: history or copy of the document can not be read.
     """
     if workspace is None or Path(given).exists():
@@ -83,14 +83,15 @@ def find_document(workspace: Workspace, role: str, given: str) -> Published:
     Args:
         workspace: the workspace to search.
         role: ``campaign`` or ``model``.
-        given: name, name with version, or id.
+        given: a name, which means the newest version (of a campaign, the newest that asks questions); NAME@VERSION; or
+            the first digits of an id.
 
     Returns:
         The document's entry in the history.
 
     Raises:
         InputError: ``campaign_unknown``, ``model_unknown``: no document fits, or the digits begin several ids.
-        DocumentError: this software can not read a version of the campaign.
+        DocumentError: this software can not read one of the versions of that campaign.
         StorageError: ``workspace_damaged``, ``workspace_newer``: history or copy of a document can not be read.
     """
     signed = [item for item in workspace.history() if item.role == role]

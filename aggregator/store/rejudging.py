@@ -123,7 +123,7 @@ def retry(store: Store, *, now: int, enrolled: Enrolled | None = None, reason: s
     with store.changing() as manifest:
         begun = manifest._replace(closed=check_enrolment(manifest, enrolled))
         # The transaction gets no quarantine, so pieces leave the quarantine only after the commit, in run.clear().
-        # After a crash in between, the next retry finds these pieces in the store and takes each once.
+        # After a crash in between, the next retry finds these pieces in the store already and adds none again.
         transaction = IngestTransaction(store.path, store.campaign, begun, quarantine=None)
         run = _Retry(transaction, Quarantine(store.path / QUARANTINE, store.quarantine_bytes), now, enrolled)
         run.judge(reason)

@@ -103,10 +103,11 @@ class Sums:
         """Count N records. If one of them is no answer to its question, count none.
 
         Args:
-            question: (N,) int64, number of each record's question: g·Q + q for question q of group g.
+            question: (N,) int64, number of each record's question: g·Q + q for question q of group g, with Q
+                questions in the campaign.
             answer: (N, A) uint8, the answer fields. Needed unless the campaign's layout is ``SINGLE``.
-            value: (N,) int64, the first 2 bytes of each answer field as a number; the first 4 bytes if the campaign's
-                layout is ``INTEGERS``. Needed if the campaign has questions with single values.
+            value: (N,) int64, the first 2 bytes of each answer field as an unsigned number, or the first 4 bytes as a
+                signed one if the layout is ``INTEGERS``. Needed if an answer to some question is one value.
 
         Returns:
             True if the records were counted; False if one of them is no answer to its question.

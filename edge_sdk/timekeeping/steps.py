@@ -116,7 +116,7 @@ class Track(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """Largest number of seconds by which the date of a line may be moved: the sum of all steps ahead."""
+        """Most seconds by which :meth:`date` moves the date of a ledger line forward: the sum of all forward steps."""
         return sum(max(0, step.seconds) for step in self.steps)
 
     def date(self, line: int, answered_at: int, seconds: int) -> int:

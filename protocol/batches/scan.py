@@ -86,7 +86,9 @@ class Scan:
         self.size = len(data)
         self._known = [(header, header.to_bytes()) for header in known]
         self._adjacent = adjacent
-        self._marks = self._ends = self._readable = self._header = -1  # what was found last, of each kind; -1: nothing
+        self._marks = self._ends = self._readable = (
+            self._header
+        ) = -1  # positions found last, one of each kind; -1: none found yet
         # Half of a known header → position of the damaged header that was found by it; the file's size if none is left.
         self._damaged: dict[bytes, int] = {}
         # (prefix, position mod record length) → end of the run of records that was found last.
