@@ -1,6 +1,6 @@
 """How well a plan predicts: standard errors, accuracies from a small pilot, and the better family.
 
-    python benchmarks/planning.py errors [--draws 5000]
+    python benchmarks/planning.py errors [--draws 5000] [--epsilon 1]
     python benchmarks/planning.py accuracy [--data votes wine adult] [--pilots 20] [--repeats 100]
     python benchmarks/planning.py families [--data wine breast-cancer australian pima] [--pilots 3] [--repeats 100]
 
@@ -120,7 +120,7 @@ def campaigns(data: Data, designs: Sequence[Design], micro: int, fleet: Fleet, r
     return found
 
 
-def errors(draws: int) -> list[dict[str, object]]:
+def errors(draws: int, epsilons: Sequence[float]) -> list[dict[str, object]]:
     """Closed-form standard errors over those of ``draws`` sets of drawn answers, smallest and largest ratio."""
     text = """
 name = "plan"
@@ -143,7 +143,7 @@ bins = 4
     people = assumed(schema, 1.5, rng, 500)
     rows = []
     for name in mechanisms.names():
-        for epsilon in EPSILONS:
+        for epsilon in epsilons:
             family = "gaussian" if name in forms() else "discrete"
             campaign = Design(family, name).campaign(schema, round(epsilon * 1e6), "simplex")
             expected = precisions(campaign, Fleet(ANSWERS * len(campaign.questions)), people)
@@ -274,7 +274,7 @@ def main() -> None:
     parser.add_argument("--per-fold", type=int, default=4, help="simulated campaigns per fold of a plan")
     options = parser.parse_args()
     if options.part == "errors":
-        rows = errors(options.draws)
+        rows = errors(options.draws, options.epsilon or EPSILONS)
     else:
         rows = (accuracy if options.part == "accuracy" else families)(options)
     if options.json:

@@ -315,6 +315,8 @@ def _checked(
         (solve not in QUANTITIES, f"a plan solves for {', '.join(QUANTITIES)}"),
         (coding not in (AUTO, "schema"), "the coding is auto or schema"),
         (devices is None and (not targets or solve != DEVICES), "say how many devices there are"),
+        (not targets and solve != DEVICES, "a plan solves for something only with a target"),
+        (periods != 1 and solve == "days", "a target for days takes no periods"),
         (devices is not None and not 1 <= devices <= MOST_DEVICES, f"a fleet has 1 to {MOST_DEVICES:.0e} devices"),
         (not 1 <= periods <= MOST_DAYS, f"a device answers in 1 to {MOST_DAYS} periods"),
         (pilot is not None and effect is not None, "an effect is assumed only where there is no pilot"),
@@ -367,7 +369,7 @@ def _notes(records: object, ranked: tuple[Ranked, ...], *, projected: bool) -> t
     near = [one for one in ranked[1:] if one.behind <= 2 * one.behind_error]
     found = []
     if near:
-        found.append(f"{len(near)} designs can not be told from the first one: their difference is within two errors")
+        found.append(f"designs that these records do not tell from the first one (within two errors): {len(near)}")
     if records is None:
         found.append("without a pilot the accuracies hold for the assumed effect only; intervals hold for any records")
     else:

@@ -12,7 +12,7 @@ Neural Computation 5 (1993), 140-153, for the likelihood). The expected accuracy
 A projection is different. The projection of a real campaign is fitted on the pilot, too, so what it learned from few
 records stays wrong. The accuracy on the fold's records alone then is the expected accuracy.
 
-Source: docs/math.md, section 4; docs/decisions/0059.
+Source: docs/decisions/0059.
 """
 
 from __future__ import annotations

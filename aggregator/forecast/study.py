@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggregator.forecast.population import Population, assumed
+from aggregator.forecast.population import ASSUMED_RECORDS, Population, assumed
 from aggregator.forecast.rehearsal import Fold, Rehearsal, plain_accuracy
 from protocol.errors import InputError
 
@@ -56,11 +56,10 @@ class Study:
         self._postprocess = postprocess
         self._seed = seed
         rng = np.random.default_rng(seed)
-        self._invented: Population | None = None
+        self._effect = effect
         self.pilot = pilot
         if pilot is None:
-            self._invented = assumed(schema, effect, rng)
-            self.records, folds = len(self._invented.labels), 2
+            self.records, folds = ASSUMED_RECORDS, 2
         else:
             labelled = int(Population.of_frame(pilot, schema).known.sum())
             if labelled < LEAST_RECORDS:
@@ -77,10 +76,9 @@ class Study:
         self._folds: dict[tuple[Design, int], list[Fold]] = {}
 
     def population(self, schema: Schema) -> Population:
-        """All records, read by a schema."""
-        if self._invented is not None:
-            return self._invented
-        assert self.pilot is not None
+        """All records, read by a schema. Invented records are the same people for every schema with these features."""
+        if self.pilot is None:
+            return assumed(schema, self._effect, np.random.default_rng([self._seed, self.records]), self.records)
         return Population.of_frame(self.pilot, schema)
 
     @property

@@ -14,7 +14,7 @@ import aggregator
 from aggregator.cli.app import hearsay
 from aggregator.forecast import search as searching
 from aggregator.forecast import targets
-from aggregator.forecast.designs import Design
+from aggregator.forecast.designs import Design, with_bins
 from aggregator.forecast.population import Population
 from aggregator.forecast.rehearsal import Fleet, Fold, Rehearsal, own_weight, plain_accuracy
 from aggregator.forecast.study import Study
@@ -105,7 +105,7 @@ def test_the_same_seed_gives_the_same_plan_and_the_command_the_same_as_python(fi
 
 def test_the_command_prints_one_table_and_draws_a_plot(files):
     command = ["plan", str(files / "s.toml"), "--epsilon", "2", "--devices", "500", "--coding", "schema"]
-    ran = CliRunner().invoke(hearsay, [*command, "--statistics", "--plot", str(files / "o.svg"), "--solve", "epsilon"])
+    ran = CliRunner().invoke(hearsay, [*command, "--statistics", "--plot", str(files / "o.svg")])
     assert ran.exit_code == 0, ran.output
     assert "assumed: classes of the same share" in ran.stdout
     assert "cell colour" in ran.stdout
@@ -114,6 +114,16 @@ def test_the_command_prints_one_table_and_draws_a_plot(files):
     again = CliRunner().invoke(hearsay, [*command, "--plot", str(files / "o.svg")])
     assert again.exit_code == 1
     assert again.stderr.startswith("output_exists")
+
+
+def test_invented_records_are_read_by_the_bins_of_each_design(files):
+    schema = load_schema(files / "s.toml").schema
+    study = Study(schema, 1_000_000, "simplex", pilot=None, effect=1.0, seed=0)
+    four, two = (study.population(one) for one in (schema, with_bins(schema, 2)))
+    assert set(four.reported.codes[:, 1].tolist()) == {0, 1, 2, 3}
+    np.testing.assert_array_equal(two.reported.codes[:, 1], four.reported.codes[:, 1] // 2)
+    found = aggregator.plan(files / "s.toml", epsilon=1, devices=1)
+    assert {one.design.bins for one in found.ranked} == {None, 2, 3, 6, 8}
 
 
 def test_a_plan_that_is_worse_than_the_largest_class_warns(files):
@@ -136,7 +146,7 @@ def test_a_target_above_the_accuracy_without_privacy_can_not_be_reached(files):
 
 @pytest.mark.parametrize(("solve", "width"), [("epsilon", 0.2), ("days", 0.2), ("days", 0.0001), ("epsilon", 0.0001)])
 def test_widths_for_epsilon_and_days(files, solve, width):
-    common = {"epsilon": 2, "devices": 2000, "coding": "schema", "family": "discrete", "mechanism": "oue"}
+    common = {"epsilon": 2, "devices": 2000, "coding": "schema", "mechanism": "oue", "answers": "one"}
     found = aggregator.plan(files / "s.toml", target_width=width, solve=solve, **common)
     value = found.solutions[0].value
     if width < 0.01:
@@ -176,6 +186,8 @@ def test_a_design_of_a_projection_is_fitted_on_the_folds_that_answer(files):
         {"coding": "other"},
         {"seed": -1},
         {"devices": None, "target_width": 0.1, "solve": "days"},
+        {"solve": "epsilon"},
+        {"periods": 2, "target_width": 0.1, "solve": "days"},
     ],
 )
 def test_numbers_outside_their_range_are_refused(files, wrong):
