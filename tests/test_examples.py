@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from aggregator import Model, open_store
 from edge_sdk import Device
+from protocol.errors import InputError
 
 pytestmark = pytest.mark.xdist_group("examples")  # each example runs once
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -109,3 +111,24 @@ def test_the_readme_of_the_sensors_names_what_is_there():
 def test_every_example_is_tested_here_or_in_a_file_of_its_own():
     assert [path.name for path in sorted(EXAMPLES.iterdir())] == ["loop", "mqtt", "quickstart", "sensor"]
     assert all((Path(__file__).parent / f"test_{name}.py").exists() for name in ("loop", "mqtt"))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x,state\n1,a\n2,b\n", "label_missing: "),
+        ("x,label\n1,a\n,b\n", "value_invalid: column 'x': the cell in line 3 "),
+        ('x,label\n"4,25",a\n"5,5",b\n', "value_invalid: "),
+        ("x,label\n1,a\n2,b\n", "one_class: "),
+        (None, "file_not_found: "),
+    ],
+)
+def test_the_sensor_refuses_wrong_files_in_one_line_without_a_cell(tmp_path, text, reason):
+    path = tmp_path / "rows.csv"
+    if text is not None:
+        path.write_text(text)
+    main = runpy.run_path(str(EXAMPLES / "sensor" / "run.py"), run_name="sensor")
+    with pytest.raises(InputError) as refused:
+        main["main"](main["_measurements"](path), "label", tmp_path / "out")
+    assert str(refused.value).startswith(reason)
+    assert "4,25" not in str(refused.value)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import math
 import random
+import sys
 import tempfile
 import time
 from decimal import Decimal
@@ -18,6 +19,7 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from aggregator.models.baselines import fit_plain_gaussian
@@ -28,8 +30,9 @@ from aggregator.publishing.workspace import Workspace, create_workspace
 from aggregator.schema_draft import outward
 from aggregator.schema_file import equal_width_edges
 from aggregator.store.store import create_store
-from aggregator.tables import read_table
+from aggregator.tables import check_label, numbers_of, read_table
 from edge_sdk import Device, Policy
+from protocol.errors import HearsayError, InputError
 from protocol.features import Numeric
 from protocol.schema import Label, Schema, build_schema
 
@@ -99,10 +102,17 @@ class Sensor:
 
 
 def windows_of(frame: pd.DataFrame, label: str) -> list[Window]:
-    """Cut the rows into windows, described by mean and spread of every column. A window has one label."""
+    """Cut the rows into windows, described by mean and spread of every column. A window has one label.
+
+    Raises:
+        InputError: ``label_missing``, no such column; ``one_class``, fewer than two labels; ``value_invalid``, a cell
+            of another column is no number.
+    """
+    check_label(frame, label)
     channels = [str(name) for name in frame.columns if name != label]
     length = max(2, len(frame) // WINDOWS)
-    numbers, labels = frame[channels].astype(float).to_numpy(), frame[label].astype(str).tolist()
+    numbers = np.column_stack([channel(frame, name) for name in channels] or [np.empty((len(frame), 0))])
+    labels = frame[label].astype(str).tolist()
     windows = []
     for start in range(0, len(frame) - length + 1, length):
         rows = slice(start, start + length)
@@ -113,6 +123,23 @@ def windows_of(frame: pd.DataFrame, label: str) -> list[Window]:
                 record[f"{name} spread"] = math.log1p(pstdev(values))
             windows.append(Window(record, labels[start]))
     return windows
+
+
+def channel(frame: pd.DataFrame, name: str) -> pd.Series:
+    """The numbers of a column, as float64.
+
+    Raises:
+        InputError: ``value_invalid``, with the line of the first cell that is no number.
+    """
+    numbers = numbers_of(frame[name])
+    wrong = frame.index[~np.isfinite(numbers)]
+    if len(wrong):
+        raise InputError(
+            "value_invalid",
+            f"column '{name}': the cell in line {wrong[0]} is no number; fill empty cells or remove their lines, write "
+            "3.5 and not 3,5, and remove columns of text other than the label (--label)",
+        )
+    return numbers
 
 
 def frame_of(windows: list[Window]) -> pd.DataFrame:
@@ -188,6 +215,10 @@ def main(frame: pd.DataFrame, label: str, folder: Path) -> None:
     random.Random(2).shuffle(windows)  # noqa: S311 - the choice of the pilot is no secret
     fifth = len(windows) // 5
     pilot, unseen, rest = windows[:fifth], windows[fifth : 2 * fifth], windows[2 * fifth :]
+    if len({window.label for window in pilot}) < 2:
+        raise InputError(
+            "one_class", "a fifth of the windows is the pilot, and has fewer than two states: give more rows"
+        )
     schema, directions = design(pilot)
     print(f"{len(windows)} windows, {len(schema.features)} numbers each; {fifth} of them are the pilot")
     shares = ", ".join(f"{share:.0%}" for share in directions.explained)
@@ -226,5 +257,8 @@ if __name__ == "__main__":
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         place = given.folder or Path(temporary)
-        place.mkdir(exist_ok=True)
-        main(_measurements(given.file), given.label, place)
+        place.mkdir(exist_ok=True, parents=True)
+        try:
+            main(_measurements(given.file), given.label, place)
+        except (HearsayError, FileExistsError) as error:
+            sys.exit(str(error))
