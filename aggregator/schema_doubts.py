@@ -52,6 +52,7 @@ _LATIN_LOOKS = str.maketrans(
 """Cyrillic and Greek letters that look like Latin ones."""
 _TRUTHS = ("false", "true")
 _MARKERS = ("-1", *(f"-{'9' * digits}" for digits in range(1, 7)))
+_LARGE_MARKERS = tuple("9" * digits for digits in range(3, 7))
 FEWEST_OTHERS = 2
 """Fewest different other numbers in a column with a marker of missing values. With fewer, -1 is taken for a value."""
 
@@ -169,6 +170,22 @@ def marker(column: pd.Series, missing: Collection[str]) -> str | None:
     return text if text in _MARKERS and (others[0] >= 1 or numbers[others[0]][1] < count) else None
 
 
+def large_marker(column: pd.Series, missing: Collection[str]) -> str | None:
+    """A number such as 999 that probably means "missing"; None if there is none.
+
+    All cells are numbers. The marker has three nines or more and occurs at least twice. There are at least
+    :data:`FEWEST_OTHERS` different other numbers, and all of them are smaller than a tenth of the marker plus one:
+    they have fewer digits.
+    """
+    counts = column[~column.isin(set(missing))].value_counts()
+    numbers = {parse_bound(text): (text, int(count)) for text, count in counts.items() if _is_number(text)}
+    *others, largest = sorted(numbers) or [Decimal()]
+    if len(others) < FEWEST_OTHERS or len(numbers) < len(counts):
+        return None
+    text, count = numbers[largest]
+    return text if text in _LARGE_MARKERS and count > 1 and others[-1] < (largest + 1) / 10 else None
+
+
 def doubts(frame: pd.DataFrame, label: str, missing: Collection[str], drop: Collection[str]) -> list[str]:
     """One line for every warning about a column of a pilot.
 
@@ -207,7 +224,10 @@ def _spellings(column: pd.Series, missing: Collection[str], *, is_label: bool) -
         what = "classes" if is_label else "values"
         only = "capitals, spaces, or forms or alphabets of letters"
         yield f"some of its {what} differ only in {only}; write each of them in one way"
+    others = " ".join(f"--missing={quote(token)}" for token in missing)
+    large = None if is_label else large_marker(column, missing)
+    if large is not None:
+        yield f"its largest number, {large}, may mean missing; if so: hearsay schema {others} --missing={large}"
     found = None if is_label else marker(column, missing)
     if found is not None:
-        others = " ".join(f"--missing={quote(token)}" for token in missing)
         yield f"its one negative number, {found}, may mean missing; if so: hearsay schema {others} --missing={found}"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from aggregator.asking import plan_campaign
 from aggregator.cli.app import hearsay
-from aggregator.schema_doubts import doubt, doubts, look_alike, marker, misleading
+from aggregator.schema_doubts import doubt, doubts, large_marker, look_alike, marker, misleading
 from aggregator.schema_draft import draft_schema
 from aggregator.tables import have_decimal_commas
 from protocol.features import Categorical
@@ -249,3 +249,25 @@ def test_the_draft_and_the_command_say_it_where_the_author_looks(pilot, tmp_path
 def test_a_draft_of_plain_features_holds_no_comment():
     frame = pd.DataFrame({"odor": ["n", "f"] * 20, "age": FEATURES[0][:40], "y": ["e", "p"] * 20})
     assert "Leave it out" not in draft_schema(frame, "y", name="s")
+
+
+@pytest.mark.parametrize(
+    ("cells", "found"),
+    [
+        ([*map(str, range(18, 96)), "999", "999"], "999"),
+        (["1.5", "99.5", "999", "999"], "999"),
+        ([*map(str, range(18, 96)), "999"], None),
+        (["95", "101", "999", "999"], None),
+        (["5", "7", "99", "99"], None),
+        (["5", "999", "999"], None),
+        (["5", "7", "old", "999", "999"], None),
+        ([], None),
+    ],
+)
+def test_nines_far_above_all_other_numbers_may_mean_missing(cells, found):
+    column = pd.Series(cells, dtype=object, name="age")
+    assert large_marker(column, ("", "?")) == found
+    frame = pd.DataFrame({"age": column, "y": column})
+    said = [text for text in doubts(frame, "y", ("", "?"), ()) if "largest number" in text]
+    assert len(said) == (found is not None)
+    assert found is None or "--missing=999" in said[0]
