@@ -271,7 +271,9 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=5000)
     parser.add_argument("--pilots", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=100)
-    parser.add_argument("--per-fold", type=int, default=4, help="simulated campaigns per fold of a plan")
+    parser.add_argument(
+        "--per-fold", type=int, default=15, help="simulated campaigns per fold; 15 are those of a plan's last round"
+    )
     options = parser.parse_args()
     if options.part == "errors":
         rows = errors(options.draws, options.epsilon or EPSILONS)
