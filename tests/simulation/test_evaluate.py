@@ -50,7 +50,7 @@ def test_the_round_of_an_evaluation(demo, tmp_path):
     shown = invoke("evaluate", "show", "--store", tmp_path / "s", "--json")
     none = invoke("evaluate", "show", "--store", tmp_path / "s", "--periods", "..1", "--memory", "64MiB")
     assert none.exit_code == 1
-    assert none.stderr.startswith("batch_too_small: usable reports so far: 0")
+    assert none.stderr.startswith("periods_absent: ")
     assert shown.exit_code == 0, shown.output
     found = json.loads(shown.stdout)
     assert found["reports"] == len(people)

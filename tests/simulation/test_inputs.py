@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from aggregator.models.encoding import MISSING, NO_NUMBER, label_codes, observe, recognise
 from aggregator.planning.choice import form_of, moment_mechanism
+from aggregator.planning.inputs import inputs_of
 from protocol import SCALE
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import from_micro
 from protocol.projection import Component, Projection
 from protocol.questions import build_questions, discrete_subjects, gaussian_subjects, outcome_subjects
 from protocol.schema import Label, build_schema
-from simulation.vector import _Fleet, _inputs
 
 LABEL = Label("label", ["e", "p", "q"], substitute=1)
 FEATURES = [
@@ -91,15 +91,9 @@ def test_every_question_gets_the_input_that_a_device_would_give(name, records, p
     schema = SCHEMAS[name]
     frame = frame_of(records)
     labels = label_codes(frame, schema.label, substitute=True)
-    fleet = _Fleet(observe(frame, schema), labels, np.full(len(records), predicted))
-
-    class Campaign:
-        pass
-
-    campaign = Campaign()
-    campaign.schema = schema
+    encoded, guessed = observe(frame, schema), np.full(len(records), predicted)
     for question in all_questions(schema):
-        inputs = _inputs(campaign, question, fleet)
+        inputs = inputs_of(schema, question.subject, encoded, labels, guessed)
         for index, record in enumerate(records):
             code = schema.label.code(record["label"])
             expected = question.input_of(schema.observe(record), code, 3, predicted)

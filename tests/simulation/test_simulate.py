@@ -182,7 +182,7 @@ def test_a_schema_for_another_label_and_two_ways_to_split_are_refused(records, t
 def test_a_test_part_without_labels_is_refused_before_anything_runs(records, tmp_path, engine):
     (tmp_path / "none.csv").write_text("odor,width\nn,1\nf,2\n")
     (tmp_path / "unknown.csv").write_text(HEADER + "n,1,?\nf,2,?\n")
-    for name, reason in (("none.csv", "label_missing"), ("unknown.csv", "one_class")):
+    for name, reason in (("none.csv", "label_missing"), ("unknown.csv", "no_labels")):
         refused = simulate(records, "--epsilon", "1", "--engine", engine, "--test", str(tmp_path / name))
         assert (refused.exit_code, refused.stderr.split(":")[0]) == (1, reason)
 
