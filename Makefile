@@ -13,8 +13,9 @@ demo: .venv/demo.stamp
 test: lint unit
 
 # Everything: what make test leaves out too (the tests marked slow, and three of four examples of each property).
+PROFILE ?= deep
 test-all: lint
-	$(BIN)/pytest -n auto --dist loadgroup --hypothesis-profile=deep
+	$(BIN)/pytest -n auto --dist loadgroup --hypothesis-profile=$(PROFILE)
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .

@@ -1,7 +1,8 @@
 """Settings of all tests: how properties are searched, and that no test waits for the disk.
 
 Property tests have no deadline, and the same examples for everyone. ``make test`` takes a quarter of the examples of
-``--hypothesis-profile=deep``, which ``make test-all`` runs; ``--hypothesis-profile=explore`` looks for new ones.
+``--hypothesis-profile=deep``, which ``make test-all`` runs; ``.ci/run`` takes half of them (``half``);
+``--hypothesis-profile=explore`` looks for new ones.
 
 A flush to the disk is left out, since only a power cut could tell: the tests of power cuts put a disk of their own in
 its place, and the tests that watch flushes a function of their own.
@@ -18,6 +19,7 @@ from hypothesis import settings
 import edge_sdk.storage.database
 
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=25)
+settings.register_profile("half", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("deep", deadline=None, derandomize=True, max_examples=100)
 settings.register_profile("explore", deadline=None, max_examples=2000)
 settings.load_profile("steady")

@@ -67,6 +67,7 @@ def sensors(tmp_path_factory):
     return folder, done.stdout
 
 
+@pytest.mark.slow
 def test_the_sensors_report_through_restarts_and_nothing_is_lost_or_said_twice(sensors):
     """150 sensors, 15 periods; 15 of them restart twice, after which the last period is asked again."""
     folder, text = sensors

@@ -349,6 +349,7 @@ with Device.open(folder + "/state", trust=open(folder + "/root", "rb").read(), c
 MEGABYTES, SECONDS = 64, 60
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory and time are those of Linux")
 def test_the_largest_attacks_fit_into_a_small_process_and_a_short_time(tmp_path):
     """A process with 64 MiB more than an idle device, and one minute, for all attacks together."""

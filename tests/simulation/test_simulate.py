@@ -69,6 +69,7 @@ def test_the_printed_object_has_the_fixed_keys_and_the_cost_of_several_answers(f
     assert {"accuracy", "accuracy_sd", "accuracy_nonprivate", "accuracy_majority", "devices", "mechanism"} <= set(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["device", "vector"])
 def test_a_seed_fixes_everything_and_no_seed_nothing(few, engine):
     arguments = ["--epsilon", "1", "--repeats", "2", "--engine", engine]

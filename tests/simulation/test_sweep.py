@@ -46,6 +46,7 @@ def result_of(data, *arguments):
     return json.loads(result.stdout)
 
 
+@pytest.mark.slow
 def test_a_mean_has_an_interval_over_repetitions_and_not_over_folds(records):
     one = result_of(records, "--epsilon", "4", "--folds", 3, "--seed", 1)
     assert (one["accuracy_low"], one["accuracy_high"]) == (None, None)
@@ -88,6 +89,7 @@ def test_a_model_worse_than_the_largest_class_is_warned_of(records):
     assert "warning" not in good.stderr
 
 
+@pytest.mark.slow
 def test_a_sweep_is_one_table_one_plot_and_one_object(records, tmp_path):
     plot = tmp_path / "s.svg"
     sweep = ("--sweep", "epsilon=0.5, 8", "--sweep", "mechanism=direct,oue", "--repeats", 2, "--devices", 3000)

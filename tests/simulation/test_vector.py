@@ -62,6 +62,7 @@ def truth(campaign, rows, codes, labels):
     return held
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", [1, 3])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_counts_are_as_likely_as_a_fleet_of_devices_would_make_them(mechanism, answers):

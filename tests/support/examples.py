@@ -29,4 +29,4 @@ def examples(count: int, **others: Any) -> settings:
 
 def part(items: Iterable[Item]) -> Iterator[Item]:
     """All items in the slow tier, every third in ``make test``: of the bits of a file, at least two of every byte."""
-    return islice(items, 0, None, 1 if settings.default.max_examples >= DEEP else 3)
+    return islice(items, 0, None, 1 if settings.default.max_examples >= DEEP // 2 else 3)

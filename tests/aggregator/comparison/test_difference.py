@@ -53,6 +53,7 @@ def pairs(number, before, after, n=4_000):
         yield compare(old, new, old_statistics, new_statistics)
 
 
+@pytest.mark.slow
 def test_models_of_one_truth_seldom_differ_and_half_the_noise_would_be_seen():
     """In 100 pairs at most 14 have a significant row: P(Binomial(100, 0.05) > 14) = 1.4e-4, the false-alarm rate.
 

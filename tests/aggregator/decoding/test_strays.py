@@ -65,6 +65,7 @@ def peak(work):
     return found
 
 
+@pytest.mark.slow
 def test_the_memory_of_reading_does_not_grow_with_the_strays(monkeypatch):
     """With blocks of 1,024 records, memory holds one block and the quarantine's entries."""
     monkeypatch.setattr(batches, "MAX_PIECES", 1 << 10)
@@ -81,6 +82,7 @@ def _drain(blocks):
     assert kept == MAX_PIECES
 
 
+@pytest.mark.slow
 def test_the_memory_of_merging_does_not_grow_with_the_strays_but_for_the_records(tmp_path, monkeypatch):
     monkeypatch.setattr(batches, "MAX_PIECES", 1 << 10)
     peaks = []

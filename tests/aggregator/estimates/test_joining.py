@@ -148,6 +148,7 @@ def test_different_mechanisms_are_weighed_by_what_was_planned_whatever_is_answer
         assert weights[1] > weights[0], "the larger ε counts for more"
 
 
+@pytest.mark.slow
 def test_the_join_is_unbiased_and_its_variance_is_right():
     """400 pairs of fleets, 14 numbers. False alarm below 1e-6 per number: the limit is five standard deviations.
 

@@ -113,6 +113,7 @@ def test_both_intervals_hold_the_truth_as_often_as_they_say(answering, epsilon):
         assert not acceptable(covered[ONCE]), "the test rejects intervals that take answers for people"
 
 
+@pytest.mark.slow
 def test_a_rare_class_that_few_devices_hold_is_covered_too():
     """One device in a hundred holds the class, and the noise is small: 31 answers of one device count as one person."""
     covered = coverage(always, "8", 0.01)

@@ -99,6 +99,7 @@ def test_the_interval_holds_the_models_accuracy_and_no_good_model_is_called_usel
     assert narrow > told / 2, "so a tenth of the interval would be found too narrow"
 
 
+@pytest.mark.slow
 def test_a_good_model_of_few_reports_is_not_called_useless():
     """A feature whose differences are within the noise keeps a possible signal."""
     generator = np.random.default_rng(5)
@@ -157,6 +158,7 @@ def test_a_number_that_is_often_missing_has_its_own_mean_where_it_is_there():
     assert found.accuracy == pytest.approx((score.argmax(axis=1) == label).mean(), abs=0.03)
 
 
+@pytest.mark.slow
 def test_tables_of_pure_noise_promise_nothing():
     """With useless features and few reports, over many stores, no model is expected to beat the largest class."""
     generator = np.random.default_rng(2)

@@ -65,6 +65,7 @@ record = st.builds(
 sent = st.tuples(st.lists(record, min_size=1, max_size=5), st.sampled_from([0, 44]))
 
 
+@pytest.mark.slow
 @examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     files=st.lists(

@@ -129,6 +129,7 @@ def by_pattern(folder: Path) -> int | None:
         return None
 
 
+@pytest.mark.slow
 def test_an_ingest_that_dies_at_any_step_shows_engines_only_what_was_committed(tmp_path, monkeypatch):
     """The ingests include one that joins small parts, whose records are on the disk twice for a while."""
     monkeypatch.setattr(compaction, "MOST_SMALL", 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 from support.fleets import honest, sealed
 from support.publisher import NOW, Publisher
 from support.reports import opened
@@ -50,6 +51,7 @@ def fleet():
     return counted, files
 
 
+@pytest.mark.slow
 def test_a_million_reports_have_the_counts_that_are_known_beforehand_in_any_split(tmp_path):
     counted, files = fleet()
     paths = []
