@@ -145,6 +145,7 @@ LABELS = [({"odor": "a"}, label) for label in CLASSES]
 PEOPLE = [({"odor": odor, "cap": cap}, label) for odor, cap, label in RECORDS]
 
 
+@pytest.mark.slow
 def test_one_report_that_spends_the_lifetime_attains_the_bound():
     right, said = hits([label_campaign()], LABELS, "2")
     attained = success(table(mechanisms.from_micro("direct", EPSILON, 4), range(4)))
@@ -163,6 +164,7 @@ def test_all_that_several_campaigns_ever_hear_stays_below_the_bound(lifetime):
     assert right > DEVICES // len(PEOPLE), "the attack learns nothing: it would not notice a broken device"
 
 
+@pytest.mark.slow
 def test_the_test_rejects_a_device_without_a_lifetime_limit():
     right, said = hits([label_campaign()], LABELS, "100", most=12, devices=100)
     _, high = window(100, bound(EPSILON, 4), 2 * ALPHA)

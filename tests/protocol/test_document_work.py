@@ -142,6 +142,7 @@ def test_the_loss_of_a_stratum_does_not_depend_on_the_order_of_its_questions():
     assert composed([high.privacy_loss()] * 2).ratio == (high.p / high.q) ** 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", [read_payload, parse_model])
 def test_a_payload_of_hundreds_of_thousands_of_values_is_refused_before_any_is_made(read):
     publisher = Publisher()

@@ -131,6 +131,7 @@ def test_what_the_campaign_says_of_itself():
     assert Publisher().campaign_payload() == Publisher().campaign_payload()
 
 
+@pytest.mark.slow
 def test_a_campaign_of_thousands_of_strata_is_checked_in_time():
     features = [Categorical(f"f{n}", [str(value) for value in range(1 + n % 50)]) for n in range(3000)]
     schema = build_schema(Label("y", ["0", "1"]), features)

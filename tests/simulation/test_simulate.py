@@ -79,6 +79,7 @@ def test_a_seed_fixes_everything_and_no_seed_nothing(few, engine):
     assert len({json.dumps(other) for other in [first, *others]}) > 1
 
 
+@pytest.mark.slow
 def test_folds_test_everybody_once_and_a_test_file_takes_nobody_out(few, tmp_path):
     folds = result_of(few, "--epsilon", "8", "--folds", "5", "--seed", "1")
     assert (folds["trials"], folds["devices"]) == (5, 80)
@@ -161,6 +162,7 @@ def test_a_question_that_nobody_is_asked_is_no_trouble(records, mechanism):
     assert found["reports"] == 1
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_splits_whatever_the_mechanism_and_engine(few):
     splits = set()
     for mechanism, engine in (("direct", "vector"), ("she", "vector"), ("oue", "device")):

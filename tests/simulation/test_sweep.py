@@ -111,6 +111,7 @@ def test_a_sweep_is_one_table_one_plot_and_one_object(records, tmp_path):
     ) | {"setting": 0}
 
 
+@pytest.mark.slow
 def test_the_points_of_a_sweep_see_the_same_divisions(records):
     found = result_of(records, "--sweep", "mechanism=direct,oue,she", "--epsilon", 1, "--repeats", 2)["points"]
     assert len({(each["accuracy_nonprivate"], each["accuracy_majority"]) for each in found}) == 1

@@ -293,6 +293,7 @@ def alarms(sizes, epsilon, others=TABLE, mechanisms=("direct", "oue"), seed=7, t
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "epsilon", "mechanisms"),
     [
@@ -364,11 +365,13 @@ def test_sources_with_few_answers_are_not_compared():
         assert (join(parts, one_population=True).homogeneity.chance is not None) == is_tested
 
 
+@pytest.mark.slow
 def test_estimates_that_admit_half_of_their_noise_are_doubted():
     """The test above fails for estimates with understated noise."""
     assert alarms((300, 300), 1, told=0.5) > MOST
 
 
+@pytest.mark.slow
 def test_another_population_is_found_and_named():
     """The second population differs: a quarter of one class has another odor."""
     others = TABLE + np.array([[-0.1, 0], [0.1, 0], [0, 0], [0, 0]])

@@ -31,6 +31,7 @@ def test_shares_are_shown_within_their_bounds_and_kept_as_they_are():
     assert not re.search(r"[0-9]{4}", shown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_interval_covers_the_true_accuracy(classes):
     """2,000 campaigns at ε = 1, seeded, with 5,000 people each from a population with accuracy 0.8.

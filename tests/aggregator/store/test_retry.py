@@ -340,6 +340,7 @@ STEP = st.tuples(
 )
 
 
+@pytest.mark.slow
 @examples(60)
 @given(
     files=st.lists(

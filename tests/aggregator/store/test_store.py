@@ -668,6 +668,7 @@ def full_unless_past(at: int, steps: list[str]):
     assert refusals == (["disk_full"] if len(steps) >= at else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["crash", pytest.param("full", marks=pytest.mark.slow)])
 def test_an_ingest_that_ends_at_any_step_leaves_the_old_store_or_the_new_one(tmp_path, monkeypatch, kind):
     template, second = filled(tmp_path)

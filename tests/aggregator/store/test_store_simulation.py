@@ -269,6 +269,7 @@ class Operator(RuleBasedStateMachine):
             assert early == sum(map(len, self.early.values()))
 
 
+@pytest.mark.slow
 class TestOperator(Operator.TestCase):
     """Run by pytest."""
 
