@@ -582,7 +582,7 @@ def test_an_interrupt_ends_the_command_in_one_line(tmp_path):
     raw = Publisher(now=int(time.time()) - DAY).campaign()
     campaign = opened(raw)
     (tmp_path / "c.hsc").write_bytes(raw)
-    (tmp_path / "a.hsr").write_bytes(sealed(campaign, honest(campaign, 300_000, campaign.period_at(time.time()), 1)))
+    (tmp_path / "a.hsr").write_bytes(sealed(campaign, honest(campaign, 1_000_000, campaign.period_at(time.time()), 1)))
     for attempt in range(5):  # an ingest that ended before the signal came is tried again
         folder = tmp_path / f"s{attempt}"
         command = [sys.executable, "-m", "aggregator.entry", "ingest", tmp_path / "c.hsc", tmp_path / "a.hsr",
