@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.models.baselines import fit_majority, fit_plain, fit_plain_gaussian
 from aggregator.models.encoding import MISSING, label_codes, observe
+from aggregator.models.foresight import foresee
 from aggregator.models.scoring import Model
 from aggregator.planning.evaluation import evaluate
 from aggregator.publishing.campaigns import publish_campaign
@@ -122,7 +123,9 @@ def make_task(config: SimulationConfig, schema: Schema) -> Task:
     return Task(raw, parse_campaign(read_envelope(raw, "campaign").payload))
 
 
-def run_trial(config: SimulationConfig, task: Task, split: Split, fleet: pd.DataFrame) -> Trial:
+def run_trial(
+    config: SimulationConfig, task: Task, split: Split, fleet: pd.DataFrame, *, keep_model: bool = False
+) -> Trial:
     """Let a fleet answer once, make the model and test it.
 
     Args:
@@ -130,6 +133,7 @@ def run_trial(config: SimulationConfig, task: Task, split: Split, fleet: pd.Data
         task: the campaign.
         split: people to learn from and people to test on, as typed frames.
         fleet: the records on devices: the split's people, or a sample of them.
+        keep_model: whether the result has the signed model. Only then the card says the expected accuracy.
 
     Raises:
         InputError: ``no_labels``: no test record has a known label; or no model can be made of the reports
@@ -139,7 +143,12 @@ def run_trial(config: SimulationConfig, task: Task, split: Split, fleet: pd.Data
     schema = task.campaign.schema
     statistics = gather(config, task, fleet)
     model_bytes = publish_model(
-        config.workspace, statistics, task.campaign_bytes, config.now, postprocess=config.postprocess
+        config.workspace,
+        statistics,
+        task.campaign_bytes,
+        config.now,
+        postprocess=config.postprocess,
+        foretell=foresee if keep_model else None,
     )
     plain = fit_plain(split.people, schema)
     if task.campaign.fit.family == GAUSSIAN:
@@ -152,7 +161,7 @@ def run_trial(config: SimulationConfig, task: Task, split: Split, fleet: pd.Data
         reports=statistics.reports,
         rejected=dict(statistics.rejected),
         accuracy_private=None if config.evaluation_micro is None else _evaluate(config, model_bytes, split.test),
-        signed=Signed(model_bytes, config.workspace.root_bytes),
+        signed=Signed(model_bytes, config.workspace.root_bytes) if keep_model else None,
         test_records=int((label_codes(split.test, schema.label) != MISSING).sum()),
     )
 

@@ -93,8 +93,8 @@ def run_simulation(
                 schema, people = design.for_people(split.people, choosing)
                 current = task or make_task(config, schema)
                 drawing = np.random.default_rng(fleet_seed.spawn(1)[0])
-                trial = run_trial(config, current, split, resample(people, devices, drawing))
-                trials.append(trial._replace(signed=None) if trials else trial)
+                fleet = resample(people, devices, drawing)
+                trials.append(run_trial(config, current, split, fleet, keep_model=not trials))
             if progress is not None:
                 progress(repeat + 1, repeats)
     return trials

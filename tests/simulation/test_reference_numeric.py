@@ -12,8 +12,6 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from accuracy import measure
 from reference import numeric_cases
 
-pytestmark = pytest.mark.usefixtures("two_fleets")
-
 QUICK = ("australian-none---gaussian-pca6-fit-pilot", "pima-oue-one-3-discrete-pca6-fit-pilot")
 ROWS = (
     "australian-direct-all-3-discrete-dca-fit-train",

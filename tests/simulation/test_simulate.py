@@ -17,8 +17,6 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from accuracy import measure
 from reference import discrete_cases
 
-pytestmark = pytest.mark.usefixtures("two_fleets")
-
 HEADER = "odor,width,label\n"
 
 

@@ -124,7 +124,7 @@ def test_splits_stay_the_same_whatever_a_setting_draws_and_fleets_begin_alike(re
     """Simulations with and without pilots and with fleets of any size are compared on the same people."""
     seen = []
 
-    def trial(config, task, split, fleet):
+    def trial(config, task, split, fleet, **_):
         seen.append((tuple(split.people.index), tuple(split.test.index), tuple(fleet.index)))
         return Trial(0.5, 0.5, 0.5, len(fleet), len(fleet), {})
 
