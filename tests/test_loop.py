@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from support.publisher import DAY, NOW, Publisher
 
-from aggregator.publishing.serving import TreeServer
+from aggregator.serving.server import TreeServer
 from edge_sdk import Device
 from edge_sdk.transport.registry import open_transport
 

@@ -41,7 +41,8 @@ def serve(tree: Path, host: str, port: int, token_file: Path | None, largest: in
       hearsay-edge --state state sync http://127.0.0.1:8080 --campaign mushrooms
       hearsay ingest c.hsc www/reports/*.hsr --store store --workspace work
     """  # noqa: D301
-    from aggregator.publishing.serving import Limits, TreeServer
+    from aggregator.serving.server import TreeServer
+    from aggregator.serving.uploads import Limits
 
     token = None if token_file is None else _read_token(token_file)
     with TreeServer(tree, host, port, token=token, limits=Limits(largest, room), log=_log) as server:
