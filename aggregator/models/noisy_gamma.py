@@ -68,8 +68,10 @@ def posterior(estimate: Floats, variance: Floats | float, centre: Floats | float
     z = np.asarray(shape * sd / centre - scaled, np.float64)
     log_mass, mean = _interpolated(z, shape)
     high, low = z > REACH, z < -REACH
-    log_mass[high], mean[high] = _far_right(z[high], shape)
-    log_mass[low], mean[low] = _far_left(z[low], shape)
+    if high.any():
+        log_mass[high], mean[high] = _far_right(z[high], shape)
+    if low.any():
+        log_mass[low], mean[low] = _far_left(z[low], shape)
     evidence = shape * np.log(shape / centre) - lgamma(shape) + (shape - 1) * np.log(sd) + log_mass
     return Posterior(np.asarray(sd * mean), np.asarray(evidence - scaled**2 / 2 - log(2 * pi) / 2))
 

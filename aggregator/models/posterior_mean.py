@@ -60,7 +60,7 @@ def posterior_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
     """
     prior = posterior_prior(statistics)
     weights = shape_weights(prior, class_shares(statistics).variance)
-    return Tables(prior, tuple(_table(joint_table(statistics, feature), prior, weights) for feature in features))
+    return Tables(prior, _likelihoods([joint_table(statistics, feature) for feature in features], prior, weights))
 
 
 def posterior_prior(statistics: Statistics) -> Floats:
@@ -80,22 +80,57 @@ def posterior_prior(statistics: Statistics) -> Floats:
     return _positive(_weights(evidence) @ means)
 
 
-def _table(joint: JointTable, prior: Floats, shape_weight: Floats) -> Floats:
-    """P(value | class) of one feature: shape (values, k) float64; equal probabilities without answers.
+def _likelihoods(joints: Sequence[JointTable], prior: Floats, shape_weight: Floats) -> tuple[Floats, ...]:
+    """P(value | class) of every feature: shape (values, k) float64 each; equal probabilities without answers.
 
+    The cells of all features are one long vector, because :func:`posterior` costs far more per call than per number.
     ``prior``: shape (k,) float64, P(class). ``shape_weight``: shape (shapes,) float64, as :func:`shape_weights`.
     """
-    values, classes = joint.estimate.shape
-    if not joint.n:
-        return np.full((values, classes), 1 / values)
-    guess = joint.variance(1 / joint.estimate.size)
-    margin = posterior(joint.share.sum(axis=1), classes * guess, 1 / values, 1.0).mean
-    centre = np.outer((margin / margin.sum() + 1 - 1 / values) / values, prior)
+    asked = [joint for joint in joints if joint.n]
+    if not asked:
+        return tuple(np.full(joint.estimate.shape, 1 / len(joint.estimate)) for joint in joints)
+    guesses = [float(joint.variance(1 / joint.estimate.size)) for joint in asked]
+    values, cells = [len(joint.estimate) for joint in asked], [joint.estimate.size for joint in asked]
+    ends = np.cumsum(cells)[:-1]
+    rows = posterior(
+        np.concatenate([joint.share.sum(axis=1) for joint in asked]),
+        len(prior) * np.repeat(guesses, values),
+        np.repeat(1 / np.array(values), values),
+        1.0,
+    ).mean
+    margins = np.split(rows, np.cumsum(values)[:-1])
+    centre = np.concatenate([_independent(margin, prior) for margin in margins], axis=None)
+    share = np.concatenate([joint.share for joint in asked], axis=None)
     # The variance depends on the true share. A first posterior mean replaces the share.
-    variance = joint.variance(posterior(joint.share, guess, centre, 1.0).mean)
-    found = [posterior(joint.share, variance, centre, shape) for shape in SHAPES]
-    weights = _weights(np.array([one.evidence.sum() for one in found]) + np.log(shape_weight))
-    return _positive(np.tensordot(weights, np.array([one.mean for one in found]), 1))
+    first = np.split(posterior(share, np.repeat(guesses, cells), centre, 1.0).mean, ends)
+    variance = np.concatenate([joint.variance(mean) for joint, mean in zip(asked, first, strict=True)])
+    found = [posterior(share, variance, centre, shape) for shape in SHAPES]
+    means = np.split(np.array([one.mean for one in found]), ends, axis=1)
+    evidence = np.split(np.array([one.evidence for one in found]), ends, axis=1)
+    tables = iter(zip(means, evidence, strict=True))
+    return tuple(
+        _mixed(*next(tables), shape_weight, joint)
+        if joint.n
+        else np.full(joint.estimate.shape, 1 / len(joint.estimate))
+        for joint in joints
+    )
+
+
+def _independent(margin: Floats, prior: Floats) -> Floats:
+    """Cells of a feature that is independent of the class, pulled towards 1/values: shape (values, k) float64.
+
+    ``margin``: shape (values,) float64, shares of the values in any unit. ``prior``: shape (k,) float64, P(class).
+    """
+    return np.outer((margin / margin.sum() + 1 - 1 / len(margin)) / len(margin), prior)
+
+
+def _mixed(means: Floats, evidence: Floats, shape_weight: Floats, joint: JointTable) -> Floats:
+    """P(value | class) of one feature, averaged over the shapes of the prior: shape (values, k) float64.
+
+    ``means``, ``evidence``: shape (shapes, values·k) float64, as :class:`aggregator.models.noisy_gamma.Posterior`.
+    """
+    weights = _weights(evidence.sum(axis=1) + np.log(shape_weight))
+    return _positive((weights @ means).reshape(joint.estimate.shape))
 
 
 def shape_weights(prior: Floats, variance: Floats) -> Floats:
