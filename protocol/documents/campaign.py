@@ -13,6 +13,7 @@ from protocol import canonical, mechanisms
 from protocol.batches.report import Layout, layout_for
 from protocol.digest import sha256
 from protocol.document import HEADER_KEYS, Header, read_field, read_integer, read_payload, read_text
+from protocol.documents.series import Series, parse_series
 from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, MIN_ANSWER_MICRO, PrivacyLoss, composed
 from protocol.errors import DocumentError, InputError
 from protocol.questions import CELL, CLASS, MOMENT, MOMENTS, OUTCOME, PRESENT, Assignment, Question, Subject, unfit
@@ -52,6 +53,7 @@ UNDERSTOOD = frozenset(
         "purpose",
         "questions",
         "record_length",
+        "series",
         "time_precision",
     )
 )
@@ -96,6 +98,7 @@ class Campaign(NamedTuple):
         epsilon_micro: total ε per device and period, in millionths; 0 if the campaign has ended.
         fit: how the model will be made.
         model: digest of the model that an ``outcome`` campaign evaluates, else None.
+        series: the series in which a device answers at most once, with this campaign's share; None if there is none.
     """
 
     id: bytes
@@ -112,6 +115,7 @@ class Campaign(NamedTuple):
     epsilon_micro: int
     fit: Fit
     model: bytes | None = None
+    series: Series | None = None
 
     @property
     def ended(self) -> bool:
@@ -181,6 +185,7 @@ def build_payload(
     min_batch_size: int,
     fit: Fit,
     model: bytes | None = None,
+    series: Series | None = None,
 ) -> bytes:
     """Encode the payload of a new campaign and check it by :func:`parse_campaign`. Run by the aggregator.
 
@@ -196,10 +201,13 @@ def build_payload(
     """
     layout = layout_for([question.mechanism for question in questions])
     evaluated = {} if model is None else {"model": model}
+    critical = {} if series is None else {"series": series.to_dict()}
+    header = header._replace(crit=(*header.crit, *critical))
     payload = canonical.pack(
         {
             **header.to_dict(),
             **evaluated,
+            **critical,
             "purpose": purpose,
             "contact": contact,
             "time_precision": time_precision,
@@ -262,6 +270,7 @@ def parse_campaign(payload: bytes) -> Campaign:
         epsilon_micro=epsilon_micro,
         fit=fit,
         model=_parse_evaluated(body, fit.family),
+        series=parse_series(body, header, answers),
     )
 
 

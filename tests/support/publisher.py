@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from protocol import canonical, mechanisms
 from protocol.document import Header
@@ -15,6 +15,9 @@ from protocol.documents.trust import Role, Root
 from protocol.features import Categorical, Numeric
 from protocol.questions import build_questions, discrete_subjects, outcome_subjects
 from protocol.schema import Label, Schema, build_schema
+
+if TYPE_CHECKING:
+    from protocol.documents.series import Series
 
 DAY = 86_400
 NOW = 1_800_000_000
@@ -67,6 +70,7 @@ class Publisher:
         lifetime: int = 365 * DAY,
         time_precision: int = DAY,
         min_batch_size: int = 1,
+        series: Series | None = None,
     ) -> bytes:
         per_answer = epsilon_micro // answers
         questions = build_questions(
@@ -84,6 +88,7 @@ class Publisher:
             time_precision=time_precision,
             min_batch_size=min_batch_size,
             fit=campaign.Fit("discrete", "simplex"),
+            series=series,
         )
 
     def evaluation_payload(self, model_file: bytes, micro: int = 1_000_000, **changes: Any) -> bytes:

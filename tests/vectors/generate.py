@@ -18,6 +18,7 @@ from vectors import (
     made_mixtures,
     made_models,
     made_roots,
+    made_series,
     made_signatures,
 )
 from vectors.makers import Collection
@@ -30,6 +31,7 @@ MAKERS = {
     "mixtures": made_mixtures.make,
     "models": made_models.make,
     "roots": made_roots.make,
+    "series": made_series.make,
     "signatures": made_signatures.make,
 }
 

@@ -135,6 +135,14 @@ def document(root: str, before: list[list[Any]], role: str, data: str, wall_cloc
     return _state(_accept(state, role, bytes.fromhex(data), wall_clock))
 
 
+@kind
+def campaign_of_older_reader(root: str, data: str, wall_clock: int, unknown: list[str]) -> str:
+    """The name of a campaign that a reader accepts which does not know the payload keys ``unknown``."""
+    state = trust.pin(bytes.fromhex(root), 0)
+    understood = campaigns.UNDERSTOOD - set(unknown)
+    return trust.verify(state, bytes.fromhex(data), "campaign", wall_clock, understood).header.name
+
+
 def _accept(state: trust.TrustState, role: str, data: bytes, wall_clock: int) -> trust.TrustState:
     """What a device does with a document, up to its owner's policy."""
     if role == "root":

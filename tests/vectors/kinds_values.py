@@ -16,6 +16,7 @@ from protocol.batches.report import (
     layout_for,
     report_id,
 )
+from protocol.documents.series import Series, place
 from protocol.epsilon import micro_epsilon
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import SINGLE
@@ -177,6 +178,18 @@ def categorical_code(listed: list[str], unlisted: str, substitute: int | None, v
 def id_of(secret: str, campaign: str, period: int, index: int) -> str:
     """A report's id."""
     return report_id(bytes.fromhex(secret), bytes.fromhex(campaign), period, index).hex()
+
+
+@kind
+def place_in_series(secret: str, series: str) -> int:
+    """A device's place in a series."""
+    return place(bytes.fromhex(secret), series)
+
+
+@kind
+def takes_part(secret: str, series: str, low: int, high: int) -> bool:
+    """Whether a device takes part in a campaign with the share [low, high) of a series."""
+    return Series(series, 0, low, high).has(bytes.fromhex(secret))
 
 
 @kind

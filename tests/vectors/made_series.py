@@ -1,0 +1,94 @@
+"""Vectors of campaigns of a series: which are refused, and what a device answers in one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.publisher import NOW
+
+from protocol import canonical
+from protocol.document import MAX_TIME
+from protocol.documents.series import WHOLE, Series
+from vectors.makers import PUBLISHER, Collection
+
+INVALID = "invalid_campaign"
+SERIES = Series("pilot", NOW - 1, 0, WHOLE // 4)
+MAP = SERIES.to_dict()
+BODY = canonical.unpack(PUBLISHER.campaign_payload(series=SERIES))
+
+
+def make(cases: Collection) -> None:
+    """All of them."""
+    _good(cases)
+    _refused(cases)
+    _older(cases)
+
+
+def signed(**changes: Any) -> bytes:
+    """A campaign of the series with some fields replaced; a field of ``...`` is left out."""
+    body = {**BODY, **changes}
+    return PUBLISHER.sign("campaign", canonical.pack({key: body[key] for key in body if body[key] is not ...}))
+
+
+def _good(cases: Collection) -> None:
+    for name, changes in {
+        "share": {},
+        "last_device": {"from": WHOLE - 1, "to": WHOLE},
+        "whole": {"to": WHOLE},
+        "begins_with_the_campaign": {"begins": NOW},
+        "begins_in_1970": {"begins": 0},
+        "name_of_1024_bytes": {"name": "x" * 1024},
+    }.items():
+        cases.add(name, signed(series={**MAP, **changes}))
+    cases.add("named_twice_in_crit", signed(crit=["series", "series"]))
+    ended = canonical.unpack(PUBLISHER.campaign_payload(version=2))
+    ended |= {"questions": [], "answers": 0, "epsilon_micro": 0}
+    end = PUBLISHER.sign("campaign", canonical.pack(ended))
+    cases.add("its_end_is_of_no_series", end, before=(("campaign", signed(), NOW),))
+
+
+def _refused(cases: Collection) -> None:
+    for name, changes in {
+        "from_negative": {"from": -1},
+        "from_is_to": {"from": 5, "to": 5},
+        "from_above_to": {"from": 6, "to": 5},
+        "to_above_2_to_the_32": {"to": WHOLE + 1},
+        "from_is_true": {"from": True},
+        "to_is_text": {"to": "5"},
+        "name_empty": {"name": ""},
+        "name_with_a_line_break": {"name": "a\n"},
+        "name_of_1025_bytes": {"name": "x" * 1025},
+        "name_is_a_number": {"name": 1},
+        "begins_after_the_campaign": {"begins": NOW + 1},
+        "begins_negative": {"begins": -1},
+        "begins_beyond_all_times": {"begins": MAX_TIME + 1},
+        "unknown_key": {"zz": 1},
+    }.items():
+        cases.add(name, signed(series={**MAP, **changes}), reason=INVALID)
+    for key in MAP:
+        left = {name: value for name, value in MAP.items() if name != key}
+        cases.add(f"without_{key}", signed(series=left), reason=INVALID)
+    for name, fields in {
+        "key_is_not_in_crit": {"crit": []},
+        "crit_without_the_key": {"series": ...},
+        "series_is_nil": {"series": None},
+        "series_is_text": {"series": "pilot"},
+        "end_of_a_series": {"version": 2, "questions": [], "answers": 0, "epsilon_micro": 0},
+    }.items():
+        cases.add(name, signed(**fields), reason=INVALID)
+    three = canonical.unpack(PUBLISHER.campaign_payload(answers=3))
+    three |= {"crit": ["series"], "series": MAP}
+    cases.add("three_answers", PUBLISHER.sign("campaign", canonical.pack(three)), reason=INVALID)
+    cases.add("another_key_in_crit", signed(crit=["series", "zz"]), reason="unknown_crit")
+
+
+def _older(cases: Collection) -> None:
+    """A reader that does not know series refuses the campaigns that need it, and no others."""
+    for name, data, outcome in (
+        ("older_reader", signed(), {"reason": "unknown_crit"}),
+        ("older_reader_of_the_whole", signed(series={**MAP, "to": WHOLE}), {"reason": "unknown_crit"}),
+        ("older_reader_of_no_series", PUBLISHER.campaign(), {"expect": "mushrooms"}),
+    ):
+        case: dict[str, Any] = {"name": name, "spec": "formats 5", "kind": "campaign_of_older_reader"}
+        case |= {"root": cases.root, "data": cases.keep(name, data), "wall_clock": NOW, "unknown": ["series"]}
+        cases.cases.append(case | outcome)
