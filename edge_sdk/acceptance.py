@@ -67,9 +67,15 @@ class Acceptance:
         evaluated = self._reporting.evaluated(campaign, given)
         spent = self._reporting.spent()
         disabled = not self._reporting.takes_part
-        paid_until = self._reporting.ledger.paid_until(campaign.header.name)
         return explain(
-            campaign, self._reporting.policy, spent, verdict.now, evaluated, disabled=disabled, paid_until=paid_until
+            campaign,
+            self._reporting.policy,
+            spent,
+            verdict.now,
+            evaluated,
+            disabled=disabled,
+            paid_until=self._reporting.ledger.paid_until(campaign.header.name),
+            series=self._reporting.series_in_words(campaign),
         )
 
     def enrol(self, raw: bytes, name: str | None) -> Campaign:

@@ -150,7 +150,8 @@ class Device:
         The whole lifetime ε counts as spent: the largest that the owner ever allowed here, or what was spent if that
         is more. So nothing is answered until the owner raises it. Campaigns, models, evidence and unsent reports are
         forgotten. The lines of the old ledger stay if all of them can be read, so their periods and days are not paid
-        twice. If one is damaged or missing, none stays, and the present period may be paid for once more. Stop every
+        twice. If one is damaged or missing, none stays, and the present period may be paid for once more. Of a series,
+        in which a device answers once, the device answers nothing unless the series begins after the reset. Stop every
         program that uses the state before the reset.
 
         Args:
@@ -371,6 +372,8 @@ class Device:
             PolicyError: ``period_answered``: the period was paid for before, and there is no answer to return;
                 ``policy_refused``: the owner's policy does not allow the campaign; ``budget_exhausted``: the limit on ε
                 for the device's life is reached; ``budget_paused``: the limit of a day or of the window is reached;
+                ``series_answered``, ``series_begun``, ``series_not_member``: the campaign is of a series, of which this
+                device answers no further period, whatever its record;
                 ``disabled``: the owner has opted out.
             StorageError: ``entropy_unavailable``, or the state can not be read or written. After a failed write the
                 answer is stored and paid, or neither; call again. After all other errors no ε was spent.
@@ -511,7 +514,7 @@ class Device:
                 reporting.allowed,
                 reporting.meanings,
                 self._time,
-                disabled=self._state.meta("secret") is None,
+                secret=self._state.meta("secret"),
                 closed_fleet=self._state.meta("enrolled") is not None,
                 folder=self._state.folder,
             )

@@ -16,6 +16,8 @@ from protocol.shown import quoted, sentence
 from protocol.words import to_words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from edge_sdk.policy.policy import Policy, Spent
     from protocol.documents.campaign import Campaign
     from protocol.documents.model import Model
@@ -41,6 +43,7 @@ def explain(
     *,
     disabled: bool = False,
     paid_until: int = 0,
+    series: Sequence[str] = (),
 ) -> str:
     """Describe what a campaign asks, what it costs now and over its life, and whether the owner's policy allows it.
 
@@ -54,6 +57,7 @@ def explain(
         evaluated: the model that the campaign evaluates; None if it evaluates none, or has ended.
         disabled: the owner has opted out.
         paid_until: end of the last period that a campaign of this name was paid for, in seconds since 1970; 0 if none.
+        series: lines on its series, from :func:`edge_sdk.policy.series.in_words`; none if it is of no series.
     """
     header = campaign.header
     lines = [
@@ -75,6 +79,7 @@ def explain(
         lines += [
             *_asked(campaign, evaluated),
             *_refusals(campaign),
+            *series,
             "",
             *_cost(campaign, policy, spent, max(campaign.period_at(now), -(-paid_until // campaign.time_precision))),
             "",
@@ -259,11 +264,20 @@ def _cost(campaign: Campaign, policy: Policy, spent: Spent, first_period: int) -
     per_answer, lifetime = format_micro(campaign.epsilon_per_answer_micro), format_micro(policy.lifetime_micro)
     used = format_micro(spent.lifetime_micro)
     warning = ["  Warning: above ε = 20 an answer hides next to nothing."] if total > HIGH_EPSILON_MICRO else []
+    if campaign.series is None:
+        often, seen = (
+            f" per {_duration(campaign.time_precision)} (ε = {per_answer} per answer)",
+            "reports of one period",
+        )
+        whole = f"  Answering in all {periods} remaining periods would cost ε = {format_micro(total * periods)}."
+    else:
+        often, seen = ", at most once", "reports of the whole series"
+        whole = "  No other answer of the series is given, before or after, so the whole series costs no more."
     return [
-        f"Cost: ε = {format_micro(total)} per {_duration(campaign.time_precision)} (ε = {per_answer} per answer).",
-        f"  Whoever sees the reports of one period can multiply the odds of any guess by at most {odds}.",
+        f"Cost: ε = {format_micro(total)}{often}.",
+        f"  Whoever sees the {seen} can multiply the odds of any guess by at most {odds}.",
         *warning,
-        f"  Answering in all {periods} remaining periods would cost ε = {format_micro(total * periods)}.",
+        whole,
         f"  The owner allows ε = {lifetime} for the device's life; {used} of it is spent.",
         *_rates(policy, spent),
         *_rhythm(campaign, policy),
@@ -273,9 +287,10 @@ def _cost(campaign: Campaign, policy: Policy, spent: Spent, first_period: int) -
 def _rhythm(campaign: Campaign, policy: Policy) -> list[str]:
     """A line for each limit per time that does not allow an answer in every period.
 
-    If every period can be answered but a limit leaves little room, a warning. If a limit allows no answer, no line.
+    If every period can be answered but a limit leaves little room, a warning. If a limit allows no answer, or if the
+    campaign is of a series, no line.
     """
-    if any(limit.micro < campaign.epsilon_micro for limit in policy.limits):
+    if campaign.series is not None or any(limit.micro < campaign.epsilon_micro for limit in policy.limits):
         return []
     held = paces(campaign.epsilon_micro, campaign.time_precision, policy.limits)
     lines = [f"  So the device answers in at most {pace}, and in no other." for pace in held]
@@ -325,7 +340,7 @@ def _verdict(campaign: Campaign, policy: Policy, spent: Spent, evaluated: Model 
     if refusals:
         first, *others = refusals
         return [f"The owner's policy refuses it. {first}", *(f"  and {refusal}" for refusal in others)]
-    if campaign.ended:
+    if campaign.ended or campaign.series is not None:
         return ["The owner's policy allows it."]
     left = (policy.lifetime_micro - spent.lifetime_micro) // campaign.epsilon_micro
     held = paces(campaign.epsilon_micro, campaign.time_precision, policy.limits)

@@ -266,7 +266,7 @@ def reset_state(
     place = os.path.join(folder, STATE_FILE)
     allowed = PolicyFile(folder) if policy is None else PolicyGiven(policy)
     lifetime_micro = allowed().lifetime_micro
-    trust.pin(root, now)  # a root that can not be trusted is refused before anything is changed
+    pinned = trust.pin(root, now)  # a root that can not be trusted is refused before anything is changed
     known = read_marker(os.path.join(folder, MARKER_FILE))
     if known is not None and not known.whole:
         raise StorageError(
@@ -288,7 +288,8 @@ def reset_state(
         try:
             with state.transaction():
                 _begin(state, root, secret, now, machine(), enrolled=enrolment is not None)
-                line = Ledger(state).begin_after_reset(micro, now, old.lines)
+                series_after = max(now, pinned.time_floor, old.latest)
+                line = Ledger(state).begin_after_reset(micro, now, old.lines, series_after)
                 if old.track is not None:
                     carry_track(state, old.track, [each.number for each in old.lines.paid])
                 Spool(state).begin_after(line)
@@ -325,6 +326,7 @@ class _Old(NamedTuple):
         total_micro: the ε that was spent in all, in millionths; 0 if that can not be read.
         lines: the old ledger; no lines if one of them is damaged.
         whole: whether the complete ledger was read, so that the file needs no journal.
+        latest: the latest time of an answer, or of an earlier reset, in seconds since 1970; 0 if that can not be read.
         sealed: paths of the files that the old state has sealed; none if that can not be read.
         track: bytes of the time by which limits were counted, with its steps; None if they can not be read.
     """
@@ -333,6 +335,7 @@ class _Old(NamedTuple):
     total_micro: int = 0
     lines: Lines = Lines((), ())
     whole: bool = False
+    latest: int = 0
     sealed: tuple[str, ...] = ()
     track: bytes | None = None
 
@@ -353,6 +356,7 @@ def _read_old(place: str) -> _Old:
             old = old._replace(enrolled=state.meta("enrolled") is not None)
             ledger = Ledger(state)
             old = old._replace(total_micro=ledger.last_total())
+            old = old._replace(latest=max(ledger.latest(), ledger.series_after() or 0))
             old = old._replace(lines=ledger.lines(), track=stored_track(state), whole=True)
             old = old._replace(sealed=tuple(Spool(state).sealed_paths()))
         finally:

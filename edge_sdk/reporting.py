@@ -15,6 +15,7 @@ from edge_sdk.arguments import check_bytes, is_called, path_of
 from edge_sdk.log import INFO, note
 from edge_sdk.meanings import Meanings
 from edge_sdk.policy.policy import DAY_SECONDS, LONGEST_WINDOW, Policy, Spent
+from edge_sdk.policy.series import in_words, refusal
 from edge_sdk.storage.ledger import Ledger
 from edge_sdk.storage.spool import Spool
 from protocol.digest import sha256
@@ -141,7 +142,9 @@ class Reporting:
                 raise DocumentError("campaign_ended", "its publisher has ended this campaign")
             reading = self._time.read()
             track = self._time.track(reading, self.ledger.last_line(), self._longest_window())
-            self._time.note_track(track)
+            stepped = self._time.note_track(track)
+            if track is not None:
+                self.ledger.delay_series(stepped, track.time)
             try:
                 said = self._answer_at(reading, track, campaign, secret, record, label)
             except PolicyError as error:
@@ -168,10 +171,14 @@ class Reporting:
         time, leapt = moment.period_time(campaign.time_precision)
         newest = self.ledger.newest(campaign.id)
         period = campaign.period_at(time)
+        outside = refusal(campaign.series, self.ledger, secret)
         if newest is not None and newest.period >= period:
             next_at = moment.opens_at((newest.period + 1) * campaign.time_precision)
-            return Said(self.ledger.said(newest) or _refuse_deleted(), newest.period, repeated=True, next_at=next_at)
+            said = self.ledger.said(newest) or _refuse_deleted(outside)
+            return Said(said, newest.period, repeated=True, next_at=next_at)
         _check_open(campaign, moment.now, time, period)
+        if outside is not None:
+            raise outside
         _check_unpaid(campaign, period, self.ledger.paid_until(campaign.header.name))
         model = self.evaluated(campaign)
         policy = self.policy
@@ -196,6 +203,13 @@ class Reporting:
             return self.policy.longest_window
         except InputError:
             return LONGEST_WINDOW
+
+    def series_in_words(self, campaign: Campaign) -> list[str]:
+        """Lines for the owner on the series of a campaign, and on the device's part in it; none without a series."""
+        if campaign.series is None:
+            return []
+        secret = self._state.meta("secret")
+        return in_words(campaign.series, refusal(campaign.series, self.ledger, secret), secret)
 
     def check(self, campaign_id: bytes, record: Mapping[str, object], label: object) -> Check:
         """Tell which features of a record would count as missing or unlisted. Nothing is answered, spent or kept.
@@ -330,8 +344,8 @@ def _schema_read(campaign: Campaign, model: Model | None) -> Schema:
     return schema if model is None else schema._replace(features=model.schema.features)
 
 
-def _refuse_deleted() -> bytes:
-    raise PolicyError(
+def _refuse_deleted(outside: PolicyError | None) -> bytes:
+    raise outside or PolicyError(
         "period_answered", "this period was answered before the device was disabled or reset; it answers the next"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge_sdk.policy.policy import DAY_SECONDS, Policy, Spent
+from edge_sdk.policy.series import refusal
 from edge_sdk.storage.disk import disk_may_forget
 from edge_sdk.timekeeping.periods import SLACK_SECONDS
 from protocol.documents import campaign as campaigns
@@ -35,6 +36,9 @@ class CampaignStatus(NamedTuple):
             can not be answered because its time was paid for under the same name: by another version, or while the
             clock was ahead. Also if this version answered the present period, and the next opens more than a minute
             after the clock shows its begin (``Clock.periods_behind``). None in all other cases.
+        series: name of the campaign's series, in which a device answers once; None if it is of none.
+        silent: why no further period of this campaign will be answered, as the refusal of a report; "" if one may be.
+            Only campaigns of a series have such a refusal (:func:`edge_sdk.policy.series.refusal`).
     """
 
     name: str
@@ -43,6 +47,8 @@ class CampaignStatus(NamedTuple):
     state: str
     answered: int | None
     silent_until: int | None
+    series: str | None = None
+    silent: str = ""
 
 
 class ModelStatus(NamedTuple):
@@ -165,7 +171,7 @@ def gather(
     meanings: Meanings,
     time: Timekeeper,
     *,
-    disabled: bool,
+    secret: bytes | None,
     closed_fleet: bool,
     folder: str | None,
 ) -> Status:
@@ -176,7 +182,7 @@ def gather(
         allowed: its call returns the owner's policy.
         meanings: counts of missing and unlisted values.
         time: the device's clocks.
-        disabled: the owner has opted out.
+        secret: of the device; None if the owner has opted out.
         closed_fleet: the device's newest secret is of a closed fleet's provisioning file.
         folder: the state folder; None for a state in memory.
 
@@ -201,7 +207,8 @@ def gather(
     )
     trusted = documents.trust()
     shown = [
-        _campaign(campaigns.parse_campaign(payload), ledger, present) for _, _, payload in documents.all("campaign")
+        _campaign(campaigns.parse_campaign(payload), ledger, present, secret)
+        for _, _, payload in documents.all("campaign")
     ]
     return Status(
         spent_micro=spent.lifetime_micro,
@@ -214,7 +221,7 @@ def gather(
         root_version=0 if trusted is None else trusted.root.header.version,
         root_expired=trusted is None or now >= trusted.root.header.expires,
         clock=_clock(reading, present, documents.time_floor(), track),
-        disabled=disabled,
+        disabled=secret is None,
         closed_fleet=closed_fleet,
         contradictions=len(documents.evidence()),
         unread=meanings.of(campaign.name for campaign in shown),
@@ -244,14 +251,22 @@ def _clock(reading: Reading, present: Present, time_floor: int, track: Track | N
     )  # fmt: skip
 
 
-def _campaign(campaign: Campaign, ledger: Ledger, present: Present) -> CampaignStatus:
+def _campaign(campaign: Campaign, ledger: Ledger, present: Present, secret: bytes | None) -> CampaignStatus:
     header, now = campaign.header, present.now
     state = "expired" if now >= header.expires else "future" if now < header.not_before else "open"
     newest = ledger.newest(campaign.id)
     answered = None if newest is None else newest.period
-    silent = None if campaign.ended else _silent_until(campaign, ledger, present, answered)
+    refused = refusal(campaign.series, ledger, secret)
+    until = None if campaign.ended or refused else _silent_until(campaign, ledger, present, answered)
     return CampaignStatus(
-        header.name, header.version, campaign.id.hex(), "ended" if campaign.ended else state, answered, silent
+        header.name,
+        header.version,
+        campaign.id.hex(),
+        "ended" if campaign.ended else state,
+        answered,
+        until,
+        None if campaign.series is None else campaign.series.name,
+        "" if refused is None else str(refused),
     )
 
 

@@ -300,7 +300,8 @@ def reset(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "reset": str(options.state),
         "epsilon_counted_as_spent": format_micro(spent),
-        "next": "to answer again, raise epsilon_lifetime in policy.toml above that",
+        "next": "to answer again, raise epsilon_lifetime in policy.toml above that; "
+        "campaigns of series that have begun are not answered any more",
     }
 
 

@@ -11,19 +11,25 @@ Sums over all lines (``tally``) are kept in memory, so a report reads only the l
 from __future__ import annotations
 
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.storage.rows import CAMPAIGNS, LEDGER, Rows, damaged, seal
 from edge_sdk.storage.tally import BEFORE_RESET, Known, Line, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from edge_sdk.storage.database import State
     from edge_sdk.storage.tally import Track
     from protocol.documents.campaign import Campaign
 
 _LAST = (1 << 63) - 1
+_MAX_DIGITS = 20
+_SERIES = "series:"
+"""Beginning of the key of a note: name of a series → number of the line that the answer in this series has."""
+_SERIES_AFTER = "series_after"
+"""Key of a time in seconds since 1970, which a reset writes. Series that begin until then are not answered."""
 _RESET = "reset"
 """Key of the note that the ledger begins with the line of a reset. With this note, an empty ledger is damage."""
 
@@ -51,10 +57,14 @@ class Answered(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """The campaigns of a ledger by number, and every line of a campaign, oldest first."""
+    """The campaigns of a ledger by number, every line of a campaign, oldest first, and the answered series.
+
+    ``series`` maps the name of each series to the number of its line.
+    """
 
     campaigns: tuple[Known, ...]
     paid: tuple[Line, ...]
+    series: Mapping[str, int] = MappingProxyType({})
 
 
 _NOTHING = Line(0, BEFORE_RESET, 0, 0, 0, 0, 0, b"")
@@ -172,6 +182,9 @@ class Ledger:
             newest.pop(BEFORE_RESET, None)
             if newest != {each.number: (each.line, each.period) for each in self.known()}:
                 raise damaged()
+            last = self._newest().number
+            if not all(1 <= line <= last for line in self.series().values()):
+                raise damaged()
 
     def _forward(self) -> Iterator[Line]:
         """Every line, oldest first."""
@@ -218,6 +231,10 @@ class Ledger:
         """The ε that was ever spent, in millionths, as the newest line states. No line before the last two is read."""
         return self._newest().total_micro
 
+    def latest(self) -> int:
+        """The latest time of an answer or of a reset in the ledger, in seconds since 1970; 0 if it has no line."""
+        return self._newest().latest
+
     def last_line(self) -> int:
         """The running number, from 1, of the newest line; 0 if there is none."""
         with self._state.reading():
@@ -238,10 +255,39 @@ class Ledger:
                 tally.cover(seconds, time - reach, self._backward())
             return tally.spent_around(seconds, time, track)
 
+    def series(self) -> dict[str, int]:
+        """Name of each series that was answered → number of the line of that answer."""
+        notes = self._state.all_meta()
+        return {key.removeprefix(_SERIES): _number(notes[key]) for key in notes if key.startswith(_SERIES)}
+
+    def answered_in(self, series: str) -> bool:
+        """Whether a campaign of the series with this name was ever answered."""
+        return self._state.meta(_SERIES + series) is not None
+
+    def series_after(self) -> int | None:
+        """The time of the last reset, in seconds since 1970; None if the state was never reset.
+
+        What was answered before is not known for sure. So series that begin until then are not answered.
+        """
+        note = self._state.meta(_SERIES_AFTER)
+        return None if note is None else _number(note)
+
+    def delay_series(self, seconds: int, now: int) -> None:
+        """Move :meth:`series_after` ahead, since the clock of the reset was behind by up to ``seconds``.
+
+        Args:
+            seconds: the step by which the clock moved ahead without that time having passed; 0 for none.
+            now: seconds since 1970; the time is not moved beyond.
+        """
+        after = self.series_after()
+        if after is not None and min(after + seconds, now) > after:
+            self._state.write_meta(_SERIES_AFTER, str(min(after + seconds, now)).encode())
+
     def spend(self, campaign: Campaign, period: int, answered_at: int, reports: bytes) -> tuple[int, int]:
         """Write the line of an answered period, and its reports in the place of those of the campaign's last period.
 
-        Neither the period nor the owner's limits are checked: the caller has done that.
+        The name of the campaign's series, if any, is written too. Neither the period nor the series nor the owner's
+        limits are checked: the caller has done that.
 
         Args:
             campaign: the answered campaign.
@@ -259,6 +305,8 @@ class Ledger:
         header = campaign.header
         row = Known(number, campaign.id, header.name, header.version, campaign.time_precision, line.number, period)
         (self._campaigns.add if known is None else self._campaigns.replace)(row, reports)
+        if campaign.series is not None:
+            self._state.write_meta(_SERIES + campaign.series.name, str(line.number).encode())
         tally.add(line, row)
         return line.number, number
 
@@ -270,9 +318,10 @@ class Ledger:
         """
         with self._state.reading():
             self.check()
-            return Lines(tuple(self.known()), tuple(line for line in self._forward() if line.campaign))
+            lines = tuple(line for line in self._forward() if line.campaign)
+            return Lines(tuple(self.known()), lines, self.series())
 
-    def begin_after_reset(self, micro: int, now: int, old: Lines) -> int:
+    def begin_after_reset(self, micro: int, now: int, old: Lines, series_after: int) -> int:
         """Write the first lines after a reset: one for the ε beyond the old lines, then the lines of the old ledger.
 
         The lines are copied without the bytes of their answers. So their periods are not answered again, and their ε
@@ -282,18 +331,22 @@ class Ledger:
             micro: the cost of all these lines together, in millionths of ε.
             now: seconds since 1970.
             old: the readable lines of the old ledger.
+            series_after: series that begin until this time, in seconds since 1970, are not answered.
 
         Returns:
             The number of the last line.
         """
         unknown = micro - sum(line.epsilon_micro for line in old.paid)
         line = self._line(self._newest(), BEFORE_RESET, 0, unknown, now)
-        newest = {}
+        newest, copied = {}, {}
         for each in old.paid:
             line = self._line(line, each.campaign, each.period, each.epsilon_micro, each.answered_at)
-            newest[each.campaign] = line.number
+            newest[each.campaign] = copied[each.number] = line.number
         for known in old.campaigns:
             self._campaigns.add(known._replace(line=newest[known.number]), b"")
+        for name, number in old.series.items():
+            self._state.write_meta(_SERIES + name, str(copied[number]).encode())
+        self._state.write_meta(_SERIES_AFTER, str(series_after).encode())
         self._state.write_meta(_RESET, b"1")
         return line.number
 
@@ -310,6 +363,13 @@ class Ledger:
             known = {each.number: each for each in self.known()}
             known[BEFORE_RESET] = Known(BEFORE_RESET, b"", "", 0, 0, 0, 0)
             return [_shown(line, known[line.campaign]) for line in self._forward()]
+
+
+def _number(text: bytes) -> int:
+    """A number in a note of a series."""
+    if not text.isdigit() or len(text) > _MAX_DIGITS:
+        raise damaged()
+    return int(text)
 
 
 def _shown(line: Line, payer: Known) -> Answered:

@@ -100,6 +100,16 @@ class Track(NamedTuple):
             or not 0 <= self.uptime - stored.uptime < _NOTED_EVERY
         )
 
+    def stepped(self, stored: Track | None) -> int:
+        """Seconds of the forward step that ``stored``, the track before this one, does not have; 0 without a step.
+
+        Without a track before (None), nothing is known of the time before: the result is the whole limit time.
+        """
+        if stored is None:
+            return self.time
+        new = self.steps[-1:]
+        return max(0, new[0].seconds) if new and new[0] not in stored.steps else 0
+
     def renumbered(self, numbers: Sequence[int]) -> Track:
         """The track for a ledger that keeps the lines ``numbers``, rising, as its lines 2, 3 and so on."""
 

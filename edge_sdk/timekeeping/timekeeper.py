@@ -91,10 +91,16 @@ class Timekeeper:
         now = self.present(reading).now
         return None if reading.uptime is None else follow(self._track(), reading, now, line, longest)
 
-    def note_track(self, track: Track | None) -> None:
-        """Store ``track`` if :meth:`Track.is_news` says that it must replace the stored one; None is not stored."""
-        if track is not None and track.is_news(self._track()):
-            self._state.write_meta(_TRACK_KEY, track.to_bytes())
+    def note_track(self, track: Track | None) -> int:
+        """Store ``track`` if :meth:`Track.is_news` says that it must replace the stored one; None is not stored.
+
+        Returns the seconds by which the clock moved ahead since the stored track without that time having passed.
+        """
+        stored = self._track()
+        if track is None or not track.is_news(stored):
+            return 0
+        self._state.write_meta(_TRACK_KEY, track.to_bytes())
+        return track.stepped(stored)
 
     def note_document(self, issued_at: int) -> None:
         """Store the confirmed time after a signed document was accepted.

@@ -27,7 +27,7 @@ def make(cases: Collection) -> None:
     _evaluations(cases)
 
 
-def _add(
+def add_device(
     cases: Collection,
     name: str,
     before: list[Step],
@@ -67,11 +67,13 @@ def _versions(cases: Collection) -> None:
         case = f"versions_of_{old}_and_{new}_seconds"
         for when, clock in (("at_once", NOW), ("before_the_paid_end", paid - 1), ("before_a_period_begins", opens - 1)):
             if when == "at_once" or (when == "before_the_paid_end") == (opens == paid):
-                _add(cases, f"{case}_{when}", before, ("report", name, clock), reason="period_answered")
-        _add(cases, f"{case}_after", before, ("report", name, opens), expect=_period(opens, new))
+                add_device(cases, f"{case}_{when}", before, ("report", name, clock), reason="period_answered")
+        add_device(cases, f"{case}_after", before, ("report", name, opens), expect=_period(opens, new))
     first: list[Step] = [("enrol", PUBLISHER.campaign(), NOW), ("report", name, NOW)]
-    _add(cases, "the_same_version_says_the_same", first, ("report", name, NOW), expect=_period(NOW, DAY, repeated=True))
-    _add(
+    add_device(
+        cases, "the_same_version_says_the_same", first, ("report", name, NOW), expect=_period(NOW, DAY, repeated=True)
+    )
+    add_device(
         cases,
         "an_earlier_period_says_the_same",
         first,
@@ -79,15 +81,17 @@ def _versions(cases: Collection) -> None:
         expect=_period(NOW, DAY, repeated=True),
     )
     other: Step = ("enrol", PUBLISHER.campaign(name="other"), NOW)
-    _add(cases, "another_name_is_another_campaign", [*first, other], ("report", "other", NOW), expect=_period(NOW, DAY))
+    add_device(
+        cases, "another_name_is_another_campaign", [*first, other], ("report", "other", NOW), expect=_period(NOW, DAY)
+    )
     unanswered: list[Step] = [first[0], ("enrol", PUBLISHER.campaign(version=2), NOW)]
-    _add(cases, "an_unanswered_version_pays_nothing", unanswered, ("report", name, NOW), expect=_period(NOW, DAY))
+    add_device(cases, "an_unanswered_version_pays_nothing", unanswered, ("report", name, NOW), expect=_period(NOW, DAY))
     between: list[Step] = [
         *first,
         ("enrol", PUBLISHER.campaign(version=2), NOW),
         ("enrol", PUBLISHER.campaign(version=3), NOW),
     ]
-    _add(cases, "a_version_in_between_opens_nothing", between, ("report", name, TODAY), reason="period_answered")
+    add_device(cases, "a_version_in_between_opens_nothing", between, ("report", name, TODAY), reason="period_answered")
 
 
 def _evaluation(model: bytes, publisher: Publisher = PUBLISHER, **changes: Any) -> bytes:
@@ -106,7 +110,7 @@ def _evaluations(cases: Collection) -> None:
 
     def enrol(name: str, campaign_bytes: bytes, *models: bytes, **outcome: Any) -> None:
         before: list[Step] = [("install", each, NOW) for each in models]
-        _add(cases, f"evaluation_{name}", before, ("enrol", campaign_bytes, NOW), **outcome)
+        add_device(cases, f"evaluation_{name}", before, ("enrol", campaign_bytes, NOW), **outcome)
 
     enrol("with_its_model", raw, model, expect=told)
     enrol("without_its_model", raw, reason="model_unknown")
@@ -123,6 +127,8 @@ def _evaluations(cases: Collection) -> None:
     ended = _evaluation(model, questions=[], answers=0, epsilon_micro=0)
     enrol("that_ends_needs_no_model", ended, expect=told)
     before: list[Step] = [("install", model, NOW), ("enrol", raw, NOW)]
-    _add(cases, "evaluation_answers", before, ("report", "outcome", NOW), expect=_period(NOW, DAY))
+    add_device(cases, "evaluation_answers", before, ("report", "outcome", NOW), expect=_period(NOW, DAY))
     newer: list[Step] = [*before, ("install", PUBLISHER.model(version=2), NOW)]
-    _add(cases, "evaluation_of_a_model_that_was_replaced", newer, ("report", "outcome", NOW), reason="model_unknown")
+    add_device(
+        cases, "evaluation_of_a_model_that_was_replaced", newer, ("report", "outcome", NOW), reason="model_unknown"
+    )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hmac
+from hashlib import sha256
 from typing import Any
 
-from support.publisher import NOW
+from support.publisher import DAY, NOW
 
 from protocol import canonical
 from protocol.document import MAX_TIME
 from protocol.documents.series import WHOLE, Series
+from vectors.made_devices import Step, add_device
 from vectors.makers import PUBLISHER, Collection
 
 INVALID = "invalid_campaign"
@@ -22,6 +25,7 @@ def make(cases: Collection) -> None:
     _good(cases)
     _refused(cases)
     _older(cases)
+    _devices(cases)
 
 
 def signed(**changes: Any) -> bytes:
@@ -92,3 +96,53 @@ def _older(cases: Collection) -> None:
         case: dict[str, Any] = {"name": name, "spec": "formats 5", "kind": "campaign_of_older_reader"}
         case |= {"root": cases.root, "data": cases.keep(name, data), "wall_clock": NOW, "unknown": ["series"]}
         cases.cases.append(case | outcome)
+
+
+def _devices(cases: Collection) -> None:
+    """A device answers once in a series. Its secret is 32 bytes of 0, so its place is known."""
+    name = "mushrooms"
+    u = int.from_bytes(hmac.digest(bytes(32), b"hearsay/1/series" + sha256(b"pilot").digest(), "sha256")[:4])
+
+    def campaign(name: str = name, version: int = 1, **changes: Any) -> bytes:
+        series = Series("pilot", NOW, 0, WHOLE)._replace(**changes)
+        return PUBLISHER.campaign(name=name, version=version, series=series)
+
+    def first(clock: int = NOW, **outcome: Any) -> dict[str, Any]:
+        return {"expect": {"period": clock // DAY, "repeated": False}} | outcome
+
+    asked: list[Step] = [("enrol", campaign(), NOW)]
+    answered: list[Step] = [*asked, ("report", name, NOW)]
+    add_device(cases, "answered_in_a_series", asked, ("report", name, NOW), **first())
+    again = {"period": NOW // DAY, "repeated": True}
+    add_device(cases, "the_answered_period_again", answered, ("report", name, NOW), expect=again)
+    add_device(cases, "the_next_period", answered, ("report", name, NOW + DAY), reason="series_answered")
+    for case, raw, called in (
+        ("another_version", campaign(version=2), name),
+        ("another_campaign", campaign("other"), "other"),
+        ("another_share", campaign("other", low=u, high=u + 1), "other"),
+        ("another_begin", campaign("other", begins=0), "other"),
+    ):
+        before: list[Step] = [*answered, ("enrol", raw, NOW)]
+        for when, clock in (("at_once", NOW), ("later", NOW + 30 * DAY)):
+            add_device(cases, f"{case}_{when}", before, ("report", called, clock), reason="series_answered")
+    other = PUBLISHER.campaign(name="other", series=Series("pilot 2", NOW))
+    add_device(cases, "another_series", [*answered, ("enrol", other, NOW)], ("report", "other", NOW), **first())
+    free = PUBLISHER.campaign(name="other")
+    add_device(cases, "no_series", [*answered, ("enrol", free, NOW)], ("report", "other", NOW), **first())
+    for case, low, high, outcome in (
+        ("first_of_its_share", u, u + 1, first()),
+        ("last_of_its_share", 0, u + 1, first()),
+        ("at_the_end_of_a_share", 0, u, {"reason": "series_not_member"}),
+        ("before_a_share", u + 1, WHOLE, {"reason": "series_not_member"}),
+    ):
+        share: list[Step] = [("enrol", campaign(low=low, high=high), NOW)]
+        add_device(cases, f"device_{case}", share, ("report", name, NOW), **outcome)
+    outside: list[Step] = [("enrol", campaign(high=u), NOW), ("enrol", campaign("other", low=u), NOW)]
+    add_device(cases, "outside_costs_nothing", outside, ("report", "other", NOW), **first())
+    add_device(
+        cases,
+        "outside_after_an_answer",
+        [*outside, ("report", "other", NOW)],
+        ("report", name, NOW),
+        reason="series_answered",
+    )

@@ -1,0 +1,291 @@
+"""A device answers once in a series, whatever campaigns, versions and periods the series has, and whatever happens."""
+
+from __future__ import annotations
+
+import random
+from itertools import count, pairwise, product
+
+import pytest
+from support.failures import reason
+from support.publisher import DAY, NOW, Publisher
+
+from edge_sdk import Device, Policy
+from edge_sdk.sync.run import sync
+from protocol.batches.report import report_id
+from protocol.documents.series import WHOLE, Series
+
+RECORD = {"odor": "n", "width": 2, "label": "e"}
+SERIES = Series("pilot", NOW)
+GENEROUS = Policy(lifetime_micro=1_000_000_000)
+
+
+def campaign(publisher, name="mushrooms", version=1, **changes):
+    return publisher.campaign(name=name, version=version, series=SERIES._replace(**changes))
+
+
+def answers(device):
+    """How often a device answered, without the line of a reset."""
+    return sum(1 for line in device.history() if line.id)
+
+
+def seeded(number):
+    """A source of the same bytes each time, as an argument of ``Device.open``."""
+    return random.Random(number).randbytes
+
+
+def test_one_answer_in_all_campaigns_versions_and_periods(device, publisher, clock):
+    first = device.enrol(campaign(publisher))
+    said = device.report(first.id, RECORD)
+    others = [device.enrol(campaign(publisher, name, high=WHOLE - 1)) for name in ("other", "third")]
+    for _ in range(3):
+        assert {reason(device.report, each.id, RECORD) for each in others} == {"series_answered"}
+        clock.now += DAY
+        assert reason(device.report, first.id, RECORD) == "series_answered"
+    newer = device.enrol(campaign(publisher, version=2, begins=0))
+    assert reason(device.report, newer.id, RECORD) == "series_answered"
+    clock.now = NOW
+    device.enrol(campaign(publisher, version=3))  # the period that was answered is of version 1
+    assert reason(device.report, newer.id, RECORD) == "campaign_unknown"
+    assert answers(device) == 1
+    assert device.status().spent_micro == 1_000_000
+    assert len(said) == first.report_bytes
+
+
+def test_the_answered_period_gives_the_same_bytes_and_another_series_another_answer(device, publisher, clock):
+    first = device.enrol(campaign(publisher))
+    said = device.report(first.id, RECORD)
+    assert device.report(first.id, {}) == said
+    clock.now -= DAY
+    assert device.report(first.id, {}) == said
+    clock.now += 3 * DAY
+    other = device.enrol(publisher.campaign(name="other", series=SERIES._replace(name="pilot 2")))
+    without = device.enrol(publisher.campaign(name="without"))
+    device.report(other.id, RECORD)
+    device.report(without.id, RECORD)
+    clock.now += DAY
+    device.report(without.id, RECORD)
+    assert answers(device) == 4
+
+
+def test_restarts_opting_out_and_in_and_new_roots_change_nothing(tmp_path, publisher, clock):
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        device.report(device.enrol(campaign(publisher)).id, RECORD)
+    for number in count(2):
+        clock.now += DAY
+        with Device.open(tmp_path, clock=clock) as device:
+            if number == 3:
+                device.disable()
+                device.enable()
+                assert reason(device.report, "mushrooms", RECORD) == "series_answered"
+                clock.now -= 2 * DAY
+                assert reason(device.report, "mushrooms", RECORD) == "series_answered"  # its bytes were deleted
+                clock.now += 2 * DAY
+            if number == 4:
+                device.rotate([publisher.root(version=2)])
+            newer = device.enrol(campaign(publisher, version=number))
+            assert reason(device.report, newer.id, RECORD) == "series_answered"
+            assert answers(device) == 1
+            if number == 5:
+                return
+
+
+def test_a_reset_that_reads_the_ledger_keeps_the_series_and_lying_about_its_begin_changes_nothing(
+    tmp_path, publisher, clock
+):
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        device.report(device.enrol(publisher.campaign(name="before")).id, RECORD)
+        device.report(device.enrol(campaign(publisher)).id, RECORD)
+    clock.now += DAY
+    publisher.now = clock.now + DAY
+    for lifetime in (10**9, 10**10):  # the owner allows more after each reset
+        Device.reset(tmp_path, Publisher().root(), clock=clock)
+        with Device.open(tmp_path, clock=clock, policy=Policy(lifetime_micro=lifetime)) as device:
+            late = publisher.campaign(series=SERIES._replace(begins=publisher.now))
+            again = device.enrol(late)
+            fresh = publisher.campaign(name="fresh", series=Series("another", publisher.now))
+            unanswered = device.enrol(fresh)
+            clock.now += 2 * DAY
+            assert reason(device.report, again.id, RECORD) == "series_answered"
+            clock.now -= 2 * DAY
+    with Device.open(tmp_path, clock=clock, policy=Policy(lifetime_micro=lifetime)) as device:
+        clock.now += 2 * DAY
+        assert device.report(unanswered.id, RECORD)
+        assert reason(device.report, again.id, RECORD) == "series_answered"
+
+
+@pytest.mark.parametrize("how", ["gone", "rotten", "older"])
+def test_after_a_lost_ledger_no_series_that_had_begun_is_answered(tmp_path, publisher, clock, how):
+    state = tmp_path / "state.db"
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+        empty = state.read_bytes()
+        device.report(device.enrol(campaign(publisher)).id, RECORD)
+    if how == "gone":
+        state.unlink()
+    elif how == "rotten":
+        state.write_bytes(state.read_bytes().replace(b"pilot", b"pIlot"))
+    else:
+        state.write_bytes(empty)
+    clock.now += DAY
+    assert reason(Device.open, tmp_path, clock=clock) == "state_lost"
+    Device.reset(tmp_path, publisher.root(), clock=clock)
+    publisher.now = clock.now + 1
+    with Device.open(tmp_path, clock=clock, policy=GENEROUS) as device:
+        old = device.enrol(campaign(publisher))
+        unseen = device.enrol(publisher.campaign(name="unseen", series=Series("unseen", clock.now)))
+        fresh = device.enrol(publisher.campaign(name="fresh", series=Series("fresh", clock.now + 1)))
+        clock.now += DAY
+        assert reason(device.report, old.id, RECORD) == "series_begun"
+        assert reason(device.report, unseen.id, RECORD) == "series_begun"
+        device.report(fresh.id, RECORD)
+        assert answers(device) == 1
+        silent = {each.name: each.silent.split(":")[0] for each in device.status().campaigns}
+        assert silent == {"mushrooms": "series_begun", "unseen": "series_begun", "fresh": "series_answered"}
+
+
+@pytest.mark.parametrize("boots", [False, True])
+@pytest.mark.parametrize("ledger_lost", [False, True])
+def test_a_clock_that_was_behind_at_the_reset_opens_no_series(tmp_path, publisher, boots, ledger_lost):
+    wall, up = [NOW + DAY], [5 * DAY]
+    boot = ["a"]
+    options = {"clock": lambda: wall[0], "uptime": lambda: (boot[0], up[0])}
+    with Device.open(tmp_path, trust=publisher.root(), **options) as device:
+        device.report(device.enrol(campaign(publisher)).id, RECORD)
+    if ledger_lost:
+        (tmp_path / "state.db").unlink()
+    wall[0] = NOW - 100 * DAY  # the battery was empty
+    publisher.now = NOW - 200 * DAY
+    Device.reset(tmp_path, publisher.root(), clock=options["clock"])
+    publisher.now = NOW
+    boot[0], up[0] = "b", 60
+    with Device.open(tmp_path, policy=GENEROUS, **options) as device:
+        publisher.now = NOW - 150 * DAY
+        other = device.enrol(publisher.campaign(name="other", lifetime=1000 * DAY))
+        device.report(other.id, RECORD)  # with the wrong clock
+        publisher.now = NOW
+        if boots:
+            boot[0], up[0] = "c", 60
+        wall[0] = NOW + 2 * DAY  # now it is right
+        up[0] += 60
+        unseen = device.enrol(publisher.campaign(name="unseen", series=Series("unseen", NOW)))
+        assert reason(device.report, unseen.id, RECORD) == "series_begun"
+        wall[0], up[0] = wall[0] + 5 * DAY, up[0] + 5 * DAY
+        publisher.now = wall[0]
+        fresh = device.enrol(publisher.campaign(name="fresh", series=Series("fresh", wall[0] - DAY)))
+        assert device.report(fresh.id, RECORD)
+
+
+def test_devices_outside_of_the_share_draw_nothing_and_say_so(publisher, clock):
+    """About an eighth takes part. A device in none of the shares is told so, and draws no seed."""
+    taken = 0
+    for number in range(40):
+        drawn = []
+        entropy = seeded(number)
+        with Device.open(
+            None, publisher.root(), clock=clock, entropy=lambda n, e=entropy, d=drawn: d.append(n) or e(n)
+        ) as device:
+            asked = device.enrol(campaign(publisher, high=WHOLE // 8))
+            del drawn[:]
+            outcome = reason(device.report, asked.id, RECORD)
+            member = asked.series.has(device._state.meta("secret"))
+            assert outcome == (None if member else "series_not_member")
+            assert drawn == ([32] if member else [])
+            assert answers(device) == member
+            (status,) = device.status().campaigns
+            assert status.series == "pilot"
+            assert status.silent.split(":")[0] == ("series_answered" if member else "series_not_member")
+            taken += member
+    assert 0 < taken < 20
+
+
+def test_shares_divide_a_fleet(publisher, clock):
+    """Whatever the order of the campaigns, each device answers exactly one of four whose shares are everything."""
+    edges = [0, WHOLE // 100, WHOLE // 4, WHOLE // 2, WHOLE]
+    raws = [
+        campaign(publisher, f"part {number}", low=low, high=high) for number, (low, high) in enumerate(pairwise(edges))
+    ]
+    whole = campaign(publisher, "everybody")
+    totals = [0] * 4
+    for number in range(60):
+        with Device.open(None, publisher.root(), clock=clock, entropy=seeded(number)) as device:
+            order = random.Random(number).sample(range(4), 4)
+            asked = {each: device.enrol(raws[each]) for each in order}
+            said = [each for each in order if reason(device.report, asked[each].id, RECORD) is None]
+            assert len(said) == 1
+            totals[said[0]] += 1
+            assert reason(device.report, device.enrol(whole).id, RECORD) == "series_answered"
+            assert answers(device) == 1
+    assert sum(totals) == 60
+    assert min(totals[1:]) > 0
+
+
+def test_participation_and_question_do_not_depend_on_the_record(publisher, clock):
+    """Devices that differ in their records only: the same refusals, in the same order, and the same questions."""
+    odors, widths, labels = ("a", "n", None, "unheard of"), (0, 10, float("nan")), ("e", "p", None)
+    raws = [campaign(publisher, "quarter", high=WHOLE // 4), campaign(publisher, "rest", low=WHOLE // 4)]
+    for number in range(3):
+        seen = set()
+        for odor, width, label in product(odors, widths, labels):
+            with Device.open(None, publisher.root(), clock=clock, entropy=seeded(number)) as device:
+                outcome = []
+                for raw in raws:
+                    asked = device.enrol(raw)
+                    record = {"odor": odor, "width": width, "label": label}
+                    outcome.append(reason(device.report, asked.id, record))
+                secret = device._state.meta("secret")
+                period = asked.period_at(NOW)
+                outcome.append(asked.assignment.question_for(report_id(secret, asked.id, period, 0), 0))
+                outcome.append(device.status().spent_micro)
+            seen.add(tuple(outcome))
+        assert len(seen) == 1
+
+
+def test_an_evaluation_may_be_of_a_series(device, publisher, clock):
+    from protocol import canonical
+
+    device.install(publisher.model())
+    device.report(device.enrol(campaign(publisher)).id, RECORD)
+    body = canonical.unpack(publisher.evaluation_payload(publisher.model()))
+    body |= {"series": SERIES.to_dict(), "crit": ["series"]}
+    asked = device.enrol(publisher.sign("campaign", canonical.pack(body)))
+    assert reason(device.report, asked.id, RECORD) == "series_answered"
+    body |= {"series": {**SERIES.to_dict(), "name": "quality"}, "version": 2}
+    device.report(device.enrol(publisher.sign("campaign", canonical.pack(body))).id, RECORD)
+    assert answers(device) == 2
+
+
+def test_sync_takes_campaigns_of_series_without_a_refusal(tmp_path, publisher, clock):
+    from support.sources import Source
+
+    with Device.open(tmp_path / "state", trust=publisher.root(), clock=clock) as device:
+        for version in range(1, 4):
+            source = Source({"campaigns/mushrooms.hsc": campaign(publisher, version=version, high=1)})
+            assert sync(device, source, campaigns=["mushrooms"]).refusals == ()
+            assert reason(device.report, "mushrooms", RECORD) == "series_not_member"
+            (status,) = device.status().campaigns
+            assert (status.version, status.silent_until) == (version, None)
+
+
+def test_explain_says_what_a_series_costs_and_whether_this_device_takes_part(device, publisher, clock):
+    secret = device._state.meta("secret")
+    inside = device.explain(campaign(publisher, low=0, high=WHOLE))
+    assert "series 'pilot': the device gives at most one answer in the whole series" in inside
+    assert "About 100% of all devices take part in this campaign, picked by chance" in inside
+    assert "this device does." in inside
+    assert "Cost: ε = 1, at most once." in inside
+    assert "remaining periods" not in inside
+    share = Series("pilot", NOW, 0, WHOLE // 100)
+    outside = device.explain(publisher.campaign(series=share))
+    assert "About 1% of all devices" in outside
+    assert f"this device does{'' if share.has(secret) else ' not'}." in outside
+    device.report(device.enrol(campaign(publisher)).id, RECORD)
+    assert "series_answered: this device has answered" in device.explain(campaign(publisher, "other"))
+    device.disable()
+    assert "series_answered" in device.explain(campaign(publisher, "other"))
+
+
+def test_the_owners_limits_hold_in_a_series_too(tmp_path, publisher, clock):
+    strict = Policy(lifetime_micro=500_000)
+    with Device.open(tmp_path, trust=publisher.root(), clock=clock, policy=strict) as device:
+        asked = device.enrol(campaign(publisher))
+        assert reason(device.report, asked.id, RECORD) == "budget_exhausted"
+        assert answers(device) == 0
