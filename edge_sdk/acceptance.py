@@ -15,7 +15,7 @@ from protocol.errors import DocumentError, InputError, StorageError
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from edge_sdk.reporting import Reporting
     from edge_sdk.storage.database import State
@@ -54,16 +54,16 @@ class Acceptance:
         check_bytes(raw, "a model")
         return trust.verify(self._trust(), raw, "model", self._time.wall(), UNDERSTOOD)
 
-    def explain(self, raw: bytes, model: bytes | None) -> str:
+    def explain(self, raw: bytes, models: Sequence[bytes]) -> str:
         """Describe the campaign file ``raw`` in words for the owner, before it is accepted. The state is not changed.
 
-        ``model`` is the file of the model that the campaign evaluates; None if that is installed, or there is none. The
-        errors are those of :meth:`edge_sdk.Device.explain`.
+        ``models`` are files of models that the campaign evaluates and that are not installed. The errors are those of
+        :meth:`edge_sdk.Device.explain`.
         """
         from edge_sdk.explain import explain
 
         verdict, campaign = self._judge_campaign(raw)
-        given = None if model is None else self._judge_model(model).payload
+        given = [self._judge_model(model).payload for model in models]
         evaluated = self._reporting.evaluated(campaign, given)
         spent = self._reporting.spent()
         disabled = not self._reporting.takes_part

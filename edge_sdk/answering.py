@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from protocol.batches.report import encode_answer, encode_report, report_id
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from protocol.documents.campaign import Campaign
     from protocol.schema import Observation
@@ -23,7 +23,7 @@ def answer(
     secret: bytes,
     period: int,
     seeds: Sequence[bytes],
-    predicted: int = 0,
+    predict: Callable[[int], int] | None = None,
 ) -> list[bytes]:
     """Make the reports of one period: r = ``campaign.answers`` of them. Report i answers a question of stratum i.
 
@@ -36,7 +36,9 @@ def answer(
         secret: the device's 32-byte secret. Report ids are derived from it; noise is not.
         period: index of the period since 1970.
         seeds: r fresh seeds of 32 bytes for the noise, used for nothing else.
-        predicted: code of the class that the evaluated model predicts; used in ``outcome`` campaigns only.
+        predict: index of an evaluated model → code of the class that it predicts for the record; a single model has
+            the index 0. Called in ``outcome`` campaigns only, for the model that the question is about; may be None in
+            others.
 
     Returns:
         r byte strings of the campaign's record length.
@@ -48,6 +50,7 @@ def answer(
         identifier = report_id(secret, campaign.id, period, stratum)
         number = campaign.assignment.question_for(identifier, stratum)
         question = campaign.questions[number]
+        predicted = predict(question.subject.model or 0) if predict is not None else 0
         value = question.input_of(observation, label_code, classes, predicted)
         field = encode_answer(question.mechanism, question.mechanism.perturb(value, seeds[stratum]), layout)
         reports.append(encode_report(layout, identifier, period, number, field))

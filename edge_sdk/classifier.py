@@ -1,4 +1,4 @@
-"""Installed models: Naive Bayes scoring in plain Python, and the model that an evaluation campaign names.
+"""Installed models: Naive Bayes scoring in plain Python.
 
 score(c) = log P(c) + Σ log P(x_i | c) over the features that are present; the largest wins.
 """
@@ -9,14 +9,11 @@ from math import exp, log, pi
 from typing import TYPE_CHECKING
 
 from protocol import SCALE
-from protocol.digest import sha256
-from protocol.documents.model import DiscreteModel, Normal, parse_model
-from protocol.errors import DocumentError, InputError
+from protocol.documents.model import DiscreteModel, Normal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from protocol.documents.campaign import Campaign
     from protocol.documents.model import Model
     from protocol.schema import Check
 
@@ -105,36 +102,3 @@ def _quadratic(normal: Normal) -> tuple[tuple[()], list[tuple[float, float, floa
     """Per class (a, b, m), for a log density a + b(x − m)²: a = −½ log(2πσ²), b = −1/(2σ²), m the mean."""
     curves = [(-0.5 * log(2 * pi * v), -0.5 / v, m) for m, v in zip(normal.mean, normal.variance, strict=True)]
     return (), curves
-
-
-def evaluated_model(campaign: Campaign, payload: bytes | None) -> Model | None:
-    """The model that a campaign evaluates; None if the campaign evaluates none, or has ended.
-
-    An evaluation asks whether a model's prediction is right. The prediction depends on the model's features, so the
-    campaign asks about these, and not about the features that it lists itself. The model is therefore parsed before
-    such a campaign is judged, explained or answered.
-
-    Args:
-        campaign: a verified campaign.
-        payload: the verified payload of the model; None if the device has no such model.
-
-    Raises:
-        InputError: ``model_unknown``: there is no payload, or the campaign names another model.
-        DocumentError: ``invalid_campaign``: the campaign and the model have different classes; ``malformed``,
-            ``invalid_model``: the payload is no valid model.
-    """
-    if campaign.model is None or campaign.ended:
-        return None
-    if payload is None:
-        raise InputError(
-            "model_unknown",
-            "the campaign evaluates a model that is not installed here, and what it asks about is what that model "
-            "reads; install that very model first (to explain, give it by --model). If a newer version of it is "
-            "installed, this campaign is over here: its publisher can ask about the newer version",
-        )
-    if sha256(payload).digest() != campaign.model:
-        raise InputError("model_unknown", "the campaign evaluates another model than the one that was given")
-    model = parse_model(payload)
-    if model.schema.label.classes != campaign.schema.label.classes:
-        raise DocumentError("invalid_campaign", "its classes are not those of the model that it evaluates")
-    return model

@@ -214,19 +214,21 @@ class Device:
 
     # Methods for signed documents -----------------------------------------------------------------
 
-    def explain(self, raw: bytes, *, model: bytes | None = None) -> str:
+    def explain(self, raw: bytes, *, model: bytes | Iterable[bytes] | None = None) -> str:
         """Say in words what a signed campaign asks and costs, before it is accepted. The state is not changed.
 
         Args:
             raw: the ``.hsc`` file.
-            model: the ``.hsm`` file of the model that the campaign evaluates, if that model is not installed.
+            model: the ``.hsm`` file of the model that the campaign evaluates, if that model is not installed; or the
+                files of several models.
 
         Raises:
             DocumentError: the campaign or the model is not acceptable. What the policy refuses is explained instead.
-            InputError: ``model_unknown``: the evaluated model is neither given nor installed, or another is given;
+            InputError: ``model_unknown``: an evaluated model is neither given nor installed, or another is given;
                 ``policy_invalid``, ``policy_missing``: the policy can not be read, or is gone; ``argument_invalid``.
         """
-        return self._acceptance.explain(raw, model)
+        models = [model] if isinstance(model, bytes) else [] if model is None else list(model)
+        return self._acceptance.explain(raw, models)
 
     @logged("enrol", lambda campaign: f"{campaign.header.name} version {campaign.header.version}")
     def enrol(self, raw: bytes, *, name: str | None = None) -> Campaign:
@@ -243,7 +245,7 @@ class Device:
                 of a file that can not be read. After ``equivocation`` the campaign is kept as evidence
                 (:meth:`evidence`).
             PolicyError: ``policy_refused``; ``disabled``: the owner has opted out.
-            InputError: ``model_unknown``: it evaluates a model that is not installed; ``policy_invalid``,
+            InputError: ``model_unknown``: a model that it evaluates is not installed; ``policy_invalid``,
                 ``policy_missing``, ``argument_invalid``.
         """
         return self._acceptance.enrol(raw, name)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from edge_sdk.policy.policy import Policy, Spent
     from protocol.documents.campaign import Campaign
-    from protocol.documents.model import Model
+    from protocol.documents.evaluation import Evaluated
     from protocol.questions import Subject
     from protocol.schema import Schema
 
@@ -39,7 +39,7 @@ def explain(
     policy: Policy,
     spent: Spent,
     now: int,
-    evaluated: Model | None = None,
+    evaluated: Sequence[Evaluated] = (),
     *,
     disabled: bool = False,
     paid_until: int = 0,
@@ -54,7 +54,7 @@ def explain(
         policy: the owner's policy.
         spent: the ε that the device has spent in the last day, in the last window and in all.
         now: seconds since 1970.
-        evaluated: the model that the campaign evaluates; None if it evaluates none, or has ended.
+        evaluated: the models that the campaign evaluates; empty if it evaluates none, or has ended.
         disabled: the owner has opted out.
         paid_until: end of the last period that a campaign of this name was paid for, in seconds since 1970; 0 if none.
         series: lines on its series, from :func:`edge_sdk.policy.series.in_words`; none if it is of no series.
@@ -150,7 +150,7 @@ class _Names:
 
     def subject(self, asked: Subject) -> str:
         """Name the subject of a question, together with the label, which every answer involves."""
-        kind, feature, _, power, of_class = asked
+        kind, feature, _, power, of_class = asked[:5]
         label = self._name("label", 0, self._schema.label.name)
         square = "the squares of " if kind == MOMENTS else "the square of "
         square = square if power == SQUARE else ""
@@ -169,10 +169,10 @@ class _Names:
         return self._name("class", number, self._schema.label.classes[number])
 
 
-def _asked(campaign: Campaign, evaluated: Model | None) -> list[str]:
+def _asked(campaign: Campaign, evaluated: Sequence[Evaluated]) -> list[str]:
     """Lines that name every subject of the questions, the most likely first, and the noise of the answers."""
-    if evaluated is not None:
-        return _asked_of_model(campaign, evaluated)
+    if evaluated:
+        return _asked_of_models(campaign, evaluated) if campaign.models else _asked_of_model(campaign, evaluated[0])
     names, strata = _Names(campaign.schema), _strata(campaign)
     often = f"Once per {_duration(campaign.time_precision)} the device answers"
     if campaign.answers == len(campaign.questions):
@@ -188,7 +188,25 @@ def _asked(campaign: Campaign, evaluated: Model | None) -> list[str]:
     return lines + names.footnotes
 
 
-def _asked_of_model(campaign: Campaign, evaluated: Model) -> list[str]:
+def _asked_of_models(campaign: Campaign, evaluated: Sequence[Evaluated]) -> list[str]:
+    """Lines for an evaluation of several models. Every feature that one of the models reads is named once."""
+    label, period = quoted(campaign.schema.label.name), _duration(campaign.time_precision)
+    lines = [
+        f"Once per {period} the device answers with one bit whether a model is right about its own {label}.",
+        "Which model is picked by chance and not by the record:",
+    ]
+    for part in _strata(campaign)[0]:
+        model = evaluated[part.subject.model or 0]
+        count = len(model.schema.features)
+        reads = f"reads {count} feature{'' if count == 1 else 's'}"
+        name = f"{quoted(model.header.name)}, version {model.header.version}, which {reads}"
+        lines.append(f"  - {_percent(part.width)}  {name}: {'; or '.join(part.noises)}")
+    names = dict.fromkeys(feature.name for model in evaluated for feature in model.schema.features)
+    lines.append(f"  Together the models read {', '.join(map(quoted, names))}.")
+    return lines
+
+
+def _asked_of_model(campaign: Campaign, evaluated: Evaluated) -> list[str]:
     """Lines for an evaluation. Its answers depend on every feature that the model reads, so these are named."""
     label, header = quoted(campaign.schema.label.name), evaluated.header
     read = ", ".join(quoted(feature.name) for feature in evaluated.schema.features)
@@ -327,7 +345,9 @@ def _odds(loss: float) -> str:
     return f"{up.plus(power):g}" if power > 1000 else f"{1 + up.plus(power - 1):f}"
 
 
-def _verdict(campaign: Campaign, policy: Policy, spent: Spent, evaluated: Model | None, *, disabled: bool) -> list[str]:
+def _verdict(
+    campaign: Campaign, policy: Policy, spent: Spent, evaluated: Sequence[Evaluated], *, disabled: bool
+) -> list[str]:
     """Lines that tell whether the owner's policy allows the campaign, with every rule that refuses it."""
     refusals = [f"policy_refused: {words}" for words in policy.refusals(campaign, evaluated)]
     if not campaign.ended and not refusals:

@@ -20,11 +20,12 @@ from edge_sdk.storage.ledger import Ledger
 from edge_sdk.storage.spool import Spool
 from protocol.digest import sha256
 from protocol.documents import campaign as campaigns
+from protocol.documents.evaluation import evaluated_models, named_once, payloads_given, schema_read
 from protocol.errors import DocumentError, InputError, PolicyError, StorageError
 from protocol.stream import SEED_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from edge_sdk.policy.policy_file import PolicyFile, PolicyGiven
     from edge_sdk.storage.database import State
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from edge_sdk.timekeeping.steps import Track
     from edge_sdk.timekeeping.timekeeper import Timekeeper
     from protocol.documents.campaign import Campaign
-    from protocol.documents.model import Model
-    from protocol.schema import Check, Schema
+    from protocol.documents.evaluation import Evaluated
+    from protocol.schema import Check
 
 MAX_PERIOD = (1 << 32) - 1
 _BLOCK_BYTES = 1 << 18
@@ -180,21 +181,22 @@ class Reporting:
         if outside is not None:
             raise outside
         _check_unpaid(campaign, period, self.ledger.paid_until(campaign.header.name))
-        model = self.evaluated(campaign)
+        evaluated = self.evaluated(campaign)
         policy = self.policy
-        policy.check_campaign(campaign, model)
+        policy.check_campaign(campaign, evaluated)
         answered_at = time if track is None else track.time
         policy.check_budget(self._spent(policy, answered_at, track), campaign.epsilon_micro)
         observation = campaign.schema.observe(record)
         label_code = campaign.schema.label.code(campaign.schema.label_in(record, label))
-        predicted = 0 if model is None else self._predicted(model, record)
         seeds = [self.entropy(SEED_BYTES) for _ in range(campaign.answers)]
-        records = answer(campaign, observation, label_code, secret, period, seeds, predicted)
+        predict = self._predictor(campaign, record) if evaluated else None
+        records = answer(campaign, observation, label_code, secret, period, seeds, predict)
         reports = b"".join(records)
         line, number = self.ledger.spend(campaign, period, answered_at, reports)
         self.spool.add(line, number, records, time, min(time, moment.base), policy.spool)
         self._time.note_answer(reading, time, leapt=leapt)
-        self.meanings.add(campaign, _schema_read(campaign, model).unread(record, label))
+        read = schema_read(campaign, evaluated)
+        self.meanings.add(campaign, named_once(read.unread(record, label)))
         return Said(reports, period, repeated=False, next_at=moment.opens_at((period + 1) * campaign.time_precision))
 
     def _longest_window(self) -> int:
@@ -223,7 +225,7 @@ class Reporting:
             InputError, DocumentError: the reasons that :meth:`edge_sdk.Device.check` lists.
         """
         campaign = self._campaign(campaign_id)
-        return _schema_read(campaign, self.evaluated(campaign)).check(record, label)
+        return named_once(schema_read(campaign, self.evaluated(campaign)).check(record, label))
 
     def spent(self) -> Spent:
         """The ε that counts against the owner's limits now; 0 for a day or window without limit.
@@ -244,28 +246,37 @@ class Reporting:
             ledger.spent_micro(),
         )
 
-    def evaluated(self, campaign: Campaign, given: bytes | None = None) -> Model | None:
-        """The model that ``campaign`` evaluates; None if the campaign evaluates none, or has ended.
+    def evaluated(self, campaign: Campaign, given: Iterable[bytes] = ()) -> tuple[Evaluated, ...]:
+        """The models that ``campaign`` evaluates; empty if the campaign evaluates none, or has ended.
 
-        The model is read from ``given``, the verified payload of a model; if that is None, from the installed model.
+        A model is taken from ``given``, verified payloads of models, or else from the installed models.
 
         Raises:
-            InputError: ``model_unknown``: the model is neither given nor installed, or another model is given.
-            DocumentError: ``invalid_campaign``: campaign and model have different classes; ``malformed``,
-                ``invalid_model``: the payload is no valid model.
+            InputError: ``model_unknown``: a model is neither given nor installed, or another model is given.
+            DocumentError: ``invalid_campaign``: campaign and model have different classes or names; ``malformed``,
+                ``invalid_model``: a payload is no valid model.
         """
-        if campaign.model is None:
-            return None
-        from edge_sdk.classifier import evaluated_model
+        if not campaign.evaluated:
+            return ()
+        payloads = payloads_given(campaign, given)
+        return evaluated_models(campaign, lambda digest: payloads.get(digest) or self.model_payload(digest))
 
-        return evaluated_model(campaign, given or self._documents.payload("model", campaign.model))
+    def model_payload(self, digest: bytes) -> bytes | None:
+        """The verified payload of the installed model with this digest; None if that model is not installed."""
+        return self._documents.payload("model", digest)
 
-    def _predicted(self, model: Model, record: Mapping[str, object]) -> int:
-        """The code of the class that the evaluated model predicts for a record."""
+    def _predictor(self, campaign: Campaign, record: Mapping[str, object]) -> Callable[[int], int]:
+        """A function: index of an evaluated, installed model → code of the class that it predicts for a record."""
         from edge_sdk.classifier import Classifier
+        from protocol.documents.model import parse_model
 
-        classifier = Classifier(model, self._time.now)
-        return classifier.classes.index(classifier.predict(record))
+        def predict(index: int) -> int:
+            payload = self.model_payload(campaign.evaluated[index])
+            assert payload is not None
+            classifier = Classifier(parse_model(payload), self._time.now)
+            return classifier.classes.index(classifier.predict(record))
+
+        return predict
 
     def drain(self, path: str | os.PathLike[str]) -> int:
         """Seal all unacknowledged reports into a new batch file at ``path``. They stay in the spool.
@@ -336,12 +347,6 @@ def _digest_of(path: str) -> bytes | None:
                     digest.update(block)
                 return digest.digest()
     return None
-
-
-def _schema_read(campaign: Campaign, model: Model | None) -> Schema:
-    """The label and features that are read of a record. The features are those of the evaluated model, if any."""
-    schema = campaign.schema
-    return schema if model is None else schema._replace(features=model.schema.features)
 
 
 def _refuse_deleted(outside: PolicyError | None) -> bytes:

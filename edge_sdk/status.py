@@ -9,6 +9,7 @@ from edge_sdk.policy.series import refusal
 from edge_sdk.storage.disk import disk_may_forget
 from edge_sdk.timekeeping.periods import SLACK_SECONDS
 from protocol.documents import campaign as campaigns
+from protocol.documents.evaluation import missing_models
 from protocol.documents.model import parse_model
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
@@ -39,6 +40,9 @@ class CampaignStatus(NamedTuple):
         series: name of the campaign's series, in which a device answers once; None if it is of none.
         silent: why no further period of this campaign will be answered, as the refusal of a report; "" if one may be.
             Only campaigns of a series have such a refusal (:func:`edge_sdk.policy.series.refusal`).
+        missing_models: the evaluated models that are not installed, so that no new period is answered: by name in a
+            campaign that compares models, by the first digits of the digest in one that evaluates a single model.
+            Empty for all other campaigns.
     """
 
     name: str
@@ -49,6 +53,7 @@ class CampaignStatus(NamedTuple):
     silent_until: int | None
     series: str | None = None
     silent: str = ""
+    missing_models: tuple[str, ...] = ()
 
 
 class ModelStatus(NamedTuple):
@@ -207,7 +212,7 @@ def gather(
     )
     trusted = documents.trust()
     shown = [
-        _campaign(campaigns.parse_campaign(payload), ledger, present, secret)
+        _campaign(campaigns.parse_campaign(payload), ledger, present, secret, documents)
         for _, _, payload in documents.all("campaign")
     ]
     return Status(
@@ -251,7 +256,9 @@ def _clock(reading: Reading, present: Present, time_floor: int, track: Track | N
     )  # fmt: skip
 
 
-def _campaign(campaign: Campaign, ledger: Ledger, present: Present, secret: bytes | None) -> CampaignStatus:
+def _campaign(
+    campaign: Campaign, ledger: Ledger, present: Present, secret: bytes | None, documents: Documents
+) -> CampaignStatus:
     header, now = campaign.header, present.now
     state = "expired" if now >= header.expires else "future" if now < header.not_before else "open"
     newest = ledger.newest(campaign.id)
@@ -267,6 +274,7 @@ def _campaign(campaign: Campaign, ledger: Ledger, present: Present, secret: byte
         until,
         None if campaign.series is None else campaign.series.name,
         "" if refused is None else str(refused),
+        missing_models(campaign, lambda digest: documents.payload("model", digest)),
     )
 
 

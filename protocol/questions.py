@@ -24,6 +24,7 @@ MAX_QUESTIONS = 65535
 _WORD = 1 << 32
 
 CLASS, CELL, PRESENT, MOMENT, MOMENTS, OUTCOME = "class", "cell", "present", "moment", "moments", "outcome"
+RIGHT = "right"
 
 SQUARE = 2
 """The power of a second moment."""
@@ -39,11 +40,12 @@ class Subject(NamedTuple):
         kind: ``class`` (the record's class), ``cell`` (the pair of value code and class), ``present`` (whether
             the number is missing, and the class), ``moment`` (one feature's number or its square, in the record's
             class), ``moments`` (the numbers or squares of all numeric features), ``outcome`` (true and predicted
-            class).
-        feature: index in ``Schema.observed``; None for ``class``, ``moments`` and ``outcome``.
+            class), ``right`` (whether one of several models predicts the true class).
+        feature: index in ``Schema.observed``; None for ``class``, ``moments``, ``outcome`` and ``right``.
         size: number of coordinates of the input for ``moment`` and ``moments``, else number of possible inputs.
         power: 1 for the number, 2 for its square; None for other kinds than ``moment`` and ``moments``.
         of_class: class code of a moment about one feature in one class (:data:`SINGLE_NUMBER`), else None.
+        model: index of the model that a ``right`` question is about, among the campaign's models; else None.
     """
 
     kind: str
@@ -51,6 +53,7 @@ class Subject(NamedTuple):
     size: int
     power: int | None = None
     of_class: int | None = None
+    model: int | None = None
 
 
 class Question(NamedTuple):
@@ -88,10 +91,11 @@ class Question(NamedTuple):
         """The mechanism's input for one record.
 
         For class c of k classes: ``class``: c. ``cell``: a·k + c for value code a. ``present``: k + c, or c if the
-        number is missing. ``outcome``: c·k + predicted. For moments let v be the scaled integer u of a number, or
-        ⌊u²/S⌋ for power 2, and 0 for a missing number. ``moment`` of one feature in all classes: a tuple of k integers
-        with v at place c and 0 elsewhere. ``moments``: for numeric feature i the integer v at place i·k + c, and 0
-        elsewhere. ``moment`` in one class: w = v if ``of_class`` is c, else 0; for power 2 the input is 2w − S.
+        number is missing. ``outcome``: c·k + predicted. ``right``: 1 if predicted = c, else 0. For moments let v be the
+        scaled integer u of a number, or ⌊u²/S⌋ for power 2, and 0 for a missing number. ``moment`` of one feature in
+        all classes: a tuple of k integers with v at place c and 0 elsewhere. ``moments``: for numeric feature i the
+        integer v at place i·k + c, and 0 elsewhere. ``moment`` in one class: w = v if ``of_class`` is c, else 0; for
+        power 2 the input is 2w − S.
 
         The arguments are not checked.
 
@@ -99,16 +103,18 @@ class Question(NamedTuple):
             observation: codes and numbers of the record.
             label_code: c, the code of the record's class.
             classes: k, the number of classes.
-            predicted: code of the class that a model predicts; ``outcome`` only.
+            predicted: code of the class that the question's model predicts; ``outcome`` and ``right`` only.
 
         Returns:
             a tuple of integers for moments of all classes, else one integer.
         """
-        kind, feature, size, power, of_class = self.subject
+        kind, feature, size, power, of_class = self.subject[:5]
         if kind == CLASS:
             return label_code
         if kind == OUTCOME:
             return label_code * classes + predicted
+        if kind == RIGHT:
+            return int(label_code == predicted)
         if kind == MOMENTS:
             vector = [0] * size
             numbers = observation.numeric
@@ -137,6 +143,7 @@ class Question(NamedTuple):
             "mechanism": self.mechanism.to_dict(),
         }
         named = {"feature": self.feature, "power": self.subject.power, "class": self.subject.of_class}
+        named["model"] = self.subject.model
         entry.update({key: value for key, value in named.items() if value is not None})
         return entry
 
@@ -152,7 +159,7 @@ def unfit(subject: Subject, mechanism: Mechanism, numbers: int) -> str:
     """Why a mechanism may not be used for a subject, as a sentence for people; the empty text if it may.
 
     A mechanism must perturb every possible input of the subject. Otherwise the mere existence of a report would depend
-    on the record, and no ε covers that. Besides, ``outcome`` allows only the mechanism ``direct``.
+    on the record, and no ε covers that. Besides, ``outcome`` and ``right`` allow only the mechanism ``direct``.
 
     Args:
         subject: the property of a record that the question is about.
@@ -162,7 +169,7 @@ def unfit(subject: Subject, mechanism: Mechanism, numbers: int) -> str:
     if mechanism.size != subject.size:
         return "a mechanism is of another size than its question"
     takes_value = isinstance(mechanism, ValueMechanism)
-    if subject.kind == OUTCOME:
+    if subject.kind in (OUTCOME, RIGHT):
         return "" if mechanism.name == "direct" else "an evaluation is answered by direct alone"
     if subject.kind not in (MOMENT, MOMENTS):
         return "" if takes_value else "a mechanism of numbers is asked for a value"
@@ -218,6 +225,11 @@ def gaussian_subjects(schema: Schema, form: str) -> list[Subject]:
 def outcome_subjects(schema: Schema) -> list[Subject]:
     """The one subject of an evaluation: the pair of true and predicted class of ``schema``'s label."""
     return [Subject(OUTCOME, None, len(schema.label.classes) ** 2)]
+
+
+def right_subjects(models: int) -> list[Subject]:
+    """The subjects of an evaluation that compares ``models`` models: whether each of them is right."""
+    return [Subject(RIGHT, None, 2, model=index) for index in range(models)]
 
 
 def build_questions(

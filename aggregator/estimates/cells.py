@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.questions import CELL, MOMENT, MOMENTS, OUTCOME
+from protocol.questions import CELL, MOMENT, MOMENTS, OUTCOME, RIGHT
 
 if TYPE_CHECKING:
     from protocol.questions import Subject
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _POWERS = {1: "", 2: "²"}
 ABSENT, THERE = "absent", "present"
 """The two values of a question about the presence of a number."""
+IS_WRONG, IS_RIGHT = "wrong", "right"
+"""The two values of a question about one of several models."""
 
 
 class Cell(NamedTuple):
@@ -20,22 +22,25 @@ class Cell(NamedTuple):
 
     Attributes:
         feature: name of the observed feature; None if the question has no feature.
-        value: the feature's value, or :data:`ABSENT` or :data:`THERE`; for an outcome, the predicted class; None if
-            the question has no values.
-        of_class: name of the class; for an outcome, the true class.
+        value: the feature's value, or :data:`ABSENT` or :data:`THERE`; for an outcome, the predicted class; for one of
+            several models, :data:`IS_WRONG` or :data:`IS_RIGHT`; None if the question has no values.
+        of_class: name of the class; for an outcome, the true class; None for one of several models.
     """
 
     feature: str | None
     value: str | None
-    of_class: str
+    of_class: str | None
 
 
 def question_name(subject: Subject, schema: Schema) -> str:
     """A question in words: its kind, with the name of the feature, the power and the class that it has.
 
-    Examples: ``class``, ``cell odor``, ``moment 1 of width``, ``moment 1 of width, label=e``, ``moments 2``.
+    Examples: ``class``, ``cell odor``, ``moment 1 of width``, ``moment 1 of width, label=e``, ``moments 2``,
+    ``right model 1``: models are counted from 1.
     """
-    kind, feature, _, power, of_class = subject
+    kind, feature, _, power, of_class = subject[:5]
+    if subject.model is not None:
+        return f"{kind} model {subject.model + 1}"
     name = "" if feature is None else f" {schema.observed[feature].name}"
     if kind == MOMENT:
         where = "" if of_class is None else f", {schema.label.name}={schema.label.classes[of_class]}"
@@ -46,7 +51,9 @@ def question_name(subject: Subject, schema: Schema) -> str:
 def cells_of(subject: Subject, schema: Schema) -> list[Cell]:
     """Subjects of all numbers of a question's estimate, in the order of the numbers."""
     classes = schema.label.classes
-    kind, feature, _, _, of_class = subject
+    kind, feature, _, _, of_class = subject[:5]
+    if kind == RIGHT:
+        return [Cell(None, IS_WRONG, None), Cell(None, IS_RIGHT, None)]
     if kind == OUTCOME:
         return [Cell(None, predicted, true) for true in classes for predicted in classes]
     if kind == MOMENTS:
@@ -66,13 +73,15 @@ def cell_names(subject: Subject, schema: Schema) -> list[str]:
 
     Examples, for a label called ``label``: ``label=e``; for a cell question ``odor=n, label=e``; for moments
     ``width, label=e`` and ``width², label=e``; for presence ``no width, label=e``; for an outcome
-    ``label=e, predicted label=p``.
+    ``label=e, predicted label=p``; for one of several models ``model 1 is wrong``.
     """
     label, kind, power = schema.label.name, subject.kind, subject.power
     names = []
     for feature, value, of_class in cells_of(subject, schema):
         what = f"{label}={of_class}"
-        if kind == OUTCOME:
+        if subject.model is not None:
+            what = f"model {subject.model + 1} is {value}"
+        elif kind == OUTCOME:
             what = f"{what}, predicted {label}={value}"
         elif kind in (MOMENT, MOMENTS):
             what = f"{feature}{_POWERS[power or 1]}, {what}"

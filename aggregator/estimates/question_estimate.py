@@ -74,7 +74,7 @@ class Vote(NamedTuple):
 
 
 class Right(NamedTuple):
-    """Estimated share of a model's right predictions, from an outcome question.
+    """Estimated share of a model's right predictions, from an ``outcome`` or ``right`` question.
 
     Attributes:
         share: share of right predictions, unbiased; may be negative.
@@ -115,8 +115,8 @@ class QuestionEstimate:
             or one per joined source; empty if they are not known.
         classes: estimated shares of the classes, one vote per source with answers; empty if the question is not
             about classes, or if the mechanism has no estimator for groups of values.
-        right: for an outcome question, the share of right predictions; None for other questions, if n = 0, or if
-            the mechanism has no estimator for groups of values.
+        right: for an ``outcome`` or ``right`` question, the share of right predictions; None for others, if n = 0,
+            or if the mechanism has no estimator for groups of values.
     """
 
     subject: Subject

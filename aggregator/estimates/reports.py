@@ -35,7 +35,7 @@ from protocol.epsilon import format_micro
 from protocol.errors import InputError
 from protocol.mechanisms import SINGLE, FrequencyMechanism, Mechanism
 from protocol.mechanisms.numeric import CoinMechanism, NumericMechanism
-from protocol.questions import CELL, CLASS, OUTCOME, PRESENT
+from protocol.questions import CELL, CLASS, OUTCOME, PRESENT, RIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -207,7 +207,7 @@ def _part(question: Question, n: int, counts: Sequence[int], recurrence: Recurre
     stratum = question.stratum
     sample = Sample(0, stratum, recurrence.answers[stratum], recurrence.concentration[stratum])
     votes = _votes(question, n, counts, sample, classes)
-    right = _right(question.mechanism, n, counts, classes) if n and question.kind == OUTCOME else None
+    right = _right(question, n, counts, classes) if n and question.kind in (OUTCOME, RIGHT) else None
     return _Part(question, n, debias(question.mechanism, n, counts), sample, votes, right)
 
 
@@ -219,11 +219,16 @@ def _votes(question: Question, n: int, counts: Sequence[int], sample: Sample, cl
     return () if found is None else (Vote(sample, n, found.estimate / n, found.law),)
 
 
-def _right(mechanism: Mechanism, n: int, counts: Sequence[int], classes: int) -> Right | None:
-    """Share of right predictions: the share of the values true·k + predicted with true = predicted.
+def _right(question: Question, n: int, counts: Sequence[int], classes: int) -> Right | None:
+    """Share of right predictions: of the value 1 of a ``right`` question, else of the values with true = predicted.
 
-    The counts are regrouped into k groups of k values by (predicted − true) mod k. Group 0 has the right predictions.
+    The counts of the values true·k + predicted are regrouped into k groups of k values by (predicted − true) mod k.
+    Group 0 has the right predictions.
     """
+    mechanism = question.mechanism
+    if question.kind == RIGHT:
+        law = noise_law(mechanism)
+        return None if law is None else Right(float(debias(mechanism, n, counts).estimate[1]) / n, law)
     grouped = [counts[true * classes + (true + shift) % classes] for true in range(classes) for shift in range(classes)]
     found = marginal(mechanism, n, grouped, classes)
     return None if found is None else Right(float(found.estimate[0]) / n, found.law)

@@ -76,7 +76,7 @@ def _totals(found: Iterable[Estimated | QuestionEstimate], schema: Schema, power
     asked = np.zeros((len(schema.numeric), classes))
     for one in found:
         n, estimate = one.n, one.estimate
-        kind, feature, _, of_power, of_class = one.subject
+        kind, feature, _, of_power, of_class = one.subject[:5]
         if of_power != power or n == 0:
             continue
         if kind == MOMENTS:

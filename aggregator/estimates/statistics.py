@@ -216,12 +216,13 @@ class Statistics:
         }
 
     def _subject_json(self, subject: Subject) -> dict[str, Any]:
-        kind, feature, _, power, of_class = subject
+        kind, feature, _, power, of_class = subject[:5]
         return {
             "kind": kind,
             "feature": None if feature is None else self.schema.observed[feature].name,
             "power": power,
             "class": None if of_class is None else self.schema.label.classes[of_class],
+            "model": subject.model,
         }
 
     def _parameter_json(self, found: Conditional, published: Published | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from aggregator.models.encoding import NO_NUMBER, EncodedFrame
 from protocol import SCALE
-from protocol.questions import CELL, CLASS, MOMENTS, OUTCOME, PRESENT, SQUARE
+from protocol.questions import CELL, CLASS, MOMENTS, OUTCOME, PRESENT, RIGHT, SQUARE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,17 +32,20 @@ def inputs_of(
         encoded: codes and numbers of the records, (N, observed features) int64 each, from
             :func:`aggregator.models.encoding.observe`.
         labels: (N,) int64, class code of every record.
-        predicted: (N,) int64, class codes that a model predicts; read for ``outcome`` questions only.
+        predicted: (N,) int64, class codes that the question's model predicts; read for ``outcome`` and ``right``
+            questions only. None means that all predictions are right.
 
     Returns:
         (N,) int64 for one value or number per person, (N, size) int64 for vectors of moments.
     """
-    kind, feature, size, power, of_class = subject
+    kind, feature, size, power, of_class = subject[:5]
     classes = len(schema.label.classes)
     if kind == CLASS:
         return labels
     if kind == OUTCOME:
         return labels * classes + (labels if predicted is None else predicted)
+    if kind == RIGHT:
+        return np.asarray(labels == (labels if predicted is None else predicted), np.int64)
     if kind == MOMENTS:
         vectors = np.zeros((len(labels), size), np.int64)
         for place, index in enumerate(schema.numeric):

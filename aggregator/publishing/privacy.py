@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import allowance, mechanisms
 from protocol.document import DAY_SECONDS
-from protocol.documents.campaign import privacy_loss
+from protocol.documents.limits import privacy_loss
 from protocol.epsilon import MICRO, PrivacyLoss, format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.questions import Question, Subject
@@ -136,7 +136,14 @@ def _question(entry: Any) -> Question:
     try:
         mechanism = mechanisms.from_dict(entry["mechanism"])
         return Question(
-            Subject(str(entry["kind"]), entry.get("feature"), mechanism.size, entry.get("power"), entry.get("class")),
+            Subject(
+                str(entry["kind"]),
+                entry.get("feature"),
+                mechanism.size,
+                entry.get("power"),
+                entry.get("class"),
+                entry.get("model"),
+            ),
             int(entry["stratum"]),
             int(entry["bound"]),
             mechanism,
@@ -150,9 +157,10 @@ def _question(entry: Any) -> Question:
 
 def _name(question: Question, names: list[str]) -> str:
     """A question's kind and subject in words."""
-    kind, index, _, power, of_class = question.subject
+    kind, index, _, power, of_class, model = question.subject[:6]
     about = f" {names[index]}" if type(index) is int and 0 <= index < len(names) else ""
     which = "" if power is None else f" power {power}"
+    which = f" model {model + 1}" if type(model) is int else which
     return f"{kind}{about}{which}{'' if of_class is None else f' class {of_class}'}"
 
 

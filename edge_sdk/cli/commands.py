@@ -53,12 +53,12 @@ def _enrolment(options: argparse.Namespace) -> bytes | None:
 def explain(options: argparse.Namespace) -> dict[str, Any]:
     """Return a text that says what the campaign in the file ``options.campaign`` asks and costs.
 
-    ``options.model`` is the file of the model that the campaign evaluates; None if that is installed, or there is none.
+    ``options.model`` lists the files of models that the campaign evaluates and that are not installed.
     """
     raw = read_document(options.campaign, "campaign")
-    model = None if options.model is None else read_document(options.model, "model")
+    models = [read_document(path, "model") for path in options.model]
     with open_device(options) as device:
-        return {"explanation": device.explain(raw, model=model)}
+        return {"explanation": device.explain(raw, model=models)}
 
 
 def enrol(options: argparse.Namespace) -> dict[str, Any]:

@@ -82,7 +82,8 @@ def _provision(parser: argparse.ArgumentParser) -> None:
 
 def _explain(parser: argparse.ArgumentParser) -> None:
     _campaign(parser)
-    _file("--model", "M.hsm", "the model that it evaluates, if that is not installed yet")(parser)
+    text = "a model that it evaluates, if that is not installed yet; may be repeated"
+    _file("--model", "M.hsm", text, action="append", default=[])(parser)
 
 
 def _report(parser: argparse.ArgumentParser) -> None:

@@ -36,10 +36,10 @@ from protocol.schema import refusing
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from protocol.documents.campaign import Campaign
-    from protocol.documents.model import Model
+    from protocol.documents.evaluation import Evaluated
     from protocol.schema import Schema
 
 DAY_SECONDS = 86_400
@@ -127,13 +127,12 @@ class Policy(NamedTuple):
         """Length in seconds of the longest window over which ε is counted or shown; at least a day."""
         return max(DAY_SECONDS, self.window_seconds)
 
-    def refusals(self, campaign: Campaign, evaluated: Model | None = None) -> Iterator[str]:
+    def refusals(self, campaign: Campaign, evaluated: Sequence[Evaluated] = ()) -> Iterator[str]:
         """One sentence for each rule that the campaign breaks. Of an ended campaign only the name is judged.
 
         Args:
             campaign: a parsed campaign.
-            evaluated: the model that the campaign evaluates, None if it evaluates none. The rule on features holds for
-                the model's features too.
+            evaluated: the models that the campaign evaluates. The rule on features holds for their features too.
         """
         name = campaign.header.name
         if self.campaigns is not None and not _matches(name, self.campaigns):
@@ -177,25 +176,26 @@ class Policy(NamedTuple):
                 "the owner allows that with allow_refuse = true, for development"
             )
 
-    def _feature_refusals(self, campaign: Campaign, evaluated: Model | None) -> Iterator[str]:
-        """Compare the names that the campaign and the model read with the owner's list of features."""
+    def _feature_refusals(self, campaign: Campaign, evaluated: Sequence[Evaluated]) -> Iterator[str]:
+        """Compare the names that the campaign and the models read with the owner's list of features."""
         allowed = self.features
         if allowed is None:
             return
         asked = [name for name in _names_read(campaign.schema) if name not in allowed]
         if asked:
             yield f"the owner does not answer about {quoted(asked[0])} (features)"
-        hidden = [] if evaluated is None else [name for name in _names_read(evaluated.schema) if name not in allowed]
+        hidden = [(model, name) for model in evaluated for name in _names_read(model.schema) if name not in allowed]
         if hidden:
-            name = quoted(hidden[0])
-            yield f"the model that it evaluates reads {name}, about which the owner does not answer (features)"
+            model, name = hidden[0]
+            which = "the model that it evaluates" if len(evaluated) == 1 else f"its model {quoted(model.header.name)}"
+            yield f"{which} reads {quoted(name)}, about which the owner does not answer (features)"
 
-    def check_campaign(self, campaign: Campaign, evaluated: Model | None = None) -> None:
+    def check_campaign(self, campaign: Campaign, evaluated: Sequence[Evaluated] = ()) -> None:
         """Refuse a campaign that asks for more than the owner allows.
 
         Args:
             campaign: a parsed campaign.
-            evaluated: the model that the campaign evaluates; None if it evaluates none.
+            evaluated: the models that the campaign evaluates.
 
         Raises:
             PolicyError: ``policy_refused``, with the first rule that the campaign breaks.

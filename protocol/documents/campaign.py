@@ -7,16 +7,31 @@ every integer of the mechanisms, and the exact privacy loss, from the declared �
 from __future__ import annotations
 
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import canonical, mechanisms
 from protocol.batches.report import Layout, layout_for
 from protocol.digest import sha256
 from protocol.document import HEADER_KEYS, Header, read_field, read_integer, read_payload, read_text
+from protocol.documents.evaluated import MAX_MODELS, check_compared, evaluated_fields, read_evaluated
+from protocol.documents.limits import check_ended, check_epsilon, check_strata, privacy_loss
 from protocol.documents.series import Series, parse_series
-from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, MIN_ANSWER_MICRO, PrivacyLoss, composed
+from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, PrivacyLoss
 from protocol.errors import DocumentError, InputError
-from protocol.questions import CELL, CLASS, MOMENT, MOMENTS, OUTCOME, PRESENT, Assignment, Question, Subject, unfit
+from protocol.questions import (
+    CELL,
+    CLASS,
+    MOMENT,
+    MOMENTS,
+    OUTCOME,
+    PRESENT,
+    RIGHT,
+    Assignment,
+    Question,
+    Subject,
+    unfit,
+)
 from protocol.schema import FROM_RECORD, Schema, parse_schema
 
 if TYPE_CHECKING:
@@ -33,7 +48,7 @@ MAX_REPORT_BYTES = 18 << 16
 _KINDS = {
     DISCRETE: (CLASS, CELL),
     GAUSSIAN: (CLASS, CELL, PRESENT, MOMENT, MOMENTS),
-    EVALUATION: (OUTCOME,),
+    EVALUATION: (OUTCOME, RIGHT),
 }
 """Family → the kinds of question that its campaigns may ask."""
 
@@ -49,6 +64,8 @@ UNDERSTOOD = frozenset(
         "layout",
         "min_batch_size",
         "model",
+        "model_names",
+        "models",
         "projection",
         "purpose",
         "questions",
@@ -97,7 +114,10 @@ class Campaign(NamedTuple):
         answers: r, answers per device and period; 0 if the campaign has ended.
         epsilon_micro: total ε per device and period, in millionths; 0 if the campaign has ended.
         fit: how the model will be made.
-        model: digest of the model that an ``outcome`` campaign evaluates, else None.
+        model: digest of the model whose confusion matrix is asked for, else None.
+        models: digests of the models that are compared; empty if there are none. A ``right`` question names one by its
+            index.
+        model_names: names of the compared models, in the same order.
         series: the series in which a device answers at most once, with this campaign's share; None if there is none.
     """
 
@@ -116,6 +136,13 @@ class Campaign(NamedTuple):
     fit: Fit
     model: bytes | None = None
     series: Series | None = None
+    models: tuple[bytes, ...] = ()
+    model_names: tuple[str, ...] = ()
+
+    @property
+    def evaluated(self) -> tuple[bytes, ...]:
+        """Digests of all models that the campaign evaluates, one or several; empty if it evaluates none."""
+        return self.models if self.model is None else (self.model,)
 
     @property
     def ended(self) -> bool:
@@ -155,24 +182,6 @@ class Campaign(NamedTuple):
         return privacy_loss(self.questions)
 
 
-def privacy_loss(questions: tuple[Question, ...]) -> PrivacyLoss:
-    """Exact worst privacy loss of all answers of a device in one period, in nats, for a campaign's ``questions``.
-
-    A device answers one question of each stratum, so the result adds the largest loss of each stratum.
-    """
-    worst: dict[int, PrivacyLoss] = {}
-    for question in questions:
-        loss = _loss(question.mechanism)
-        if question.stratum not in worst or loss.above(worst[question.stratum]):
-            worst[question.stratum] = loss
-    return composed(worst.values())
-
-
-@lru_cache(maxsize=4096)
-def _loss(mechanism: mechanisms.Mechanism) -> PrivacyLoss:
-    return mechanism.privacy_loss()
-
-
 def build_payload(
     header: Header,
     schema: Schema,
@@ -186,12 +195,14 @@ def build_payload(
     fit: Fit,
     model: bytes | None = None,
     series: Series | None = None,
+    models: Mapping[str, bytes] = MappingProxyType({}),
 ) -> bytes:
     """Encode the payload of a new campaign and check it by :func:`parse_campaign`. Run by the aggregator.
 
-    The arguments (``header`` … ``model``) are the attributes of :class:`Campaign` of the same names. The layout and the
-    number of answers follow from the questions. A payload without questions and with an ε of 0 ends the versions before
-    it.
+    The arguments (``header`` … ``model``) are the attributes of :class:`Campaign` of the same names. ``models`` has the
+    name of each compared model with its digest, in the order of the indices; with models, ``crit`` names that key. The
+    layout and the number of answers follow from the questions. A payload without questions and with an ε of 0 ends the
+    versions before it.
 
     Raises:
         InputError: ``layout_invalid``: the answers do not fit into one report layout; ``not_canonical``: a value has no
@@ -200,13 +211,12 @@ def build_payload(
             :func:`parse_campaign` refuses.
     """
     layout = layout_for([question.mechanism for question in questions])
-    evaluated = {} if model is None else {"model": model}
     critical = {} if series is None else {"series": series.to_dict()}
-    header = header._replace(crit=(*header.crit, *critical))
+    header = header._replace(crit=(*header.crit, *critical, *(["models"] if models else [])))
     payload = canonical.pack(
         {
             **header.to_dict(),
-            **evaluated,
+            **evaluated_fields(model, models),
             **critical,
             "purpose": purpose,
             "contact": contact,
@@ -245,10 +255,12 @@ def parse_campaign(payload: bytes) -> Campaign:
     epsilon_micro = read_integer(body, "epsilon_micro", 0, 65535 * MAX_ANSWER_MICRO, _REASON)
     questions = _parse_questions(body, schema, fit.family)
     if 0 in (len(questions), answers, epsilon_micro):
-        _check_ended(questions, answers, epsilon_micro)
+        check_ended(questions, answers, epsilon_micro)
     else:
-        _check_strata(questions, answers)
-        _check_epsilon(questions, epsilon_micro, answers)
+        check_strata(questions, answers)
+        check_epsilon(questions, epsilon_micro, answers)
+    named = read_evaluated(body, header.crit, evaluates=fit.family == EVALUATION)
+    check_compared(questions, len(named.models), answers)
     layout = _check_layout(body, questions)
     if answers * layout.record_length > MAX_REPORT_BYTES:
         raise DocumentError(_REASON, f"one period's answers have more than {MAX_REPORT_BYTES} bytes")
@@ -269,7 +281,9 @@ def parse_campaign(payload: bytes) -> Campaign:
         answers=answers,
         epsilon_micro=epsilon_micro,
         fit=fit,
-        model=_parse_evaluated(body, fit.family),
+        model=named.model,
+        models=named.models,
+        model_names=named.names,
         series=parse_series(body, header, answers),
     )
 
@@ -302,6 +316,8 @@ def _parse_subject(entry: dict[str, Any], schema: Schema, family: str) -> Subjec
     if kind not in _KINDS[family]:
         raise DocumentError(_REASON, "a question is of a kind that its family does not ask")
     classes = len(schema.label.classes)
+    if family == EVALUATION:
+        return _parse_evaluating(entry, kind, classes)
     feature = power = of_class = None
     size = classes
     if kind in (CELL, PRESENT, MOMENT):
@@ -315,8 +331,6 @@ def _parse_subject(entry: dict[str, Any], schema: Schema, family: str) -> Subjec
         size = classes * schema.observed[feature].size
     elif kind == PRESENT:
         size = 2 * classes
-    elif kind == OUTCOME:
-        size = classes**2
     elif kind == MOMENTS:
         size = classes * len(schema.numeric)
     elif kind == MOMENT and "class" in entry:
@@ -325,56 +339,12 @@ def _parse_subject(entry: dict[str, Any], schema: Schema, family: str) -> Subjec
     return Subject(kind, feature, read_integer(entry, "size", size, size, _REASON), power, of_class)
 
 
-def _check_ended(questions: tuple[Question, ...], answers: int, epsilon_micro: int) -> None:
-    """A campaign that has ended has no questions, no answers and an ε of 0."""
-    if questions or answers or epsilon_micro:
-        raise DocumentError(
-            _REASON, "a campaign that has ended has no questions, 0 answers and an ε of 0; any other has all three"
-        )
-
-
-def _check_strata(questions: tuple[Question, ...], answers: int) -> None:
-    """The strata are 0 … r − 1 in order. The bounds of a stratum increase strictly and end at 2^32."""
-    previous_stratum, previous_bound = -1, _WORD
-    for question in questions:
-        if question.stratum == previous_stratum + 1 and previous_bound == _WORD:
-            previous_bound = 0
-        elif question.stratum != previous_stratum:
-            raise DocumentError(_REASON, "its strata are not in order, or one does not end at 2^32")
-        if question.bound <= previous_bound:
-            raise DocumentError(_REASON, "a question would never be asked: its interval is empty")
-        previous_stratum, previous_bound = question.stratum, question.bound
-    if previous_bound != _WORD or previous_stratum + 1 != answers:
-        raise DocumentError(
-            _REASON, "its number of answers is not its number of strata, or the last does not end at 2^32"
-        )
-
-
-def _check_epsilon(questions: tuple[Question, ...], epsilon_micro: int, answers: int) -> None:
-    """Compare each mechanism with the one that follows from ⌊ε/r⌋, and its exact loss with ⌊ε/r⌋.
-
-    If all agree, r strata can not spend more than ε. Otherwise the composed loss of all strata decides the reason.
-    """
-    per_answer = epsilon_micro // answers
-    problem = ""
-    if not MIN_ANSWER_MICRO <= per_answer <= MAX_ANSWER_MICRO:
-        problem = "its ε per answer is not between 0.001 and 16"
-    elif not all(_follows(stated, per_answer) for stated in {question.mechanism for question in questions}):
-        problem = "a mechanism's integers are not those that follow from its ε"
-    if not problem:
-        return
-    if privacy_loss(questions).exceeds(epsilon_micro):
-        raise DocumentError("epsilon_understated", "its questions reveal more than the ε it declares")
-    raise DocumentError(_REASON, problem)
-
-
-def _follows(stated: mechanisms.Mechanism, per_answer: int) -> bool:
-    """Whether a mechanism is the one that follows from ``per_answer``, with a loss of at most ``per_answer``."""
-    try:
-        derived = mechanisms.from_micro(stated.name, per_answer, stated.size, **stated.options())
-    except InputError:
-        return False
-    return derived == stated and not _loss(stated).exceeds(per_answer)
+def _parse_evaluating(entry: dict[str, Any], kind: str, classes: int) -> Subject:
+    """Subject of an evaluation's question: true and predicted class, or whether one of several models is right."""
+    size, model = classes**2, None
+    if kind == RIGHT:
+        size, model = 2, read_integer(entry, "model", 0, MAX_MODELS - 1, _REASON)
+    return Subject(kind, None, read_integer(entry, "size", size, size, _REASON), model=model)
 
 
 def _check_layout(body: dict[str, Any], questions: tuple[Question, ...]) -> Layout:
@@ -397,15 +367,3 @@ def _parse_fit(body: dict[str, Any]) -> Fit:
         raise DocumentError(_REASON, "its model family is not one that this software knows")
     floor = read_integer(entry, "variance_floor_micro", 1, MICRO, _REASON) if family == GAUSSIAN else 0
     return Fit(family, read_text(entry, "postprocess", _REASON), floor)
-
-
-def _parse_evaluated(body: dict[str, Any], family: str) -> bytes | None:
-    """Digest of the evaluated model; None for families that evaluate none."""
-    if family != EVALUATION:
-        if "model" in body:
-            raise DocumentError(_REASON, "it names a model but does not evaluate one")
-        return None
-    digest: bytes = read_field(body, "model", bytes, _REASON)
-    if len(digest) != 32:
-        raise DocumentError(_REASON, "'model' is not a SHA-256 digest")
-    return digest

@@ -13,10 +13,12 @@ from protocol.documents import campaign, model
 from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, read_envelope, seal
 from protocol.documents.trust import Role, Root
 from protocol.features import Categorical, Numeric
-from protocol.questions import build_questions, discrete_subjects, outcome_subjects
+from protocol.questions import build_questions, discrete_subjects, outcome_subjects, right_subjects
 from protocol.schema import Label, Schema, build_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from protocol.documents.series import Series
 
 DAY = 86_400
@@ -109,6 +111,30 @@ class Publisher:
             min_batch_size=1,
             fit=campaign.Fit("outcome", "none"),
             model=sha256(read_envelope(model_file, "model").payload).digest(),
+        )
+        return canonical.pack({**canonical.unpack(payload), **changes}) if changes else payload
+
+    def comparison_payload(
+        self, models: Mapping[str, bytes], micro: int = 1_000_000, *, weights: list[int] | None = None, **changes: Any
+    ) -> bytes:
+        """The payload of a campaign that compares models, given by name and file.
+
+        ``changes`` overwrites fields after the checks.
+        """
+        questions = build_questions(
+            right_subjects(len(models)), 1, lambda _: mechanisms.from_micro("direct", micro, 2), weights
+        )
+        payload = campaign.build_payload(
+            self.header("comparison"),
+            self.schema,
+            questions,
+            epsilon_micro=micro,
+            purpose="which is right most often?",
+            contact="someone",
+            time_precision=DAY,
+            min_batch_size=1,
+            fit=campaign.Fit("outcome", "none"),
+            models={name: sha256(read_envelope(file, "model").payload).digest() for name, file in models.items()},
         )
         return canonical.pack({**canonical.unpack(payload), **changes}) if changes else payload
 

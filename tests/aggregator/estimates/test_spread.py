@@ -53,7 +53,7 @@ def people(shape):
 
 def inputs(question, label, numbers):
     """Shape (people, K) float64: the true numbers of one question, in units of S."""
-    kind, feature, size, power, of_class = question.subject
+    kind, feature, size, power, of_class = question.subject[:5]
     values = numbers if power != SQUARE else numbers * numbers // SCALE
     if kind == MOMENTS:
         found = np.zeros((len(label), size), np.int64)
