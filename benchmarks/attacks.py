@@ -196,6 +196,8 @@ def main() -> None:
                 worst[place] = max(worst[place], part)
                 exceeded += part > 1 + 1e-9
                 total += 1
+        done = {f"{kind} {fleet}": round(worst[mechanism, kind, fleet], 3) for fleet in FLEETS for kind in KINDS}
+        print(mechanism, options.attacks, done, f"beyond so far: {exceeded} of {total}", file=sys.stderr, flush=True)
     if options.json:
         rows = [{"mechanism": m, "kind": k, "fleet": f, "worst": w} for (m, k, f), w in worst.items()]
         json.dump({"machine": machine(), "attacks": total, "exceeded": exceeded, "rows": rows}, sys.stdout, indent=1)

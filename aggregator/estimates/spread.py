@@ -7,8 +7,10 @@ number, m₁ and m₂ the estimated means of x·[y = c] and x²·[y = c], and x 
     s² of x·[y = c]    m₂ − m₁²                   m₂ clipped to [m₁²/p, p], its possible range
     s² of x²·[y = c]   p·E z⁴ − m₂²,              p·E z⁴ clipped to [m₂²/p, m₂]
 
-where z has the beta distribution on [−1, 1] with the class's mean m₁/p and variance m₂/p − (m₁/p)². Only the fourth
-moment is assumed and not estimated. It is right for z normal, uniform, or with two values at the ends.
+where p·E z⁴ is the mean of the beta distribution's fourth moment, with weight 9/10, and of its largest possible value
+m₂, with weight 1/10. The beta distribution is the one on [−1, 1] with the class's mean m₁/p and variance
+m₂/p − (m₁/p)². Only the fourth moment is assumed and not estimated. The largest value has a weight because numbers are
+clipped to [−1, 1]: numbers at the ends raise the fourth moment above that of a smooth distribution.
 
 Source: docs/math.md, section 2; docs/decisions/0041.
 """
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _LEAST = 1e-9
+_AT_ENDS = 0.1
+"""Weight of the largest possible fourth moment against that of the beta distribution."""
 
 
 class Estimated(NamedTuple):
@@ -136,7 +140,8 @@ def spreads(found: Iterable[Estimated], schema: Schema, class_share: Floats) -> 
     first, second = (moments(found, schema, power) for power in (1, SQUARE))
     first = np.clip(np.nan_to_num(first), -there, there)
     second = np.clip(np.where(np.isnan(second), there, second), first**2 / there, there)
-    fourth = np.clip(there * _fourth_moment(first / there, second / there), second**2 / there, second)
+    smooth = there * _fourth_moment(first / there, second / there)
+    fourth = np.clip(smooth + _AT_ENDS * (second - smooth), second**2 / there, second)
     return Spreads(second - first**2, fourth - second**2)
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from aggregator.tally.profile import Profile
     from aggregator.tally.tally import Tally
     from protocol.documents.campaign import Campaign
+    from protocol.mechanisms import Mechanism
 
     Integers = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -216,44 +217,38 @@ def _fit(counts: Integers, law: Floats) -> float | None:
 
 
 def _questions(campaign: Campaign, tally: Tally, names: list[str]) -> list[Test]:
-    answers = _by_stratum(campaign, np.array(tally.n, np.int64)[None])[0]
-    return _shared("questions", _against_assignment(campaign, np.array(tally.n), answers, names, ""))
+    return _shared("questions", _against_assignment(campaign, np.array(tally.n, np.int64)[None], names, [""]))
 
 
-def _by_stratum(campaign: Campaign, n: Integers) -> Integers:
-    """Number of answers to the stratum of each question: (P, Q) int64 of the numbers ``n`` by question, (P, Q)."""
-    stratum = np.array([question.stratum for question in campaign.questions])
-    members = (stratum[:, None] == stratum).astype(np.int64)
-    return np.asarray(n @ members, np.int64)
-
-
-def _against_assignment(
-    campaign: Campaign, n: Integers, answers: Integers, names: list[str], where: str
-) -> list[tuple[str, float]]:
+def _against_assignment(campaign: Campaign, n: Integers, names: list[str], where: list[str]) -> list[tuple[str, float]]:
     """Two-sided tests of numbers of reports per question, for questions that do not have a stratum of their own.
 
     Args:
         campaign: of the reports.
-        n: (Q,) int64, number of reports of each question.
-        answers: (Q,) int64, number of reports of each question's stratum.
-        names: of the questions.
-        where: text that says which reports these are, or empty.
+        n: (P, Q) int64, number of reports of each question in each of P sets of reports.
+        names: of the Q questions.
+        where: P texts that say which reports a set has, or empty ones.
     """
+    stratum = np.array([question.stratum for question in campaign.questions])
+    answers = n @ (stratum[:, None] == stratum).astype(np.int64)
     weights = np.array(weights_of(campaign))
-    chosen = np.flatnonzero((weights < 1) & (answers > 0))
-    if not len(chosen):
-        return []
-    ps = two_sided(n[chosen], answers[chosen], weights[chosen])
+    rows, chosen = np.nonzero((weights < 1) & (answers > 0))
+    ps = two_sided(n[rows, chosen], answers[rows, chosen], weights[chosen])
     return [
-        (f"{names[j]}: {n[j]} reports{where}, expected {answers[j] * weights[j]:.0f}", p)
-        for j, p in zip(chosen.tolist(), ps.tolist(), strict=True)
+        (f"{names[j]}: {n[row, j]} reports{where[row]}, expected {answers[row, j] * weights[j]:.0f}", p)
+        for row, j, p in zip(rows.tolist(), chosen.tolist(), ps.tolist(), strict=True)
     ]
 
 
 def two_sided(k: Integers, n: Integers, p: Floats) -> Floats:
-    """Two-sided p-values of numbers k under Bin(n, p): twice the smaller tail, at most 1. All of one shape."""
-    both = np.minimum(upper_tail(k, n, p), upper_tail(n - k, n, 1 - p))
-    return np.asarray(np.minimum(1.0, 2 * both), np.float64)
+    """Two-sided p-values of numbers k under Bin(n, p): twice the smaller tail, at most 1. All of one shape.
+
+    The median lies between the whole numbers below and above the mean. So a tail that holds the mean is at least ½,
+    and only the other tail is computed.
+    """
+    high = k >= n * p
+    tail = upper_tail(np.where(high, k, n - k), n, np.where(high, p, 1 - p))
+    return np.asarray(np.minimum(1.0, 2 * tail), np.float64)
 
 
 # Range ----------------------------------------------------------------------------------------------
@@ -291,26 +286,25 @@ def _periods(campaign: Campaign, statistics: Statistics, profile: Profile, names
     numbers, table = profile.by_stretch(stretches.width)
     if len(numbers) < 2:
         return []
+    when = []
+    for stretch in numbers.tolist():
+        first, last = (shown(period, campaign.time_precision) for period in stretches.periods(stretch))
+        when.append(f" in {first}" if stretches.length == 1 else f" from {first} to {last}")
     sizes = [question.mechanism.answers + 1 for question in campaign.questions]
     starts = np.cumsum(sizes) - sizes
-    answers = _by_stratum(campaign, table[:, starts])
-    found: list[tuple[str, float]] = []
-    for row, stretch in enumerate(numbers.tolist()):
-        first, last = (shown(period, campaign.time_precision) for period in stretches.periods(stretch))
-        when = f" in {first}" if stretches.length == 1 else f" from {first} to {last}"
-        found += _against_assignment(campaign, table[row, starts], answers[row], names, when)
-        for number, (start, size) in enumerate(zip(starts.tolist(), sizes, strict=True)):
-            counts = table[:, start + 1 : start + size]
-            n = table[:, start]
-            ps = _differs(campaign, number, statistics.questions[number], n, counts, row)
-            found += [(f"{names[number]}, cell {cell}: differs{when}", p) for cell, p in enumerate(ps.tolist())]
+    found = _against_assignment(campaign, table[:, starts], names, when)
+    for number, (start, size) in enumerate(zip(starts.tolist(), sizes, strict=True)):
+        counts, n = table[:, start + 1 : start + size], table[:, start]
+        rows, ps = _differs(campaign, number, statistics.questions[number], n, counts)
+        for row, some in zip(rows.tolist(), ps.tolist(), strict=True):
+            found += [(f"{names[number]}, cell {cell}: differs{when[row]}", p) for cell, p in enumerate(some)]
     return _shared("periods", found)
 
 
 def _differs(
-    campaign: Campaign, number: int, whole: QuestionEstimate, n: Integers, counts: Integers, row: int
-) -> Floats:
-    """p-values of one question's counts in one stretch against all others.
+    campaign: Campaign, number: int, whole: QuestionEstimate, n: Integers, counts: Integers
+) -> tuple[NDArray[np.intp], Floats]:
+    """p-values of one question's counts in each stretch against all other stretches.
 
     Given its sum over all stretches, a count is hypergeometric. The binomial law of as many draws has heavier tails.
 
@@ -320,28 +314,34 @@ def _differs(
         whole: the question's estimates.
         n: (P,) int64, numbers of answers by stretch.
         counts: (P, K) int64, counts by stretch.
-        row: index of the stretch.
 
     Returns:
-        (K,) float64 for counts, one for each estimate of other mechanisms; empty if there is nothing to compare.
+        (R,) intp, the stretches that can be compared, and their p-values: (R, K) float64, one for each count of a
+        :class:`~protocol.mechanisms.FrequencyMechanism`, one for each estimate of other mechanisms.
     """
     mechanism, total = campaign.questions[number].mechanism, int(n.sum())
-    own, rest = int(n[row]), total - int(n[row])
-    if not own or not rest:
-        return np.empty(0)
-    if isinstance(mechanism, FrequencyMechanism):
-        sums = counts.sum(axis=0)
-        fewer = 2 * sums <= total  # The rarer one of the two outcomes is counted.
-        k = np.where(fewer, counts[row], own - counts[row])
-        return two_sided(k, np.where(fewer, sums, total - sums), np.full(len(k), own / total))
-    if min(own, rest) < _LEAST_ANSWERS:
-        return np.empty(0)
-    here = debias(mechanism, own, counts[row].tolist()).estimate / own
-    there = debias(mechanism, rest, (counts.sum(axis=0) - counts[row]).tolist()).estimate / rest
+    sums, is_frequency = counts.sum(axis=0), isinstance(campaign.questions[number].mechanism, FrequencyMechanism)
+    rows = np.flatnonzero(np.minimum(n, total - n) >= (1 if is_frequency else _LEAST_ANSWERS))
+    own, counts = n[rows, None], counts[rows]
+    if is_frequency:
+        fewer = np.broadcast_to(2 * sums <= total, counts.shape)  # The rarer one of the two outcomes is counted.
+        rarer = np.broadcast_to(np.minimum(sums, total - sums), counts.shape)
+        shares = np.broadcast_to(own / total, counts.shape)
+        return rows, two_sided(np.where(fewer, counts, own - counts), rarer, shares)
+    rest = total - own
+    here = _means(mechanism, own, counts)
+    there = _means(mechanism, rest, sums - counts)
     variance = (whole.noise_variance / whole.n + whole.spread) * (1 / own + 1 / rest)
     if whole.least == 0 and not whole.is_share:  # The answers are about the stretched number 2v − 1.
         variance = 4 * variance
-    return np.minimum(1.0, 2 * _normal_tails(np.abs(here - there) / np.sqrt(np.maximum(variance, 1e-300))))
+    z = np.abs(here - there) / np.sqrt(np.maximum(variance, 1e-300))
+    return rows, np.minimum(1.0, 2 * _normal_tails(z.ravel()).reshape(z.shape))
+
+
+def _means(mechanism: Mechanism, n: Integers, counts: Integers) -> Floats:
+    """Estimated means of R sets of answers: (R, K) float64 from their numbers, (R, 1), and counts, (R, answers)."""
+    found = [debias(mechanism, m, row).estimate / m for m, row in zip(n[:, 0].tolist(), counts.tolist(), strict=True)]
+    return np.array(found, np.float64).reshape(len(found), -1)
 
 
 # Tails ----------------------------------------------------------------------------------------------

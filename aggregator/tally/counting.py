@@ -335,23 +335,27 @@ class _Count:
         self._campaign = campaign
         self._profile = ProfileCounter(campaign) if profiled else None
         self._scope = scope
-        self._counter = TallyBuilder(campaign)
+        self._counter = None if profiled else TallyBuilder(campaign)
         self._turnout = TurnoutCounter(campaign)
         self.unproven = 0
 
     def add(self, records: Columns) -> None:
         chosen = self._scope.chosen(records)
         counted = records if chosen is None else records.take(chosen)
-        try:
-            self._counter.add(counted)
-        except InputError as error:
-            raise damaged(error.detail) from None
-        self._turnout.add(counted)
-        if self._profile is not None:
+        if self._profile is not None:  # A profile also holds what a tally holds.
             self._profile.add(counted)
+        elif self._counter is not None:
+            try:
+                self._counter.add(counted)
+            except InputError as error:
+                raise damaged(error.detail) from None
+        self._turnout.add(counted)
         self.unproven += counted.size - int(np.count_nonzero(counted.proven))
 
     def tally(self) -> Tally:
+        if self._profile is not None:
+            return self._profile.tally()
+        assert self._counter is not None
         return self._counter.tally()
 
     def turnout(self) -> Turnout:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aggregator.decoding.columns import Columns
+from aggregator.decoding.matrix import BLOCK_RECORDS
 from aggregator.tally.period_sums import PeriodSums
+from aggregator.tally.tally import Tally
 from protocol.mechanisms import BITS
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 MOST_COUNTS = 1 << 17
 """Largest number of counts by stretch, over all stretches. A longer campaign gets longer stretches."""
-_SET_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1).astype(np.uint16)
+_SET_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +81,7 @@ class Stretches:
     """
 
     def __init__(self, campaign: Campaign) -> None:
+        self._campaign = campaign
         self.first = campaign.period_at(campaign.header.not_before)
         periods = campaign.period_at(campaign.header.expires - 1) - self.first + 1
         self.width = sum(question.mechanism.answers + 1 for question in campaign.questions)
@@ -87,8 +90,16 @@ class Stretches:
 
     def of(self, period: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """The stretch of each period: (N,) uint32 → (N,) uint32. Earlier periods are in stretch 0."""
-        since = np.maximum(period.astype(np.int64) - self.first, 0)
-        return (since // self.length).astype(np.uint32)
+        since = np.maximum(period, np.uint32(self.first)) - np.uint32(self.first)
+        return since if self.length == 1 else since // np.uint32(self.length)
+
+    def tally(self, counts: Integers) -> Tally:
+        """The tally with these counts, (W,) int64, in the order of the places of a stretch (:class:`Profile`)."""
+        sizes = [question.mechanism.answers + 1 for question in self._campaign.questions]
+        own = np.split(counts, np.cumsum(sizes)[:-1])
+        return Tally(
+            self._campaign.id, tuple(int(some[0]) for some in own), tuple(tuple(some[1:].tolist()) for some in own)
+        )
 
     def periods(self, stretch: int) -> tuple[int, int]:
         """The first and the last period of a stretch."""
@@ -116,16 +127,27 @@ class ProfileCounter:
         """Add de-duplicated records. Their questions and answers must be possible ones of the campaign."""
         if not records.size:
             return
-        stretch = self._stretches.of(records.period)
-        self._sums.add(Columns(records.id, stretch, records.question, records.answer, np.ones(records.size, np.bool_)))
+        first, last = self._stretches.of(np.array([records.period.min(), records.period.max()])).tolist()
+        if first == last:
+            self._sums.add_group(records, 2 * first + 1)
+        else:
+            proven = np.ones(records.size, np.bool_)
+            stretch = self._stretches.of(records.period)
+            self._sums.add(Columns(records.id, stretch, records.question, records.answer, proven))
         if self._is_row.any():
-            questions, bins = self._set_bits.shape
-            chosen = self._is_row[records.question]
-            set_bits = np.zeros(records.size, np.int64)
-            for column in range(records.answer.shape[1]):
-                set_bits += _SET_BITS[records.answer[:, column]]
-            lot = (records.question.astype(np.int64) * bins + set_bits)[chosen]
-            self._set_bits += np.bincount(lot, minlength=questions * bins).reshape(questions, bins)
+            for start in range(0, records.size, BLOCK_RECORDS):
+                block = slice(start, start + BLOCK_RECORDS)
+                self._add_set_bits(records.question[block], records.answer[block])
+
+    def _add_set_bits(self, question: NDArray[np.uint16], answer: NDArray[np.uint8]) -> None:
+        """Count N answers, (N,) uint16 and (N, A) uint8, by question and number of set bits."""
+        questions, bins = self._set_bits.shape
+        lot = question.astype(np.int64) * bins
+        for column in range(answer.shape[1]):
+            lot += _SET_BITS.take(answer[:, column])
+        if not self._is_row.all():
+            lot = lot[self._is_row[question]]
+        self._set_bits += np.bincount(lot, minlength=questions * bins).reshape(questions, bins)
 
     def profile(self) -> Profile:
         """The profile of all added records."""
@@ -133,6 +155,13 @@ class ProfileCounter:
         width = self._stretches.width
         group, place = np.divmod(group_key, width)
         return Profile(self._set_bits.copy(), (group >> 1) * width + place, count)
+
+    def tally(self) -> Tally:
+        """The tally of all added records: the sums over all stretches."""
+        key, count = self._sums.counts()
+        total = np.zeros(self._stretches.width, np.int64)
+        np.add.at(total, key % self._stretches.width, count)
+        return self._stretches.tally(total)
 
 
 def profile_of_counts(campaign: Campaign, period: Integers, place: Integers, count: Integers) -> Profile:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _MAX_BINS = 1 << 14
 _MAX_ROWS = 1 << 20
-_BITS_OF_BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
 
 
 class Sums:
@@ -256,7 +255,13 @@ class _Bits(_Rows):
 
     def _by_byte(self, lot: NDArray[np.int64], byte: NDArray[np.uint8]) -> NDArray[np.int64]:
         found = np.bincount(lot | byte, minlength=self._questions << 8).reshape(self._questions, 256)
-        return np.rint(found.astype(np.float64) @ _BITS_OF_BYTES).astype(np.int64)
+        counts = np.empty((self._questions, 8), np.int64)
+        for bit, half in enumerate((128, 64, 32, 16, 8, 4, 2, 1)):
+            # Bytes with this bit are the upper half. The halves are then added up, and the bit is gone.
+            upper = found[:, half:]
+            upper.sum(axis=1, out=counts[:, bit])
+            found = found[:, :half] + upper
+        return counts
 
     def _by_bit(self, question: NDArray[np.int64], byte: NDArray[np.uint8]) -> NDArray[np.int64]:
         """Count the bits of one byte of each answer, bit by bit.

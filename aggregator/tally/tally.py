@@ -287,34 +287,46 @@ class TallyBuilder:
         self._sums = Sums(campaign, groups)
         self._has_values = any(question.mechanism.layout == SINGLE for question in campaign.questions)
 
-    def add(self, records: Columns, group: NDArray[np.int64] | None = None) -> None:
+    def add(self, records: Columns) -> None:
         """Count some de-duplicated records. The caller gives at most one record of each id.
 
+        Raises:
+            InputError: as :meth:`add_answers`.
+        """
+        self.add_answers(records.question, records.answer)
+
+    def add_answers(
+        self, question: NDArray[np.uint16], answer: NDArray[np.uint8], group: NDArray[np.int64] | None = None
+    ) -> None:
+        """Count N answers.
+
         Args:
-            records: N records.
-            group: (N,) int64, the group of each record, from 0 on; None if there is only one group.
+            question: (N,) uint16, the question of each answer.
+            answer: (N, A) uint8, the answer fields.
+            group: (N,) int64, the group of each answer, from 0 on; None if all are of group 0.
 
         Raises:
-            InputError: ``question_unknown``, a record answers a question that the campaign does not have;
-                ``value_out_of_domain``, an answer is not possible for its question. Some of the records may be
+            InputError: ``question_unknown``, an answer is to a question that the campaign does not have;
+                ``value_out_of_domain``, an answer is not possible for its question. Some of the answers may be
                 counted then.
         """
-        for start in range(0, records.size, BLOCK_RECORDS):
+        for start in range(0, len(question), BLOCK_RECORDS):
             block = slice(start, start + BLOCK_RECORDS)
-            self._add(records.take(block), None if group is None else group[block])
+            self._add(question[block], answer[block], None if group is None else group[block])
 
-    def _add(self, records: Columns, group: NDArray[np.int64] | None) -> None:
+    def _add(self, question: NDArray[np.uint16], answer: NDArray[np.uint8], group: NDArray[np.int64] | None) -> None:
+        """Count one block of answers; arguments of :meth:`add_answers`."""
         questions = len(self._campaign.questions)
-        if int(records.question.max()) >= questions:
+        if int(question.max()) >= questions:
             raise InputError("question_unknown", "a record answers a question that the campaign does not have")
-        question = records.question.astype(np.int64)
+        number = question.astype(np.int64)
         if group is not None:
-            question += questions * group
+            number += questions * group
         width = 4 if self._campaign.layout.kind == INTEGERS else 2
         value = None
         if self._has_values:
-            value = big_endian(records.answer[:, :width], f">u{width}")[:, 0].astype(np.int64)
-        if not self._sums.add(question, records.answer, value):
+            value = big_endian(answer[:, :width], f">u{width}")[:, 0].astype(np.int64)
+        if not self._sums.add(number, answer, value):
             raise InputError("value_out_of_domain", "a record's answer is none of its question's")
 
     def drain(self) -> NDArray[np.int64]:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from math import exp, lgamma, log
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+
+import drawn_campaigns
+import stated_variance
 from support.publisher import NOW
 
 from aggregator.estimates.debias import debias, sign_size
@@ -134,6 +141,13 @@ def test_variances_are_those_of_theory_for_every_mechanism_question_and_position
             np.testing.assert_allclose(found.estimate / N, true.mean(axis=0) / SCALE, atol=1e-3)
             ratio = found.variance / N / true_variance(question, true)
             assert (np.abs(ratio - 1) < 0.05).all(), (question.subject, shape, ratio)
+
+
+@pytest.mark.parametrize("answers", [1, 3])
+def test_numbers_with_five_values_have_variances_of_theory(answers):
+    """At ε = 4 the square in the largest class had a stated variance of 0.948 times the exact one."""
+    for found in stated_variance.ratios(drawn_campaigns.setting("laplace", 4.0, answers, 1)).values():
+        assert (np.abs(found - 1) < 0.05).all()
 
 
 @pytest.mark.parametrize("shape", ["uniform", "ends", "narrow"])
