@@ -39,6 +39,7 @@ from aggregator.publishing.lifetimes import seconds_of
 from aggregator.publishing.naming import document_bytes, save_document
 from aggregator.publishing.privacy import epsilon_warning, pace_warning, refusal_warning
 from aggregator.publishing.projection_file import load_projection
+from aggregator.publishing.series import overlap_warning, series_share
 from aggregator.publishing.workspace import Workspace, open_workspace, signed_campaign
 from aggregator.schema_doubts import alike_in
 from aggregator.schema_file import SchemaFile, load_schema
@@ -139,6 +140,8 @@ def plan_campaign(
     min_batch_size: int = 1,
     postprocess: str = DEFAULT,
     class_question: bool = True,
+    series: str | None = None,
+    share: str | None = None,
 ) -> Planned:
     """Decide the whole content of a campaign without signing it.
 
@@ -164,16 +167,17 @@ def plan_campaign(
         min_batch_size: number of reports below which nothing is published.
         postprocess: name of the post-processing of the model.
         class_question: whether devices are also asked for the class alone (:class:`CampaignParameters`).
+        series: name of the series in which a device answers once, in all its campaigns, versions and periods.
+        share: share of the devices in the series that this campaign asks, ``FROM:TO`` (:func:`series_share`).
 
     Raises:
         InputError: the schema or projection file can not be read (:func:`aggregator.schema_file.load_schema`,
             :func:`aggregator.publishing.projection_file.load_projection`); ``name_invalid``, there is no name;
             ``epsilon_invalid``; ``mechanism_unknown``; ``family_unknown``; ``approach_invalid``; ``no_numbers``;
             ``answers_invalid``; ``period_invalid``; ``terms_invalid``; ``floor_invalid``; ``weights_invalid``;
-            ``not_fittable``; ``plan_invalid``, a pilot without the family ``auto``, with options that a plan does
-            not know, or without a
-            number of devices; the reasons of :func:`aggregator.forecast.plan.plan`. Other contents are checked when
-            the campaign is signed.
+            ``not_fittable``; ``series_invalid``; ``plan_invalid``, a pilot without the family ``auto``, with options
+            that a plan does not know, or without a number of devices; the reasons of
+            :func:`aggregator.forecast.plan.plan`. Other contents are checked when the campaign is signed.
     """
     if isinstance(schema, str | Path):
         schema = load_schema(schema)
@@ -221,9 +225,10 @@ def plan_campaign(
         options={} if theta is None else {"theta": theta},
         family=family,
         approach=approach,
+        series=series_share(series, share),
         **gaussian_fields(family, variance_floor, split),
     )
-    pace = pace_warning(micro, parameters.period_seconds, parameters.lifetime_seconds)
+    pace = _pace(parameters)
     notes = () if given == family else (AUTO_FAMILY,)
     warnings = tuple(filter(None, (parameters.warning, pace, warning, alike_in(asked))))
     return Planned(asked, parameters, why, warnings, notes, found)
@@ -256,8 +261,8 @@ def sign_campaign(workspace: Workspace | str | Path, planned: Planned, *, now: i
             ``passphrase_missing``, ``passphrase_wrong``.
     """
     signer = opened(workspace)
-    raw = publish_campaign(signer, planned.schema, planned.terms, present(now))
-    return _signed(signer, raw)._replace(why=planned.why, warnings=planned.warnings)
+    made = _signed(signer, publish_campaign(signer, planned.schema, planned.terms, present(now)), now)
+    return made._replace(why=planned.why, warnings=(*planned.warnings, *made.warnings))
 
 
 def make_campaign(
@@ -295,7 +300,7 @@ def end_campaign(workspace: Workspace | str | Path, name: str, *, now: int | Non
         InputError, DocumentError, StorageError: the version can not be signed or recorded.
     """
     signer = opened(workspace)
-    return _signed(signer, endings.end_campaign(signer, name, present(now)))
+    return _signed(signer, endings.end_campaign(signer, name, present(now)), now)
 
 
 def make_evaluation(
@@ -308,6 +313,8 @@ def make_evaluation(
     period: str | int = "1d",
     days: int = 30,
     min_batch_size: int = 1,
+    series: str | None = None,
+    share: str | None = None,
     now: int | None = None,
 ) -> SignedCampaign:
     """``hearsay evaluate ask``: sign the campaign that asks devices how often a model is right.
@@ -321,22 +328,30 @@ def make_evaluation(
         period: seconds of a period, or text such as ``12h`` or ``1d``.
         days: lifetime of the campaign.
         min_batch_size: number of reports below which nothing is published.
+        series, share: the series in which a device answers once, and the share of the devices that is asked
+            (:func:`plan_campaign`).
         now: seconds since 1970; None means the present time.
 
     Raises:
-        InputError: ``epsilon_invalid``, ``period_invalid``, ``terms_invalid``; for a model that is not given as
-            bytes ``file_not_found``, ``unreadable``, ``too_large``, ``model_unknown``.
+        InputError: ``epsilon_invalid``, ``period_invalid``, ``terms_invalid``, ``series_invalid``; for a model that is
+            not given as bytes ``file_not_found``, ``unreadable``, ``too_large``, ``model_unknown``.
         InputError, DocumentError, StorageError: the model is not accepted, or the campaign can not be signed
             (:func:`aggregator.publishing.evaluations.publish_evaluation`).
     """
     signer = opened(workspace)
     micro = micro_epsilon(epsilon)
     parameters = EvaluationParameters(
-        micro, name, contact, parse_duration(str(period)), seconds_of(days), min_batch_size
+        micro,
+        name,
+        contact,
+        parse_duration(str(period)),
+        seconds_of(days),
+        min_batch_size,
+        series_share(series, share),
     )
     raw = publish_evaluation(signer, _bytes("model", model, signer), parameters, present(now))
-    pace = pace_warning(micro, parameters.period_seconds, parameters.lifetime_seconds)
-    return _signed(signer, raw)._replace(warnings=tuple(filter(None, (epsilon_warning(micro), pace))))
+    made = _signed(signer, raw, now)
+    return made._replace(warnings=tuple(filter(None, (epsilon_warning(micro), _pace(parameters), *made.warnings))))
 
 
 def check_campaign(
@@ -387,6 +402,15 @@ def _bytes(role: str, document: Document, workspace: Workspace | None) -> bytes:
     return document if isinstance(document, bytes) else document_bytes(role, document, workspace)
 
 
-def _signed(signer: Workspace, raw: bytes) -> SignedCampaign:
+def _pace(parameters: CampaignParameters | EvaluationParameters) -> str:
+    """A warning of periods that devices skip under default limits; empty in a series, where a device answers once."""
+    if parameters.series is not None:
+        return ""
+    return pace_warning(parameters.epsilon_micro, parameters.period_seconds, parameters.lifetime_seconds)
+
+
+def _signed(signer: Workspace, raw: bytes, now: int | None) -> SignedCampaign:
+    """A campaign that was signed, with a warning if other campaigns of its series ask the same devices."""
     parsed = parse_campaign(read_envelope(raw, "campaign").payload)
-    return SignedCampaign(raw, parsed, signer.standing("campaign", raw))
+    overlap = overlap_warning(signer, parsed, present(now))
+    return SignedCampaign(raw, parsed, signer.standing("campaign", raw), warnings=(overlap,) if overlap else ())

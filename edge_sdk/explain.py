@@ -289,8 +289,8 @@ def _cost(campaign: Campaign, policy: Policy, spent: Spent, first_period: int) -
         )
         whole = f"  Answering in all {periods} remaining periods would cost ε = {format_micro(total * periods)}."
     else:
-        often, seen = ", at most once", "reports of the whole series"
-        whole = "  No other answer of the series is given, before or after, so the whole series costs no more."
+        often, seen = ", at most once", "report"
+        whole = "  A device that answers it answers no other campaign of the series, so the series then costs no more."
     return [
         f"Cost: ε = {format_micro(total)}{often}.",
         f"  Whoever sees the {seen} can multiply the odds of any guess by at most {odds}.",

@@ -111,6 +111,21 @@ def life_option(default: int, of: str) -> Decorator:
     )
 
 
+def series_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add options to ``command`` for a campaign of a series. They give ``series`` and ``share``: texts, or None."""
+    share = click.option(
+        "--share",
+        metavar="FROM:TO",
+        help="Ask only this share of the devices in the series, by chance: 0:0.25, 1/3:2/3; default: all.",
+    )
+    name = click.option(
+        "--series",
+        metavar="NAME",
+        help="A device answers once in all campaigns and periods of the series of this name.",
+    )
+    return name(share(command))
+
+
 def signer_options(of: str) -> Decorator:
     """Make a decorator that adds two options to a command. They give ``trust`` and ``workspace``, each a path or None.
 

@@ -45,7 +45,7 @@ class Recurrence(NamedTuple):
     """How often the same devices answered.
 
     Attributes:
-        basis: :data:`ONCE` (one period, or several treated as one), :data:`KNOWN` or :data:`BOUND`.
+        basis: :data:`ONCE` (one period, a series, or several periods treated as one), :data:`KNOWN` or :data:`BOUND`.
         answers: per stratum, the number N of answers to its questions.
         concentration: per stratum, c = ΣT²/(ΣT)² or its upper bound; 0 for a stratum without answers.
     """
@@ -79,15 +79,18 @@ class Recurrence(NamedTuple):
 def once(campaign: Campaign, tally: Tally) -> Recurrence:
     """The recurrence under the assumption that every answer to a stratum is from another device.
 
-    This is right for reports of one period.
+    This is right for reports of one period, and for a campaign of a series.
     """
     answers = answers_by_stratum(campaign, tally)
     return Recurrence(ONCE, answers, tuple(1 / number if number else 0.0 for number in answers))
 
 
 def at_most(campaign: Campaign, tally: Tally, turnout: Turnout) -> Recurrence:
-    """The largest recurrence that the numbers of devices in each period (``turnout``) allow; exact for one period."""
-    if len(np.unique(turnout.period)) <= 1:
+    """The largest recurrence that the numbers of devices in each period (``turnout``) allow; exact for one period.
+
+    In a campaign of a series an honest device answers once, in whatever period: the recurrence is :func:`once`.
+    """
+    if campaign.series is not None or len(np.unique(turnout.period)) <= 1:
         return once(campaign, tally)
     bounds = []
     for stratum in range(campaign.answers):

@@ -19,6 +19,7 @@ import numpy as np
 
 from aggregator.fleet.roster import distinct_secrets
 from protocol.batches.report import ID_BYTES, ID_PREFIX
+from protocol.documents.provisioning import SECRET_BYTES
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -124,7 +125,10 @@ class PeriodIds(NamedTuple):
 def fleet_ids(
     rosters: Sequence[Roster], campaign: Campaign, periods: range, *, processes: int = 1
 ) -> Iterator[PeriodIds]:
-    """Yield the ids of all devices, period by period. Run by the holder of the fleet list.
+    """Yield the ids of all devices that take part, period by period. Run by the holder of the fleet list.
+
+    In a campaign of a series these are the devices in its share. Each may answer in any period, so each has an id in
+    every period: the ids do not tell whether a device answers twice.
 
     Args:
         rosters: one or more fleet lists. Together they are the fleet; a device may be in several lists.
@@ -132,7 +136,7 @@ def fleet_ids(
         periods: numbers of the periods, with ``step`` 1.
         processes: number of processes that may compute; they are started only for a million ids or more.
     """
-    secrets = distinct_secrets(rosters)
+    secrets = members(distinct_secrets(rosters), campaign)
     answers = campaign.answers
     amount = len(periods) * answers * (len(secrets) // 32)
     if processes <= 1 or amount < _WORTH_A_PROCESS:
@@ -147,6 +151,23 @@ def fleet_ids(
         while ahead:  # bounds the number of periods whose ids wait in memory
             yield ahead.pop(0).result()
             ahead += [pool.submit(_of_period, period) for period in islice(waiting, 1)]
+
+
+def members(secrets: bytes, campaign: Campaign) -> bytes:
+    """The secrets of the devices that take part in a campaign: all, or those in its share of a series.
+
+    Args:
+        secrets: of D devices, 32 bytes each, joined.
+        campaign: the campaign.
+
+    Returns:
+        The secrets of D or fewer devices in the same order, joined.
+    """
+    series = campaign.series
+    if series is None:
+        return secrets
+    each = (secrets[at : at + SECRET_BYTES] for at in range(0, len(secrets), SECRET_BYTES))
+    return b"".join(secret for secret in each if series.has(secret))
 
 
 class _Work:

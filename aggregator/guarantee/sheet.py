@@ -107,6 +107,7 @@ class GuaranteeSheet(NamedTuple):
                 "epsilon_in_life": format_micro(spent.life),
                 "periods": spent.periods,
                 "periods_answered": spent.answered,
+                "series": None if self.campaign.series is None else self.campaign.series.name,
             },
             "shuffled": {
                 "applies": not self.central.obstacles,
@@ -164,12 +165,16 @@ def guarantee_sheet(
 def spending(found: Campaign) -> Spending:
     """The most that one device spends on a campaign under the default limits (``protocol.allowance``).
 
+    In a series that is one answer, and it is the most that the device spends on the whole series, if all campaigns of
+    the series have this ε.
     A campaign whose ε is above the default limit of one period is answered only by devices whose owner allows more. Its
     periods are then counted without limits.
     """
     micro, whole, length = found.epsilon_micro, periods(found), found.time_precision
     if not micro or not whole:
         return Spending(micro, 0, 0, whole, 0)
+    if found.series is not None:
+        return Spending(micro, micro, micro, whole, 1)
     begun = min(whole, -(-DAY_SECONDS // length))
     if micro > allowance.PERIOD_MICRO:
         return Spending(micro, begun * micro, whole * micro, whole, whole)
@@ -235,5 +240,10 @@ def _unseen(found: Campaign) -> tuple[str, ...]:
         said.append(
             "in an open fleet: one machine that sends many reports; ids are free there, so β counts reports. In a "
             "closed fleet each device has one id per question and period"
+        )
+    if found.series is not None:
+        said.append(
+            "in an open fleet: devices that answer outside of their share, or more than once in the series. A closed "
+            "fleet's ids leave out the devices outside of the share; second answers show where the fleet list is given"
         )
     return tuple(said)

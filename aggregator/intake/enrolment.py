@@ -54,9 +54,10 @@ class FromRosters:
     periods = range(1 << 32)
 
     def __init__(self, rosters: Sequence[Roster], campaign: Campaign) -> None:
+        from aggregator.fleet.ids import members
         from aggregator.fleet.roster import distinct_secrets
 
-        self._secrets = distinct_secrets(rosters)
+        self._secrets = members(distinct_secrets(rosters), campaign)
         self._campaign_id = campaign.id
         self._answers = campaign.answers
         self.digest = sha256(b"hearsay/v1/enrolment" + campaign.id + self._secrets).digest()

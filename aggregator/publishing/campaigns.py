@@ -11,6 +11,7 @@ from aggregator.models.postprocess import DEFAULT, NEED_CLASS_QUESTION, check_po
 from aggregator.planning.choice import form_of, mechanism_for, moment_mechanism
 from aggregator.publishing.lifetimes import MAX_DAYS, header_for
 from aggregator.publishing.privacy import epsilon_warning
+from aggregator.publishing.series import begin_of
 from protocol.document import DAY_SECONDS, is_printable
 from protocol.documents import campaign
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
@@ -23,6 +24,7 @@ from protocol.shown import is_seen, quoted
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from aggregator.publishing.series import SeriesShare
     from aggregator.publishing.workspace import Workspace
     from protocol.mechanisms import Mechanism
     from protocol.questions import Subject
@@ -53,6 +55,8 @@ class CampaignParameters(NamedTuple):
             moments, second moments. Without it every question has the same weight.
         class_question: whether devices are also asked for the class alone. False only for a discrete campaign whose
             post-processing combines the classes' shares of all questions.
+        series: the series in which a device answers once, with the share of devices that this campaign asks; None for
+            a campaign of no series.
     """
 
     name: str
@@ -71,6 +75,7 @@ class CampaignParameters(NamedTuple):
     variance_floor_micro: int = 10_000
     split: tuple[int, int, int] | None = None
     class_question: bool = True
+    series: SeriesShare | None = None
 
     @property
     def warning(self) -> str:
@@ -101,12 +106,14 @@ def publish_campaign(workspace: Workspace, schema: Schema, parameters: CampaignP
     """
 
     def payload_for(version: int, _before: bytes | None) -> bytes:
-        return build_campaign(schema, parameters, version, now)
+        return build_campaign(schema, parameters, version, now, begin_of(workspace, parameters.series, now))
 
     return workspace.publish("campaign", parameters.name, now, payload_for)
 
 
-def build_campaign(schema: Schema, parameters: CampaignParameters, version: int, now: int) -> bytes:
+def build_campaign(
+    schema: Schema, parameters: CampaignParameters, version: int, now: int, begins: int | None = None
+) -> bytes:
     """Make the payload of one version of a campaign: the bytes to be signed.
 
     Args:
@@ -114,9 +121,11 @@ def build_campaign(schema: Schema, parameters: CampaignParameters, version: int,
         parameters: the other parameters.
         version: number of the version.
         now: seconds since 1970, the time of issue.
+        begins: when the campaign's series began, in seconds since 1970; None for ``now``. Not read without a series.
 
     Raises:
-        InputError: ``epsilon_invalid``, ``mechanism_unknown``, ``mechanism_incomplete``, ``option_unknown``,
+        InputError: ``series_invalid``: a campaign of a series with several answers per period; ``epsilon_invalid``,
+            ``mechanism_unknown``, ``mechanism_incomplete``, ``option_unknown``,
             ``parameters_invalid``, ``size_invalid``, ``family_unknown`` (neither discrete nor gaussian),
             ``approach_invalid``, ``no_numbers`` (a Gaussian campaign needs a numeric feature), ``answers_invalid``,
             ``weights_invalid``, ``postprocess_unknown``, ``not_fittable``, ``schema_invalid``, ``terms_invalid``
@@ -139,6 +148,8 @@ def build_campaign(schema: Schema, parameters: CampaignParameters, version: int,
     )
     if type(parameters.answers) is not int or not 1 <= parameters.answers <= len(subjects):
         raise InputError("answers_invalid", f"a device gives 1 to {len(subjects)} answers, one per question at most")
+    if parameters.series is not None and parameters.answers != 1:
+        raise InputError("series_invalid", "in a series a device gives one answer; say --answers one")
     per_answer = parameters.epsilon_micro // parameters.answers
     check_answer_micro(per_answer)
 
@@ -161,6 +172,7 @@ def build_campaign(schema: Schema, parameters: CampaignParameters, version: int,
         time_precision=parameters.period_seconds,
         min_batch_size=parameters.min_batch_size,
         fit=campaign.Fit(parameters.family, parameters.postprocess, parameters.variance_floor_micro),
+        series=None if parameters.series is None else parameters.series.since(now if begins is None else begins),
     )
 
 

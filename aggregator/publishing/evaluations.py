@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.lifetimes import header_for
+from aggregator.publishing.series import begin_of
 from protocol.document import DAY_SECONDS
 from protocol.documents import campaign, trust
 from protocol.documents.envelope import read_envelope
@@ -22,6 +23,7 @@ from protocol.mechanisms import from_micro
 from protocol.questions import build_questions, outcome_subjects
 
 if TYPE_CHECKING:
+    from aggregator.publishing.series import SeriesShare
     from aggregator.publishing.workspace import Workspace
 
 
@@ -42,6 +44,7 @@ class EvaluationParameters(NamedTuple):
     period_seconds: int = DAY_SECONDS
     lifetime_seconds: int = 30 * DAY_SECONDS
     min_batch_size: int = 1
+    series: SeriesShare | None = None
 
 
 def publish_evaluation(workspace: Workspace, model_bytes: bytes, parameters: EvaluationParameters, now: int) -> bytes:
@@ -67,6 +70,7 @@ def publish_evaluation(workspace: Workspace, model_bytes: bytes, parameters: Eva
     verdict = trust.verify(trust.pin(workspace.root_bytes, now), model_bytes, "model", now, UNDERSTOOD)
     model = parse_model(verdict.payload)
     name = parameters.name or f"{model.header.name}-outcome"
+    series = parameters.series
     subjects = outcome_subjects(model.schema)
     questions = build_questions(
         subjects, 1, lambda subject: from_micro("direct", parameters.epsilon_micro, subject.size)
@@ -84,6 +88,7 @@ def publish_evaluation(workspace: Workspace, model_bytes: bytes, parameters: Eva
             min_batch_size=parameters.min_batch_size,
             fit=campaign.Fit(campaign.EVALUATION, "none"),
             model=verdict.digest,
+            series=series and series.since(begin_of(workspace, series, now)),
         )
 
     return workspace.publish("campaign", name, now, payload_for)

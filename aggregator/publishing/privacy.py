@@ -250,12 +250,18 @@ def campaign_warning(found: Campaign) -> str:
 def periods(found: Campaign) -> int:
     """The number of periods in a campaign's life: ⌊(expires − 1)/T⌋ − ⌊not_before/T⌋ + 1, where T is the period.
 
-    A device that answers in all periods spends this number times the campaign's ε. It is 0 after the end.
+    It is 0 after the end.
     """
     if found.ended:
         return 0
     first, last = found.period_at(found.header.not_before), found.period_at(found.header.expires - 1)
     return last - first + 1
+
+
+def most_answered(found: Campaign) -> int:
+    """The largest number of periods that one device may answer: 1 in a series, otherwise all :func:`periods`."""
+    lived = periods(found)
+    return lived if found.series is None else min(1, lived)
 
 
 def ratio_text(loss: PrivacyLoss, most: int | None = 48) -> str:

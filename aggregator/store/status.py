@@ -7,7 +7,8 @@ intervals. Variance falls as 1/n, so a half width t needs
 
 The shares w of a stratum's questions add up to 1. The intervals are for the population that the devices are drawn
 from (``aggregator.estimates.recurrence``). A device answers once in a period, so the number of devices in one period
-is known. Over several periods it is at least the largest of these numbers and at most their sum. No value that depends
+is known. Over several periods it is at least the largest of these numbers and at most their sum; in a series, where a
+device answers once, it is their sum. No value that depends
 on answers, and no alarm (``aggregator.guarantee.alarms``), is shown before ``min_batch_size`` reports are counted.
 """
 
@@ -211,8 +212,8 @@ def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
         dict(found.rejected),
         manifest.first_period,
         periods,
-        _days(periods, campaign.time_precision),
-        int(periods.devices.max(initial=0)),
+        _days(periods, campaign.time_precision, once=campaign.series is not None),
+        int(periods.devices.max(initial=0) if campaign.series is None else periods.devices.sum()),
         int(periods.devices.sum()),
         reaches,
         target,
@@ -222,8 +223,9 @@ def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
     )
 
 
-def _days(periods: ByPeriod, time_precision: int) -> tuple[DayCount, ...]:
-    """Counts by period, added up by the day on which each period begins."""
+def _days(periods: ByPeriod, time_precision: int, *, once: bool) -> tuple[DayCount, ...]:
+    """Counts by period, added up by the day on which each period begins. With ``once`` a device answers one period."""
+    least = np.add.reduce if once else np.maximum.reduce
     day = periods.period * time_precision // DAY_SECONDS
     found, start = np.unique(day, return_index=True)
     ends = np.append(start, len(day))[1:]
@@ -233,7 +235,7 @@ def _days(periods: ByPeriod, time_precision: int) -> tuple[DayCount, ...]:
             int(periods.period[first]),
             int(periods.period[end - 1]),
             int(periods.reports[first:end].sum()),
-            int(periods.devices[first:end].max()),
+            int(least(periods.devices[first:end])),
             int(periods.devices[first:end].sum()),
         )
         for number, first, end in zip(found.tolist(), start.tolist(), ends.tolist(), strict=True)

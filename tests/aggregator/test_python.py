@@ -49,6 +49,10 @@ CAMPAIGNS = [
         ["--epsilon", "1", "--family", "gaussian", "--mechanism", "bits", "--split", "1:2:2"],
         {"epsilon": 1.0, "family": "gaussian", "mechanism": "bits", "split": "1:2:2"},
     ),
+    (
+        ["--epsilon", "1", "--mechanism", "oue", "--series", "rollout", "--share", "0:0.01"],
+        {"epsilon": 1, "mechanism": "oue", "series": "rollout", "share": "0:0.01"},
+    ),
 ]
 
 
@@ -90,8 +94,9 @@ def test_a_whole_round_is_that_of_the_commands(twins):
     assert model.model.predict(aggregator.read_table(_data(twins))).tolist() == [
         *json.loads(run("predict", twins / "m.hsm", _data(twins), "--json").stdout)["predicted"]
     ]
-    run("evaluate", "ask", twins / "m.hsm", "--workspace", twins / "cli", "--epsilon", "2", "-o", twins / "e.hsc")
-    asked = aggregator.make_evaluation(twins / "api", "mushrooms", epsilon=2)
+    run("evaluate", "ask", twins / "m.hsm", "--workspace", twins / "cli", "--epsilon", "2", "--series", "quality",
+        "-o", twins / "e.hsc")  # fmt: skip
+    asked = aggregator.make_evaluation(twins / "api", "mushrooms", epsilon=2, series="quality")
     assert asked.raw == (twins / "e.hsc").read_bytes()
     answers = [report(asked.campaign, n, 0, period=first) for n in range(50)]
     (twins / "o.hsr").write_bytes(batch(asked.campaign, answers))

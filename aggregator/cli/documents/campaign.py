@@ -18,6 +18,7 @@ from aggregator.cli.options import (
     output_option,
     passphrase_option,
     period_option,
+    series_options,
     workspace_option,
 )
 from aggregator.cli.output import note, print_table, say, warn, warn_of_draft, when
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 @contact_option
 @period_option
 @life_option(30, "campaign")
+@series_options
 @min_batch_option
 @click.option("--postprocess", default="posterior", show_default=True, help="How estimates become probabilities.")
 @click.option(
@@ -93,6 +95,8 @@ def campaign(
     contact: str,
     period: str,
     days: int,
+    series: str | None,
+    share: str | None,
     min_batch_size: int,
     postprocess: str,
     passphrase_file: Path | None,
@@ -106,6 +110,9 @@ def campaign(
     ε is the total that one device spends in one period, over all its answers. Discrete models take the
     mechanisms direct (GRR, k-ary randomised response), oue, sue, the, she or auto; gaussian models take bit,
     bits, piecewise, hybrid, laplace or duchi. --answers auto gives one answer for each 2.5 of ε.
+
+    With --series: a device answers once in all campaigns of that series, so asking in steps costs each device one ε.
+    --share divides the devices among the campaigns of a series; 0:0.01 asks one device in a hundred.
 
     With --end: sign the version that ends a campaign. Devices that get it no longer report under that name.
 
@@ -158,6 +165,8 @@ def campaign(
         min_batch_size=min_batch_size,
         postprocess=postprocess,
         class_question=class_question,
+        series=series,
+        share=share,
     )
     if devices is not None and not planned.why and planned.forecast is None:
         raise InputError(
@@ -228,9 +237,10 @@ def _print_why(why: Sequence[Candidate], devices: int | None) -> None:
 
 def _campaign_facts(made: Campaign, output: Path) -> dict[str, Any]:
     """The facts about a signed campaign that the command prints."""
-    from aggregator.publishing.privacy import periods
+    from aggregator.publishing.privacy import most_answered, periods
+    from aggregator.publishing.series import series_facts
 
-    lived = periods(made)
+    most = most_answered(made)
     return {
         "campaign": str(output),
         "name": made.header.name,
@@ -242,7 +252,8 @@ def _campaign_facts(made: Campaign, output: Path) -> dict[str, Any]:
         "answers_per_device": made.answers,
         "epsilon_total": format_micro(made.epsilon_micro),
         "epsilon_per_answer": format_micro(made.epsilon_per_answer_micro),
-        "epsilon_over_its_life": format_micro(made.epsilon_micro * lived),
-        "periods": lived,
+        "epsilon_over_its_life": format_micro(made.epsilon_micro * most),
+        "periods": periods(made),
+        **series_facts(made.series),
         "report_bytes": made.layout.record_length,
     }

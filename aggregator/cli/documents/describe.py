@@ -6,7 +6,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.cli.output import counted, lasting, when
-from aggregator.publishing.privacy import campaign_warning, periods
+from aggregator.publishing.privacy import campaign_warning, most_answered
+from aggregator.publishing.series import shown_share
 from aggregator.publishing.signatures import UNSIGNED
 from protocol.batches import batch
 from protocol.document import read_payload
@@ -183,16 +184,19 @@ def _campaign(found: campaign.Campaign) -> dict[str, object]:
     }
     if found.ended:
         return {**about, "ended": "it asks nothing: devices that accept it report to no version before it"}
-    lived = periods(found)
+    most = most_answered(found)
     if found.model is not None:
         about["evaluates"] = f"model {found.model.hex()}, which decides what is read"
+    if found.series is not None:
+        about["series"] = f"{found.series.name}, since {when(found.series.begins)}: a device answers once in all of it"
+        about["share"] = shown_share(found.series)
     return {
         **about,
         "questions": f"{len(found.questions)}, of which a device answers {found.answers} in a period",
         "period": lasting(found.time_precision),
         "ε total": f"{format_micro(found.epsilon_micro)} per device and period",
         "ε per answer": format_micro(found.epsilon_per_answer_micro),
-        "ε over its life": f"{format_micro(found.epsilon_micro * lived)} in {counted(lived, 'period')}",
+        "ε over its life": f"{format_micro(found.epsilon_micro * most)} in {counted(most, 'period')}",
         "mechanisms": ", ".join(sorted({question.mechanism.name for question in found.questions})),
         "report": f"{found.layout.record_length} bytes, layout {found.layout.kind}",
         "least batch": found.min_batch_size,

@@ -12,6 +12,7 @@ from aggregator.cli.output import print_facts, print_json, print_table, warn
 from protocol.documents.envelope import read_envelope, role_of
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
+from protocol.shown import quoted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,6 +75,7 @@ def _print_sheet(sheet: GuaranteeSheet) -> None:
     from aggregator.publishing.privacy import campaign_warning
 
     header, spent, central = sheet.campaign.header, sheet.spending, sheet.central
+    series = sheet.campaign.series
     print_facts(
         {
             "campaign": f"{header.name}, version {header.version}",
@@ -81,6 +83,7 @@ def _print_sheet(sheet: GuaranteeSheet) -> None:
             "ε per day": f"at most {format_micro(spent.day)}, under the default limits of a device's owner",
             "ε in its life": f"at most {format_micro(spent.life)}: {spent.answered} of {spent.periods} periods",
         }
+        | ({} if series is None else {"series": f"{quoted(series.name)}: a device answers once in all of it"})
         | _shuffled(central)
     )
     for obstacle in central.obstacles:

@@ -21,6 +21,7 @@ from aggregator.cli.options import (
     passphrase_option,
     period_option,
     roster_options,
+    series_options,
     store_option,
     workspace_option,
 )
@@ -56,6 +57,7 @@ def evaluate() -> None:
 @contact_option
 @period_option
 @life_option(30, "campaign")
+@series_options
 @min_batch_option
 @passphrase_option
 @force_option
@@ -69,6 +71,8 @@ def ask(
     contact: str,
     period: str,
     days: int,
+    series: str | None,
+    share: str | None,
     min_batch_size: int,
     passphrase_file: Path | None,
     *,
@@ -87,6 +91,7 @@ def ask(
     """  # noqa: D301
     from aggregator.asking import make_evaluation
     from aggregator.files import check_output
+    from aggregator.publishing.series import series_facts
     from aggregator.publishing.workspace import open_workspace
 
     check_output(output, force=force)
@@ -99,6 +104,8 @@ def ask(
         period=period,
         days=days,
         min_batch_size=min_batch_size,
+        series=series,
+        share=share,
         now=int(time.time()),
     )
     made.save(output, force=force)
@@ -114,6 +121,7 @@ def ask(
             "words": to_words(found.id),
             "model": (found.model or b"").hex(),
             "epsilon": format_micro(found.epsilon_micro),
+            **series_facts(found.series),
         },
         as_json=as_json,
     )

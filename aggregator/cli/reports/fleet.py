@@ -122,6 +122,8 @@ def ids(
 ) -> None:
     """Compute a digest of every report id that a fleet's devices have in some periods of a campaign.
 
+    Of a campaign of a series these are the devices in its share, in every period: a device answers in one of them.
+
     With this file, ingest (--enrolled IDS.hsi) refuses the reports of all other devices and needs no secret. The file
     holds no name, does not tell which ids belong to one device, and holds no id with which anybody could report.
 
@@ -130,7 +132,7 @@ def ids(
       hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 2026-11-01..2026-11-30 -o ids.hsi
     """  # noqa: D301
     from aggregator.files import PRIVATE, check_output, open_output
-    from aggregator.fleet.ids import fleet_ids, write_ids
+    from aggregator.fleet.ids import fleet_ids, members, write_ids
     from aggregator.fleet.roster import distinct_secrets
     from protocol.documents.provisioning import SECRET_BYTES
 
@@ -141,7 +143,7 @@ def ids(
     found = fleet_ids(rosters, campaign, wanted, processes=processes or os.cpu_count() or 1)
     with progress("computing ids", len(wanted)) as step, open_output(output, force=force, mode=PRIVATE) as sink:
         written = write_ids(sink, campaign, wanted, found, lambda done: step(done, len(wanted)) if step else None)
-    devices = len(distinct_secrets(rosters)) // SECRET_BYTES
+    devices = len(members(distinct_secrets(rosters), campaign)) // SECRET_BYTES
     if as_json:
         facts = {"devices": devices, "first_period": wanted[0], "last_period": wanted[-1], "ids": written}
         print_json({**facts, "output": str(output)})
