@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aggregator.ask_table import ask_of, resolve
 from aggregator.files import read_file
 from aggregator.forecast.plan import plan
 from aggregator.models.postprocess import DEFAULT
@@ -49,8 +50,11 @@ from protocol.epsilon import format_micro, micro_epsilon
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
+    from aggregator.ask_table import Ask
     from aggregator.forecast.plan import Plan
     from aggregator.planning.expected import Candidate
     from aggregator.publishing.signatures import Standing
@@ -63,7 +67,7 @@ class Planned(NamedTuple):
     """A campaign that can be signed.
 
     Attributes:
-        schema: the schema, with its projection.
+        schema: the schema of all features, with its projection; ``terms`` say which are asked.
         terms: the parameters of the campaign.
         why: the candidates that ``auto`` compared, the chosen one first; empty without ``auto``.
         warnings: sentences for the signer.
@@ -142,6 +146,7 @@ def plan_campaign(
     class_question: bool = True,
     series: str | None = None,
     share: str | None = None,
+    ask: str | Sequence[str] | Ask | None = None,
 ) -> Planned:
     """Decide the whole content of a campaign without signing it.
 
@@ -169,31 +174,37 @@ def plan_campaign(
         class_question: whether devices are also asked for the class alone (:class:`CampaignParameters`).
         series: name of the series in which a device answers once, in all its campaigns, versions and periods.
         share: share of the devices in the series that this campaign asks, ``FROM:TO`` (:func:`series_share`).
+        ask: the features or components to ask about, each value by itself: names, also as one text with commas, or a
+            table (:mod:`aggregator.ask_table`). None: as the schema file says, and all if it says nothing.
 
     Raises:
         InputError: the schema or projection file can not be read (:func:`aggregator.schema_file.load_schema`,
             :func:`aggregator.publishing.projection_file.load_projection`); ``name_invalid``, there is no name;
             ``epsilon_invalid``; ``mechanism_unknown``; ``family_unknown``; ``approach_invalid``; ``no_numbers``;
             ``answers_invalid``; ``period_invalid``; ``terms_invalid``; ``floor_invalid``; ``weights_invalid``;
-            ``not_fittable``; ``series_invalid``; ``plan_invalid``, a pilot without the family ``auto``, with options
-            that a plan does not know, or without a number of devices; the reasons of
+            ``not_fittable``; ``series_invalid``; ``ask_invalid``; ``plan_invalid``, a pilot without the family
+            ``auto``, with options that a plan does not know, or without a number of devices; the reasons of
             :func:`aggregator.forecast.plan.plan`. Other contents are checked when the campaign is signed.
     """
     if isinstance(schema, str | Path):
         schema = load_schema(schema)
-    named, asked = (schema.name, schema.schema) if isinstance(schema, SchemaFile) else ("", schema)
+    file = schema if isinstance(schema, SchemaFile) else SchemaFile("", schema)
+    named, described = file.name, file.schema
     if not (name or named):
         raise InputError("name_invalid", "a campaign of a schema without a file needs a name")
-    warning = refusal_warning(asked)
     if projection is not None:
-        asked = load_projection(Path(projection), asked)
+        described = load_projection(Path(projection), described)
+    table = ask_of(ask, file.ask)
+    resolved = resolve(described, table)
+    asked = resolved.schema
+    joint = len(asked.numeric) == len(described.numeric)
+    warning = refusal_warning(asked)
     micro = micro_epsilon(epsilon)
     found = None
     if pilot is not None:
         _check_plannable(family, theta, approach, variance_floor, split)
-        given_schema = schema if isinstance(schema, SchemaFile) else SchemaFile(name or named, asked)
         found = plan(
-            given_schema._replace(schema=asked),
+            SchemaFile(name or named, asked),
             epsilon=epsilon,
             devices=devices,
             pilot=pilot,
@@ -205,8 +216,8 @@ def plan_campaign(
         best = found.ranked[0].design
         family, mechanism, approach, answers = best.family, best.mechanism, best.approach, best.answers
     given, family = family, settle_family(family, mechanism)
-    chosen = choose(asked, family, mechanism, approach, micro)
-    why = () if chosen is None else tuple(candidates(asked, micro))
+    chosen = choose(asked, family, mechanism, approach, micro, joint=joint)
+    why = () if chosen is None else tuple(candidates(asked, micro, joint=joint))
     if chosen is not None:
         family, mechanism, approach = chosen.family, chosen.mechanism, chosen.approach
     subjects = campaign_subjects(asked, family, mechanism, approach, class_question=class_question)
@@ -226,12 +237,13 @@ def plan_campaign(
         family=family,
         approach=approach,
         series=series_share(series, share),
+        ask=table,
         **gaussian_fields(family, variance_floor, split),
     )
     pace = _pace(parameters)
     notes = () if given == family else (AUTO_FAMILY,)
     warnings = tuple(filter(None, (parameters.warning, pace, warning, alike_in(asked))))
-    return Planned(asked, parameters, why, warnings, notes, found)
+    return Planned(described, parameters, why, warnings, notes, found)
 
 
 def _check_plannable(family: str, *options: object) -> None:

@@ -24,6 +24,9 @@
     substitute = 5                        # number that a missing number counts as; default: (low + high)/2;
                                           # or: missing = "code", a code of its own
 
+    [ask.odor]                            # what campaigns ask about, if not all (:mod:`aggregator.ask_table`)
+    groups = [["a", "f"]]
+
 Source of the rules: docs/math.md, section 3; docs/formats.md, section 5.
 """
 
@@ -33,8 +36,10 @@ import tomllib
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aggregator.ask_table import Ask, parse_ask
 from aggregator.files import read_file
 from protocol.document import is_text
 from protocol.errors import InputError
@@ -50,10 +55,17 @@ MAX_FILE_BYTES = 4 << 20
 
 
 class SchemaFile(NamedTuple):
-    """The content of a schema file: the schema, and ``name``, the name of campaigns made from it."""
+    """The content of a schema file.
+
+    Attributes:
+        name: name of campaigns made from it.
+        schema: label and all features.
+        ask: what campaigns made from it ask about; empty for all features.
+    """
 
     name: str
     schema: Schema
+    ask: Ask = MappingProxyType({})
 
 
 def load_schema(path: str | Path) -> SchemaFile:
@@ -91,12 +103,13 @@ def parse_schema_text(text: str) -> SchemaFile:
     if problem:
         raise InputError("schema_invalid", problem)
     where = "the schema"
-    _check_keys(body, {"name", "label", "features"}, where)
+    _check_keys(body, {"name", "label", "features", "ask"}, where)
     features = _field(body, "features", list, where)
     if not all(isinstance(entry, dict) for entry in features):
         raise InputError("schema_invalid", "each feature is a table: [[features]]")
     label = _label(_field(body, "label", dict, where))
-    return SchemaFile(_name(body, where), build_schema(label, [_feature(entry) for entry in features]))
+    ask = parse_ask(_field(body, "ask", dict, where)) if "ask" in body else {}
+    return SchemaFile(_name(body, where), build_schema(label, [_feature(entry) for entry in features]), ask)
 
 
 def equal_width_edges(name: str, low: str, high: str, bins: int) -> list[int]:

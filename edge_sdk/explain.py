@@ -9,6 +9,7 @@ from protocol.allowance import days_paid, paces
 from protocol.dates import date
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import PolicyError
+from protocol.features import Grouped
 from protocol.projection import Component
 from protocol.questions import MOMENT, MOMENTS, PRESENT, SQUARE
 from protocol.schema import refusing
@@ -31,6 +32,8 @@ _ALWAYS_LISTED = _WORD // 100
 _MAX_RARE_LISTED = 12
 _SHORT_NAME = 40
 """Most characters of a name that is written in full each time."""
+_LONG_GROUP = 8
+"""Most values that a feature's largest group lists by name."""
 HIGH_EPSILON_MICRO = 20 * MICRO
 
 
@@ -116,6 +119,7 @@ class _Names:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
+        self._observed, self._ungrouped = schema.observed, schema.ungrouped
         self._mentioned: set[tuple[str, int]] = set()
         self.footnotes: list[str] = []
         """Lines for the end: lists of names that many subjects share."""
@@ -130,7 +134,7 @@ class _Names:
 
     def _feature(self, number: int) -> str:
         """Name an observed feature. A component of a projection is marked as one; a footnote lists its inputs."""
-        observed = self._schema.observed[number]
+        observed = self._ungrouped[number]
         name = self._name("feature", number, observed.name)
         if not isinstance(observed, Component):
             return name
@@ -159,11 +163,27 @@ class _Names:
         if feature is None:
             return f"its {label}"
         name = self._feature(feature)
+        observed = self._observed[feature]
+        if isinstance(observed, Grouped):
+            return f"which group {name} is in{self._groups(feature, observed)}, together with its {label}"
         if kind == PRESENT:
             return f"whether {name} is known, together with its {label}"
         if kind == MOMENT and of_class is not None:
             return f"{square}{name} if its {label} is {self._class(of_class)}, else 0"
         return f"{square if kind == MOMENT else ''}{name} together with its {label}"
+
+    def _groups(self, number: int, grouped: Grouped) -> str:
+        """The groups of a feature in words, at its first mention. The largest group, if it is long, is the rest."""
+        if ("groups", number) in self._mentioned:
+            return ""
+        self._mentioned.add(("groups", number))
+        members = grouped.members()
+        longest = max(members, key=len)
+        named = [
+            "all other values" if each is longest and len(each) > _LONG_GROUP else ", ".join(map(quoted, each))
+            for each in members
+        ]
+        return f" (one of {' / '.join(f'{{{each}}}' for each in named)})"
 
     def _class(self, number: int) -> str:
         return self._name("class", number, self._schema.label.classes[number])
@@ -185,7 +205,14 @@ def _asked(campaign: Campaign, evaluated: Sequence[Evaluated]) -> list[str]:
         lines = [f"{often} {campaign.answers} questions, each picked by chance and not by the record:"]
         for number, stratum in enumerate(strata, 1):
             lines += [f"  answer {number}, one of", *_listed(stratum, names)]
-    return lines + names.footnotes
+    return lines + names.footnotes + _not_asked(campaign)
+
+
+def _not_asked(campaign: Campaign) -> list[str]:
+    """A line that names the features that no answer depends on, though the campaign states them."""
+    read = {feature.name for feature in campaign.schema.features}
+    rest = [quoted(feature.name) for feature in campaign.stated.features if feature.name not in read]
+    return [f"  It does not ask about {', '.join(rest)}."] if rest else []
 
 
 def _asked_of_models(campaign: Campaign, evaluated: Sequence[Evaluated]) -> list[str]:

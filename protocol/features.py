@@ -330,6 +330,46 @@ class Numeric:
 Feature = Categorical | Numeric
 
 
+class Grouped:
+    """A feature that is asked about in groups of its codes: a category whose values are the groups.
+
+    Attributes:
+        name: name of the feature.
+        groups: the group of every code of the feature: 0, 1, 2, … in the order of their first codes.
+        size: number of groups.
+        missing_code: number of the group that holds *missing* alone; None if there is no such group.
+    """
+
+    kind = "grouped"
+    __slots__ = ("_labels", "groups", "missing_code", "name", "size")
+
+    def __init__(self, name: str, labels: Sequence[str], groups: Sequence[int], missing: int | None) -> None:
+        """Group the codes of a feature.
+
+        Args:
+            name, groups: the attributes of the class; not checked.
+            labels: the name of every code.
+            missing: the code of missing values if they have a code of their own, else None.
+        """
+        self.name = name
+        self.groups = tuple(groups)
+        self.size = max(self.groups) + 1
+        alone = missing is not None and self.groups.count(self.groups[missing]) == 1
+        self.missing_code = self.groups[missing] if missing is not None and alone else None
+        self._labels = labels
+
+    def members(self) -> list[list[str]]:
+        """The names of the codes in every group, in order."""
+        found: list[list[str]] = [[] for _ in range(self.size)]
+        for label, group in zip(self._labels, self.groups, strict=True):
+            found[group].append(label)
+        return found
+
+    def labels(self) -> list[str]:
+        """The name of every group, in order, for people: ``{a, b}``, or the only code's own name."""
+        return [each[0] if len(each) == 1 else f"{{{', '.join(each)}}}" for each in self.members()]
+
+
 def parse_feature(entry: dict[str, Any], reason: str) -> Feature:
     """Read a feature from ``entry``, the map that a campaign or model carries.
 

@@ -203,7 +203,7 @@ def gaussian_subjects(schema: Schema, form: str) -> list[Subject]:
         InputError: ``no_numbers``: the schema has no numeric feature.
     """
     classes = len(schema.label.classes)
-    observed = schema.observed
+    observed, ungrouped = schema.observed, schema.ungrouped
     numeric = schema.numeric
     if not numeric:
         raise InputError("no_numbers", "a Gaussian model needs a numeric feature; this schema has none")
@@ -211,7 +211,7 @@ def gaussian_subjects(schema: Schema, form: str) -> list[Subject]:
     subjects += [
         Subject(CELL, index, classes * feature.size) for index, feature in enumerate(observed) if index not in numeric
     ]
-    subjects += [Subject(PRESENT, index, 2 * classes) for index in numeric if may_be_missing(observed[index])]
+    subjects += [Subject(PRESENT, index, 2 * classes) for index in numeric if may_be_missing(ungrouped[index])]
     for power in (1, 2):
         if form == ALL_AT_ONCE:
             subjects.append(Subject(MOMENTS, None, len(numeric) * classes, power))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from protocol.document import read_field, read_text
 from protocol.errors import DocumentError, InputError
-from protocol.features import MAX_VALUES, Categorical, Feature, Numeric, parse_feature, read_texts
+from protocol.features import MAX_VALUES, Categorical, Feature, Grouped, Numeric, parse_feature, read_texts
 from protocol.projection import Component, Projection, parse_projection
 from protocol.values import as_text, is_missing
 
@@ -141,23 +141,38 @@ class Schema(NamedTuple):
 
     Questions and models are about the *observed* features: the features that are not projected, in order, and
     then the components of the projection.
+
+    Attributes:
+        groups: per observed feature the group of each of its codes, or None for a feature without groups; empty if no
+            feature has groups.
     """
 
     label: Label
     features: tuple[Feature, ...]
     projection: Projection | None = None
+    groups: tuple[tuple[int, ...] | None, ...] = ()
 
     @property
-    def observed(self) -> tuple[Feature | Component, ...]:
-        """The features that are not projected, then the components of the projection."""
+    def ungrouped(self) -> tuple[Feature | Component, ...]:
+        """The observed features with all their codes, as if there were no groups."""
         if self.projection is None:
             return self.features
         return (*(self.features[index] for index in self.kept), *self.projection.components)
 
     @property
+    def observed(self) -> tuple[Feature | Component | Grouped, ...]:
+        """The features that are not projected, then the components of the projection. A group counts as one code."""
+        if not self.groups:
+            return self.ungrouped
+        return tuple(
+            feature if groups is None else Grouped(feature.name, feature.labels(), groups, _missing_code(feature))
+            for feature, groups in zip(self.ungrouped, self.groups, strict=True)
+        )
+
+    @property
     def numeric(self) -> tuple[int, ...]:
         """Indices in ``observed`` of the numeric features and the components."""
-        return tuple(index for index, feature in enumerate(self.observed) if not isinstance(feature, Categorical))
+        return tuple(index for index, feature in enumerate(self.ungrouped) if not isinstance(feature, Categorical))
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -176,8 +191,10 @@ class Schema(NamedTuple):
         readings = [feature.reading(record.get(feature.name)) for feature in self.features]
         if self.projection is not None:
             readings = self._project(readings)
-        codes, numbers = zip(*readings, strict=True)
-        return Observation(codes, numbers, self.numeric)
+        if self.groups:
+            readings = [_in_group(reading, groups) for reading, groups in zip(readings, self.groups, strict=True)]
+        codes = tuple(code for code, _ in readings)
+        return Observation(codes, tuple(number for _, number in readings), self.numeric)
 
     def label_in(self, record: Mapping[str, object], label: object = FROM_RECORD) -> object:
         """The argument ``label`` if it is given (None for a missing label), else the record's value, None if absent.
@@ -257,14 +274,33 @@ class Schema(NamedTuple):
         ]
         projection = self.projection
         if projection is None:
-            return known
+            return self._recognised_groups(known)
         found = [known[index] for index in projection.inputs]
         numbers = [reading[1] for reading in found if reading is not None and reading[1] is not None]
         parts: list[tuple[int, int | None] | None] = [None] * len(projection.components)
         if len(numbers) == len(found):
             outputs = projection.apply(numbers)
             parts = [(part.code_of(n), n) for part, n in zip(projection.components, outputs, strict=True)]
-        return [*(known[index] for index in self.kept), *parts]
+        return self._recognised_groups([*(known[index] for index in self.kept), *parts])
+
+    def _recognised_groups(self, known: list[tuple[int, int | None] | None]) -> list[tuple[int, int | None] | None]:
+        """The readings of the observed features with groups in place of codes. A feature without a reading has none."""
+        if not self.groups:
+            return known
+        pairs = zip(known, self.groups, strict=True)
+        return [None if reading is None else _in_group(reading, groups) for reading, groups in pairs]
+
+
+def _in_group(reading: tuple[int, int | None], groups: tuple[int, ...] | None) -> tuple[int, int | None]:
+    """A reading with the group of its code in place of the code; unchanged if ``groups`` is None."""
+    return reading if groups is None else (groups[reading[0]], reading[1])
+
+
+def _missing_code(feature: Feature | Component) -> int | None:
+    """The code that means *missing* and nothing else; None if the feature has none."""
+    if not may_be_missing(feature):
+        return None
+    return feature.size - 1 if isinstance(feature, Component) else feature.missing_code
 
 
 def may_be_missing(feature: Feature | Component) -> bool:

@@ -6,6 +6,7 @@ from math import inf
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aggregator.ask_table import resolve
 from aggregator.models.postprocess import DEFAULT
 from aggregator.planning.expected import AUTO_FAMILY, choose, settle_family
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign, campaign_subjects, parse_answers
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from aggregator.ask_table import Ask
     from protocol.schema import Schema
     from simulation.experiment import Trial
 
@@ -161,6 +163,7 @@ def prepare(
     label: str,
     *,
     schema: Schema | None = None,
+    ask: Ask | None = None,
     test: pd.DataFrame | None = None,
 ) -> Prepared:
     """Check settings and records, and prepare the simulation. No device answers yet.
@@ -170,6 +173,7 @@ def prepare(
         table: records as a table of text from :func:`aggregator.tables.read_table`.
         label: name of the column to predict.
         schema: of the records; None drafts a schema from the records.
+        ask: what devices are asked about (:mod:`aggregator.ask_table`); None for all features.
         test: a table of test records; None takes a part of the records.
 
     Raises:
@@ -192,7 +196,7 @@ def prepare(
     if schema.label.name != label:
         raise InputError("label_missing", f"the schema predicts '{schema.label.name}', not '{label}'")
     design = Design(schema, settings.bins, drafted, method, components, settings.ridge, settings.reduce_fit)
-    parameters, notes = _parameters(settings, design.template_schema())
+    parameters, notes = _parameters(settings, design.template_schema(), ask or {})
     build_campaign(
         design.template_schema(), parameters._replace(postprocess=settings.postprocess), 1, SIMULATED_NOW
     )  # The result is not needed: the call raises if these settings make no valid campaign.
@@ -275,9 +279,17 @@ def _test_records(test: pd.DataFrame, schema: Schema) -> pd.DataFrame:
     return found
 
 
-def _parameters(settings: Settings, schema: Schema) -> tuple[CampaignParameters, list[str]]:
-    """The campaign's parameters, and notes about the choices of ``auto``."""
+def _parameters(settings: Settings, described: Schema, ask: Ask) -> tuple[CampaignParameters, list[str]]:
+    """The campaign's parameters, and notes about the choices of ``auto``.
+
+    Args:
+        settings: all settings.
+        described: schema of all features, or of a substitute of each component.
+        ask: what devices are asked about.
+    """
     notes = []
+    schema = resolve(described, ask).schema
+    joint = len(schema.numeric) == len(described.numeric)
     parameters = CampaignParameters(
         "simulation",
         micro_epsilon(settings.epsilon),
@@ -286,10 +298,13 @@ def _parameters(settings: Settings, schema: Schema) -> tuple[CampaignParameters,
         family=settle_family(settings.family, settings.mechanism),
         approach=settings.approach,
         class_question=settings.class_question,
+        ask=ask,
     )
     if parameters.family != settings.family:
         notes.append(AUTO_FAMILY)
-    chosen = choose(schema, parameters.family, settings.mechanism, settings.approach, parameters.epsilon_micro)
+    chosen = choose(
+        schema, parameters.family, settings.mechanism, settings.approach, parameters.epsilon_micro, joint=joint
+    )
     if chosen is not None:
         parameters = parameters._replace(family=chosen.family, mechanism=chosen.mechanism, approach=chosen.approach)
         notes.append(

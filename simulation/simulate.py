@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from aggregator.ask_table import ask_of
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress, warn
 from aggregator.estimates.showing import as_range, as_share
@@ -38,6 +39,7 @@ _NO_INTERVAL = "not known"
 @click.option("--mechanism", default="direct", show_default=True, help="A mechanism for values or numbers, or auto.")
 @click.option("--answers", default="one", show_default=True, help="Answers per device: one, all, auto, a number.")
 @click.option("--schema", "schema_file", type=PATH, help="Schema; default: drafted from the data.")
+@click.option("--ask", help="Features to ask about, like odor,gill-size; default: as the schema says, or all.")
 @click.option("--bins", type=int, default=4, show_default=True, help="Bins of a numeric feature in a drafted schema.")
 @click.option("--max-values", type=int, default=12, show_default=True, help="Whole numbers with more become numeric.")
 @click.option("--drop", multiple=True, help="Column to leave out of a drafted schema; repeatable.")
@@ -93,6 +95,7 @@ def simulate(
     data: Path,
     label: str,
     schema_file: Path | None,
+    ask: str | None,
     reduction: str,
     test_file: Path | None,
     sweeps: tuple[str, ...],
@@ -122,9 +125,10 @@ def simulate(
     if plot_file is not None:
         check_plot([setting for setting, _ in chosen])
     table = read_table(data)
-    schema = None if schema_file is None else load_schema(schema_file).schema
+    file = None if schema_file is None else load_schema(schema_file)
+    schema, asked = (None, ask_of(ask, {})) if file is None else (file.schema, ask_of(ask, file.ask))
     test = None if test_file is None else read_table(test_file)
-    prepared = [(setting, prepare(each, table, label, schema=schema, test=test)) for setting, each in chosen]
+    prepared = [(setting, prepare(each, table, label, schema=schema, ask=asked, test=test)) for setting, each in chosen]
     _print_notes([simulation for _, simulation in prepared])
     if sweeps:
         with progress("simulations", len(prepared)) as callback:

@@ -9,16 +9,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aggregator.ask_table import ask_of
 from aggregator.notebooks import facts
 from aggregator.schema_file import SchemaFile, load_schema
 from aggregator.tables import read_table
 from simulation.settings import Settings, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import pandas as pd
 
+    from aggregator.ask_table import Ask
     from protocol.schema import Schema
     from simulation.experiment import Trial
 
@@ -47,6 +49,7 @@ def simulate_campaign(
     label: str,
     *,
     schema: SchemaFile | Schema | str | Path | None = None,
+    ask: str | Sequence[str] | Ask | None = None,
     test: str | Path | pd.DataFrame | None = None,
     progress: Callable[[int, int], None] | None = None,
     **settings: Any,
@@ -57,6 +60,7 @@ def simulate_campaign(
         data: a CSV file, or a table of text from :func:`aggregator.tables.read_table`.
         label: name of the column to predict.
         schema: of the records: a schema, or the path of a schema file; None drafts a schema from the records.
+        ask: the features to ask about, as :func:`aggregator.asking.plan_campaign` takes them.
         test: records to test on, in the forms of ``data``; None takes a part of the data.
         progress: called with (repetitions done, repetitions).
         settings: the fields of :class:`Settings`; ``epsilon`` is required.
@@ -69,8 +73,9 @@ def simulate_campaign(
     if isinstance(schema, str | Path):
         schema = load_schema(schema)
     table, tested = _table(data), None if test is None else _table(test)
-    asked = schema.schema if isinstance(schema, SchemaFile) else schema
-    prepared = prepare(Settings(**settings), table, label, schema=asked, test=tested)
+    described, table_of_file = (schema.schema, schema.ask) if isinstance(schema, SchemaFile) else (schema, {})
+    asked = ask_of(ask, table_of_file)
+    prepared = prepare(Settings(**settings), table, label, schema=described, ask=asked, test=tested)
     result, trials = prepared.run(progress=progress)
     return Simulated(result, tuple(trials), prepared.notes, prepared.warnings)
 

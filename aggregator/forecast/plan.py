@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aggregator.ask_table import resolve
 from aggregator.forecast.precision import CLASSES, precisions, widest
 from aggregator.forecast.rehearsal import Fleet
 from aggregator.forecast.search import Scope, search
@@ -270,10 +271,10 @@ def plan(
     check_postprocess(postprocess)
     if isinstance(schema, str | Path):
         schema = load_schema(schema)
-    asked = schema.schema if isinstance(schema, SchemaFile) else schema
-    records, basis = _records(pilot, asked, missing, effect)
-    if projection is not None:
-        asked = load_projection(Path(projection), asked)
+    file = schema if isinstance(schema, SchemaFile) else SchemaFile("", schema)
+    records, basis = _records(pilot, file.schema, missing, effect)
+    described = file.schema if projection is None else load_projection(Path(projection), file.schema)
+    asked = resolve(described, file.ask).schema
     study = Study(asked, micro, postprocess, pilot=records, effect=effect or DEFAULT_EFFECT, seed=seed)
     found = search(study, Scope(family, mechanism, str(answers), coding), fleet, progress)
     best = [one.design for one in found.ranked[:DRAWN]]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.models.encoding import MISSING, NO_NUMBER, EncodedFrame, label_codes, observe, recognise
+from aggregator.models.encoding import MISSING, NO_NUMBER, EncodedFrame, in_groups, label_codes, observe, recognise
 from protocol import SCALE
 from protocol.features import Categorical
 
@@ -83,9 +83,9 @@ def assumed(schema: Schema, effect: float, rng: np.random.Generator, records: in
     """
     classes = len(schema.label.classes)
     labels = np.arange(records) % classes
-    shape = (records, len(schema.observed))
+    shape = (records, len(schema.ungrouped))
     codes, numbers = np.zeros(shape, np.int64), np.full(shape, NO_NUMBER, np.int64)
-    for index, feature in enumerate(schema.observed):
+    for index, feature in enumerate(schema.ungrouped):
         latent = rng.normal(np.where(labels == index % classes, effect / 2, -effect / 2))
         if isinstance(feature, Categorical):
             listed = len(feature.values)
@@ -93,5 +93,5 @@ def assumed(schema: Schema, effect: float, rng: np.random.Generator, records: in
         else:
             numbers[:, index] = np.rint(np.clip(latent / _DEVIATIONS, -1, 1) * SCALE).astype(np.int64)
             codes[:, index] = np.searchsorted(np.array(feature.edges), numbers[:, index], side="right")
-    encoded = EncodedFrame(codes, numbers)
+    encoded = EncodedFrame(in_groups(codes, schema), numbers)
     return Population(encoded, labels, encoded, labels)

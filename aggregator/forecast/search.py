@@ -119,7 +119,7 @@ def codings(schema: Schema, scope: Scope, *, has_pilot: bool) -> list[tuple[str,
             raise InputError("no_numbers", "a Gaussian model needs a numeric feature; this schema has none")
         families.remove(GAUSSIAN)
     found: list[tuple[str, int | None, str]] = [(family, None, "none") for family in families]
-    if scope.coding != AUTO or schema.projection is not None:
+    if scope.coding != AUTO or schema.projection is not None or schema.groups:
         return found
     numbers = sum(isinstance(feature, Numeric) for feature in schema.features)
     if DISCRETE in families and numbers:

@@ -41,7 +41,7 @@ _EXACT_INTEGERS = 1 << 53
 
 def _encode_known(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
     """Code and u of every cell of the schema's features, before the projection. Unknown cells are missing."""
-    if not any(feature.name in frame.columns for feature in schema.features):
+    if schema.features and not any(feature.name in frame.columns for feature in schema.features):
         raise InputError("columns_missing", "the frame has none of the model's features as a column")
     check_columns(frame, schema)
     shape = (len(frame), len(schema.features))
@@ -131,16 +131,16 @@ def _reported(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
 
 def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> EncodedFrame:
-    """The observed features: first the features outside the projection, then its components, all int64.
+    """The observed features: first the features outside the projection, then its components, in groups; all int64.
 
     Args:
-        schema: the frame's schema; without a projection the result is ``encoded``.
+        schema: the frame's schema; without a projection and groups the result is ``encoded``.
         encoded: the schema's features, before the projection.
         missing: code of a missing component; None means the component's own missing code.
     """
     projection = schema.projection
     if projection is None:
-        return encoded
+        return EncodedFrame(in_groups(encoded.codes, schema), encoded.numbers)
     codes, numbers = encoded
     inputs = numbers[:, projection.inputs]
     complete = (inputs != NO_NUMBER).all(axis=1)
@@ -153,7 +153,24 @@ def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> Enco
         part_codes[~complete, index] = part.size - 1 if missing is None else missing
     outputs[~complete] = NO_NUMBER
     kept = list(schema.kept)
-    return EncodedFrame(np.hstack([codes[:, kept], part_codes]), np.hstack([numbers[:, kept], outputs]))
+    observed = np.hstack([codes[:, kept], part_codes])
+    return EncodedFrame(in_groups(observed, schema), np.hstack([numbers[:, kept], outputs]))
+
+
+def in_groups(codes: Codes, schema: Schema) -> Codes:
+    """Codes of the observed features with the group of each code in place of the code, where a feature has groups.
+
+    Args:
+        codes: shape (rows, observed features) int64; :data:`MISSING` stays as it is.
+        schema: with or without groups.
+    """
+    if not schema.groups:
+        return codes
+    found = codes.copy()
+    for index, groups in enumerate(schema.groups):
+        if groups is not None:
+            found[:, index] = np.where(codes[:, index] == MISSING, MISSING, np.array(groups)[codes[:, index]])
+    return found
 
 
 def feature_numbers(column: pd.Series, feature: Numeric) -> Codes:

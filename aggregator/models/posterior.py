@@ -26,7 +26,7 @@ from aggregator.models.gaussian import NormalParameters
 from aggregator.models.postprocess import project_to_simplex, simplex_prior
 from protocol.documents.campaign import GAUSSIAN
 from protocol.epsilon import MICRO
-from protocol.features import Categorical
+from protocol.features import Categorical, Grouped
 from protocol.questions import CELL, PRESENT, SQUARE
 from protocol.schema import may_be_missing
 
@@ -200,8 +200,10 @@ def _asked(statistics: Statistics, kind: str, feature: int) -> list[QuestionEsti
 
 
 def _left_out(statistics: Statistics, feature: int) -> int | None:
-    """Code of a missing value of the feature; None if the feature is never missing."""
+    """Code that only missing values have; None if the feature is never missing, or shares its group with values."""
     found = statistics.schema.observed[feature]
+    if isinstance(found, Grouped):
+        return found.missing_code
     if not may_be_missing(found):
         return None
     return found.missing_code if isinstance(found, Categorical) else found.size - 1

@@ -22,7 +22,7 @@ from protocol import SCALE
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.errors import InputError
 from protocol.mechanisms.numeric import NumericMechanism
-from protocol.questions import gaussian_subjects
+from protocol.questions import ALL_AT_ONCE, gaussian_subjects
 
 if TYPE_CHECKING:
     from protocol.schema import Schema
@@ -56,7 +56,7 @@ class Candidate(NamedTuple):
         return sqrt(self.variance / devices)
 
 
-def candidates(schema: Schema, epsilon_micro: int) -> list[Candidate]:
+def candidates(schema: Schema, epsilon_micro: int, *, joint: bool = True) -> list[Candidate]:
     """All choices for the numbers of a schema, sorted by rising variance.
 
     ``laplace`` is left out where its noise does not fit into a report.
@@ -64,6 +64,7 @@ def candidates(schema: Schema, epsilon_micro: int) -> list[Candidate]:
     Args:
         schema: the campaign's schema, with its projection.
         epsilon_micro: ε of one answer, in millionths.
+        joint: whether questions may be about all numbers at once, which needs a campaign that asks about all.
 
     Raises:
         InputError: ``epsilon_invalid``: outside the range of an answer; ``no_numbers``: the schema has no numeric
@@ -72,6 +73,8 @@ def candidates(schema: Schema, epsilon_micro: int) -> list[Candidate]:
     found = []
     for name in forms():
         for approach in APPROACHES.get(name, (None,)):
+            if not joint and form_of(name, approach) == ALL_AT_ONCE:
+                continue
             with suppress(_TooWideError):
                 found.append(_gaussian(schema, epsilon_micro, name, approach))
     return sorted(found, key=lambda candidate: candidate.variance)
@@ -114,7 +117,9 @@ def settle_family(family: str, mechanism: str) -> str:
     return DISCRETE
 
 
-def choose(schema: Schema, family: str, mechanism: str, approach: int | None, epsilon_micro: int) -> Candidate | None:
+def choose(
+    schema: Schema, family: str, mechanism: str, approach: int | None, epsilon_micro: int, *, joint: bool = True
+) -> Candidate | None:
     """Choose the numeric mechanism with the smallest variance, if the analyst asks for ``auto``.
 
     Args:
@@ -123,16 +128,21 @@ def choose(schema: Schema, family: str, mechanism: str, approach: int | None, ep
         mechanism: a mechanism or ``auto``.
         approach: 1 or 3 of ``laplace``, or None.
         epsilon_micro: ε of one answer, in millionths.
+        joint: whether questions may be about all numbers at once.
 
     Returns:
         The candidate; None unless the family is ``gaussian`` and the mechanism ``auto``.
 
     Raises:
         InputError: ``approach_invalid``: the approach is neither None, 1 nor 3; ``epsilon_invalid``: ε is outside the
-            range of an answer; ``no_numbers``: the schema has no numeric feature.
+            range of an answer; ``no_numbers``: the schema has no numeric feature; ``ask_invalid``: the approach asks
+            about all numbers at once, and not ``joint``.
     """
     if approach not in (None, 1, 3):
         raise InputError("approach_invalid", "an approach is 1 or 3, and of laplace alone")
     if (family, mechanism) != (GAUSSIAN, AUTO):
         return None
-    return next(found for found in candidates(schema, epsilon_micro) if approach in (None, found.approach))
+    fitting = [one for one in candidates(schema, epsilon_micro, joint=joint) if approach in (None, one.approach)]
+    if not fitting:
+        raise InputError("ask_invalid", "approach 1 asks about all numbers at once; ask about all, or say approach 3")
+    return fitting[0]

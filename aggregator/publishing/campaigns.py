@@ -7,6 +7,7 @@ from math import lcm
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aggregator.ask_table import Ask, resolve
 from aggregator.models.postprocess import DEFAULT, NEED_CLASS_QUESTION, check_postprocess
 from aggregator.planning.choice import form_of, mechanism_for, moment_mechanism
 from aggregator.publishing.lifetimes import MAX_DAYS, header_for
@@ -18,12 +19,13 @@ from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.epsilon import MICRO, check_answer_micro
 from protocol.errors import InputError
 from protocol.features import Categorical
-from protocol.questions import CLASS, build_questions, discrete_subjects, gaussian_subjects
+from protocol.questions import CLASS, MOMENTS, build_questions, discrete_subjects, gaussian_subjects
 from protocol.shown import is_seen, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from aggregator.ask_table import Asked
     from aggregator.publishing.series import SeriesShare
     from aggregator.publishing.workspace import Workspace
     from protocol.mechanisms import Mechanism
@@ -57,6 +59,7 @@ class CampaignParameters(NamedTuple):
             post-processing combines the classes' shares of all questions.
         series: the series in which a device answers once, with the share of devices that this campaign asks; None for
             a campaign of no series.
+        ask: what devices are asked about; empty for all features (:mod:`aggregator.ask_table`).
     """
 
     name: str
@@ -76,6 +79,7 @@ class CampaignParameters(NamedTuple):
     split: tuple[int, int, int] | None = None
     class_question: bool = True
     series: SeriesShare | None = None
+    ask: Ask = MappingProxyType({})
 
     @property
     def warning(self) -> str:
@@ -127,9 +131,9 @@ def build_campaign(
         InputError: ``series_invalid``: a campaign of a series with several answers per period; ``epsilon_invalid``,
             ``mechanism_unknown``, ``mechanism_incomplete``, ``option_unknown``,
             ``parameters_invalid``, ``size_invalid``, ``family_unknown`` (neither discrete nor gaussian),
-            ``approach_invalid``, ``no_numbers`` (a Gaussian campaign needs a numeric feature), ``answers_invalid``,
-            ``weights_invalid``, ``postprocess_unknown``, ``not_fittable``, ``schema_invalid``, ``terms_invalid``
-            (lifetime or period).
+            ``approach_invalid``, ``ask_invalid``, ``no_numbers`` (a Gaussian campaign needs a numeric feature),
+            ``answers_invalid``, ``weights_invalid``, ``postprocess_unknown``, ``not_fittable``, ``schema_invalid``,
+            ``terms_invalid`` (lifetime or period).
         DocumentError: ``invalid_campaign``, ``epsilon_understated``: the finished payload is parsed once, as devices
             parse it, and has a value that they would refuse.
     """
@@ -143,9 +147,16 @@ def build_campaign(
         raise InputError("option_unknown", f"a Gaussian campaign has no option '{min(parameters.options)}'")
     if not parameters.class_question and parameters.postprocess in NEED_CLASS_QUESTION:
         raise InputError("not_fittable", f"'{parameters.postprocess}' needs the question about the class alone")
+    asked = resolve(schema, parameters.ask)
+    effective = asked.schema
     subjects = campaign_subjects(
-        schema, parameters.family, parameters.mechanism, parameters.approach, class_question=parameters.class_question
+        effective,
+        parameters.family,
+        parameters.mechanism,
+        parameters.approach,
+        class_question=parameters.class_question,
     )
+    subjects = _stated(subjects, asked)
     if type(parameters.answers) is not int or not 1 <= parameters.answers <= len(subjects):
         raise InputError("answers_invalid", f"a device gives 1 to {len(subjects)} answers, one per question at most")
     if parameters.series is not None and parameters.answers != 1:
@@ -155,25 +166,46 @@ def build_campaign(
 
     def mechanism(subject: Subject) -> Mechanism:
         if parameters.family == GAUSSIAN:
-            return moment_mechanism(parameters.mechanism, per_answer, subject, len(schema.numeric))
+            return moment_mechanism(parameters.mechanism, per_answer, subject, len(effective.numeric))
         return mechanism_for(parameters.mechanism, per_answer, subject.size, **parameters.options)
 
-    if parameters.split is not None and parameters.answers == len(subjects):
-        raise InputError("weights_invalid", "a split says which questions are asked more often, but all are asked")
-    weights = None if parameters.split is None else group_weights(subjects, parameters.split)
-    questions = build_questions(subjects, parameters.answers, mechanism, weights)
+    questions = build_questions(subjects, parameters.answers, mechanism, _weights(subjects, parameters, asked))
     return campaign.build_payload(
         header_for(parameters.name, version, now, parameters.lifetime_seconds),
-        schema,
+        asked.stated,
         questions,
         epsilon_micro=parameters.epsilon_micro,
-        purpose=parameters.purpose or f"learn to predict '{schema.label.name}' from {len(schema.features)} features",
+        purpose=parameters.purpose or f"learn to predict '{schema.label.name}' from {len(asked.shares)} features",
         contact=parameters.contact,
         time_precision=parameters.period_seconds,
         min_batch_size=parameters.min_batch_size,
         fit=campaign.Fit(parameters.family, parameters.postprocess, parameters.variance_floor_micro),
         series=None if parameters.series is None else parameters.series.since(now if begins is None else begins),
     )
+
+
+def _weights(subjects: Sequence[Subject], parameters: CampaignParameters, asked: Asked) -> list[int] | None:
+    """The weight of every question, from a split or from shares of features; None if all are equal.
+
+    A feature's share is divided among its questions (of a Gaussian campaign).
+
+    Raises:
+        InputError: ``weights_invalid``: both are given, or every device answers all questions.
+    """
+    shared = any(share != 1 for share in asked.shares.values())
+    if parameters.split is None and not shared:
+        return None
+    if parameters.split is not None and shared:
+        raise InputError("weights_invalid", "give a split or shares of features, not both")
+    if parameters.answers == len(subjects):
+        raise InputError("weights_invalid", "weights say which questions are asked more often, but all are asked")
+    if parameters.split is not None:
+        return group_weights(subjects, parameters.split)
+    features = [subject.feature for subject in subjects]
+    common = lcm(*(features.count(feature) for feature in asked.shares))
+    return [
+        common if feature is None else asked.shares[feature] * common // features.count(feature) for feature in features
+    ]
 
 
 def _check_seen(schema: Schema, name: str) -> None:
@@ -198,7 +230,7 @@ def campaign_subjects(
     """The subjects of the questions that a campaign of a family asks, in order.
 
     Args:
-        schema: label and features of the records.
+        schema: label and the asked features of the records.
         family: ``discrete`` or ``gaussian``.
         mechanism: name of the mechanism; read only for a Gaussian campaign.
         approach: only for ``laplace`` in a Gaussian campaign: 1 asks for all moments at once, 3 for one; None is 3.
@@ -206,11 +238,14 @@ def campaign_subjects(
 
     Raises:
         InputError: ``family_unknown``; ``mechanism_unknown``, ``no_numbers``: only for a Gaussian campaign;
-            ``approach_invalid``; ``not_fittable``: a Gaussian campaign without the question about the class.
+            ``approach_invalid``; ``not_fittable``: a Gaussian campaign without the question about the class;
+            ``ask_invalid``: a Gaussian campaign with bins of a number in groups.
     """
     if family == GAUSSIAN and not class_question:
         raise InputError("not_fittable", "a Gaussian campaign needs the question about the class alone")
     if family == GAUSSIAN:
+        if any(schema.groups and schema.groups[place] is not None for place in schema.numeric):
+            raise InputError("ask_invalid", "a Gaussian campaign asks about numbers, not about bins; leave bins out")
         return gaussian_subjects(schema, form_of(mechanism, approach))
     if approach is not None:
         raise InputError("approach_invalid", "only laplace in a Gaussian campaign has an approach")
@@ -218,6 +253,26 @@ def campaign_subjects(
         raise InputError("family_unknown", "a family is discrete or gaussian")
     subjects = discrete_subjects(schema)
     return subjects if class_question else [subject for subject in subjects if subject.kind != CLASS]
+
+
+def _stated(subjects: Sequence[Subject], asked: Asked) -> list[Subject]:
+    """Subjects about ``asked.schema`` with indices in ``asked.stated.observed``.
+
+    Raises:
+        InputError: ``ask_invalid``: a subject is about all numbers at once, and some numbers are not asked about.
+    """
+    places = sorted(asked.shares)
+    every = len(asked.schema.numeric) == len(asked.stated.numeric)
+    if not every and any(subject.kind == MOMENTS for subject in subjects):
+        raise InputError(
+            "ask_invalid",
+            "this mechanism asks about all numbers at once; ask about all, or take another mechanism (laplace: "
+            "approach 3)",
+        )
+    return [
+        subject if subject.feature is None else subject._replace(feature=places[subject.feature])
+        for subject in subjects
+    ]
 
 
 def group_weights(subjects: Sequence[Subject], split: tuple[int, int, int]) -> list[int]:

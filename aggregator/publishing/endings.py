@@ -52,7 +52,7 @@ def end_campaign(workspace: Workspace, name: str, now: int) -> bytes:
     def payload_for(version: int, _before: bytes | None) -> bytes:
         return campaign.build_payload(
             Header(name, version, now, now, expires),
-            latest.schema,
+            latest.stated,
             (),
             epsilon_micro=0,
             purpose=latest.purpose,

@@ -9,6 +9,8 @@ from hashlib import sha256
 from importlib.metadata import version as installed_version
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from aggregator.models.discrete import fit
 from aggregator.models.foresight import foresee
 from aggregator.models.gaussian import NormalParameters
@@ -22,9 +24,8 @@ from protocol.documents.model import DiscreteModel, GaussianModel, Model, Normal
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from aggregator.estimates.statistics import Statistics
@@ -62,10 +63,10 @@ def publish_model(
 
     Raises:
         PolicyError: ``batch_too_small``: fewer reports than the campaign's smallest batch.
-        InputError: ``postprocess_unknown``; ``not_fittable``: the campaign evaluates a model, or lacks a question that
-            the method needs; ``other_campaign``: the file is of another campaign than the statistics;
-            ``several_sources``: the statistics join several sources; ``terms_invalid``: the lifetime is less than a
-            day; ``passphrase_missing``, ``passphrase_wrong``.
+        InputError: ``postprocess_unknown``; ``not_fittable``: the campaign evaluates a model, asks about no feature, or
+            lacks a question that the method needs; ``other_campaign``: the file is of another campaign than the
+            statistics; ``several_sources``: the statistics join several sources; ``terms_invalid``: the lifetime is
+            less than a day; ``passphrase_missing``, ``passphrase_wrong``.
         DocumentError: the campaign is not signed by this workspace (:meth:`Workspace.check_signed`), or the model can
             not be signed (:meth:`Workspace.publish`).
         StorageError: the workspace can not be read or written (:meth:`Workspace.publish`).
@@ -88,7 +89,7 @@ def publish_model(
         common = {
             "header": header_for(name, version, now, lifetime_seconds),
             "campaign": campaign.id,
-            "schema": campaign.schema,
+            "schema": statistics.schema._replace(groups=()),
             "statistics_id": statistics.statistics_id,
             "previous": before,
             "card": card,
@@ -99,7 +100,7 @@ def publish_model(
 
 
 def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any]) -> Model:
-    """Fit a model of the campaign's family.
+    """Fit a model of the campaign's family. A value has the probabilities of its group, divided by the group's size.
 
     Args:
         statistics: the statistics to fit.
@@ -109,18 +110,42 @@ def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any
     Raises:
         InputError: ``postprocess_unknown``, ``not_fittable``.
     """
+    if not statistics.schema.observed:
+        raise InputError("not_fittable", "the campaign asks about no feature, so there is nothing to predict from")
+    groups = statistics.schema.groups or (None,) * len(statistics.schema.observed)
     if statistics.fit.family == GAUSSIAN:
         gaussian = fit_gaussian(statistics, postprocess)
         terms = tuple(
             Normal(tuple(term.mean.tolist()), tuple(term.variance.tolist()))
             if isinstance(term, NormalParameters)
-            else _rows(term)
-            for term in gaussian.terms
+            else _rows(expanded(term, group))
+            for term, group in zip(gaussian.terms, groups, strict=True)
         )
         return GaussianModel(log_prior=tuple(gaussian.log_prior.tolist()), terms=terms, **common)
     log_prior, log_likelihood = fit(statistics, postprocess)
-    tables = tuple(_rows(table) for table in log_likelihood)
+    tables = tuple(_rows(expanded(table, group)) for table, group in zip(log_likelihood, groups, strict=True))
     return DiscreteModel(log_prior=tuple(log_prior.tolist()), log_likelihood=tables, **common)
+
+
+def expanded(table: NDArray[np.float64], groups: Sequence[int] | None) -> NDArray[np.float64]:
+    """A table of all codes of a feature, from a table of its groups: log P(code | class).
+
+        P(code | class) = P(group of the code | class) / number of codes in the group
+
+    The statistics say nothing about the codes within a group. Equal parts add the same number to the scores of all
+    classes, and the columns still sum to 1.
+
+    Args:
+        table: shape (groups, k) float64, log P(group | class).
+        groups: the group of every code; None for a feature without groups, whose table is returned unchanged.
+
+    Returns:
+        Shape (codes, k) float64.
+    """
+    if groups is None:
+        return table
+    index = np.array(groups)
+    return np.asarray(table[index] - np.log(np.bincount(index))[index, None], np.float64)
 
 
 def _rows(table: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:

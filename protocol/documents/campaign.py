@@ -14,6 +14,7 @@ from protocol import canonical, mechanisms
 from protocol.batches.report import Layout, layout_for
 from protocol.digest import sha256
 from protocol.document import HEADER_KEYS, Header, read_field, read_integer, read_payload, read_text
+from protocol.documents.asked import GROUPS, asked_of, check_groups_asked, groups_to_list, parse_groups
 from protocol.documents.evaluated import MAX_MODELS, check_compared, evaluated_fields, read_evaluated
 from protocol.documents.limits import check_ended, check_epsilon, check_strata, privacy_loss
 from protocol.documents.series import Series, parse_series
@@ -37,6 +38,8 @@ from protocol.schema import FROM_RECORD, Schema, parse_schema
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from protocol.features import Feature, Grouped
+    from protocol.projection import Component
     from protocol.schema import Check
 
 _REASON = "invalid_campaign"
@@ -60,6 +63,7 @@ UNDERSTOOD = frozenset(
         "epsilon_micro",
         "features",
         "fit",
+        GROUPS,
         "label",
         "layout",
         "min_batch_size",
@@ -107,8 +111,9 @@ class Campaign(NamedTuple):
         purpose, contact: why the data are collected, and by whom, in words.
         time_precision: length of a period in seconds; a device answers at most once per period.
         min_batch_size: smallest number of reports from which the aggregator publishes.
-        schema: label and features.
-        questions: all questions, in order of strata.
+        schema: label and the features that the questions are about, with the groups of their values.
+        stated: label and all features that the document states, without groups.
+        questions: all questions, in order of strata. Their features are indices in ``schema.observed``.
         assignment: which question a report id answers.
         layout: the shape of the reports.
         answers: r, answers per device and period; 0 if the campaign has ended.
@@ -128,6 +133,7 @@ class Campaign(NamedTuple):
     time_precision: int
     min_batch_size: int
     schema: Schema
+    stated: Schema
     questions: tuple[Question, ...]
     assignment: Assignment
     layout: Layout
@@ -199,10 +205,11 @@ def build_payload(
 ) -> bytes:
     """Encode the payload of a new campaign and check it by :func:`parse_campaign`. Run by the aggregator.
 
-    The arguments (``header`` … ``model``) are the attributes of :class:`Campaign` of the same names. ``models`` has the
-    name of each compared model with its digest, in the order of the indices; with models, ``crit`` names that key. The
-    layout and the number of answers follow from the questions. A payload without questions and with an ε of 0 ends the
-    versions before it.
+    The arguments (``header`` … ``model``) are the attributes of :class:`Campaign` of the same names. But ``schema`` is
+    all that the document states, with the groups, and the features of ``questions`` are indices in ``schema.observed``.
+    ``models`` has the name of each compared model with its digest, in the order of the indices. ``crit`` names the keys
+    of models, groups and series. The layout and the number of answers follow from the questions. A payload without
+    questions and with an ε of 0 ends the versions before it.
 
     Raises:
         InputError: ``layout_invalid``: the answers do not fit into one report layout; ``not_canonical``: a value has no
@@ -211,7 +218,8 @@ def build_payload(
             :func:`parse_campaign` refuses.
     """
     layout = layout_for([question.mechanism for question in questions])
-    critical = {} if series is None else {"series": series.to_dict()}
+    critical: dict[str, Any] = {} if series is None else {"series": series.to_dict()}
+    critical |= {GROUPS: groups_to_list(schema)} if schema.groups else {}
     header = header._replace(crit=(*header.crit, *critical, *(["models"] if models else [])))
     payload = canonical.pack(
         {
@@ -250,10 +258,14 @@ def parse_campaign(payload: bytes) -> Campaign:
     """
     body, header = read_payload(payload)
     schema = parse_schema(body, _REASON)
+    grouped = parse_groups(body, header, schema, _REASON)
     fit = _parse_fit(body)
     answers = read_integer(body, "answers", 0, 65535, _REASON)
     epsilon_micro = read_integer(body, "epsilon_micro", 0, 65535 * MAX_ANSWER_MICRO, _REASON)
-    questions = _parse_questions(body, schema, fit.family)
+    stated_questions = _parse_questions(body, grouped, fit.family)
+    check_groups_asked(grouped, stated_questions, _REASON)
+    whole = fit.family == EVALUATION or not stated_questions
+    asked, questions = (schema, stated_questions) if whole else asked_of(grouped, stated_questions)
     if 0 in (len(questions), answers, epsilon_micro):
         check_ended(questions, answers, epsilon_micro)
     else:
@@ -274,7 +286,8 @@ def parse_campaign(payload: bytes) -> Campaign:
         contact=read_text(body, "contact", _REASON),
         time_precision=time_precision,
         min_batch_size=read_integer(body, "min_batch_size", 1, _WORD - 1, _REASON),
-        schema=schema,
+        schema=asked,
+        stated=schema,
         questions=questions,
         assignment=Assignment(questions),
         layout=layout,
@@ -292,10 +305,19 @@ def _parse_questions(body: dict[str, Any], schema: Schema, family: str) -> tuple
     entries = read_field(body, "questions", list, _REASON)
     if len(entries) > 65535 or not all(isinstance(entry, dict) for entry in entries):
         raise DocumentError(_REASON, "it has too many questions, or one that is not a map")
-    return tuple(_parse_question(entry, schema, family) for entry in entries)
+    parts = _Parts(len(schema.label.classes), schema.observed, frozenset(schema.numeric))
+    return tuple(_parse_question(entry, parts, family) for entry in entries)
 
 
-def _parse_question(entry: dict[str, Any], schema: Schema, family: str) -> Question:
+class _Parts(NamedTuple):
+    """Number of classes, the observed features and the indices of the numbers: computed once for all questions."""
+
+    classes: int
+    observed: tuple[Feature | Component | Grouped, ...]
+    numeric: frozenset[int]
+
+
+def _parse_question(entry: dict[str, Any], schema: _Parts, family: str) -> Question:
     subject = _parse_subject(entry, schema, family)
     stratum = read_integer(entry, "stratum", 0, 65534, _REASON)
     bound = read_integer(entry, "bound", 1, _WORD, _REASON)
@@ -311,11 +333,11 @@ def _parse_question(entry: dict[str, Any], schema: Schema, family: str) -> Quest
     raise DocumentError(reason, problem)
 
 
-def _parse_subject(entry: dict[str, Any], schema: Schema, family: str) -> Subject:
+def _parse_subject(entry: dict[str, Any], schema: _Parts, family: str) -> Subject:
     kind = read_text(entry, "kind", _REASON)
     if kind not in _KINDS[family]:
         raise DocumentError(_REASON, "a question is of a kind that its family does not ask")
-    classes = len(schema.label.classes)
+    classes = schema.classes
     if family == EVALUATION:
         return _parse_evaluating(entry, kind, classes)
     feature = power = of_class = None

@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from vectors import (
+    made_asked,
     made_campaigns,
     made_devices,
     made_envelopes,
@@ -26,6 +27,7 @@ from vectors.makers import Collection
 from vectors.runner import FOLDER
 
 MAKERS = {
+    "asked": made_asked.make,
     "campaigns": made_campaigns.make,
     "devices": made_devices.make,
     "envelopes": made_envelopes.make,

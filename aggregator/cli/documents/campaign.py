@@ -55,6 +55,11 @@ if TYPE_CHECKING:
 @click.option("--variance-floor", help="Gaussian: smallest variance of a number in [-1, 1]; default 0.01.")
 @click.option("--split", help="Gaussian: proportion of questions about classes, numbers and squares, like 1:2:2.")
 @click.option("--projection", type=PATH, help="File made by hearsay projection, to embed.")
+@click.option(
+    "--ask",
+    help="Features or components to ask about, like odor,gill-size, each value by itself; default: as the table [ask] "
+    "of SCHEMA.toml says, or all.",
+)
 @click.option("--theta", help="Threshold of 'the', between 0 and 1; default 0.25.")
 @output_option
 @click.option("--answers", default="one", show_default=True, help="Per device and period: one, all, auto, a number.")
@@ -87,6 +92,7 @@ def campaign(
     variance_floor: str | None,
     split: str | None,
     projection: Path | None,
+    ask: str | None,
     theta: str | None,
     output: Path,
     answers: str,
@@ -114,6 +120,10 @@ def campaign(
     With --series: a device answers once in all campaigns of that series, so asking in steps costs each device one ε.
     --share divides the devices among the campaigns of a series; 0:0.01 asks one device in a hundred.
 
+    A schema says what devices observe; --ask, or the table [ask] of SCHEMA.toml, says which features this campaign asks
+    about. Devices do not read the others, and the model is of the asked ones. The table may also put values into
+    groups, which are asked about as one, and give shares: [ask.odor] with groups = [["a", "l"], ["n"]], share = 2.
+
     With --end: sign the version that ends a campaign. Devices that get it no longer report under that name.
 
     \b
@@ -121,6 +131,7 @@ def campaign(
       hearsay campaign schema.toml --workspace work --epsilon 1 --mechanism oue -o c.hsc
       hearsay campaign schema.toml --workspace work --epsilon 1 --family gaussian --mechanism bits \\
         --projection p.json -o c.hsc
+      hearsay campaign schema.toml --workspace work --epsilon 1 --mechanism oue --ask odor,gill-size -o c2.hsc
       hearsay campaign --end mushrooms --workspace work -o end.hsc
     """  # noqa: D301
     from aggregator.asking import plan_campaign, sign_campaign
@@ -155,6 +166,7 @@ def campaign(
         devices=devices,
         approach=approach,
         projection=projection,
+        ask=ask,
         theta=theta,
         variance_floor=variance_floor,
         split=split,
@@ -248,6 +260,7 @@ def _campaign_facts(made: Campaign, output: Path) -> dict[str, Any]:
         "id": made.id.hex(),
         "id_in_words": to_words(made.id),
         "family": made.fit.family,
+        "asked": f"{len(made.schema.observed)} of {len(made.stated.observed)} features",
         "questions": len(made.questions),
         "answers_per_device": made.answers,
         "epsilon_total": format_micro(made.epsilon_micro),

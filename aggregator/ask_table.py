@@ -1,0 +1,233 @@
+"""What a campaign asks about: the table ``[ask]`` of a schema file, the option ``--ask``, and their form on the wire.
+
+    [ask.odor]                            # a feature, or a component of the projection; others are not asked about
+    groups = [["a", "l"], ["n"]]          # values asked about as one; all other codes are one last group
+
+    [ask.width]
+    bins = [2, 1, 1]                      # of a number: how many adjacent bins each group has, in order
+    share = 3                             # is asked three times as often as a feature without share
+
+    [ask.gill-size]                       # every value by itself
+
+Without the table a campaign asks about all features, every value by itself. A group names values as the schema lists
+them; ``(missing)`` and ``(other)`` name these codes, unless a listed value has that text. Bins must add up to the
+number of bins; a code for missing numbers stays by itself.
+
+Source: docs/decisions/0062.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from protocol.documents.asked import canonical_groups, restricted, ungroupable
+from protocol.errors import InputError
+from protocol.features import Categorical
+from protocol.shown import quoted
+from protocol.values import as_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from protocol.features import Feature
+    from protocol.projection import Component
+    from protocol.schema import Schema
+
+MOST_SHARE = 10**6
+_KEYS = {"groups", "bins", "share"}
+_LISTED_NAMES = 8
+
+
+class AskedFeature(NamedTuple):
+    """How a campaign asks about one feature.
+
+    Attributes:
+        groups: the values of each group, of a category; empty if every value is asked about by itself.
+        bins: number of adjacent bins in each group, of a number; empty if every bin is asked about by itself.
+        share: weight of the questions about the feature, 1 … 10⁶. The question about the class alone has weight 1.
+    """
+
+    groups: tuple[tuple[str, ...], ...] = ()
+    bins: tuple[int, ...] = ()
+    share: int = 1
+
+
+Ask = Mapping[str, AskedFeature]
+"""Feature → how it is asked about. Empty: all features, every value by itself."""
+
+
+class Asked(NamedTuple):
+    """A schema with what a campaign asks about.
+
+    Attributes:
+        stated: all features, with groups: what the campaign's document states.
+        shares: index in ``stated.observed`` of every asked feature → weight of its questions.
+    """
+
+    stated: Schema
+    shares: Mapping[int, int]
+
+    @property
+    def schema(self) -> Schema:
+        """The asked features alone, with groups: the schema of the statistics."""
+        return restricted(self.stated, self.shares)
+
+
+def parse_ask(entries: Mapping[str, Any]) -> dict[str, AskedFeature]:
+    """Read the table ``[ask]`` of a schema file. The names are compared with a schema later (:func:`resolve`).
+
+    Raises:
+        InputError: ``schema_invalid``: the table is empty, or an entry is not as this module describes it.
+    """
+    if not entries:
+        raise InputError("schema_invalid", "[ask] names no feature; leave it out to ask about all")
+    return {name: _parse_feature(name, entry) for name, entry in entries.items()}
+
+
+def _parse_feature(name: str, entry: object) -> AskedFeature:
+    where = f"[ask] {quoted(name)}"
+    if not isinstance(entry, dict) or not entry.keys() <= _KEYS:
+        raise InputError("schema_invalid", f"{where} is a table with the keys groups, bins and share, or none of them")
+    groups, bins, share = entry.get("groups", []), entry.get("bins", []), entry.get("share", 1)
+    if not isinstance(groups, list) or not all(isinstance(group, list) and group for group in groups):
+        raise InputError("schema_invalid", f"{where}: groups is a list of lists of values")
+    texts = [[as_text(value) for value in group] for group in groups]
+    if any(text is None for group in texts for text in group):
+        raise InputError("schema_invalid", f"{where}: a value of a group is no text")
+    if not isinstance(bins, list) or not all(type(count) is int and count > 0 for count in bins):
+        raise InputError("schema_invalid", f"{where}: bins is a list of positive whole numbers")
+    if groups and bins:
+        raise InputError("schema_invalid", f"{where}: groups is for a category and bins for a number; give one")
+    if type(share) is not int or not 1 <= share <= MOST_SHARE:
+        raise InputError("schema_invalid", f"{where}: share is a whole number from 1 to {MOST_SHARE}")
+    named = tuple(tuple(text for text in group if text is not None) for group in texts)
+    return AskedFeature(named, tuple(bins), share)
+
+
+def ask_text(ask: Ask) -> str:
+    """The table ``[ask]`` as TOML, to be appended to the text of a schema file. Empty for an empty ``ask``."""
+    lines: list[str] = []
+    for name, one in ask.items():
+        lines.append(f"\n[ask.{_toml(name)}]")
+        if one.groups:
+            groups = ", ".join(f"[{', '.join(map(_toml, group))}]" for group in one.groups)
+            lines.append(f"groups = [{groups}]")
+        if one.bins:
+            lines.append(f"bins = [{', '.join(map(str, one.bins))}]")
+        if one.share != 1:
+            lines.append(f"share = {one.share}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _toml(text: str) -> str:
+    """A text as a TOML string. Printable texts need no other escapes."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def ask_of(given: str | Iterable[str] | Ask | None, ask: Ask) -> Ask:
+    """What to ask, from the argument ``ask`` of a caller and the schema file's own table.
+
+    Args:
+        given: names separated by commas, a list of names, or a table; None or the empty text for the file's table.
+        ask: the schema file's table.
+
+    Raises:
+        InputError: ``ask_invalid``: a name is empty or given twice, or there is no name.
+    """
+    if given is None:
+        return ask
+    if isinstance(given, Mapping):
+        return given
+    names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
+    if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        raise InputError("ask_invalid", "name each feature to ask about once, for example: odor,gill-size")
+    return {name: AskedFeature() for name in names}
+
+
+def resolve(schema: Schema, ask: Ask) -> Asked:
+    """Find the features, components and codes that ``ask`` names in a schema.
+
+    Args:
+        schema: all features, with the projection, if any.
+        ask: what to ask; empty for all features, with the schema's own groups.
+
+    Raises:
+        InputError: ``ask_invalid``: a name is not one of the schema's observed features, a group names a value that the
+            feature does not list or a value twice, bins do not add up, or the groups tell nothing apart or no two
+            values are together.
+    """
+    observed = schema.ungrouped
+    if not ask:
+        return Asked(schema, dict.fromkeys(range(len(observed)), 1))
+    places = {feature.name: place for place, feature in enumerate(observed)}
+    groups: list[tuple[int, ...] | None] = [None] * len(observed)
+    for name, one in ask.items():
+        if name not in places:
+            raise InputError("ask_invalid", _unknown(name, schema, list(places)))
+        groups[places[name]] = _groups(observed[places[name]], one)
+    shares = {place: ask[feature.name].share for place, feature in enumerate(observed) if feature.name in ask}
+    stated = schema._replace(groups=tuple(groups) if any(groups) else ())
+    return Asked(stated, shares)
+
+
+def _unknown(name: str, schema: Schema, known: Sequence[str]) -> str:
+    """Why a name can not be asked about, with near matches."""
+    if name == schema.label.name:
+        return f"{quoted(name)} is the label, which every question is about; name features"
+    if any(feature.name == name for feature in schema.features):
+        return f"{quoted(name)} is an input of the projection; ask about components: {', '.join(map(quoted, known))}"
+    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    if near:
+        return f"there is no feature {quoted(name)}; near: {', '.join(map(quoted, near))}"
+    more = ", …" if len(known) > _LISTED_NAMES else ""
+    return f"there is no feature {quoted(name)}; there are {', '.join(map(quoted, known[:_LISTED_NAMES]))}{more}"
+
+
+def _groups(feature: Feature | Component, one: AskedFeature) -> tuple[int, ...] | None:
+    """The group of each code of a feature; None if every code is asked about by itself.
+
+    Raises:
+        InputError: ``ask_invalid``.
+    """
+    if not one.groups and not one.bins:
+        return None
+    if bool(one.groups) != isinstance(feature, Categorical):
+        right = "groups" if isinstance(feature, Categorical) else "bins"
+        raise InputError("ask_invalid", f"feature {quoted(feature.name)} is divided by {right}, not by the other key")
+    found = _of_values(feature, one.groups) if isinstance(feature, Categorical) else _of_bins(feature, one.bins)
+    groups = canonical_groups(found)
+    problem = ungroupable(feature, groups)
+    if problem:
+        raise InputError("ask_invalid", problem)
+    return groups
+
+
+def _of_values(feature: Categorical, groups: Sequence[Sequence[str]]) -> list[int]:
+    """A number of a group per code. Codes that no group names have the number after the last."""
+    codes: dict[str, int] = {}
+    for code, label in enumerate(feature.labels()):
+        codes.setdefault(label, code)  # A listed value comes before a code without a value that has its name.
+    found = [len(groups)] * feature.size
+    for number, group in enumerate(groups):
+        for value in group:
+            if value not in codes:
+                near = get_close_matches(value, list(codes), n=3, cutoff=0.5)
+                hint = f"; near: {', '.join(map(quoted, near))}" if near else ""
+                raise InputError("ask_invalid", f"feature {quoted(feature.name)} lists no value {quoted(value)}{hint}")
+            if found[codes[value]] != len(groups):
+                raise InputError("ask_invalid", f"feature {quoted(feature.name)}: {quoted(value)} is in two groups")
+            found[codes[value]] = number
+    return found
+
+
+def _of_bins(feature: Feature | Component, bins: Sequence[int]) -> list[int]:
+    """A number of a group per code: runs of adjacent bins, then the code of missing numbers, if there is one."""
+    edges = () if isinstance(feature, Categorical) else feature.edges
+    if sum(bins) != len(edges) + 1:
+        raise InputError(
+            "ask_invalid", f"feature {quoted(feature.name)} has {len(edges) + 1} bins; bins = … must add up to that"
+        )
+    found = [number for number, count in enumerate(bins) for _ in range(count)]
+    return found + [len(bins)] * (feature.size - len(found))
