@@ -15,7 +15,7 @@ from protocol.documents import campaign, model, trust
 from protocol.documents.envelope import keyid
 from protocol.epsilon import format_micro
 from protocol.errors import DocumentError, InputError
-from protocol.features import Numeric
+from protocol.features import Grouped, Numeric
 from protocol.words import to_words
 
 if TYPE_CHECKING:
@@ -185,6 +185,7 @@ def _campaign(found: campaign.Campaign) -> dict[str, object]:
     if found.ended:
         return {**about, "ended": "it asks nothing: devices that accept it report to no version before it"}
     most = most_answered(found)
+    about |= _asked(found)
     if found.model is not None:
         about["evaluates"] = f"model {found.model.hex()}, which decides what is read"
     if found.series is not None:
@@ -202,6 +203,15 @@ def _campaign(found: campaign.Campaign) -> dict[str, object]:
         "least batch": found.min_batch_size,
         "fit": ", ".join(f"{key} {value}" for key, value in sorted(found.fit.to_dict().items())),
     }
+
+
+def _asked(found: campaign.Campaign) -> dict[str, object]:
+    """Stated features that are not asked about, and the groups of those that are asked about in groups; if any."""
+    names = {feature.name for feature in found.schema.features}
+    rest = ", ".join(feature.name for feature in found.stated.features if feature.name not in names)
+    about: dict[str, object] = {"not asked": rest} if rest else {}
+    grouped = (feature for feature in found.schema.observed if isinstance(feature, Grouped))
+    return about | {f"groups of {feature.name}": " / ".join(feature.labels()) for feature in grouped}
 
 
 def _model(found: model.Model) -> dict[str, object]:

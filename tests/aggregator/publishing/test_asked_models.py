@@ -1,0 +1,215 @@
+"""Models of campaigns that ask about some features and groups: through files, the store, a device and the reports."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.commands import run
+from support.publisher import NOW
+
+import aggregator
+from aggregator.ask_table import AskedFeature
+from aggregator.interchange.json_form import to_json
+from aggregator.models.encoding import label_codes, observe, recognise
+from aggregator.planning.inputs import inputs_of
+from edge_sdk import Device
+from protocol.batches.batch import Header, write_batch
+from protocol.errors import InputError
+from protocol.features import Categorical, Numeric
+from protocol.schema import Label, build_schema
+from simulation.vector import vector_reports
+
+SCHEMA = build_schema(
+    Label("label", ["e", "p"]),
+    [
+        Categorical("cap", ["x", "y"]),
+        Categorical("odor", ["a", "l", "n", "f"]),
+        Numeric("width", "0", "8", [-32768, 0, 32768], substitute=None),
+    ],
+)
+ASK = {"odor": AskedFeature(groups=(("a", "l"), ("n",)), share=2), "width": AskedFeature(bins=(2, 2))}
+
+
+def people(count, seed=5):
+    """Records: class e smells of a, l or n and is narrow, class p smells of f and is wide."""
+    rng = np.random.default_rng(seed)
+    edible = rng.random(count) < 0.6
+    odor = np.where(edible, rng.choice(["a", "l", "n"], count), rng.choice(["f", "n"], count, p=[0.8, 0.2]))
+    width = np.where(edible, rng.uniform(0, 5, count), rng.uniform(3, 8, count))
+    labels = np.where(edible, "e", "p")
+    return pd.DataFrame({"cap": rng.choice(["x", "y"], count), "odor": odor, "width": width, "label": labels})
+
+
+def answered(work, folder, frame, name="c", seed=1, **options):
+    """A store with one answer of each person to a new campaign, and the signed campaign."""
+    made = aggregator.make_campaign(work, SCHEMA, name=name, epsilon=4, mechanism="direct", now=NOW, **options)
+    campaign = made.campaign
+    rows = vector_reports(
+        campaign,
+        observe(frame, campaign.schema),
+        label_codes(frame, campaign.schema.label),
+        campaign.period_at(NOW),
+        np.random.default_rng(seed),
+    )
+    header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length)
+    (folder / f"{name}.hsr").write_bytes(write_batch(header, [row.tobytes() for row in rows]))
+    made.save(folder / f"{name}.hsc")
+    aggregator.ingest(made.raw, [folder / f"{name}.hsr"], folder / name, workspace=work, now=NOW)
+    return folder / name
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("asked")
+    work = folder / "work"
+    aggregator.create_workspace(work, name="w", now=NOW)
+    frame = people(3000)
+    store = answered(work, folder, frame, ask=ASK)
+    model = aggregator.make_model(work, store, now=NOW)
+    model.save(folder / "m.hsm")
+    return folder, work, frame, store, model
+
+
+def test_the_model_holds_the_asked_features_with_all_codes(world):
+    *_, model = world
+    document = model.document
+    assert [feature.name for feature in document.schema.features] == ["odor", "width"]
+    odor, width = (np.exp(table) for table in document.log_likelihood)
+    assert odor.shape == (5, 2)
+    assert width.shape == (5, 2)
+    assert np.allclose(odor.sum(axis=0), 1)
+    assert np.allclose(odor[0], odor[1])  # a and l
+    assert np.allclose(odor[3], odor[4])  # f and missing, which no group names
+    assert np.allclose(width[0], width[1])
+
+
+def test_groups_divided_equally_change_no_score(world):
+    """The published model classifies as the tables of the groups do."""
+    _, _, frame, store, model = world
+    statistics = aggregator.count(store)
+    grouped = aggregator.Model.of(model.document)
+    scores = grouped.scores(frame)
+    codes = recognise(frame, statistics.schema).codes
+    from aggregator.models.discrete import fit
+
+    parameters = fit(statistics, statistics.fit.postprocess)
+    found = parameters.log_prior + sum(table[codes[:, index]] for index, table in enumerate(parameters.log_likelihood))
+    difference = scores - found
+    assert np.allclose(difference[:, 0], difference[:, 1], atol=1e-5)
+    assert model.model.accuracy(frame) > 0.85
+
+
+def test_a_device_classifies_with_it(world):
+    _, work, frame, _, model = world
+    records = frame.drop(columns="label").head(20)
+    with Device.open(None, trust=aggregator.open_workspace(work).root_bytes, clock=lambda: NOW) as device:
+        device.install(model.raw)
+        answers = [device.model().predict(record) for record in records.to_dict("records")]
+    assert answers == list(model.model.predict(records))
+
+
+def test_real_devices_and_arrays_give_the_same_inputs(world):
+    _, _, frame, store, _ = world
+    campaign = aggregator.open_store(store).campaign
+    people_ = frame.head(200)
+    encoded, labels = observe(people_, campaign.schema), label_codes(people_, campaign.schema.label)
+    for question in campaign.questions:
+        inputs = inputs_of(campaign.schema, question.subject, encoded, labels, labels)
+        device = [
+            question.input_of(campaign.schema.observe(record), int(label), 2)
+            for record, label in zip(people_.to_dict("records"), labels, strict=True)
+        ]
+        assert list(inputs) == device
+
+
+def test_estimates_name_groups(world):
+    _, _, frame, store, _ = world
+    table = aggregator.count(store).frame()
+    shares = table[table.kind == "cell"].groupby(["feature", "value"]).estimate.sum()
+    assert sorted(shares["odor"].index) == ["n", "{a, l}", "{f, (missing)}"]
+    n = table[table.feature == "odor"].n.iloc[0]
+    assert abs(shares["odor"]["{a, l}"] / n - frame.odor.isin(["a", "l"]).mean()) < 0.1  # 7 standard errors
+
+
+COMMANDS = [
+    ("estimate", "--store", "STORE"),
+    ("status", "--store", "STORE"),
+    ("guarantee", "CAMPAIGN", "--devices", "3000"),
+    ("show", "CAMPAIGN"),
+    ("show", "MODEL"),
+    ("export", "--store", "STORE", "--format", "csv", "-o", "OUT"),
+    ("export-model", "MODEL", "--to", "json", "-o", "OUT"),
+    pytest.param(("export-model", "MODEL", "--to", "sklearn", "-o", "OUT"), marks=pytest.mark.slow),
+    ("diff", "MODEL", "MODEL", "--store", "STORE"),
+    ("predict", "MODEL", "DATA"),
+    pytest.param(("plan", "SCHEMA", "--epsilon", "4", "--devices", "3000", "--pilot", "DATA"), marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_report_and_document_of_it(world, tmp_path, command):
+    folder, _, frame, store, _ = world
+    (tmp_path / "s.toml").write_text(TEXT)
+    frame.head(300).to_csv(tmp_path / "d.csv", index=False)
+    names = {"STORE": store, "CAMPAIGN": folder / "c.hsc", "MODEL": folder / "m.hsm"}
+    names |= {"OUT": tmp_path / "out", "DATA": tmp_path / "d.csv", "SCHEMA": tmp_path / "s.toml"}
+    run(*(names.get(part, part) for part in command))
+
+
+TEXT = """name = "c"
+[label]
+name = "label"
+classes = ["e", "p"]
+[[features]]
+name = "cap"
+kind = "categorical"
+values = ["x", "y"]
+[[features]]
+name = "odor"
+kind = "categorical"
+values = ["a", "l", "n", "f"]
+[[features]]
+name = "width"
+kind = "numeric"
+low = 0
+high = 8
+bins = 4
+missing = "code"
+[ask.odor]
+groups = [["a", "l"], ["n"]]
+share = 2
+[ask.width]
+bins = [2, 2]
+"""
+
+
+def test_the_file_the_option_and_python_ask_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr("time.time", lambda: NOW)
+    aggregator.create_workspace(tmp_path / "work", name="w", now=NOW)
+    (tmp_path / "s.toml").write_text(TEXT)
+    run("campaign", tmp_path / "s.toml", "--workspace", tmp_path / "work", "--epsilon", 4, "--mechanism", "direct",
+        "-o", tmp_path / "a.hsc")  # fmt: skip
+    from_file = aggregator.open_workspace(tmp_path / "work")
+    made = aggregator.make_campaign(from_file, SCHEMA, name="c", epsilon=4, mechanism="direct", ask=ASK, now=NOW)
+    shown = json.loads(run("show", tmp_path / "a.hsc", "--json").output)["payload"]
+    assert shown["groups"] == [{"feature": 1, "group_of": [0, 0, 1, 2, 2]}, {"feature": 2, "group_of": [0, 0, 1, 1, 2]}]
+    assert [feature.name for feature in made.campaign.stated.features] == ["cap", "odor", "width"]
+    assert [one.bound for one in made.campaign.questions] == [one["bound"] for one in shown["questions"]]
+    option = run("campaign", tmp_path / "s.toml", "--workspace", tmp_path / "work", "--epsilon", 4, "--mechanism",
+                 "direct", "--ask", "cap,width", "--name", "d", "--days", "7", "-o", tmp_path / "b.hsc", "--json")  # fmt: skip
+    assert json.loads(option.output)["asked"] == "2 of 3 features"
+    assert "groups" not in json.loads(run("show", tmp_path / "b.hsc", "--json").output)["payload"]
+
+
+def test_a_campaign_about_the_class_alone_makes_no_model(world):
+    folder, work, frame, *_ = world
+    with pytest.raises(InputError, match="ask_invalid"):
+        answered(work, folder, frame, name="none", ask=[])
+
+
+def test_to_json_lists_the_asked_features(world):
+    *_, model = world
+    assert [feature["name"] for feature in to_json(model.model)["features"]] == ["odor", "width"]
