@@ -198,8 +198,9 @@ def test_the_file_the_option_and_python_ask_the_same(tmp_path, monkeypatch):
     assert shown["groups"] == [{"feature": 1, "group_of": [0, 0, 1, 2, 2]}, {"feature": 2, "group_of": [0, 0, 1, 1, 2]}]
     assert [feature.name for feature in made.campaign.stated.features] == ["cap", "odor", "width"]
     assert [one.bound for one in made.campaign.questions] == [one["bound"] for one in shown["questions"]]
+    options = ["--ask", "cap,width", "--name", "d", "--days", 7, "--json", "-o", tmp_path / "b.hsc"]
     option = run("campaign", tmp_path / "s.toml", "--workspace", tmp_path / "work", "--epsilon", 4, "--mechanism",
-                 "direct", "--ask", "cap,width", "--name", "d", "--days", "7", "-o", tmp_path / "b.hsc", "--json")  # fmt: skip
+                 "direct", *options)  # fmt: skip
     assert json.loads(option.output)["asked"] == "2 of 3 features"
     assert "groups" not in json.loads(run("show", tmp_path / "b.hsc", "--json").output)["payload"]
 
