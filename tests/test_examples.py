@@ -80,6 +80,7 @@ def test_the_sensors_report_through_restarts_and_nothing_is_lost_or_said_twice(s
     assert [name for name, *_ in status.models] == ["sensors"]
 
 
+@pytest.mark.slow
 def test_the_sensors_learn_something(sensors):
     """In 25 simulated runs the accuracy was 94 % on average, 86 % at least; the most frequent state gets 75 %."""
     folder, text = sensors

@@ -43,6 +43,7 @@ def mixed(source: str) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.slow
 def test_no_name_of_one_unit_takes_a_value_of_the_other():
     paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
     assert len(paths) > 150

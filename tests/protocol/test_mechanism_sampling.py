@@ -19,8 +19,9 @@ from protocol.stream import Stream
 
 ALPHA = Fraction(1, 10**9)
 N = 30_000
-CASES = [("direct", "1", 4), ("oue", "1", 3), ("sue", "1", 3), ("the", "1", 3)]
+CASES = [("direct", "1", 4), ("oue", "1", 3), ("the", "1", 3)]
 FURTHER = [
+    ("sue", "1", 3),
     ("direct", "0.1", 2),
     ("direct", "4", 6),
     ("oue", "0.1", 2),
@@ -72,7 +73,8 @@ def test_answers_follow_the_stated_distribution(name, epsilon, size):
     assert compare(mechanism.perturb, mechanism, f"{name}/{epsilon}/{size}") == []
 
 
-@pytest.mark.parametrize("theta", ["0.1", *(pytest.param(theta, marks=pytest.mark.slow) for theta in ("0.5", "0.9"))])
+@pytest.mark.slow
+@pytest.mark.parametrize("theta", ["0.1", "0.5", "0.9"])
 def test_the_follows_its_distribution_at_other_thresholds(theta):
     mechanism = from_epsilon("the", "2", 3, theta=theta)
     assert compare(mechanism.perturb, mechanism, f"the/{theta}") == []

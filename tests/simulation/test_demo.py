@@ -45,6 +45,7 @@ def test_the_file_that_is_cut_short_is_always_noticed(tmp_path, mechanism, devic
     assert outcome["rejected"] == {"report_replayed": 2 * devices, "truncated": 1}
 
 
+@pytest.mark.slow
 def test_the_commands_it_ends_with_can_be_run_as_they_stand(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "/bin")

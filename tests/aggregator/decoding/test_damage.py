@@ -96,7 +96,9 @@ def check_accounts(counted, rejected, in_trailer, records):
         assert counted in (records, records - 1)
 
 
-@pytest.mark.parametrize("layout", [SINGLE, INTEGERS, pytest.param(BITS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "layout", [SINGLE, *(pytest.param(layout, marks=pytest.mark.slow) for layout in (INTEGERS, BITS))]
+)
 def test_every_changed_bit_costs_at_most_the_record_that_it_is_in(layout):
     """In every layout each record is counted, or set aside for one reason, and never twice."""
     campaign = opened(LAYOUTS[layout])

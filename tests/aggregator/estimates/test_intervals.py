@@ -76,7 +76,7 @@ def test_coverage_is_what_the_docstring_states(name):
     assert seen == {0.93, 0.91, 0.82}, "the grid shows every promise"
 
 
-@pytest.mark.parametrize("n", [2, 3, 5, 10, 19, 20, 50, 101, 500])
+@pytest.mark.parametrize("n", [2, 3, 5, 10, 19, 20, 50, *(pytest.param(n, marks=pytest.mark.slow) for n in (101, 500))])
 def test_the_promises_hold_for_every_chance_of_support_and_not_only_on_the_grid(n):
     mechanism = mechanisms.from_epsilon("oue", "16", 8)
     worst: dict[float, float] = {}

@@ -309,13 +309,9 @@ def test_one_population_is_doubted_no_more_often_than_stated(sizes, epsilon, mec
     assert found <= MOST, f"{found} of {REPEATS}; false alarm ≤ {float(ALPHA):.0e}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sizes", "epsilon"),
-    [
-        (((300, 30), (3000, 1)), 8),
-        pytest.param(((200, 30), (200, 30)), 4, marks=pytest.mark.slow),
-        pytest.param(((200, 20), (2000, 1)), 4, marks=pytest.mark.slow),
-    ],
+    ("sizes", "epsilon"), [(((300, 30), (3000, 1)), 8), (((200, 30), (200, 30)), 4), (((200, 20), (2000, 1)), 4)]
 )
 def test_devices_that_answer_again_are_doubted_no_more_often(sizes, epsilon):
     """The alarm rate holds if nearly all of one source's variance comes from the choice of its people."""

@@ -378,7 +378,7 @@ def coverage(name: str, epsilon: str, width: float = 1.0, *, sampling: bool = Tr
     ("name", "epsilon"),
     [
         ("direct", "3"),
-        ("oue", "0.5"),
+        pytest.param("oue", "0.5", marks=pytest.mark.slow),
         pytest.param("direct", "0.5", marks=pytest.mark.slow),
         pytest.param("oue", "3", marks=pytest.mark.slow),
     ],

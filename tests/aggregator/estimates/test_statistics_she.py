@@ -215,7 +215,8 @@ def acceptable(covered: int) -> bool:
 
 
 @pytest.mark.xdist_group("drawn")
-@pytest.mark.parametrize("epsilon", [pytest.param("0.5", marks=pytest.mark.slow), "8"])
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", ["0.5", "8"])
 def test_intervals_hold_the_truth_as_often_as_they_say(epsilon):
     covered = coverage(epsilon)
     assert all(map(acceptable, covered)), f"{covered} of {REPEATS}; false alarm ≤ {float(4 * ALPHA):.0e}"

@@ -125,7 +125,9 @@ print(found.ingest([large, small], now=int(now)))
 """
 
 
-@pytest.mark.parametrize("where", ["finding", "digesting", "judging"])
+@pytest.mark.parametrize(
+    "where", ["finding", *(pytest.param(where, marks=pytest.mark.slow) for where in ("digesting", "judging"))]
+)
 def test_a_file_that_becomes_shorter_while_it_is_read_ends_no_process(tmp_path, where):
     """A map would: the process then ends by SIGBUS, and nothing of the other files is stored."""
     large, small = write(tmp_path / "large.hsr", range(1100)), write(tmp_path / "small.hsr", range(2000, 2005))

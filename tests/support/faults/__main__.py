@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("scenario", nargs="+", choices=SCENARIOS)
     parser.add_argument("--root", type=Path, required=True, help="an empty folder")
     parser.add_argument("--ways", nargs="*", choices=WAYS, default=[])
+    parser.add_argument("--turns", nargs="*", choices=WAYS, default=[], help="ways that share the calls in turn")
     parser.add_argument("--seeds", type=int, default=1, help="random power cuts per kill point")
     parser.add_argument("--first", action="store_true", help="stop at the first broken promise")
     parser.add_argument("--mutate", choices=MUTATIONS, help="spoil the device first, to see that this is found")
@@ -32,7 +33,7 @@ def main() -> int:
     for number, name in enumerate(chosen.scenario):
         root = chosen.root / str(number)
         root.mkdir()
-        found[name] = asdict(Harness(root, name, chosen.seeds).run(chosen.ways, first=chosen.first))
+        found[name] = asdict(Harness(root, name, chosen.seeds).run(chosen.ways, chosen.turns, first=chosen.first))
     print(json.dumps(found))
     return 1 if any(findings["violations"] for findings in found.values()) else 0
 

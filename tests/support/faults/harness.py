@@ -147,8 +147,8 @@ class Harness:
 
     # Breaking -----------------------------------------------------------------------------------------
 
-    def run(self, ways: list[str], *, first: bool = False) -> Findings:
-        """Break each call of the act in each of these ways.
+    def run(self, ways: list[str], turns: list[str], *, first: bool = False) -> Findings:
+        """Break each call of the act in each of these ways, and in one of the ``turns``, which alternate.
 
         ``first``: stop at the first broken promise.
         """
@@ -158,7 +158,7 @@ class Harness:
         self._prepare()
         calls = self._unbroken()
         self.findings.calls = len(calls)
-        for way, at in self._faults(ways, calls):
+        for way, at in self._faults(ways, turns, calls):
             self._break(way, at)
             if first and self.findings.violations:
                 break
@@ -166,8 +166,10 @@ class Harness:
         return self.findings
 
     @staticmethod
-    def _faults(ways: list[str], calls: list[Call]) -> Iterator[tuple[str, int]]:
-        """Every way with the number of every call that can be broken so."""
+    def _faults(ways: list[str], turns: list[str], calls: list[Call]) -> Iterator[tuple[str, int]]:
+        """Every way with the number of every call that can be broken so. The ``turns`` share the calls in turn."""
+        for at in range(1, len(calls) + 1) if turns else ():
+            yield turns[at % len(turns)], at
         for way in ways:
             for at, call in enumerate(calls, 1):
                 if way not in ("tear", "short") or (call.op == WRITE and len(call.data) > 1):
