@@ -143,9 +143,7 @@ class Reporting:
                 raise DocumentError("campaign_ended", "its publisher has ended this campaign")
             reading = self._time.read()
             track = self._time.track(reading, self.ledger.last_line(), self._longest_window())
-            stepped = self._time.note_track(track)
-            if track is not None:
-                self.ledger.delay_series(stepped, track.time)
+            self.ledger.delay_series(*self._time.note_track(reading, track))
             try:
                 said = self._answer_at(reading, track, campaign, secret, record, label)
             except PolicyError as error:

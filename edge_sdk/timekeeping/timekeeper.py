@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _KEY = "anchor"
 _TRACK_KEY = "track"
+_BEHIND_SECONDS = 3_600
+"""A wall clock that is behind the time of signed documents by more seconds is known to be wrong."""
 
 
 def stored_track(state: State) -> bytes | None:
@@ -91,16 +93,24 @@ class Timekeeper:
         now = self.present(reading).now
         return None if reading.uptime is None else follow(self._track(), reading, now, line, longest)
 
-    def note_track(self, track: Track | None) -> int:
+    def note_track(self, reading: Reading, track: Track | None) -> tuple[int, int]:
         """Store ``track`` if :meth:`Track.is_news` says that it must replace the stored one; None is not stored.
 
-        Returns the seconds by which the clock moved ahead since the stored track without that time having passed.
+        Args:
+            reading: the clocks, as read for the track.
+            track: the result of :meth:`track`.
+
+        Returns:
+            Seconds by which the clock was behind so far, as is seen now: its step since the stored track; the whole
+            time if the clock is more than an hour behind the time that signed documents prove, since nobody knows how
+            wrong it is; 0 for a clock that seems right. And the present time, in seconds since 1970.
         """
-        stored = self._track()
-        if track is None or not track.is_news(stored):
-            return 0
-        self._state.write_meta(_TRACK_KEY, track.to_bytes())
-        return track.stepped(stored)
+        now = self.present(reading).now
+        stepped = 0
+        if track is not None and track.is_news(stored := self._track()):
+            self._state.write_meta(_TRACK_KEY, track.to_bytes())
+            stepped = track.stepped(stored)
+        return (now if now - reading.wall > _BEHIND_SECONDS else stepped), now if track is None else track.time
 
     def note_document(self, issued_at: int) -> None:
         """Store the confirmed time after a signed document was accepted.

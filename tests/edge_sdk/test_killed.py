@@ -62,6 +62,7 @@ CAUGHT_BY = {
     "less synchronisation": ("report", "kill"),
     "no journal": ("report", "kill"),
     "two transactions": ("report", "kill"),
+    "series apart": ("report in a series", "kill"),
     "no flush of folders": ("sync again", "kill"),
     "no flush of files": ("drain", "kill"),
     "batches in place": ("drain", "tear"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from itertools import count, pairwise, product
 
 import pytest
@@ -13,6 +14,7 @@ from edge_sdk import Device, Policy
 from edge_sdk.sync.run import sync
 from protocol.batches.report import report_id
 from protocol.documents.series import WHOLE, Series
+from protocol.errors import DocumentError, PolicyError
 
 RECORD = {"odor": "n", "width": 2, "label": "e"}
 SERIES = Series("pilot", NOW)
@@ -289,3 +291,98 @@ def test_the_owners_limits_hold_in_a_series_too(tmp_path, publisher, clock):
         asked = device.enrol(campaign(publisher))
         assert reason(device.report, asked.id, RECORD) == "budget_exhausted"
         assert answers(device) == 0
+
+
+class Walk:
+    """A machine at random: power cuts, empty batteries, opting out and in, lost states, resets, new campaigns.
+
+    Its clock is right, or shows 1970 and is set right at times. Its owner allows more ε after every reset.
+    """
+
+    def __init__(self, folder, seed, refused):
+        self.refused = refused
+        self.draw = random.Random(seed)
+        self.folder = folder
+        self.true, self.boot, self.up, self.right = NOW, 1, 60, True
+        self.lifetime = 10**9
+        self.publisher = Publisher(now=NOW)
+        self.versions = dict.fromkeys(("a", "b", "c"), 0)
+        self.begins = {}
+        self.answered = {}
+        self.device = Device.open(folder, trust=Publisher(now=NOW - 900 * DAY).root(), **self.options())
+
+    def options(self):
+        return {
+            "clock": lambda: self.true if self.right else self.up,
+            "uptime": lambda: (f"boot {self.boot}", self.up),
+            "policy": Policy(lifetime_micro=self.lifetime, day_micro=10**9),
+        }
+
+    def opened(self):
+        self.device = Device.open(self.folder, **self.options())
+
+    def passes(self):
+        seconds = self.draw.randrange(1, 3 * DAY)
+        self.true, self.up = self.true + seconds, self.up + seconds
+
+    def restart(self):
+        self.device.close()
+        self.true += self.draw.randrange(1, 20 * DAY)
+        self.boot, self.up, self.right = self.boot + 1, 60, self.draw.random() < 0.7
+        self.opened()
+
+    def set_right(self):
+        self.right = True
+
+    def sign(self):
+        name = self.draw.choice("abc")
+        series = self.draw.choice(("first", "second", f"of {self.true // (30 * DAY)}"))
+        low = self.draw.choice((0, WHOLE // 2))
+        self.versions[name] += 1
+        self.publisher.now = self.true
+        begins = self.begins.setdefault(series, self.true)
+        raw = self.publisher.campaign(
+            name=name,
+            version=self.versions[name],
+            series=Series(series, begins, low, self.draw.choice((low + WHOLE // 2, WHOLE))),
+        )
+        reason(self.device.enrol, raw)
+
+    def report(self):
+        for found in self.device.campaigns():
+            try:
+                said = self.device.report(found.id, {"odor": self.draw.choice("anf")})
+            except (PolicyError, DocumentError) as error:
+                self.refused[error.reason] += 1
+            else:
+                self.answered.setdefault(found.series.name, set()).add((found.id, said))
+
+    def out_and_in(self):
+        self.device.disable()
+        self.device.enable()
+
+    def reset(self):
+        self.device.close()
+        if self.draw.random() < 0.7:
+            (self.folder / "state.db").unlink()
+        options = self.options()
+        del options["uptime"]
+        Device.reset(self.folder, Publisher(now=NOW - 900 * DAY).root(), **options)
+        self.lifetime += 10**9
+        self.opened()
+
+    def live(self, steps):
+        acts = [self.passes, self.restart, self.set_right, self.sign, self.report, self.out_and_in, self.reset]
+        for act in self.draw.choices(acts, weights=(8, 4, 4, 8, 16, 2, 1), k=steps):
+            act()
+            assert all(len(answers) == 1 for answers in self.answered.values()), self.answered.keys()
+        self.device.close()
+        return len(self.answered)
+
+
+@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 20), marks=pytest.mark.slow)])
+def test_a_machine_at_random_answers_at_most_once_in_each_series(tmp_path, seeds):
+    """Counted at the receiver's side: the answers of one machine, over restarts, re-enrolments and resets."""
+    refused = Counter()
+    assert sum(Walk(tmp_path / str(seed), seed, refused).live(80) for seed in seeds) >= 2 * len(seeds)
+    assert {"series_answered", "series_begun", "series_not_member"} <= set(refused)

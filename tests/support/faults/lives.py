@@ -21,6 +21,7 @@ from edge_sdk.policy.policy import Policy
 from edge_sdk.sync.run import sync
 from edge_sdk.transport.folder import Folder
 from protocol.batches import batch
+from protocol.documents.series import Series
 from protocol.errors import HearsayError, StorageError
 from support.publisher import DAY, NOW, Publisher
 
@@ -76,6 +77,8 @@ def documents() -> dict[str, bytes]:
         "root 3": publisher.root(3),
         "campaign 1": publisher.campaign(),
         "campaign 2": publisher.campaign(version=2),
+        "series 1": publisher.campaign(name="first", series=Series("pilot", NOW)),
+        "series 2": publisher.campaign(name="second", series=Series("pilot", NOW)),
         "model 1": publisher.model(),
         "model 2": publisher.model(version=2),
     }
@@ -146,6 +149,11 @@ class Life:
     def enrol_next(self) -> None:
         self.device.enrol(documents()["campaign 2"])
 
+    def enrol_series(self) -> None:
+        """Enrol in two campaigns of one series, in which a device answers once."""
+        for name in ("series 1", "series 2"):
+            self.device.enrol(documents()[name])
+
     def install(self) -> None:
         self.device.install(documents()["model 1"])
 
@@ -158,6 +166,15 @@ class Life:
     def report(self) -> None:
         (campaign,) = self.device.campaigns()
         self._tell("returned", campaign.id, self.device.report(campaign.id, RECORD, label="e"))
+
+    def report_series(self) -> None:
+        """Report to both campaigns of the series. One of them is answered, and stays so."""
+        for campaign in self.device.campaigns():
+            try:
+                self._tell("returned", campaign.id, self.device.report(campaign.id, RECORD, label="e"))
+            except HearsayError as error:
+                if error.reason != "series_answered":
+                    raise
 
     def drain(self) -> None:
         self.device.drain(self.out / f"{len(list(self.out.iterdir()))}.hsr")
@@ -252,6 +269,7 @@ SCENARIOS = {
     "enrol a successor": Scenario(READY, ("open", "enrol_next")),
     "report": Scenario(READY, ("open", "report")),
     "first report": Scenario(("open", "enrol"), ("open", "report")),
+    "report in a series": Scenario(("open", "enrol_series"), ("open", "report_series")),
     "report into a full spool": Scenario(
         ("open", "enrol", "report", "later", "report", "later"), ("open", "report"), {"spool_reports": 2}
     ),

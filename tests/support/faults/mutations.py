@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import edge_sdk.opening
+import edge_sdk.reporting
 import edge_sdk.storage.atomic_files
 import edge_sdk.storage.batch_file
 import edge_sdk.storage.database
@@ -48,6 +49,25 @@ def _two_transactions() -> None:
         return found
 
     edge_sdk.storage.ledger.Ledger.spend = spend
+
+
+def _series_apart() -> None:
+    """The name of an answered series is kept after the answer, in a transaction of its own."""
+    plain, plain_answer = edge_sdk.storage.ledger.Ledger.spend, edge_sdk.reporting.Reporting.answer
+
+    def spend(self, campaign, period, answered_at, reports):
+        return plain(self, campaign._replace(series=None), period, answered_at, reports)
+
+    def answer(self, campaign_id, record, label):
+        found = plain_answer(self, campaign_id, record, label)
+        series = self._campaign(campaign_id).series
+        if series is not None and not found.repeated:
+            with self._state.transaction():
+                self._state.write_meta(f"series:{series.name}", b"1")
+        return found
+
+    edge_sdk.storage.ledger.Ledger.spend = spend
+    edge_sdk.reporting.Reporting.answer = answer
 
 
 def _no_flush_of_folders() -> None:
@@ -101,6 +121,7 @@ MUTATIONS = {
     "less synchronisation": _less_synchronisation,
     "no journal": _no_journal,
     "two transactions": _two_transactions,
+    "series apart": _series_apart,
     "no flush of folders": _no_flush_of_folders,
     "no flush of files": _no_flush_of_files,
     "batches in place": _in_place,

@@ -44,6 +44,7 @@ def examine(life: Life, scenario: Scenario, before: dict, whole: dict, visible: 
     """
     problems: list[str] = []
     reset = "lose" in scenario.prepare
+    series = "enrol_series" in scenario.prepare
     try:
         life.open()
     except HearsayError as error:
@@ -51,7 +52,7 @@ def examine(life: Life, scenario: Scenario, before: dict, whole: dict, visible: 
             return [f"can not be opened: {error.reason}"]
     if life.device is not None:
         status = life.device.status()
-        problems += _promises(life, status, visible, "after the restart", whole_ledger=not reset)
+        problems += _promises(life, status, visible, "after the restart", whole_ledger=not reset, series=series)
         problems += _documents(summary(status), before, whole, several=len(scenario.act) > 3)
     life.close()
     for step in scenario.act:
@@ -59,11 +60,15 @@ def examine(life: Life, scenario: Scenario, before: dict, whole: dict, visible: 
     status = life.device.status()
     if summary(status) != whole:
         problems.append(f"done once more, it is {summary(status)}, not {whole}")
-    problems += _promises(life, status, visible, "after the act was done once more", whole_ledger=not reset)
-    return problems + _works_on(life, status)
+    problems += _promises(
+        life, status, visible, "after the act was done once more", whole_ledger=not reset, series=series
+    )
+    return problems + _works_on(life, status, series=series)
 
 
-def _promises(life: Life, status: Status, visible: set[Said], when: str, *, whole_ledger: bool) -> list[str]:
+def _promises(
+    life: Life, status: Status, visible: set[Said], when: str, *, whole_ledger: bool, series: bool
+) -> list[str]:
     """Privacy and reports, as far as this moment.
 
     Args:
@@ -72,6 +77,7 @@ def _promises(life: Life, status: Status, visible: set[Said], when: str, *, whol
         visible: as in :func:`examine`.
         when: for the message.
         whole_ledger: false where the state was lost before, so that lines and reports of then are gone.
+        series: whether all campaigns are of one series, in which one answer may be given.
     """
     device = life.device
     ledger = {(line.id, line.period): line.epsilon_micro for line in device.history()}
@@ -85,6 +91,8 @@ def _promises(life: Life, status: Status, visible: set[Said], when: str, *, whol
     problems = []
     if len(periods) * EPSILON_MICRO > status.spent_micro:
         problems.append(f"answered {len(periods)} periods and counts only {status.spent_micro} as spent")
+    if series and len(periods) > 1:
+        problems.append(f"answered {len(periods)} periods of one series")
     if len(everything) > len(periods) or len({each.id for each in everything}) < len(everything):
         problems.append("answered one period with different bytes")
     if whole_ledger:
@@ -114,11 +122,16 @@ def _documents(now: dict, before: dict, whole: dict, *, several: bool) -> list[s
     return [f"{key} is {value}" for key, value in now.items() if value not in (before[key], whole[key])]
 
 
-def _works_on(life: Life, before: Status) -> list[str]:
-    """Check the next day: a report, a batch, its arrival; the newest root and model. ``before``: the status so far."""
+def _works_on(life: Life, before: Status, *, series: bool) -> list[str]:
+    """Check the next day: a report, a batch, its arrival; the newest root and model. ``before``: the status so far.
+
+    In a series the next day's report is refused.
+    """
     device, problems = life.device, []
     life.later()
-    answers = bool(device.campaigns()) and not before.disabled
+    answers = bool(device.campaigns()) and not before.disabled and not series
+    if series:
+        life.report_series()
     if answers:
         life.report()
         path = life.root / "last.hsr"
