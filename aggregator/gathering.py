@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.asking import check_campaign, opened, present
+from aggregator.estimates.joining import join
+from aggregator.estimates.source import newest_campaign
 from aggregator.intake.finding import all_unreadable, gather
 from aggregator.intake.urls import expand
 from aggregator.models.foresight import Foresight
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from aggregator.asking import Document
+    from aggregator.estimates.homogeneity import Homogeneity
     from aggregator.estimates.statistics import Statistics
     from aggregator.fleet.roster import Roster
     from aggregator.intake.enrolment import Enrolled
@@ -165,10 +168,48 @@ def count(
     return kept.statistics(scope_of(chosen, proven_only=proven_only), rosters=rosters)
 
 
+class Together(NamedTuple):
+    """Statistics of one store or of several.
+
+    Attributes:
+        statistics: the statistics.
+        homogeneity: the test whether several sources are samples of one population; None for one store.
+    """
+
+    statistics: Statistics
+    homogeneity: Homogeneity | None
+
+
+def together(
+    parts: Sequence[Statistics],
+    *,
+    one_population: bool = False,
+    disjoint: bool = False,
+    postprocess: str | None = None,
+) -> Together:
+    """Statistics of several stores as one population's; those of one store are returned unchanged.
+
+    Args:
+        parts: statistics of each store, at least one.
+        one_population, disjoint: the analyst's declarations (:func:`aggregator.estimates.joining.join`), read for
+            several stores only.
+        postprocess: name of the post-processing; by default that of the campaign issued last.
+
+    Raises:
+        InputError: ``argument_invalid``: there is no part; the reasons of :func:`aggregator.estimates.joining.join`.
+    """
+    if len(parts) == 1:
+        return Together(parts[0], None)
+    sources = [source for part in parts for source in part.sources]
+    if postprocess is None and sources:
+        postprocess = newest_campaign(sources).fit.postprocess
+    return Together(*join(parts, one_population=one_population, disjoint=disjoint, postprocess=postprocess))
+
+
 def sign_model(
     workspace: Workspace | str | Path,
     statistics: Statistics,
-    campaign: bytes,
+    campaign: bytes | Sequence[bytes],
     *,
     postprocess: str | None = None,
     name: str | None = None,
@@ -179,8 +220,8 @@ def sign_model(
 
     Args:
         workspace: the workspace that signed the campaign.
-        statistics: statistics of one source.
-        campaign: the bytes of the source's campaign file.
+        statistics: statistics of one source, or of several joined ones.
+        campaign: the bytes of the source's campaign file, or of all sources' files.
         postprocess: name of the post-processing; by default as the campaign says.
         name: name of the model; by default the campaign's name.
         days: lifetime of the model.
@@ -207,27 +248,35 @@ def sign_model(
 
 def make_model(
     workspace: Workspace | str | Path,
-    store: Store | str | Path,
+    store: Store | str | Path | Sequence[Store | str | Path],
     *,
     periods: str | range | None = None,
     proven_only: bool = False,
+    one_population: bool = False,
+    disjoint: bool = False,
     **options: Any,
 ) -> SignedModel:
     """``hearsay publish``: count reports of a store, then fit, sign and record a model.
 
     Args:
         workspace: the workspace that signed the store's campaign, or its folder.
-        store: an open store or its folder.
+        store: an open store or its folder; or several, whose statistics are joined.
         periods: for example ``2026-11-01..2026-11-30``, or numbers of periods; None for all.
         proven_only: leave out reports of damaged files.
+        one_population, disjoint: the analyst's declarations about several stores
+            (:func:`aggregator.estimates.joining.join`); read for several stores only.
         options: further arguments of :func:`sign_model`.
 
     Raises:
         InputError, PolicyError, DocumentError, StorageError: one of the two functions raises it.
     """
-    kept = store if isinstance(store, Store) else open_store(store)
-    statistics = count(kept, periods, proven_only=proven_only)
-    return sign_model(workspace, statistics, kept.campaign_bytes, **options)
+    given = [store] if isinstance(store, Store | str | Path) else list(store)
+    kept = [each if isinstance(each, Store) else open_store(each) for each in given]
+    parts = [count(each, periods, proven_only=proven_only) for each in kept]
+    statistics = together(
+        parts, one_population=one_population, disjoint=disjoint, postprocess=options.get("postprocess")
+    ).statistics
+    return sign_model(workspace, statistics, [each.campaign_bytes for each in kept], **options)
 
 
 def evaluate(

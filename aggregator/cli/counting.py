@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from aggregator.estimates.statistics import Statistics
     from aggregator.fleet.roster import Roster
+    from aggregator.gathering import Together
     from aggregator.intake.executor import Executor
     from aggregator.periods import Span
     from aggregator.store.store import Store
@@ -108,6 +109,47 @@ def count_store(
     with working_on(opened, cluster), working("counting reports"):
         scope = scope_of(chosen_periods(periods, opened.campaign), proven_only=proven_only)
         return opened.statistics(scope, rosters=rosters), opened.campaign_bytes
+
+
+def count_stores(
+    stores: Sequence[Path],
+    periods: Span | None,
+    memory: int | None,
+    cluster: str | None,
+    *,
+    proven_only: bool,
+    one_population: bool,
+    disjoint: bool,
+    postprocess: str | None = None,
+    rosters: Sequence[Roster] = (),
+) -> tuple[Together, list[bytes]]:
+    """Count reports of one store or of several, and join the statistics of several.
+
+    Args:
+        stores: folders of the stores, at least one.
+        periods, memory, cluster, proven_only, rosters: as for :func:`count_store`, the same for every store.
+        one_population, disjoint: the analyst's declarations about several stores.
+        postprocess: post-processing of the joined statistics; None for the newest campaign's.
+
+    Returns:
+        The statistics with the test of homogeneity, and the bytes of every campaign's file.
+
+    Raises:
+        InputError, StorageError: a store can not be counted (:func:`count_store`), or the stores do not fit together
+            (:func:`aggregator.estimates.joining.join`).
+    """
+    from aggregator.gathering import together
+
+    counted = [
+        count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters) for store in stores
+    ]
+    found = together(
+        [statistics for statistics, _ in counted],
+        one_population=one_population,
+        disjoint=disjoint,
+        postprocess=postprocess,
+    )
+    return found, [raw for _, raw in counted]
 
 
 def print_populations(populations: Mapping[str, Any]) -> None:

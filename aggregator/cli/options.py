@@ -49,6 +49,32 @@ naming_workspace_option = click.option("--workspace", type=PATH, help="Workspace
 store_option = click.option("--store", type=PATH, required=True, help="Folder made by hearsay ingest.")
 """``store``: the folder of a store that exists."""
 
+several_stores_option = click.option(
+    "--store",
+    "stores",
+    type=PATH,
+    multiple=True,
+    help="Folder made by hearsay ingest; repeatable: statistics of several campaigns on one schema add up.",
+)
+"""``stores``: the folders of stores, in the order given; possibly none."""
+
+
+def joining_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add options to ``command`` with the analyst's declarations about several stores.
+
+    They give ``one_population`` and ``disjoint``, both false by default.
+    """
+    disjoint = click.option(
+        "--disjoint", is_flag=True, help="Declare that no device answered in two of the stores; so in one series."
+    )
+    population = click.option(
+        "--one-population",
+        is_flag=True,
+        help="Declare that all stores are of samples of one population; not needed for campaigns of one series.",
+    )
+    return population(disjoint(command))
+
+
 contact_option = click.option("--contact", default="not stated", help="Whom the owner of a device can ask.")
 """``contact``: whom the owner of a device can ask, as text."""
 

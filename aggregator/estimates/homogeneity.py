@@ -91,6 +91,10 @@ class Homogeneity(NamedTuple):
         """Whether the test rejects one population: p-value below :data:`LEVEL`. False if nothing was compared."""
         return self.chance is not None and self.chance < LEVEL
 
+    def to_json(self) -> dict[str, object]:
+        """Number of sources and of compared numbers, the p-value (null if nothing was compared), and the verdict."""
+        return {"sources": self.sources, "compared": len(self.compared), "p": self.chance, "differs": self.differs}
+
     def __str__(self) -> str:
         """One sentence with the result; if the sources differ, also the numbers with the largest differences."""
         if self.chance is None:

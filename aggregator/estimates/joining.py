@@ -4,7 +4,11 @@ Two campaigns may ask the same questions of two fleets, or of one fleet at two v
 show that both sources are samples of one population. The analyst declares it, and a test of homogeneity reports the
 evidence against the declaration.
 
-Source: docs/decisions/0053.
+The sources may ask about different features of one schema. Then a feature has the statistics of the sources that asked
+about it, and the shares of the classes are those of all sources together. Campaigns of one series need no declaration:
+their devices are drawn by chance from one fleet, and none answers twice.
+
+Source: docs/decisions/0053, 0063.
 """
 
 from __future__ import annotations
@@ -21,10 +25,12 @@ from aggregator.estimates.intervals import Interval, normal_interval, score_inte
 from aggregator.estimates.question_estimate import QuestionEstimate, Right, Weighted, relative_spread
 from aggregator.estimates.ratios import Pairs
 from aggregator.estimates.statistics import Statistics
+from protocol.documents.asked import restricted
 from protocol.errors import InputError
+from protocol.shown import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -49,7 +55,12 @@ class Joined(NamedTuple):
 
 
 def join(
-    parts: Sequence[Statistics], *, one_population: bool, disjoint: bool = False, fit: Fit | None = None
+    parts: Sequence[Statistics],
+    *,
+    one_population: bool = False,
+    disjoint: bool = False,
+    fit: Fit | None = None,
+    postprocess: str | None = None,
 ) -> Joined:
     """Combine the statistics of several sources into one estimate per subject, and test homogeneity. For analysts.
 
@@ -69,19 +80,27 @@ def join(
 
     Args:
         parts: at least two statistics, each of one source or of joined sources.
-        one_population: the analyst's declaration that all sources are samples of one population.
-        disjoint: True if no device answered in two sources.
+        one_population: the analyst's declaration that all sources are samples of one population. Not needed if all
+            campaigns are of one series.
+        disjoint: True if no device answered in two sources. Always so if all campaigns are of one series.
         fit: how a model is made from the estimates; by default as all campaigns say.
+        postprocess: name of the post-processing in place of the campaigns', which may then differ; not with ``fit``.
+
+    Returns:
+        Statistics about the features that any source asked about, in the order of the stated schema, and the test.
 
     Raises:
         InputError: ``population_undeclared``, ``one_population`` is False; ``argument_invalid``, fewer than two
-            parts; ``schema_differs``, labels, features or projections differ; ``source_repeated``, two parts contain
-            the same campaign; ``fit_differs``, the campaigns say different fits and ``fit`` is None;
+            parts; ``schema_differs``, stated labels, features or projections differ; ``groups_differ``, two parts ask
+            about one feature in different groups; ``source_repeated``, two parts contain the same campaign;
+            ``fit_differs``, the campaigns say different fits and none is given;
             ``not_joinable``, the campaigns evaluate different models, or a mechanism states no variance.
     """
-    _check(parts, one_population=one_population)
-    first = parts[0]
-    fits = [part.fit for part in parts]
+    in_series = of_one_series(parts)
+    _check(parts, one_population=one_population or in_series)
+    disjoint = disjoint or in_series
+    schema, parts = _aligned(parts)
+    fits = [part.fit if postprocess is None else part.fit._replace(postprocess=postprocess) for part in parts]
     if fit is None and any(one != fits[0] for one in fits):
         raise InputError("fit_differs", "the campaigns differ in how a model is made; say which way is meant")
     asked: dict[Subject, list[QuestionEstimate]] = {}
@@ -91,8 +110,51 @@ def join(
             asked.setdefault(subject, []).append(_joined(questions, disjoint=False))
     found = tuple(_joined(each, disjoint=disjoint) for each in asked.values())
     sources = tuple(source for part in parts for source in part.sources)
-    statistics = Statistics(first.schema, fits[0] if fit is None else fit, found, sources)
-    return Joined(statistics, homogeneity(list(asked.values()), first.schema, len(parts)))
+    statistics = Statistics(schema, fits[0] if fit is None else fit, found, sources)
+    return Joined(statistics, homogeneity(list(asked.values()), schema, len(parts)))
+
+
+def of_one_series(parts: Sequence[Statistics]) -> bool:
+    """Whether all campaigns are of the series of one name. An honest device then answered in one of them at most."""
+    found = [source.campaign.series for part in parts for source in part.sources]
+    return None not in found and len({series.name for series in found if series is not None}) == 1
+
+
+def _aligned(parts: Sequence[Statistics]) -> tuple[Schema, list[Statistics]]:
+    """The schema of all features that some part is about, and the parts with questions about that schema.
+
+    Raises:
+        InputError: ``groups_differ``: two parts are about one feature in different groups.
+    """
+    groups: dict[str, tuple[int, ...] | None] = {}
+    for part in parts:
+        own = part.schema.groups or (None,) * len(part.schema.observed)
+        for feature, group in zip(part.schema.observed, own, strict=True):
+            if groups.setdefault(feature.name, group) != group:
+                raise InputError(
+                    "groups_differ",
+                    f"the campaigns ask about the values of {quoted(feature.name)} in different groups; join those "
+                    "that ask in the same groups",
+                )
+    stated = parts[0].sources[0].campaign.stated
+    names = [feature.name for feature in stated.observed]
+    grouped = tuple(groups.get(name) for name in names)
+    whole = stated._replace(groups=grouped if any(group is not None for group in grouped) else ())
+    schema = restricted(whole, [place for place, name in enumerate(names) if name in groups])
+    places = {feature.name: place for place, feature in enumerate(schema.observed)}
+    return schema, [_about(part, schema, places) for part in parts]
+
+
+def _about(part: Statistics, schema: Schema, places: Mapping[str, int]) -> Statistics:
+    """The part with its questions' features as indices in ``schema.observed``, by the names' ``places`` there."""
+    names = [feature.name for feature in part.schema.observed]
+    moved = tuple(
+        one
+        if one.subject.feature is None
+        else replace(one, subject=one.subject._replace(feature=places[names[one.subject.feature]]))
+        for one in part.questions
+    )
+    return replace(part, schema=schema, questions=moved)
 
 
 def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
@@ -102,15 +164,16 @@ def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
         InputError: ``population_undeclared``, ``argument_invalid``, ``schema_differs``, ``source_repeated``;
             ``not_joinable``: the campaigns evaluate different models. :func:`join` explains the reasons.
     """
-    if not one_population:
-        raise InputError(
-            "population_undeclared", "sources are joined where the analyst declares them samples of one population"
-        )
     if len(parts) < 2:
         raise InputError("argument_invalid", f"a join has at least two parts, not {len(parts)}")
-    if any(_described(part.schema) != _described(parts[0].schema) for part in parts):
-        raise InputError("schema_differs", "sources are joined on one schema; these have several")
+    if not one_population:
+        raise InputError(
+            "population_undeclared",
+            "sources are joined where the analyst declares them samples of one population, or are of one series",
+        )
     campaigns = [source.campaign for part in parts for source in part.sources]
+    if any(_described(campaign.stated) != _described(campaigns[0].stated) for campaign in campaigns):
+        raise InputError("schema_differs", "sources are joined on one schema; these have several")
     if len({campaign.id for campaign in campaigns}) < len(campaigns):
         raise InputError(
             "source_repeated",

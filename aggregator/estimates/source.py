@@ -8,9 +8,41 @@ from typing import TYPE_CHECKING, Any
 from protocol.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from protocol.documents.campaign import Campaign
+
+_ADDED = ("unproven",)
+"""Keys of a source's card that are counts."""
+
+
+def newest_campaign(sources: Sequence[Source]) -> Campaign:
+    """The campaign of the sources that was issued last; of equally late ones the one with the largest id."""
+    campaigns = [source.campaign for source in sources]
+    return max(campaigns, key=lambda campaign: (campaign.header.issued_at, campaign.id))
+
+
+def joined_card(sources: Sequence[Source]) -> dict[str, Any]:
+    """Entries about several sources in a model's card.
+
+    Counts and maps of counts are added, lists are united. Other entries are those of the sources if they agree, and
+    else their different values as one text, separated by semicolons.
+    """
+    cards = [source.card() for source in sources]
+    found: dict[str, Any] = {}
+    for key, value in cards[0].items():
+        values = [card.get(key, value) for card in cards]
+        if key in _ADDED:
+            found[key] = sum(values)
+        elif isinstance(value, dict):
+            names = sorted({name for one in values for name in one})
+            found[key] = {name: sum(one.get(name, 0) for one in values) for name in names}
+        elif isinstance(value, list):
+            found[key] = sorted({item for one in values for item in one})
+        else:
+            distinct = list(dict.fromkeys(values))
+            found[key] = value if len(distinct) == 1 else "; ".join(map(str, distinct))
+    return found
 
 
 class Source(ABC):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aggregator.estimates.source import joined_card, newest_campaign
 from aggregator.models.discrete import fit
 from aggregator.models.foresight import foresee
 from aggregator.models.gaussian import NormalParameters
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from aggregator.estimates.statistics import Statistics
     from aggregator.models.foresight import Foresight
     from aggregator.publishing.workspace import Workspace
+    from protocol.documents.campaign import Campaign
 
 DEFAULT_LIFETIME_SECONDS = 365 * DAY_SECONDS
 
@@ -38,7 +40,7 @@ DEFAULT_LIFETIME_SECONDS = 365 * DAY_SECONDS
 def publish_model(
     workspace: Workspace,
     statistics: Statistics,
-    campaign_bytes: bytes,
+    campaign_bytes: bytes | Sequence[bytes],
     now: int,
     *,
     postprocess: str | None = None,
@@ -49,11 +51,12 @@ def publish_model(
     """Fit, sign and record the next version of a model. Run by the operator.
 
     Args:
-        statistics: statistics of one source.
-        campaign_bytes: file of the source's campaign. This workspace must have signed it.
+        statistics: statistics of one source, or of several joined ones (``aggregator.estimates.joining``).
+        campaign_bytes: file of the source's campaign, or the files of all sources' campaigns. This workspace must have
+            signed them.
         now: seconds since 1970.
-        postprocess: how estimates become probabilities; by default as the campaign says.
-        name: name of the model; by default the campaign's name.
+        postprocess: how estimates become probabilities; by default as the statistics' ``fit`` says.
+        name: name of the model; by default the name of the campaign, of several the one issued last.
         lifetime_seconds: time until the model expires. An expired model still classifies, and says that it is old.
         foretell: (statistics, post-processing) → how often the model is expected to be right, for its card. It takes
             most of the time. None leaves it out, where the accuracy is measured anyway.
@@ -64,22 +67,25 @@ def publish_model(
     Raises:
         PolicyError: ``batch_too_small``: fewer reports than the campaign's smallest batch.
         InputError: ``postprocess_unknown``; ``not_fittable``: the campaign evaluates a model, asks about no feature, or
-            lacks a question that the method needs; ``other_campaign``: the file is of another campaign than the
-            statistics; ``several_sources``: the statistics join several sources; ``terms_invalid``: the lifetime is
-            less than a day; ``passphrase_missing``, ``passphrase_wrong``.
+            lacks a question that the method needs; ``other_campaign``: the files are not those of the statistics'
+            campaigns; ``terms_invalid``: the lifetime is less than a day; ``passphrase_missing``,
+            ``passphrase_wrong``.
         DocumentError: the campaign is not signed by this workspace (:meth:`Workspace.check_signed`), or the model can
             not be signed (:meth:`Workspace.publish`).
         StorageError: the workspace can not be read or written (:meth:`Workspace.publish`).
     """
-    workspace.check_signed(campaign_bytes)
-    campaign = statistics.campaign
-    if sha256(read_envelope(campaign_bytes, "campaign").payload).digest() != campaign.id:
+    files = [campaign_bytes] if isinstance(campaign_bytes, bytes) else list(campaign_bytes)
+    for file in files:
+        workspace.check_signed(file)
+    campaigns = {source.campaign.id: source.campaign for source in statistics.sources}
+    if {sha256(read_envelope(file, "campaign").payload).digest() for file in files} != campaigns.keys():
         raise InputError("other_campaign", "the statistics are of another campaign than the file; give that one's file")
     statistics.check_publishable()
-    if campaign.fit.family == EVALUATION:
+    if statistics.fit.family == EVALUATION:
         raise InputError("not_fittable", "the campaign evaluates a model and makes none; see hearsay evaluate")
-    postprocess = postprocess or campaign.fit.postprocess
-    name = name or campaign.header.name
+    newest = newest_campaign(statistics.sources)
+    postprocess = postprocess or statistics.fit.postprocess
+    name = name or newest.header.name
 
     card = model_card(statistics, postprocess)
     if foretell is not None:
@@ -88,7 +94,7 @@ def publish_model(
     def payload_for(version: int, before: bytes | None) -> bytes:
         common = {
             "header": header_for(name, version, now, lifetime_seconds),
-            "campaign": campaign.id,
+            "campaign": newest.id,
             "schema": statistics.schema._replace(groups=()),
             "statistics_id": statistics.statistics_id,
             "previous": before,
@@ -127,6 +133,10 @@ def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any
     return DiscreteModel(log_prior=tuple(log_prior.tolist()), log_likelihood=tables, **common)
 
 
+def _named(campaign: Campaign) -> str:
+    return f"{campaign.header.name}, version {campaign.header.version}, {campaign.id.hex()}"
+
+
 def expanded(table: NDArray[np.float64], groups: Sequence[int] | None) -> NDArray[np.float64]:
     """A table of all codes of a feature, from a table of its groups: log P(code | class).
 
@@ -160,12 +170,15 @@ def model_card(statistics: Statistics, postprocess: str) -> dict[str, Any]:
         statistics: the statistics that were fitted.
         postprocess: how estimates became probabilities.
 
-    Raises:
-        InputError: ``several_sources``: the statistics join several sources.
+    Card entries of several joined sources: :func:`aggregator.estimates.source.joined_card`; ``campaigns`` has name,
+    version and id of each.
     """
-    campaign = statistics.campaign
+    campaign = newest_campaign(statistics.sources)
+    sources = statistics.sources
+    several = {"campaigns": [_named(source.campaign) for source in sources]} if len(sources) > 1 else {}
     return {
-        **statistics.source.card(),
+        **(joined_card(sources) if several else sources[0].card()),
+        **several,
         **interval_card(statistics),
         "campaign_name": campaign.header.name,
         "postprocess": postprocess,

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.counting import count_store
+from aggregator.cli.counting import count_stores
 from aggregator.cli.options import (
     PATH,
     counted_options,
     force_option,
+    joining_options,
     json_option,
     life_option,
     passphrase_option,
+    several_stores_option,
     workspace_option,
 )
 from aggregator.cli.output import say, warn, warn_of_draft, when
@@ -23,16 +25,17 @@ from aggregator.files import check_output
 from aggregator.periods import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from aggregator.estimates.statistics import Statistics
     from aggregator.periods import Span
     from aggregator.publishing.workspace import Workspace
-    from protocol.documents.campaign import Campaign
 
 
 @click.command()
-@click.option("--store", type=PATH, help="Folder made by hearsay ingest.")
+@several_stores_option
+@joining_options
 @workspace_option
 @click.option("-o", "--output", type=PATH, help="Model to write; must not exist.")
 @click.option("--to", "tree", type=PATH, help="Folder that devices fetch from, to update.")
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def publish(
     context: click.Context,
-    store: Path | None,
+    stores: tuple[Path, ...],
     workspace: Path,
     output: Path | None,
     tree: Path | None,
@@ -58,11 +61,18 @@ def publish(
     cluster: str | None,
     passphrase_file: Path | None,
     *,
+    one_population: bool,
+    disjoint: bool,
     proven_only: bool,
     force: bool,
     as_json: bool,
 ) -> None:
     """Fit a model to a store's reports and sign it. The workspace must have signed the campaign.
+
+    Several stores add up if their campaigns state one schema, also where they ask about different features: a feature
+    has the answers of all campaigns that asked about it, the classes have all answers. --one-population declares that
+    all are samples of one population, which is not needed for campaigns of one series. The model names the campaign
+    that was issued last; its card lists all.
 
     The expected accuracy is simulated from the statistics: the model classifies records of fleets that the
     statistics could be of. It is an interval, and with too few reports it is "not known yet". It holds if features
@@ -79,15 +89,19 @@ def publish(
     \b
     Example:
       hearsay publish --store store --workspace work -o m.hsm
+      hearsay publish --store first --store second --workspace work -o m2.hsm
       hearsay publish --to /srv/www/hearsay --workspace work
     """  # noqa: D301
     from aggregator.publishing.workspace import open_workspace
 
-    if store is None and tree is None:
+    if not stores and tree is None:
         raise click.UsageError("Missing option '--store' or '--to'.", context)
-    if (store is None) != (output is None):
+    if bool(stores) == (output is None):
         raise click.UsageError("--store and -o belong together: the reports, and the model made of them", context)
-    if store is None and (proven_only or any(option is not None for option in (periods, memory, cluster))):
+    declared = one_population or disjoint
+    if declared and len(stores) < 2:
+        raise click.UsageError("--one-population and --disjoint are about several stores", context)
+    if not stores and (proven_only or any(option is not None for option in (periods, memory, cluster))):
         raise click.UsageError(
             "--periods, --proven-only, --memory and --cluster are for a store's reports: give --store too", context
         )
@@ -95,11 +109,22 @@ def publish(
         check_output(output, force=force)
     signer = open_workspace(workspace, existing_passphrase(passphrase_file))
     facts: dict[str, Any] = {}
-    if store is not None and output is not None:
-        statistics, raw_campaign = count_store(store, periods, memory, cluster, proven_only=proven_only)
-        facts |= _publish_model(
-            signer, statistics, raw_campaign, output, postprocess, name, days, force=force, as_json=as_json
+    if stores and output is not None:
+        counted, raw_campaigns = count_stores(
+            stores,
+            periods,
+            memory,
+            cluster,
+            proven_only=proven_only,
+            one_population=one_population,
+            disjoint=disjoint,
+            postprocess=postprocess,
         )
+        facts |= _publish_model(
+            signer, counted.statistics, raw_campaigns, output, postprocess, name, days, force=force, as_json=as_json
+        )
+        if counted.homogeneity is not None:
+            facts["homogeneity"] = counted.homogeneity.to_json() if as_json else str(counted.homogeneity)
     if tree is not None:
         facts |= _publish_tree(signer, tree, as_json=as_json)
     say(facts, as_json=as_json)
@@ -110,7 +135,7 @@ def publish(
 def _publish_model(
     signer: Workspace,
     statistics: Statistics,
-    campaign_bytes: bytes,
+    campaign_bytes: Sequence[bytes],
     output: Path,
     postprocess: str | None,
     name: str | None,
@@ -145,7 +170,7 @@ def _publish_model(
         "name": made.header.name,
         "version": made.header.version,
         "reports": made.card["reports"],
-        "periods": made.card["periods"] if as_json else _dated(made.card["periods"], statistics.campaign),
+        "periods": made.card["periods"] if as_json else _dated(made.card["periods"], statistics),
         "epsilon_total": made.card["epsilon_total"],
         "postprocess": made.card["postprocess"],
         "expected_accuracy": expected.accuracy if as_json else expected.shown,
@@ -158,10 +183,14 @@ def _publish_model(
     }
 
 
-def _dated(periods: str, campaign: Campaign) -> str:
-    """The periods of a model's card (``all``, or first and last number joined by ``..``), with their dates."""
-    if periods == "all":
+def _dated(periods: str, statistics: Statistics) -> str:
+    """The periods of a model's card (``all``, or first and last number joined by ``..``), with their dates.
+
+    Periods of several campaigns, which may differ in length, are returned unchanged.
+    """
+    if periods == "all" or len(statistics.sources) > 1:
         return periods
+    campaign = statistics.campaign
     return "..".join(shown(int(end), campaign.time_precision) if end else "" for end in periods.split(".."))
 
 

@@ -6,31 +6,36 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.counting import count_store, print_populations
+from aggregator.cli.counting import count_stores, print_populations
 from aggregator.cli.enrolment import rosters_of
-from aggregator.cli.options import counted_options, json_option, roster_options, store_option
+from aggregator.cli.options import counted_options, joining_options, json_option, roster_options, several_stores_option
 from aggregator.cli.output import print_facts, print_json, print_table
+from protocol.shown import quoted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from aggregator.estimates.statistics import Statistics
     from aggregator.periods import Span
 
 
 @click.command()
-@store_option
+@several_stores_option
+@joining_options
 @counted_options
 @roster_options
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 def estimate(
-    store: Path,
+    stores: tuple[Path, ...],
     periods: Span | None,
     memory: int | None,
     cluster: str | None,
     lists: tuple[Path, ...],
     passphrase_file: Path | None,
     *,
+    one_population: bool,
+    disjoint: bool,
     proven_only: bool,
     as_json: bool,
     as_csv: bool,
@@ -46,9 +51,13 @@ def estimate(
     each number) given the class. Beside the raw ratio of estimates is the value that hearsay publish would publish
     with the campaign's post-processing, and the two intervals. "Not determined": the reports exclude neither 0 nor 1.
 
+    Several stores add up if their campaigns state one schema, also where they ask about different features of it. A
+    test compares what two of them were asked about; it refuses nothing.
+
     \b
     Example:
       hearsay estimate --store store --csv > estimates.csv
+      hearsay estimate --store may --store june --one-population
       hearsay estimate --store store --periods 2026-11-01..2026-11-30 --proven-only
     """  # noqa: D301
     from aggregator.estimates.conditional import conditionals
@@ -58,23 +67,52 @@ def estimate(
 
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both", click.get_current_context())
+    if not stores:
+        raise click.UsageError("Missing option '--store'.", click.get_current_context())
     rosters = rosters_of(lists, passphrase_file)
-    statistics, _ = count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters)
+    (statistics, homogeneity), _ = count_stores(
+        stores,
+        periods,
+        memory,
+        cluster,
+        proven_only=proven_only,
+        one_population=one_population,
+        disjoint=disjoint,
+        rosters=rosters,
+    )
     if statistics.reports:
         # Without reports this check is skipped: its error would hide the numbers of rejected reports, which tell why no
         # report is counted.
         statistics.check_publishable()
     values = published(statistics)
     if as_json:
-        print_json(statistics.to_json(values))
+        tested = {} if homogeneity is None else {"homogeneity": homogeneity.to_json()}
+        print_json({**statistics.to_json(values), **tested})
         return
     if as_csv:
         click.echo(csv_text(statistics.frame(values)), nl=False)
         return
-    print_facts({"reports": statistics.reports} | statistics.source.facts())
+    print_facts({"reports": statistics.reports} | _facts(statistics))
     print_table(COLUMNS, rows(statistics.questions, statistics.schema), COLUMNS[2:])
     parameters = parameter_rows(conditionals(statistics.questions, statistics.schema), values, statistics.schema)
     if parameters:
         click.echo()
         print_table(PARAMETER_COLUMNS, parameters, PARAMETER_COLUMNS[1:])
     print_populations(statistics.populations)
+    if homogeneity is not None:
+        click.echo(homogeneity)
+
+
+def _facts(statistics: Statistics) -> dict[str, object]:
+    """Facts about the reports to print; of several campaigns the reports of each, and their other facts added."""
+    if len(statistics.sources) == 1:
+        return dict(statistics.source.facts())
+    found: dict[str, int] = {}
+    for source in statistics.sources:
+        for name, number in source.facts().items():
+            found[name] = found.get(name, 0) + number
+    named = {
+        f"of them for {quoted(source.campaign.header.name)}, version {source.campaign.header.version}": source.reports
+        for source in statistics.sources
+    }
+    return {**named, **found}

@@ -1,0 +1,172 @@
+"""Statistics of several campaigns on one schema: what adds up, what is refused, and the model of all of them."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+
+import numpy as np
+import pytest
+from support.asked import SCHEMA, answered, people
+from support.commands import run
+from support.publisher import NOW
+
+import aggregator
+from aggregator.ask_table import AskedFeature
+from aggregator.estimates.class_shares import class_shares
+from aggregator.estimates.joining import join
+from aggregator.estimates.source import joined_card
+from aggregator.estimates.statistics import JOINED_ID
+from edge_sdk import Device
+from protocol.errors import InputError
+from protocol.schema import Label
+
+GROUPS = AskedFeature(groups=(("a", "l"), ("n",)))
+OTHERS = AskedFeature(groups=(("a",), ("l", "n")))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Three stores: cap and odor in groups; odor in the same groups and width; everything, odor value by value."""
+    folder = tmp_path_factory.mktemp("several")
+    work = folder / "work"
+    aggregator.create_workspace(work, name="w", now=NOW)
+    frame = people(4000)
+    asks = {"one": {"cap": AskedFeature(), "odor": GROUPS}, "two": {"odor": GROUPS, "width": AskedFeature()}, "all": {}}
+    halves = {"one": frame.iloc[:2000], "two": frame.iloc[2000:], "all": frame.iloc[:500]}
+    stores = {
+        name: answered(work, folder, halves[name], name=name, seed=seed, ask=ask)
+        for seed, (name, ask) in enumerate(asks.items())
+    }
+    other = SCHEMA._replace(label=Label("label", ["e", "p"], substitute=1))
+    stores["other"] = answered(work, folder, frame.iloc[:100], name="other", schema=other)
+    for name in ("first", "second"):
+        half = halves["one" if name == "first" else "two"]
+        stores[name] = answered(work, folder, half, name=name, ask=asks["one"], series="s")
+    return work, frame, stores
+
+
+def counted(world, *names):
+    return [aggregator.count(world[2][name]) for name in names]
+
+
+def test_a_feature_has_the_answers_of_those_who_were_asked_about_it(world):
+    one, two = counted(world, "one", "two")
+    both = join([one, two], one_population=True, disjoint=True).statistics
+    assert [feature.name for feature in both.schema.features] == ["cap", "odor", "width"]
+    assert both.schema.groups == ((None, (0, 0, 1, 2, 2), None))
+    n, of_one, of_two = (
+        {found.subject.feature: found.n for found in statistics.questions} for statistics in (both, one, two)
+    )
+    assert n == {None: of_one[None] + of_two[None], 0: of_one[0], 1: of_one[1] + of_two[0], 2: of_two[1]}
+    assert both.reports == 4000
+
+
+def test_counts_of_one_question_add_up(world):
+    one, two = counted(world, "one", "two")
+    both = join([one, two], one_population=True, disjoint=True).statistics
+    odor, *parts = (_about(statistics, place) for statistics, place in ((both, 1), (one, 1), (two, 0)))
+    assert np.allclose(odor.estimate, parts[0].estimate + parts[1].estimate)
+    assert np.array_equal(_about(both, 0).estimate, _about(one, 0).estimate)
+
+
+def _about(statistics, feature):
+    return next(found for found in statistics.questions if found.subject.feature == feature)
+
+
+def test_the_classes_have_all_answers(world):
+    one, two = counted(world, "one", "two")
+    both = join([one, two], one_population=True, disjoint=True).statistics
+    alone, pooled = class_shares(one), class_shares(both)
+    assert len([vote for found in both.questions for vote in found.classes]) == 6
+    assert (pooled.variance < 0.65 * alone.variance).all()
+    assert np.allclose(pooled.share, (world[1].label.value_counts(normalize=True))[["e", "p"]], atol=0.05)  # 4 sd
+
+
+def test_one_series_needs_no_declaration(world):
+    parts = counted(world, "first", "second")
+    found, declared = (join(parts, **told).statistics for told in ({}, {"one_population": True, "disjoint": True}))
+    for question, same in zip(found.questions, declared.questions, strict=True):
+        assert question.scatter == same.scatter
+    with pytest.raises(InputError, match="population_undeclared"):
+        join(counted(world, "one", "two"))
+    with pytest.raises(InputError, match="population_undeclared"):
+        join(counted(world, "one", "first"))
+    with pytest.raises(InputError, match="argument_invalid"):
+        join([])
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [(("one", "all"), "groups_differ"), (("one", "other"), "schema_differs"), (("one", "one"), "source_repeated")],
+)
+def test_what_does_not_add_up(world, names, reason):
+    with pytest.raises(InputError, match=reason):
+        join(counted(world, *names), one_population=True)
+
+
+def test_joined_statistics_are_joined_again(world):
+    one, two, first = counted(world, "one", "two", "first")
+    twice = join([join([one, two], one_population=True).statistics, first], one_population=True).statistics
+    once = join([one, two, first], one_population=True).statistics
+    assert twice.statistics_id == once.statistics_id
+    for left, right in zip(twice.questions, once.questions, strict=True):
+        assert left.subject == right.subject
+        assert np.allclose(left.estimate, right.estimate)
+
+
+def test_the_model_of_several_stores(world):
+    work, frame, stores = world
+    model = aggregator.make_model(work, [stores["one"], stores["two"]], one_population=True, name="both", now=NOW)
+    document, card = model.document, model.document.card
+    assert [feature.name for feature in document.schema.features] == ["cap", "odor", "width"]
+    campaigns = [aggregator.open_store(stores[name]).campaign for name in ("one", "two")]
+    assert document.campaign == max(campaign.id for campaign in campaigns)  # both were issued at one time
+    assert card["campaigns"] == [f"{one.header.name}, version 1, {one.id.hex()}" for one in campaigns]
+    assert card["reports"] == 4000
+    ids = sorted(statistics.statistics_id for statistics in counted(world, "one", "two"))
+    assert document.statistics_id == sha256(JOINED_ID + b"".join(ids)).digest()
+    assert model.model.accuracy(frame) > 0.85
+    with Device.open(None, trust=aggregator.open_workspace(work).root_bytes, clock=lambda: NOW) as device:
+        installed = device.install(model.raw)
+        record = frame.iloc[0].to_dict()
+        assert installed.predict(record) == model.model.predict(frame.head(1))[0]
+
+
+def test_every_campaign_must_be_this_workspaces(world, tmp_path):
+    work, _, stores = world
+    kept = [aggregator.open_store(stores[name]) for name in ("one", "two")]
+    both = join(counted(world, "one", "two"), one_population=True).statistics
+    for files in ([kept[0].campaign_bytes], [kept[0].campaign_bytes] * 2, kept[0].campaign_bytes):
+        with pytest.raises(InputError, match="other_campaign"):
+            aggregator.publishing.models.publish_model(aggregator.open_workspace(work), both, files, NOW)
+
+
+def test_cards_of_several_sources(world):
+    sources = [part.sources[0] for part in counted(world, "one", "two")]
+    card = joined_card(sources)
+    assert card["epsilon_total"] == "4"
+    assert card["mechanisms"] == ["direct"]
+    assert card["unproven"] == 0
+
+
+def test_the_commands(world, tmp_path, monkeypatch):
+    monkeypatch.setattr("time.time", lambda: NOW)
+    work, _, stores = world
+    several = ("--store", stores["one"], "--store", stores["two"])
+    made = run("publish", *several, "--one-population", "--workspace", work, "--name", "m", "-o", tmp_path / "m.hsm",
+               "--json")  # fmt: skip
+    assert json.loads(made.stdout)["reports"] == 4000
+    assert json.loads(made.stdout)["homogeneity"]["differs"] is False
+    shown = run("estimate", *several, "--one-population").output
+    assert "of them for 'one', version 1" in shown
+    assert "homogeneity of 2 sources" in shown
+    found = json.loads(run("estimate", *several, "--one-population", "--json").stdout)
+    assert found["reports"] == 4000
+    assert len(found["sources"]) == 2
+    refused = run("publish", *several, "--workspace", work, "-o", tmp_path / "n.hsm", status=1)
+    assert refused.stderr.startswith("population_undeclared")
+    series = ("--store", stores["first"], "--store", stores["second"])
+    run("publish", *series, "--workspace", work, "--name", "n", "-o", tmp_path / "n.hsm")
+    run("publish", "--store", stores["one"], "--one-population", "--workspace", work, "-o", tmp_path / "o", status=2)
+    run("estimate", status=2)
