@@ -2,10 +2,11 @@
 
     python benchmarks/alarms.py [--honest 1000] [--lying 100] [--reports 100000] [--settings 0,1] [--json]
 
-Campaigns: two classes and features of the given numbers of values, records drawn at random with uneven shares, one
-answer, reports spread over 5 periods. Liars are 1 % of the devices. ``one bit``: they answer the question of their id
-and set one bit only. ``choose``: in an open fleet they choose one question, and answer it as an honest device would.
-``both``: they do both. The level of an alarm is that of ``aggregator.guarantee.alarms``.
+Campaigns: two classes and features of the given numbers of values, records drawn at random with uneven shares. Lies
+are 1 % of the reports. ``one bit``: liars answer the question of their id and set one bit only. ``choose``: in an open
+fleet they choose one question, and answer it as an honest device would. ``both``: they do both. Small campaigns are
+only tested for false alarms. The level of an alarm is that of ``aggregator.guarantee.alarms``. ``most`` is the power of
+the best test of set bits with 1 % of false alarms against ``one bit`` (``aggregator.guarantee.set_bits``).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from made_batches import NOW, batch
 from aggregator.decoding.decode import decode_batches
 from aggregator.estimates.reports import estimate
 from aggregator.guarantee.alarms import Alarms, alarms
+from aggregator.guarantee.set_bits import power
 from aggregator.models.encoding import EncodedFrame
 from aggregator.planning.draws import draw
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
@@ -40,18 +42,35 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.uint8]
 
-PERIODS = 5
 LIARS = 0.01
+FALSE_ALARMS = 0.01
+DAY = 86_400
 MUSHROOM = (6, 4, 10, 2, 9, 4, 3, 2, 12, 2, 5, 4, 4, 9, 9, 2, 4, 3, 5, 9, 6, 7)
 """Numbers of values of the features of the mushroom records."""
 
 
+KINDS = ("one bit", "choose", "both")
+COLUMNS = ("one bit", "most", "choose", "both")
+
+
 class Setting(NamedTuple):
-    """One kind of campaign: mechanism, ε, numbers of values of the features."""
+    """One kind of campaign.
+
+    Attributes:
+        mechanism: its name.
+        epsilon: ε as text.
+        sizes: numbers of values of the features.
+        periods: number of periods with reports.
+        answers: number of answers of a device.
+        part: share of the benchmark's number of reports.
+    """
 
     mechanism: str
     epsilon: str
     sizes: tuple[int, ...]
+    periods: int = 5
+    answers: int = 1
+    part: float = 1.0
 
     @property
     def words(self) -> str:
@@ -66,6 +85,12 @@ SETTINGS = (
     Setting("sue", "1", (4, 4, 4)),
     Setting("direct", "1", (4, 4, 4)),
     Setting("she", "1", (4, 4, 4)),
+    Setting("oue", "1", (4, 4, 4), periods=1),
+    Setting("oue", "1", MUSHROOM, periods=31),
+    Setting("direct", "1", MUSHROOM, periods=31, answers=3),
+    Setting("oue", "1", (4, 4, 4), periods=1, answers=3),
+    Setting("direct", "1", (4, 4, 4), periods=1, part=0.02),
+    Setting("oue", "4", MUSHROOM, periods=31, part=0.02),
 )
 
 
@@ -78,17 +103,24 @@ def payload_of(setting: Setting) -> bytes:
     """The payload of a campaign of this setting."""
     features = [Categorical(f"f{i}", [f"v{j}" for j in range(size)]) for i, size in enumerate(setting.sizes)]
     schema = build_schema(Label("label", ["a", "b"]), features)
-    parameters = CampaignParameters("alarms", micro_epsilon(setting.epsilon), setting.mechanism, postprocess="simplex")
-    return build_campaign(schema, parameters, 1, NOW - 20 * 86_400)
+    parameters = CampaignParameters(
+        "alarms",
+        micro_epsilon(setting.epsilon),
+        setting.mechanism,
+        setting.answers,
+        postprocess="simplex",
+        lifetime_seconds=60 * DAY,
+    )
+    return build_campaign(schema, parameters, 1, NOW - 40 * DAY)
 
 
-def honest_rows(campaign: Campaign, reports: int, rng: np.random.Generator) -> Rows:
-    """Reports of honest devices in the last periods: (reports, L) uint8."""
+def honest_rows(campaign: Campaign, reports: int, rng: np.random.Generator, periods: int = 5) -> Rows:
+    """Reports of honest devices in the last periods: (about ``reports``, L) uint8."""
     sizes = np.array([feature.size for feature in campaign.schema.observed])
     now = campaign.period_at(NOW)
     parts = []
-    for period in range(now - PERIODS + 1, now + 1):
-        own = reports // PERIODS
+    for period in range(now - periods + 1, now + 1):
+        own = reports // (periods * campaign.answers)
         labels = (rng.random(own) < 0.4).astype(np.int64)
         codes = (rng.random((own, len(sizes))) ** (1 + labels[:, None]) * sizes).astype(np.int64)
         numbers = rng.integers(-SCALE, SCALE + 1, (own, len(sizes)))
@@ -97,13 +129,13 @@ def honest_rows(campaign: Campaign, reports: int, rng: np.random.Generator) -> R
 
 
 def lie(campaign: Campaign, rows: Rows, kind: str, rng: np.random.Generator) -> None:
-    """Replace the reports of 1 % of the devices by lies, in place. See the module's text for the kinds."""
+    """Replace 1 % of the reports by lies, in place. See the module's text for the kinds."""
     head = len(campaign.layout.prefix)
     liars = rng.permutation(len(rows))[: int(len(rows) * LIARS)]
     some = rows[liars]
     if kind != "one bit":
         chosen = int(rng.integers(0, len(campaign.questions)))
-        low, high = campaign.assignment.interval(chosen, 0)
+        low, high = campaign.assignment.interval(chosen, campaign.questions[chosen].stratum)
         ids = rng.integers(low, high, len(some), np.uint64).astype(">u4")
         some[:, head : head + 4] = ids.view(np.uint8).reshape(-1, 4)
         some[:, head + 12 : head + 14] = np.frombuffer(chosen.to_bytes(2, "big"), np.uint8)
@@ -150,32 +182,43 @@ def main() -> None:
     rng = np.random.default_rng(11)
     rows = []
     for place, setting in enumerate(settings):
-        campaign = campaign_of(setting)
+        campaign, reports = campaign_of(setting), int(options.reports * setting.part)
         many = len(range(place, options.honest, len(settings)))
-        raised = sum(bool(alarms_of(campaign, honest_rows(campaign, options.reports, rng)).raised) for _ in range(many))
-        row: dict[str, object] = {"setting": setting.words, "honest": many, "false alarms": raised}
-        for kind in ("one bit", "choose", "both"):
+        raised = 0
+        for _ in range(many):
+            raised += bool(alarms_of(campaign, honest_rows(campaign, reports, rng, setting.periods)).raised)
+        row: dict[str, object] = {
+            "setting": setting.words,
+            "reports": reports,
+            "periods": setting.periods,
+            "answers": setting.answers,
+            "honest": many,
+            "false alarms": raised,
+        }
+        best = power(campaign, reports, FALSE_ALARMS)
+        if best is not None:
+            row["most"] = best.found
+        for kind in KINDS if setting.part == 1 else ():
             if kind != "choose" and campaign.layout.kind != BITS:
                 continue
             found = 0
             for _ in range(options.lying):
-                lying = honest_rows(campaign, options.reports, rng)
+                lying = honest_rows(campaign, reports, rng, setting.periods)
                 lie(campaign, lying, kind, rng)
                 found += bool(alarms_of(campaign, lying).raised)
             row[kind] = found / max(options.lying, 1)
         rows.append(row)
         print(row, file=sys.stderr, flush=True)
     if options.json:
-        json.dump({"machine": machine(), "reports": options.reports, "rows": rows}, sys.stdout, indent=1)
+        json.dump({"machine": machine(), "rows": rows}, sys.stdout, indent=1)
         print()
         return
-    print(
-        f"{options.reports} reports over {PERIODS} periods, 1 % liars; alarms in shares of {options.lying} campaigns\n"
-    )
-    print("setting                  honest  false alarms  one bit  choose    both")
+    print(f"1 % liars; alarms in shares of {options.lying} campaigns\n")
+    print("setting                  reports  periods  answers  honest  false alarms  one bit    most  choose    both")
     for row in rows:
-        cells = "  ".join(f"{row[kind]:>6.1%}" if kind in row else "     -" for kind in ("one bit", "choose", "both"))
-        print(f"{row['setting']:<24} {row['honest']:>6}  {row['false alarms']:>12}  {cells}")
+        cells = "  ".join(f"{row[name]:>6.1%}" if name in row else "     -" for name in COLUMNS)
+        about = f"{row['setting']:<24} {row['reports']:>7}  {row['periods']:>7}  {row['answers']:>7}"
+        print(f"{about}  {row['honest']:>6}  {row['false alarms']:>12}   {cells}")
     false, of = sum(int(str(row["false alarms"])) for row in rows), sum(int(str(row["honest"])) for row in rows)
     print(f"\nfalse alarms: {false} of {of} honest campaigns ({false / max(of, 1):.2%})")
 

@@ -1,6 +1,6 @@
 """Three attacks by lying devices, through real report bytes, decoding and tally: how far they move the estimates.
 
-    python benchmarks/attacks.py [--attacks 100] [--devices 2000] [--epsilon 1] [--json]
+    python benchmarks/attacks.py [--attacks 100] [--devices 2000] [--epsilon 1] [--mechanisms direct,oue] [--json]
 
 An attack replaces the reports of a share β of all devices: 1 % or 5 %. In a *closed* fleet a lie keeps the id, and so
 the question, of its device. In an *open* fleet all lies choose one question. Kinds of lies: ``random`` (any
@@ -174,11 +174,13 @@ def main() -> None:
     parser.add_argument("--attacks", type=int, default=100, help="attacks of each kind per mechanism")
     parser.add_argument("--devices", type=int, default=2000)
     parser.add_argument("--epsilon", default="1")
+    parser.add_argument("--mechanisms", default=",".join(mechanisms.names()))
     options = parser.parse_args()
-    rng = np.random.default_rng(7)
+    names = options.mechanisms.split(",")
     worst: dict[tuple[str, str, str], float] = defaultdict(float)
     exceeded = total = 0
-    for mechanism in mechanisms.names():
+    for mechanism in names:
+        rng = np.random.default_rng(list(mechanism.encode()))
         bounds: dict[int, tuple[Campaign, tuple[Bound, ...]]] = {}
         for answers in (1, 2):
             made = campaign_of(mechanism, options.epsilon, answers)
@@ -207,7 +209,7 @@ def main() -> None:
           f"ε = {options.epsilon}, 1 and 2 answers, β = 1 % and 5 %")  # fmt: skip
     print("largest move of an estimate over its bound\n")
     print("mechanism  " + "  ".join(f"{kind + ' ' + fleet:>13}" for fleet in FLEETS for kind in KINDS))
-    for mechanism in mechanisms.names():
+    for mechanism in names:
         cells = "  ".join(f"{worst[mechanism, kind, fleet]:>13.3f}" for fleet in FLEETS for kind in KINDS)
         print(f"{mechanism:<9}  {cells}")
     print(f"\nattacks beyond a bound: {exceeded} of {total}")

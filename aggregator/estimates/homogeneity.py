@@ -26,7 +26,7 @@ Source: docs/decisions/0053.
 
 from __future__ import annotations
 
-from math import erfc, exp, gamma, sqrt
+from math import erfc, exp, lgamma, log, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -199,14 +199,16 @@ def squares(estimates: Sequence[QuestionEstimate]) -> Floats | None:
 
 
 def chi_square_tail(x: float, freedom: int) -> float:
-    """P(χ² ≥ x) for k = ``freedom`` ≥ 1 degrees of freedom, called Q_k, by a recursion from Q_1 or Q_2.
+    """P(χ² ≥ x) for a whole number of degrees of freedom k = ``freedom`` ≥ 1, by its finite sum.
 
-    Q_1 = erfc(√(x/2)),  Q_2 = e^{−x/2},  Q_{k+2} = Q_k + (x/2)^{k/2} e^{−x/2}/Γ(k/2 + 1)
+    With h = x/2: Σ_{i < k/2} e^{−h} h^i/i! for even k, and
+    erfc(√h) + Σ_{i ≤ (k−1)/2} e^{−h} h^{i−½}/Γ(i + ½) for odd k.
+    Each term is computed from its logarithm, since h^i alone may be too large for a float.
     """
-    half = max(x, 0.0) / 2
-    k = 2 - freedom % 2
-    found = exp(-half) if k == 2 else erfc(sqrt(half))
-    while k < freedom:
-        found += half ** (k / 2) * exp(-half) / gamma(k / 2 + 1)
-        k += 2
-    return min(found, 1.0)
+    half = x / 2
+    if half <= 0:
+        return 1.0
+    if freedom % 2 == 0:
+        return min(1.0, sum(exp(i * log(half) - half - lgamma(i + 1)) for i in range(freedom // 2)))
+    terms = (exp((i - 0.5) * log(half) - half - lgamma(i + 0.5)) for i in range(1, (freedom - 1) // 2 + 1))
+    return min(1.0, erfc(sqrt(half)) + sum(terms))

@@ -3,27 +3,29 @@
 Each kind of test compares counts with a law that holds for honest devices whatever their records are:
 
     set bits    reports of unary encodings, by number of set bits: one bit with probability p, K − 1 with q
-    questions   reports per question: the ids of a stratum are divided in fixed shares
+    questions   reports per question: the ids of a stratum are divided in fixed shares, and strata have equally many
     range       estimates below the least or above the largest possible value
     periods     one stretch of time against all others; also an honest change of the population raises it
 
-p-values are corrected by Bonferroni's inequality: with F kinds that have a test and m tests of a kind, p is multiplied
-by F·m. For set bits, half of the kind's share is for one test: how many reports of all questions have exactly one set
-bit. An alarm is a corrected p below :data:`LEVEL`, so at most that share of honest campaigns raises any alarm.
+p-values are corrected by Bonferroni's inequality: p is divided by the share of the level that the test has. Each kind
+has a fixed share (:data:`SHARES`), most of it the two kinds with few tests. The m tests of a kind get equal parts of
+the kind's share. For set bits, most of it is for one test: how many reports of all questions have exactly one set bit.
+An alarm is a corrected p below :data:`LEVEL`, so at most that share of honest campaigns raises any alarm.
 Source: docs/math.md, section 3; docs/decisions/0058.
 """
 
 from __future__ import annotations
 
-from math import erfc, exp, lgamma, log, sqrt
+from math import erfc, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from aggregator.estimates.cells import question_name
 from aggregator.estimates.debias import debias
-from aggregator.guarantee.binomial import log_probability, upper_tail
+from aggregator.guarantee.binomial import upper_tail
 from aggregator.guarantee.manipulation import weights_of
+from aggregator.guarantee.set_bits import Single, fit, one_bit, set_bits_law
 from aggregator.periods import shown
 from aggregator.tally.profile import Stretches
 from protocol.mechanisms import FrequencyMechanism
@@ -42,12 +44,16 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-LEVEL = 0.005
+LEVEL = 0.006
 """Corrected p-value below which a test is an alarm."""
-KINDS = ("set bits", "questions", "range", "periods")
-CORRECTION = "Bonferroni, with equal shares for the kinds of tests"
-_LEAST_EXPECTED = 20.0
-"""Smallest expected number of reports in one bin, and in the normal part of a sum."""
+SHARES = {"set bits": 0.55, "questions": 0.35, "range": 0.05, "periods": 0.05}
+"""Share of the level of each kind of tests, if all kinds have a test. Kinds without a test leave theirs to the others.
+
+A test among thousands hardly loses power by a smaller share; a test among few does.
+"""
+CORRECTION = "Bonferroni, with unequal shares for the kinds of tests"
+_ONE_BIT = 0.9
+"""Part of the share of "set bits" for the one test of all questions."""
 _LEAST_ANSWERS = 100
 """Number of answers from which sums of numbers are taken as normal."""
 
@@ -56,7 +62,7 @@ class Test(NamedTuple):
     """One test.
 
     Attributes:
-        kind: one of :data:`KINDS`.
+        kind: one of the keys of :data:`SHARES`.
         about: what was found, in words.
         p: probability of such a count, or of one further out, from honest devices; not corrected.
         share: part of the kind's share of the level that the test has; they sum to 1 over a kind.
@@ -118,8 +124,9 @@ def alarms(campaign: Campaign, tally: Tally, statistics: Statistics, profile: Pr
     found = [*_questions(campaign, tally, names), *_range(campaign, tally, statistics, names)]
     if profile is not None:
         found += [*_set_bits(campaign, profile, names), *_periods(campaign, statistics, profile, names)]
-    kinds = [kind for kind in KINDS if any(test.kind == kind for test in found)]
-    corrected = [test._replace(corrected=min(1.0, test.p * len(kinds) / test.share)) for test in found]
+    kinds = {kind: share for kind, share in SHARES.items() if any(test.kind == kind for test in found)}
+    whole = sum(kinds.values())
+    corrected = [test._replace(corrected=min(1.0, test.p * whole / (kinds[test.kind] * test.share))) for test in found]
     return Alarms(
         len(found),
         {kind: _summary([test for test in corrected if test.kind == kind]) for kind in kinds},
@@ -139,16 +146,6 @@ def _shared(kind: str, found: list[tuple[str, float]], share: float = 1.0) -> li
 # Set bits -------------------------------------------------------------------------------------------
 
 
-def set_bits_law(mechanism: UnaryMechanism) -> Floats:
-    """Probability of each number of set bits in an honest answer: (K + 1,) float64.
-
-    One bit is 1 with probability p, each of the K − 1 others with probability q, whatever the true value is.
-    """
-    p, q, others = float(mechanism.p), float(mechanism.q), mechanism.size - 1
-    law = np.exp(log_probability(np.arange(others + 1), others, q))
-    return np.asarray(np.append(law * (1 - p), 0.0) + np.append(0.0, law * p), np.float64)
-
-
 def _set_bits(campaign: Campaign, profile: Profile, names: list[str]) -> list[Test]:
     single, each = [], []
     for number, question in enumerate(campaign.questions):
@@ -158,59 +155,16 @@ def _set_bits(campaign: Campaign, profile: Profile, names: list[str]) -> list[Te
         counts = profile.set_bits[number, : len(law)]
         if not counts.sum():
             continue
-        single.append((int(counts[1]), int(counts.sum()), float(law[1])))
-        p = _fit(counts, law)
+        single.append(Single(int(counts[1]), int(counts.sum()), float(law[1])))
+        p = fit(counts, law)
         if p is not None:
             each.append((f"{names[number]}: the numbers of set bits do not follow their law", p))
     if not single:
         return []
-    total = sum(count for count, _, _ in single)
-    expected = sum(n * p for _, n, p in single)
-    about = f"{total} reports have exactly one set bit, expected {expected:.0f}"
-    pooled = _shared("set bits", [(about, _one_bit(single))], 0.5 if each else 1.0)
-    return pooled + (_shared("set bits", each, 0.5) if each else [])
-
-
-def _one_bit(single: list[tuple[int, int, float]]) -> float:
-    """p-value of the numbers of reports with one set bit, against too many of them.
-
-    A report counts by its weight ln(1 + (1/P − 1)/100), the score of 1 % of liars, with P its probability. Questions
-    with few such reports expected are too far from normal: their plain number is compared with a binomial law.
-
-    Args:
-        single: for each question the number of such reports, the number of reports, and P.
-    """
-    frequent = [(c, n, p) for c, n, p in single if n * p >= _LEAST_EXPECTED]
-    rare = [(c, n, p) for c, n, p in single if n * p < _LEAST_EXPECTED]
-    ps = []
-    if frequent:
-        weights = [log(1 + (1 / p - 1) / 100) for _, _, p in frequent]
-        excess = sum(w * (c - n * p) for w, (c, n, p) in zip(weights, frequent, strict=True))
-        variance = sum(w * w * n * p * (1 - p) for w, (_, n, p) in zip(weights, frequent, strict=True))
-        ps.append(_normal_tail(excess / sqrt(variance)))
-    if rare:
-        total = sum(n for _, n, _ in rare)
-        ps.append(float(upper_tail(sum(c for c, _, _ in rare), total, sum(n * p for _, n, p in rare) / total)))
-    return min(1.0, len(ps) * min(ps))
-
-
-def _fit(counts: Integers, law: Floats) -> float | None:
-    """p-value of the χ² of counts against a law, with neighbouring bins joined; None with fewer than two bins."""
-    n, bins, expected = int(counts.sum()), [0], [0.0]
-    for count, chance in zip(counts.tolist(), law.tolist(), strict=True):
-        if expected[-1] >= _LEAST_EXPECTED:
-            bins.append(0)
-            expected.append(0.0)
-        bins[-1] += count
-        expected[-1] += n * chance
-    if len(bins) > 1 and expected[-1] < _LEAST_EXPECTED:
-        last, rest = bins.pop(), expected.pop()
-        bins[-1] += last
-        expected[-1] += rest
-    if len(bins) < 2:
-        return None
-    square = sum((c - e) ** 2 / e for c, e in zip(bins, expected, strict=True))
-    return chi_square_tail(square, len(bins) - 1)
+    expected = sum(one.answers * one.chance for one in single)
+    about = f"{sum(one.seen for one in single)} reports have exactly one set bit, expected {expected:.0f}"
+    pooled = _shared("set bits", [(about, one_bit(single))], _ONE_BIT if each else 1.0)
+    return pooled + (_shared("set bits", each, 1 - _ONE_BIT) if each else [])
 
 
 # Questions ------------------------------------------------------------------------------------------
@@ -221,7 +175,11 @@ def _questions(campaign: Campaign, tally: Tally, names: list[str]) -> list[Test]
 
 
 def _against_assignment(campaign: Campaign, n: Integers, names: list[str], where: list[str]) -> list[tuple[str, float]]:
-    """Two-sided tests of numbers of reports per question, for questions that do not have a stratum of their own.
+    """Two-sided tests of numbers of reports per question and stratum.
+
+    A device answers every stratum once in a period, so honest strata have equally many reports but for losses. The
+    test of a stratum takes its reports as Bin(T, 1/r), T the reports of all r strata: losses that do not depend on the
+    stratum give no larger variance. A question that has a stratum of its own has no further test.
 
     Args:
         campaign: of the reports.
@@ -234,9 +192,22 @@ def _against_assignment(campaign: Campaign, n: Integers, names: list[str], where
     weights = np.array(weights_of(campaign))
     rows, chosen = np.nonzero((weights < 1) & (answers > 0))
     ps = two_sided(n[rows, chosen], answers[rows, chosen], weights[chosen])
-    return [
+    found = [
         (f"{names[j]}: {n[row, j]} reports{where[row]}, expected {answers[row, j] * weights[j]:.0f}", p)
         for row, j, p in zip(rows.tolist(), chosen.tolist(), ps.tolist(), strict=True)
+    ]
+    return found + (_equal_strata(campaign, n, stratum, where) if campaign.answers > 1 else [])
+
+
+def _equal_strata(campaign: Campaign, n: Integers, stratum: Integers, where: list[str]) -> list[tuple[str, float]]:
+    """Tests of the strata: arguments of :func:`_against_assignment`, and (Q,) int64, the stratum of each question."""
+    strata = campaign.answers
+    reports = n @ (stratum[:, None] == np.arange(strata)).astype(np.int64)
+    total = np.broadcast_to(reports.sum(axis=1, keepdims=True), reports.shape)
+    ps = two_sided(reports, total, np.full(reports.shape, 1 / strata))
+    return [
+        (f"stratum {j + 1}: {reports[row, j]} reports{where[row]}, expected {total[row, j] / strata:.0f}", ps[row, j])
+        for row, j in zip(*(each.tolist() for each in np.nonzero(total)), strict=True)
     ]
 
 
@@ -347,25 +318,5 @@ def _means(mechanism: Mechanism, n: Integers, counts: Integers) -> Floats:
 # Tails ----------------------------------------------------------------------------------------------
 
 
-def _normal_tail(z: float) -> float:
-    return erfc(z / sqrt(2)) / 2
-
-
 def _normal_tails(z: Floats) -> Floats:
-    return np.array([_normal_tail(float(each)) for each in z])
-
-
-def chi_square_tail(square: float, degrees: int) -> float:
-    """P(χ² ≥ ``square``) for a whole number of degrees of freedom, by its finite sum.
-
-    With h = square/2, d degrees: Σ_{i < d/2} e^{−h} h^i/i! for even d, and for odd d
-    erfc(√h) + Σ_{i ≤ (d−1)/2} e^{−h} h^{i−½}/Γ(i + ½).
-    """
-    half = square / 2
-    if half <= 0:
-        return 1.0
-    if degrees % 2 == 0:
-        terms = (i * log(half) - half - lgamma(i + 1) for i in range(degrees // 2))
-        return min(1.0, sum(map(exp, terms)))
-    terms = ((i - 0.5) * log(half) - half - lgamma(i + 0.5) for i in range(1, (degrees - 1) // 2 + 1))
-    return min(1.0, erfc(sqrt(half)) + sum(map(exp, terms)))
+    return np.array([erfc(float(each) / sqrt(2)) / 2 for each in z])

@@ -10,6 +10,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.guarantee.manipulation import LIARS, Bound, manipulation
+from aggregator.guarantee.set_bits import power
 from aggregator.guarantee.shuffling import Amplified, amplified
 from aggregator.publishing.privacy import periods, privacy_sheet
 from protocol import allowance
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 DELTA = 1e-6
 """δ of a sheet whose reader states none."""
+_REPORTS = 100_000
+"""Number of reports that a sheet speaks of where the number of devices is not known."""
+_FALSE_ALARMS = 0.01
+_ENOUGH_POWER = 0.95
+"""Power of a test from which a sheet does not name what the test misses."""
 _GAIN = 0.99
 """A central ε above this part of the local one counts as no gain."""
 
@@ -158,7 +164,7 @@ def guarantee_sheet(
         spending(found),
         _central(found, privacy, devices, delta, shuffled=shuffled),
         manipulation(found, liars, devices) if found.questions else (),
-        _unseen(found),
+        _unseen(found, devices),
     )
 
 
@@ -223,7 +229,7 @@ def _smaller(found: Amplified) -> float:
     return found.numeric if found.closed_form is None else min(found.numeric, found.closed_form)
 
 
-def _unseen(found: Campaign) -> tuple[str, ...]:
+def _unseen(found: Campaign, devices: int | None) -> tuple[str, ...]:
     """What no test of a campaign's reports can see, in sentences."""
     said = [
         "lies that look like the answers of honest devices with other records: no test can tell these from the truth"
@@ -236,6 +242,7 @@ def _unseen(found: Campaign) -> tuple[str, ...]:
         )
     if BITS in layouts:
         said.append("in rows of bits: liars who set one bit and draw all others by the mechanism's law")
+        said += _hardly_seen(found, _REPORTS if devices is None else devices * found.answers)
     if found.questions:
         said.append(
             "in an open fleet: one machine that sends many reports; ids are free there, so β counts reports. In a "
@@ -247,3 +254,17 @@ def _unseen(found: Campaign) -> tuple[str, ...]:
             "fleet's ids leave out the devices outside of the share; second answers show where the fleet list is given"
         )
     return tuple(said)
+
+
+def _hardly_seen(found: Campaign, reports: int) -> list[str]:
+    """What the best test of set bits misses in a number of reports: a sentence, or none if it misses little."""
+    best = power(found, reports, _FALSE_ALARMS)
+    if best is None or best.found >= _ENOUGH_POWER:
+        return []
+    return [
+        (
+            f"in rows of bits: 1 % of liars who set one bit only, among {reports} reports, in {1 - best.found:.0%} of "
+            f"such campaigns or more. Honest answers have one set bit with probability {best.chance:.2g}; no test of "
+            f"set bits with {_FALSE_ALARMS:.0%} of false alarms does better"
+        )
+    ]

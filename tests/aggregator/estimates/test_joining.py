@@ -257,6 +257,7 @@ def test_the_tail_of_the_chi_square_law():
     assert chi_square_tail(9.0, 1) == pytest.approx(erfc(sqrt(4.5)))
     assert chi_square_tail(9.0, 2) == pytest.approx(exp(-4.5))
     assert chi_square_tail(0.0, 5) == 1
+    assert chi_square_tail(20_000.0, 161) == 0  # 10,000 to the power of 80 is too large for a float.
 
 
 REPEATS = 150

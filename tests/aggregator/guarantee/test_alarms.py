@@ -6,6 +6,7 @@ import json
 import sys
 from math import exp
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -19,7 +20,9 @@ from made_batches import NOW, batch
 from support.publisher import CAMPAIGN_KEY, DAY
 
 from aggregator.cli.app import hearsay
-from aggregator.guarantee.alarms import LEVEL, chi_square_tail, set_bits_law, two_sided
+from aggregator.estimates.homogeneity import chi_square_tail
+from aggregator.guarantee.alarms import LEVEL, SHARES, two_sided
+from aggregator.guarantee.set_bits import Single, one_bit, power, set_bits_law
 from aggregator.store.status import status
 from aggregator.store.store import create_store
 from protocol import mechanisms
@@ -94,6 +97,43 @@ def test_a_period_unlike_the_others_and_cells_below_zero_are_told():
     fields[asked == 1] &= np.uint8(0x7F)  # Nobody sets the first bit: far fewer than by noise alone.
     kinds = {test.kind for test in bench.alarms_of(SMALL, made).raised}
     assert {"periods", "range", "set bits"} <= kinds
+
+
+def test_strata_of_unlike_sizes_are_told():
+    """With three answers a question may have a stratum of its own. Its reports are as many as those of the others."""
+    campaign = bench.campaign_of(SETTING._replace(answers=3))
+    alone = [question.stratum for question in campaign.questions].index(1)
+    made = bench.honest_rows(campaign, 30_000, np.random.default_rng(4))
+    assert bench.alarms_of(campaign, made).raised == ()
+    head = len(campaign.layout.prefix)
+    asked = np.ascontiguousarray(made[:, head + 12 : head + 14]).view(">u2")[:, 0]
+    more = made[asked == alone][:1500].copy()
+    more[:, head + 4] ^= 1  # Other ids, which the assignment gives the same question.
+    raised = bench.alarms_of(campaign, np.concatenate([made, more])).raised
+    assert "stratum 2" in raised[0].about
+
+
+def test_the_best_test_of_set_bits_is_told_and_ours_is_near_it():
+    """The plan of ε = 4: one test of 1 % false alarms finds four campaigns in five, and no test finds more."""
+    campaign = bench.campaign_of(bench.SETTINGS[1])
+    best = power(campaign, 100_000, 0.01)
+    assert best.found == pytest.approx(0.817, abs=0.001)
+    assert best.chance == pytest.approx(0.489, abs=0.001)
+    assert power(bench.campaign_of(bench.SETTINGS[4]), 100_000, 0.01) is None
+    law = set_bits_law(campaign.questions[1].mechanism)
+    generator, found = np.random.default_rng(1), []
+    for lies in (0, 1000):  # One question with all reports: the simulated power is the formula's.
+        honest = generator.multinomial(100_000 - lies, law, 4000)[:, 1] + lies
+        found.append([one_bit([Single(count, 100_000, law[1])]) for count in honest])
+    assert np.mean(np.array(found[0]) < 0.01) == pytest.approx(0.01, abs=0.008)
+    shift, sd = 1000 * (1 - law[1]), np.sqrt(100_000 * law[1] * (1 - law[1]))
+    assert np.mean(np.array(found[1]) < 0.01) == pytest.approx(NormalDist().cdf(shift / sd - 2.326), abs=0.04)
+
+
+def test_shares_of_the_level_sum_to_the_level():
+    assert sum(SHARES.values()) == pytest.approx(1)
+    for found in (bench.alarms_of(SMALL, rows(seed)) for seed in range(2)):
+        assert set(found.kinds) == set(SHARES)
 
 
 @pytest.fixture(scope="module")

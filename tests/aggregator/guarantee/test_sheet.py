@@ -69,6 +69,19 @@ def test_a_sheet_says_what_no_test_can_see():
     assert "set one bit" not in " ".join(guarantee_sheet(payload("she")).unseen)
 
 
+def test_a_sheet_says_where_the_best_test_of_set_bits_is_weak():
+    def said(epsilon_micro, devices=None):
+        return [
+            one
+            for one in guarantee_sheet(payload("oue", epsilon_micro), devices=devices).unseen
+            if "set one bit only" in one
+        ]
+
+    assert "among 100000 reports, in 20% of such campaigns" in said(4_000_000)[0]
+    assert "among 5000 reports" in said(4_000_000, 5000)[0]
+    assert said(4_000_000, 1_000_000) == said(1_000_000) == []
+
+
 @pytest.mark.parametrize("wrong", [{"devices": 0}, {"delta": 0.0}, {"delta": 1.0}, {"liars": (2.0,)}])
 def test_wrong_arguments_are_refused(wrong):
     with pytest.raises(InputError) as caught:
