@@ -317,7 +317,7 @@ def end_campaign(workspace: Workspace | str | Path, name: str, *, now: int | Non
 
 def make_evaluation(
     workspace: Workspace | str | Path,
-    model: Document,
+    model: Document | Sequence[Document],
     *,
     epsilon: str | float,
     name: str | None = None,
@@ -327,26 +327,31 @@ def make_evaluation(
     min_batch_size: int = 1,
     series: str | None = None,
     share: str | None = None,
+    weights: Sequence[int] | None = None,
     now: int | None = None,
 ) -> SignedCampaign:
-    """``hearsay evaluate ask``: sign the campaign that asks devices how often a model is right.
+    """``hearsay evaluate ask``: sign the campaign that asks devices how often a model is right, or which of several.
 
     Args:
-        workspace: the workspace that signed the model.
-        model: the signed model.
+        workspace: the workspace that signed the models.
+        model: the signed model, or a list of 1 to 16 signed models. Of one model the confusion matrix is asked for; of
+            several, each device tells of one of them whether it is right.
         epsilon: ε of the answer of a device in one period.
-        name: name of the campaign; by default the model's name with ``-outcome``.
+        name: name of the campaign; by default the model's name with ``-outcome``, of several models the first one's
+            with ``-comparison``.
         contact: how owners of devices can reach the analyst.
         period: seconds of a period, or text such as ``12h`` or ``1d``.
         days: lifetime of the campaign.
         min_batch_size: number of reports below which nothing is published.
         series, share: the series in which a device answers once, and the share of the devices that is asked
             (:func:`plan_campaign`).
+        weights: positive integers, one for each of several models: its share of the answers. Equal by default.
         now: seconds since 1970; None means the present time.
 
     Raises:
-        InputError: ``epsilon_invalid``, ``period_invalid``, ``terms_invalid``, ``series_invalid``; for a model that is
-            not given as bytes ``file_not_found``, ``unreadable``, ``too_large``, ``model_unknown``.
+        InputError: ``epsilon_invalid``, ``period_invalid``, ``terms_invalid``, ``series_invalid``; ``models_invalid``,
+            ``schemas_differ``, ``weights_invalid``: models that can not be compared, or wrong weights; for a model that
+            is not given as bytes ``file_not_found``, ``unreadable``, ``too_large``, ``model_unknown``.
         InputError, DocumentError, StorageError: the model is not accepted, or the campaign can not be signed
             (:func:`aggregator.publishing.evaluations.publish_evaluation`).
     """
@@ -360,8 +365,11 @@ def make_evaluation(
         seconds_of(days),
         min_batch_size,
         series_share(series, share),
+        None if weights is None else tuple(weights),
     )
-    raw = publish_evaluation(signer, _bytes("model", model, signer), parameters, present(now))
+    documents = [model] if isinstance(model, bytes | str | Path) else model
+    models = [_bytes("model", each, signer) for each in documents]
+    raw = publish_evaluation(signer, models, parameters, present(now))
     made = _signed(signer, raw, now)
     return made._replace(warnings=tuple(filter(None, (epsilon_warning(micro), _pace(parameters), *made.warnings))))
 

@@ -22,6 +22,7 @@ from aggregator.models.scoring import Model
 from aggregator.periods import parse_span
 from aggregator.planning.evaluation import Evaluation
 from aggregator.planning.evaluation import evaluate as evaluate_statistics
+from aggregator.planning.ranking import Ranking, rank
 from aggregator.publishing.lifetimes import seconds_of
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.naming import save_document
@@ -285,8 +286,8 @@ def evaluate(
     *,
     proven_only: bool = False,
     rosters: Sequence[Roster] = (),
-) -> Evaluation:
-    """``hearsay evaluate show``: the accuracy of a model, from the reports of its evaluation campaign.
+) -> Evaluation | Ranking:
+    """``hearsay evaluate show``: the accuracy of a model, or the ranking of several, from an evaluation's reports.
 
     Args:
         store: an open store of that campaign, or its folder.
@@ -294,9 +295,13 @@ def evaluate(
         proven_only: leave out reports of damaged files.
         rosters: fleet lists, from which the number of answers of each device is known.
 
+    Returns:
+        An :class:`Evaluation` if the campaign evaluates one model, a :class:`Ranking` if it compares several.
+
     Raises:
         InputError: ``not_an_evaluation``, ``mechanism_unknown``: the store's campaign gives no accuracy.
         PolicyError: ``batch_too_small``: fewer reports than the campaign's minimum batch size, or none.
         InputError, StorageError: the reports can not be counted (:func:`count`).
     """
-    return evaluate_statistics(count(store, periods, proven_only=proven_only, rosters=rosters))
+    statistics = count(store, periods, proven_only=proven_only, rosters=rosters)
+    return rank(statistics) if statistics.campaign.models else evaluate_statistics(statistics)

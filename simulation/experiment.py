@@ -16,6 +16,7 @@ from aggregator.models.encoding import MISSING, label_codes, observe
 from aggregator.models.foresight import foresee
 from aggregator.models.scoring import Model
 from aggregator.planning.evaluation import evaluate
+from aggregator.planning.ranking import rank
 from aggregator.publishing.campaigns import publish_campaign
 from aggregator.publishing.evaluations import EvaluationParameters, publish_evaluation
 from aggregator.publishing.models import publish_model
@@ -32,13 +33,14 @@ from simulation.fleet import device_reports, write_batches
 from simulation.vector import vector_reports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
     import pandas as pd
 
     from aggregator.estimates.statistics import Statistics
     from aggregator.planning.evaluation import Accuracy
+    from aggregator.planning.ranking import Ranking
     from aggregator.publishing.campaigns import CampaignParameters
     from aggregator.publishing.workspace import Workspace
     from protocol.documents.campaign import Campaign
@@ -169,20 +171,53 @@ def run_trial(
 def _evaluate(config: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) -> Accuracy:
     """Estimate the model's accuracy by an evaluation campaign on the devices of the labelled test people."""
     parameters = EvaluationParameters(config.evaluation_micro or 0)
-    raw = publish_evaluation(config.workspace, model_bytes, parameters, config.now)
-    task = Task(raw, parse_campaign(read_envelope(raw, "campaign").payload))
+    task = make_evaluation_task(config, [model_bytes], parameters)
     labelled = test[label_codes(test, task.campaign.schema.label) != MISSING]
-    return evaluate(gather(config, task, labelled, model_bytes)).accuracy
+    return evaluate(gather(config, task, labelled, [model_bytes])).accuracy
 
 
-def gather(config: SimulationConfig, task: Task, fleet: pd.DataFrame, model_bytes: bytes | None = None) -> Statistics:
+def make_evaluation_task(config: SimulationConfig, models: Sequence[bytes], parameters: EvaluationParameters) -> Task:
+    """Sign an evaluation campaign.
+
+    Args:
+        config: has the workspace that signs, and the time.
+        models: signed models: one, for its confusion matrix, or several, to compare.
+        parameters: of the campaign.
+
+    Raises:
+        InputError, DocumentError, StorageError: the campaign can not be made or signed
+            (:func:`aggregator.publishing.evaluations.publish_evaluation`).
+    """
+    raw = publish_evaluation(config.workspace, models, parameters, config.now)
+    return Task(raw, parse_campaign(read_envelope(raw, "campaign").payload))
+
+
+def compare(
+    config: SimulationConfig, models: Sequence[bytes], parameters: EvaluationParameters, fleet: pd.DataFrame
+) -> Ranking:
+    """Let a fleet that has all models tell which is right, and rank them: through signed campaign, bytes and store.
+
+    Args:
+        config: workspace, engine and randomness.
+        models: signed models, at least two, with distinct names.
+        parameters: of the evaluation campaign.
+        fleet: the records on devices. A record without a known label counts as the label's substitute class.
+
+    Raises:
+        InputError, DocumentError, PolicyError, StorageError: the models can not be compared, or a device refuses them.
+    """
+    task = make_evaluation_task(config, models, parameters)
+    return rank(gather(config, task, fleet, models))
+
+
+def gather(config: SimulationConfig, task: Task, fleet: pd.DataFrame, models: Sequence[bytes] = ()) -> Statistics:
     """Let the fleet report, ingest the report files into a new store, and return the store's statistics.
 
     Args:
         config: engine and randomness.
         task: the campaign.
         fleet: the records on devices.
-        model_bytes: in an evaluation, the model that the devices have installed.
+        models: in an evaluation, the models that the devices have installed, in the order of the campaign.
 
     Raises:
         PolicyError, InputError: a device refuses the campaign or a record; not with the vector engine, which runs no
@@ -192,7 +227,7 @@ def gather(config: SimulationConfig, task: Task, fleet: pd.DataFrame, model_byte
         folder = Path(name)
         inbox = _device_inbox if config.engine == "device" else _vector_inbox
         store = create_store(folder / "store", task.campaign_bytes)
-        store.ingest(inbox(config, task, fleet, folder, model_bytes), now=config.now)
+        store.ingest(inbox(config, task, fleet, folder, models), now=config.now)
         return store.statistics()
 
 
@@ -208,26 +243,22 @@ def records_of(frame: pd.DataFrame, label: str) -> Iterator[tuple[dict[str, obje
 
 
 def _device_inbox(
-    config: SimulationConfig, task: Task, fleet: pd.DataFrame, folder: Path, model_bytes: bytes | None
+    config: SimulationConfig, task: Task, fleet: pd.DataFrame, folder: Path, models: Sequence[bytes]
 ) -> list[Path]:
     people = records_of(fleet, task.campaign.schema.label.name)
     root = config.workspace.root_bytes
-    reports = device_reports(
-        root, task.campaign_bytes, people, now=config.now, entropy=config.entropy, model=model_bytes
-    )
+    reports = device_reports(root, task.campaign_bytes, people, now=config.now, entropy=config.entropy, models=models)
     return write_batches(folder, task.campaign, reports)
 
 
 def _vector_inbox(
-    config: SimulationConfig, task: Task, fleet: pd.DataFrame, folder: Path, model_bytes: bytes | None
+    config: SimulationConfig, task: Task, fleet: pd.DataFrame, folder: Path, models: Sequence[bytes]
 ) -> list[Path]:
     campaign = task.campaign
     encoded = observe(fleet, campaign.schema)
     labels = label_codes(fleet, campaign.schema.label, substitute=True)
-    predicted = None
-    if model_bytes is not None:
-        model = Model.of(parse_model(read_envelope(model_bytes, "model").payload))
-        predicted = model.scores(fleet).argmax(axis=1)
+    parsed = [Model.of(parse_model(read_envelope(raw, "model").payload)) for raw in models]
+    predicted = [model.scores(fleet).argmax(axis=1) for model in parsed]
     rows = vector_reports(campaign, encoded, labels, campaign.period_at(config.now), config.rng, predicted)
     header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length).to_bytes()
     digest = hashlib.sha256(header)

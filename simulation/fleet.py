@@ -10,7 +10,7 @@ from edge_sdk.entropy import system_entropy
 from protocol.batches.batch import Header, write_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from protocol.documents.campaign import Campaign
@@ -26,7 +26,7 @@ def device_reports(
     *,
     now: int,
     entropy: Callable[[int], bytes] = system_entropy,
-    model: bytes | None = None,
+    models: Sequence[bytes] = (),
 ) -> Iterator[bytes]:
     """Yield the reports of one new device per person.
 
@@ -36,7 +36,7 @@ def device_reports(
         people: record and label of each person.
         now: the time on the devices' clocks, in seconds since 1970.
         entropy: the devices' randomness; by default from the operating system.
-        model: a signed model that every device installs first, for campaigns that evaluate it.
+        models: signed models that every device installs first, for campaigns that evaluate them.
 
     Yields:
         all answers of one device, one after another.
@@ -46,7 +46,7 @@ def device_reports(
     """
     for record, label in people:
         with Device.open(None, trust=root, policy=PERMISSIVE, clock=lambda: now, entropy=entropy) as device:
-            if model is not None:
+            for model in models:
                 device.install(model)
             yield device.report(device.enrol(campaign).id, record, label=label)
 

@@ -17,11 +17,15 @@ from protocol.batches.report import ID_BYTES
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from protocol.batches.report import Layout
     from protocol.documents.campaign import Campaign
     from protocol.mechanisms import Mechanism
+    from protocol.questions import Subject
+    from protocol.schema import Schema
 
 
 def vector_reports(
@@ -30,7 +34,7 @@ def vector_reports(
     labels: NDArray[np.int64],
     period: int,
     rng: np.random.Generator,
-    predicted: NDArray[np.int64] | None = None,
+    predicted: Sequence[NDArray[np.int64]] = (),
 ) -> NDArray[np.uint8]:
     """Draw all reports of a fleet of N people in one period.
 
@@ -41,13 +45,14 @@ def vector_reports(
         labels: (N,) int64, class code of every person.
         period: the period of all answers.
         rng: source of ids and noise.
-        predicted: (N,) int64, class codes that the evaluated model predicts; ``outcome`` campaigns only.
+        predicted: for each model that the campaign evaluates, in their order, the class codes that it predicts,
+            (N,) int64; empty for campaigns that evaluate none.
 
     Returns:
         (N·r, L) uint8, one report per row; the answers of person i are rows i·r … i·r + r − 1.
     """
     people = len(labels)
-    fleet = _Fleet(encoded, labels, labels if predicted is None else predicted)
+    fleet = _Fleet(encoded, labels, tuple(predicted))
     records = np.empty((people, campaign.answers, campaign.layout.record_length), np.uint8)
     for stratum in range(campaign.answers):
         records[:, stratum] = _stratum(campaign, stratum, fleet, period, rng)
@@ -55,17 +60,20 @@ def vector_reports(
 
 
 class _Fleet(NamedTuple):
-    """Codes and numbers (N, observed features), labels (N,) and predicted classes (N,) of a fleet, all int64."""
+    """Codes and numbers (N, observed features), labels (N,), and each model's predictions (N,) of a fleet, int64."""
 
     encoded: EncodedFrame
     labels: NDArray[np.int64]
-    predicted: NDArray[np.int64]
+    predicted: tuple[NDArray[np.int64], ...]
 
-    def take(self, rows: NDArray[np.int64]) -> _Fleet:
-        """The people with these indices, (M,) int64."""
-        return _Fleet(
-            EncodedFrame(self.encoded.codes[rows], self.encoded.numbers[rows]), self.labels[rows], self.predicted[rows]
-        )
+    def inputs(self, schema: Schema, subject: Subject, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Inputs of a question's mechanism for the people with these indices, (M,) int64.
+
+        The shape is that of :func:`aggregator.planning.inputs.inputs_of`.
+        """
+        encoded = EncodedFrame(self.encoded.codes[rows], self.encoded.numbers[rows])
+        predicted = self.predicted[subject.model or 0][rows] if self.predicted else None
+        return inputs_of(schema, subject, encoded, self.labels[rows], predicted)
 
 
 def _stratum(
@@ -88,8 +96,7 @@ def _stratum(
         if not asked.size:
             continue
         rows[asked, prefix + 12 : prefix + 14] = np.frombuffer(number.to_bytes(2, "big"), np.uint8)
-        chosen = fleet.take(asked)
-        inputs = inputs_of(campaign.schema, question.subject, chosen.encoded, chosen.labels, chosen.predicted)
+        inputs = fleet.inputs(campaign.schema, question.subject, asked)
         answers = _answer_bytes(question.mechanism, inputs, layout, rng)
         rows[asked, prefix + 14 : prefix + 14 + answers.shape[1]] = answers
     return rows

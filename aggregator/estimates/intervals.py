@@ -124,9 +124,9 @@ def sign_interval(mechanism: CoinMechanism, n: int, estimate: Floats, dependence
 
 
 def score_interval(
-    share: Floats, n: float, law: Law, dependence: Floats | float = 1.0, *, is_binomial: bool = True
+    share: Floats, n: float, law: Law, dependence: Floats | float = 1.0, *, is_binomial: bool = True, z: float = Z95
 ) -> Interval:
-    """Score interval: all shares f that a score test at level 5 % does not reject, (f̂ − f)² ≤ z² V(f).
+    """Score interval: all shares f that a score test does not reject, (f̂ − f)² ≤ z² V(f).
 
         V(f) = [φ(f) + D f(1 − f)]/n        φ(f) = φ₀ + f(φ₁ − φ₀), the noise variance of one answer
 
@@ -143,18 +143,19 @@ def score_interval(
         law: noise variance of one answer.
         dependence: D, float, or float64 of a shape that broadcasts with ``share``.
         is_binomial: whether the counts are binomial at D = 1.
+        z: quantile of the normal distribution that the test compares with; by default that of a 95 % interval.
 
     Returns:
         Ends as shares, float64 of the broadcast shape.
     """
     beyond = np.minimum(dependence, 1.0) if is_binomial else 0.0
-    ends = [_roots(share, n, law, scatter) for scatter in (np.asarray(dependence), np.asarray(beyond))]
+    ends = [_roots(share, n, law, scatter, z) for scatter in (np.asarray(dependence), np.asarray(beyond))]
     return Interval(np.minimum(ends[0].low, ends[1].low), np.maximum(ends[0].high, ends[1].high))
 
 
-def _roots(share: Floats, n: float, law: Law, scatter: Floats) -> Interval:
+def _roots(share: Floats, n: float, law: Law, scatter: Floats, z: float) -> Interval:
     """Ends of {f : (f̂ − f)² ≤ z² V(f)} for one D: float64 of the broadcast shape; (∞, −∞) for an empty set."""
-    k = Z95**2 / n
+    k = z**2 / n
     square = 1 + k * scatter
     middle = (share + k * (law.at_one - law.at_zero + scatter) / 2) / square
     inside = middle**2 - (share**2 - k * law.at_zero) / square

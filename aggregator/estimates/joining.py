@@ -107,8 +107,8 @@ def join(
     for part in _apart(parts, disjoint=disjoint):
         for subject, questions in _by_subject(part.questions).items():
             # Several questions of one campaign may be about one subject. The same devices answer them: never disjoint.
-            asked.setdefault(subject, []).append(_joined(questions, disjoint=False))
-    found = tuple(_joined(each, disjoint=disjoint) for each in asked.values())
+            asked.setdefault(subject, []).append(joined_question(questions, disjoint=False))
+    found = tuple(joined_question(each, disjoint=disjoint) for each in asked.values())
     sources = tuple(source for part in parts for source in part.sources)
     statistics = Statistics(schema, fits[0] if fit is None else fit, found, sources)
     return Joined(statistics, homogeneity(list(asked.values()), schema, len(parts)))
@@ -179,7 +179,7 @@ def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
             "source_repeated",
             "a campaign's reports are counted in one store, which takes none twice; ingest them there",
         )
-    if len({campaign.model for campaign in campaigns}) > 1:
+    if len({campaign.evaluated for campaign in campaigns}) > 1:
         raise InputError("not_joinable", "the campaigns evaluate different models, or one of them none")
 
 
@@ -243,8 +243,16 @@ def _by_subject(questions: Iterable[QuestionEstimate]) -> dict[Subject, list[Que
     return found
 
 
-def _joined(given: Sequence[QuestionEstimate], *, disjoint: bool) -> QuestionEstimate:
-    """One estimate from all estimates of one subject. Estimates without answers are left out, unless all are."""
+def joined_question(given: Sequence[QuestionEstimate], *, disjoint: bool) -> QuestionEstimate:
+    """One estimate from several estimates of one subject, by the weights of :func:`join`.
+
+    Args:
+        given: at least one estimate. Those without answers are left out, unless all are without.
+        disjoint: True if no device answered in two of them.
+
+    Raises:
+        InputError: ``not_joinable``: a mechanism states no variance.
+    """
     parts = [one for one in given if one.n] or given[:1]
     first = parts[0]
     if len(parts) == 1:

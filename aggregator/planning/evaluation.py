@@ -15,6 +15,7 @@ from aggregator.estimates.showing import as_range, as_share
 from aggregator.notebooks import facts, table
 from protocol.documents.campaign import EVALUATION
 from protocol.errors import InputError, PolicyError
+from protocol.questions import OUTCOME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,12 +86,14 @@ def evaluate(statistics: Statistics) -> Evaluation:
     """Accuracy and confusion matrix from the statistics of an outcome campaign. Run by the aggregator.
 
     Raises:
-        InputError: ``not_an_evaluation``: the campaign does not evaluate a model; ``mechanism_unknown``: the
-            mechanism has no estimator for groups of values.
+        InputError: ``not_an_evaluation``: the campaign evaluates no model, or compares several; ``mechanism_unknown``:
+            the mechanism has no estimator for groups of values.
         PolicyError: ``batch_too_small``: fewer reports than the campaign's minimum batch size, or none.
     """
     if statistics.fit.family != EVALUATION:
         raise InputError("not_an_evaluation", "the store's campaign makes a model; it evaluates none")
+    if statistics.questions[0].subject.kind != OUTCOME:
+        raise InputError("not_an_evaluation", "the campaign compares several models; aggregator.planning.ranking.rank")
     statistics.check_publishable()
     found = statistics.questions[0]
     if found.n == 0:

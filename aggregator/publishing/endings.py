@@ -61,6 +61,7 @@ def end_campaign(workspace: Workspace, name: str, now: int) -> bytes:
             min_batch_size=latest.min_batch_size,
             fit=latest.fit,
             model=latest.model,
+            models=dict(zip(latest.model_names, latest.models, strict=True)),
         )
 
     return workspace.publish("campaign", name, now, payload_for)

@@ -13,6 +13,7 @@ from protocol.questions import Question, Subject
 from protocol.schema import refusing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from fractions import Fraction
 
     from protocol.documents.campaign import Campaign
@@ -38,8 +39,8 @@ class PrivacySheet(NamedTuple):
         total: loss of one device in one period: the sum over strata of the largest loss in the stratum.
         declared_micro: total ε that the campaign declares, in millionths.
         answers: answers of a device in one period.
-        model: digest of the model that an evaluation names, else None. That model decides which features of a record
-            are read, so the campaign's file alone does not tell.
+        models: digests of the models that an evaluation names, else empty. These models decide which features of a
+            record are read, so the campaign's file alone does not tell.
     """
 
     questions: tuple[Question, ...]
@@ -48,7 +49,7 @@ class PrivacySheet(NamedTuple):
     total: PrivacyLoss
     declared_micro: int
     answers: int
-    model: bytes | None = None
+    models: tuple[bytes, ...] = ()
 
     @property
     def declared_per_answer_micro(self) -> int:
@@ -88,7 +89,8 @@ class PrivacySheet(NamedTuple):
                 "epsilon_per_answer": per_answer,
             },
             "holds": self.holds,
-            "model": None if self.model is None else self.model.hex(),
+            "model": self.models[0].hex() if len(self.models) == 1 else None,
+            "models": [model.hex() for model in self.models],
         }
 
 
@@ -122,8 +124,15 @@ def privacy_sheet(body: dict[str, Any]) -> PrivacySheet:
         total=privacy_loss(questions),
         declared_micro=declared,
         answers=answers,
-        model=model if isinstance(model := body.get("model"), bytes) else None,
+        models=_models(body),
     )
+
+
+def _models(body: dict[str, Any]) -> tuple[bytes, ...]:
+    """Digests of the models that an unchecked payload names, one or several. Entries that are no bytes are left out."""
+    several = body.get("models")
+    entries = [body.get("model"), *(several if isinstance(several, list) else [])]
+    return tuple(entry for entry in entries if isinstance(entry, bytes))
 
 
 def _question(entry: Any) -> Question:
@@ -199,17 +208,23 @@ def refusal_warning(schema: Schema) -> str:
     )
 
 
-def model_warning(model: bytes | None) -> str:
-    """A warning that a model decides which features of a record are read, for an evaluation campaign.
+def model_warning(models: Sequence[bytes]) -> str:
+    """A warning that models decide which features of a record are read, for an evaluation campaign.
 
     Args:
-        model: digest of the model that the evaluation names; None, for other campaigns, gives an empty text.
+        models: digests of the models that the evaluation names; empty, for other campaigns, gives an empty text.
     """
-    if model is None:
+    if not models:
         return ""
+    named = ", ".join(model.hex() for model in models)
+    if len(models) == 1:
+        return (
+            f"what is read of a record is not in this file: the model {named} decides it; hearsay show MODEL.hsm "
+            "lists its features under that id, and devices refuse the campaign without that model"
+        )
     return (
-        f"what is read of a record is not in this file: the model {model.hex()} decides it; hearsay show MODEL.hsm "
-        "lists its features under that id, and devices refuse the campaign without that model"
+        f"what is read of a record is not decided in this file: the models {named} decide it; hearsay show MODEL.hsm "
+        "lists the features of each under its id, and devices refuse the campaign without all of these models"
     )
 
 
@@ -243,7 +258,9 @@ def campaign_warning(found: Campaign) -> str:
     The text is empty for most campaigns. It is about a large ε, refused records, and a model that decides what is read.
     """
     return "; ".join(
-        filter(None, (epsilon_warning(found.epsilon_micro), refusal_warning(found.schema), model_warning(found.model)))
+        filter(
+            None, (epsilon_warning(found.epsilon_micro), refusal_warning(found.schema), model_warning(found.evaluated))
+        )
     )
 
 

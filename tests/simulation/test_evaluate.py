@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 
+import pandas as pd
 import pytest
+from numpy.random import default_rng
 from support.commands import invoke
+from support.failures import failure
 
+import aggregator
+from aggregator.asking import end_campaign
+from aggregator.publishing.campaigns import CampaignParameters
+from aggregator.publishing.evaluations import EvaluationParameters
+from aggregator.publishing.workspace import open_workspace
+from aggregator.store.store import create_store
 from edge_sdk.classifier import Classifier
+from protocol.document import read_payload
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
-from protocol.documents.model import parse_model
+from protocol.documents.model import build_payload, parse_model
+from protocol.schema import Label
 from simulation.demo import load_records
+from simulation.experiment import SimulationConfig, compare
 from simulation.fleet import device_reports, write_batches
 
 pytestmark = pytest.mark.xdist_group("evaluate")  # its demo is made once
@@ -44,7 +56,7 @@ def test_the_round_of_an_evaluation(demo, tmp_path):
     rows = frame.to_dict("records")
     people = [(row, row["diagnosis"]) for row in rows]
     model = (demo / "tumours.hsm").read_bytes()
-    reports = device_reports(root, raw, people, now=campaign.header.issued_at, model=model)
+    reports = device_reports(root, raw, people, now=campaign.header.issued_at, models=[model])
     files = write_batches(tmp_path, campaign, reports)
     assert invoke("ingest", tmp_path / "o.hsc", *files, "--store", tmp_path / "s").exit_code == 0
     shown = invoke("evaluate", "show", "--store", tmp_path / "s", "--json")
@@ -96,3 +108,150 @@ def test_simulate_evaluates_on_held_out_people(tmp_path, engine):
     )  # fmt: skip
     assert found["accuracy_private_low"] - 0.05 < found["accuracy"] < found["accuracy_private_high"] + 0.05
     assert found["accuracy_private"] == pytest.approx(found["accuracy"], abs=0.1)
+
+
+# Several models -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def models(demo):
+    """Files of three models that the demo's workspace signed: one, the same under another name, one that is wrong."""
+    work = open_workspace(demo / "workspace")
+    raw = (demo / "tumours.hsm").read_bytes()
+    model = parse_model(read_envelope(raw, "model").payload)
+    made = {"tumours": demo / "tumours.hsm"}
+    for name, turned in (("again", False), ("wrong", True)):
+        tables = [tuple(tuple(row[::-1] if turned else row) for row in table) for table in model.log_likelihood]
+        prior = model.log_prior[::-1] if turned else model.log_prior
+
+        def payload_for(version, _before, name=name, tables=tables, prior=prior):
+            header = model.header._replace(name=name, version=version)
+            changed = model._replace(header=header, log_likelihood=tuple(tables), log_prior=prior)
+            return build_payload(changed)
+
+        made[name] = demo / f"{name}.hsm"
+        made[name].write_bytes(work.publish("model", name, model.header.issued_at, payload_for))
+    return made
+
+
+def asked(demo, output, *arguments):
+    return invoke("evaluate", "ask", *arguments, "--workspace", demo / "workspace", "--epsilon", "4", "-o", output)
+
+
+def test_the_round_of_a_comparison(demo, models, tmp_path):
+    """Real devices, real bytes, the real store; the accuracies that are printed are those of the models."""
+    files = list(models.values())
+    made = invoke(
+        "evaluate", "ask", *files, "--workspace", demo / "workspace", "--epsilon", "8", "--weights", "2,1,1",
+        "-o", tmp_path / "c.hsc", "--json",
+    )  # fmt: skip
+    assert made.exit_code == 0, made.output
+    told = json.loads(made.stdout)
+    assert (told["name"], list(told["models"])) == ("tumours-comparison", list(models))
+    raw, root = (tmp_path / "c.hsc").read_bytes(), (demo / "workspace" / "root.hst").read_bytes()
+    campaign = parse_campaign(read_envelope(raw, "campaign").payload)
+    frame, _ = load_records()
+    people = [(row, row["diagnosis"]) for row in frame.iloc[::3].to_dict("records")]
+    installed = [file.read_bytes() for file in files]
+    reports = device_reports(root, raw, people, now=campaign.header.issued_at, models=installed)
+    batches = write_batches(tmp_path, campaign, reports)
+    assert invoke("ingest", tmp_path / "c.hsc", *batches, "--store", tmp_path / "s").exit_code == 0
+    found = json.loads(invoke("evaluate", "show", "--store", tmp_path / "s", "--json").stdout)
+    assert (found["reports"], found["models"][-1]["name"]) == (len(people), "wrong")
+    # Some 47 answers about a model, each 1 with probability near 0.1 or 0.9, so the standard error is 0.045 or so.
+    # The noise of ε = 8 is negligible. 0.22 is five standard errors: a false alarm has a chance below 1e-5.
+    for one in found["models"]:
+        right = share_right(models[one["name"]].read_bytes(), people)
+        assert abs(one["accuracy"]["estimate"] - right) < 0.22, one["name"]
+    assert [one["can_be_best"] for one in found["models"]] == [True, True, False]
+    shown = invoke("evaluate", "show", "--store", tmp_path / "s").stdout
+    assert "These can not be told from the best: 'tumours', 'again'." in shown or "'again', 'tumours'" in shown
+    assert "minus the best other" in shown
+    described = invoke("show", tmp_path / "c.hsc").stdout
+    assert "'again', " in described
+    privacy = json.loads(
+        invoke("verify", tmp_path / "c.hsc", "--trust", demo / "workspace" / "root.hst", "--privacy", "--json").stdout
+    )["privacy"]
+    assert (privacy["holds"], len(privacy["models"]), privacy["model"]) == (True, 3, None)
+
+
+def test_models_that_can_not_be_compared_are_refused_in_one_line(demo, models, tmp_path):
+    one, other = models["tumours"], models["again"]
+    for arguments, reason, said in (
+        ([one, one], "models_invalid", "is named twice"),
+        ([one, *[other] * 16], "models_invalid", "1 to 16 models"),
+        ([one, other, "--weights", "1"], "weights_invalid", "one per question"),
+        ([one, other, "--weights", "1,0"], "weights_invalid", ""),
+        ([one, other, "--weights", "1,x"], "weights_invalid", "2,1,1"),
+        ([one, other, "--weights", "1,999999999"], "", ""),
+        ([one, "--weights", "1"], "weights_invalid", "several models"),
+        ([one, demo / "tumours.hsc"], "wrong_role", ""),
+    ):
+        refused = asked(demo, tmp_path / "x.hsc", *arguments)
+        if not reason:
+            assert refused.exit_code == 0, refused.output
+            (tmp_path / "x.hsc").unlink()
+            continue
+        assert refused.stderr.startswith(f"{reason}: "), refused.output
+        assert said in refused.stderr
+        assert refused.stderr.count("\n") == 1
+    assert not (tmp_path / "x.hsc").exists()
+
+
+def test_two_models_of_one_name_and_models_of_two_labels_are_refused(demo, models, tmp_path):
+    work = open_workspace(demo / "workspace")
+    model = parse_model(read_envelope(models["again"].read_bytes(), "model").payload)
+    label = model.schema.label
+
+    def signed(name, schema):
+        def payload_for(version, _before):
+            header = model.header._replace(name=name, version=version)
+            return build_payload(model._replace(header=header, schema=schema))
+
+        path = tmp_path / f"{name}.hsm"
+        path.write_bytes(work.publish("model", name, model.header.issued_at, payload_for))
+        return path
+
+    newer = signed("again", model.schema)
+    refused = asked(demo, tmp_path / "x.hsc", models["again"], newer)
+    assert refused.stderr.startswith("models_invalid: two of the models are called 'again'")
+    turned = signed("turned", model.schema._replace(label=Label(label.name, label.classes[::-1])))
+    refused = asked(demo, tmp_path / "x.hsc", models["tumours"], turned)
+    assert refused.stderr.startswith("schemas_differ: ")
+
+
+def test_python_ranks_like_the_command(demo, models, tmp_path):
+    made = aggregator.make_evaluation(
+        demo / "workspace",
+        [path.read_bytes() for path in models.values()],
+        epsilon=1,
+        name="in python",
+        weights=[1, 2, 3],
+    )
+    store = create_store(tmp_path / "s", made.raw)
+    assert failure(aggregator.evaluate, store).reason == "batch_too_small"
+    (width,) = {made.campaign.assignment.interval(2, 0)[1] - made.campaign.assignment.interval(2, 0)[0]}
+    assert width == 1 << 31
+    named = set(read_payload(read_envelope(made.raw, "campaign").payload)[1].crit)
+    assert named == {"models"}
+    assert end_campaign(demo / "workspace", "in python").campaign.model_names == tuple(models)
+
+
+@pytest.mark.parametrize(("engine", "copies", "within"), [("device", 0.1, 0.6), ("vector", 20, 0.04)])
+def test_a_simulated_fleet_compares_models_through_real_bytes(demo, models, engine, copies, within):
+    """57 people by devices, 11,380 by numpy: ``within`` is five standard errors, false alarm below 1e-5."""
+    frame, _ = load_records()
+    work = open_workspace(demo / "workspace")
+    now = work.history()[-1].issued_at
+    config = SimulationConfig(
+        work, CampaignParameters("unused", 1_000_000, "direct"), engine, "posterior", now, default_rng(7)
+    )
+    fleet = pd.concat([frame] * copies) if copies > 1 else frame.iloc[::10]
+    raws = [path.read_bytes() for path in models.values()]
+    parameters = EvaluationParameters(4_000_000, name=f"by {engine}")
+    found = compare(config, raws, parameters, fleet)
+    assert found.reports == len(fleet)
+    people = [(row, row["diagnosis"]) for row in frame.to_dict("records")]
+    for one in found.models:
+        right = share_right(models[one.name].read_bytes(), people)
+        assert abs(one.accuracy.estimate - right) < within, one.name

@@ -16,6 +16,7 @@ from protocol.documents.envelope import keyid
 from protocol.epsilon import format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.features import Grouped, Numeric
+from protocol.shown import quoted
 from protocol.words import to_words
 
 if TYPE_CHECKING:
@@ -188,6 +189,8 @@ def _campaign(found: campaign.Campaign) -> dict[str, object]:
     about |= _asked(found)
     if found.model is not None:
         about["evaluates"] = f"model {found.model.hex()}, which decides what is read"
+    for number, (name, digest) in enumerate(zip(found.model_names, found.models, strict=True), 1):
+        about[f"compares, model {number}"] = f"{quoted(name)}, {digest.hex()}; it decides what is read about it"
     if found.series is not None:
         about["series"] = f"{found.series.name}, since {when(found.series.begins)}: a device answers once in all of it"
         about["share"] = shown_share(found.series)

@@ -202,8 +202,8 @@ def print_sheet(sheet: PrivacySheet) -> None:
     rows.append(["total", "", "", "", _foldable(total), rounded_up(total), format_micro(sheet.declared_micro)])
     columns = ["question", "mechanism", "size", "stratum", "worst ratio", "ε", "declared ε"]
     print_table(columns, rows, ["size", "stratum", "ε", "declared ε"])
-    if sheet.model is not None:
-        click.echo(f"the questions are about what this model reads and predicts: {sheet.model.hex()}")
+    for digest in sheet.models:
+        click.echo(f"the questions are about what this model reads and predicts: {digest.hex()}")
     click.echo("the campaign spends no more than it declares" if sheet.holds else "IT SPENDS MORE THAN IT DECLARES")
 
 

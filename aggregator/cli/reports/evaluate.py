@@ -1,4 +1,4 @@
-"""``hearsay evaluate``: estimate from private answers how often a published model is right."""
+"""``hearsay evaluate``: estimate from private answers how often published models are right."""
 
 from __future__ import annotations
 
@@ -28,17 +28,22 @@ from aggregator.cli.options import (
 from aggregator.cli.output import counted, print_facts, print_json, print_table, say, warn, warn_of_draft
 from aggregator.cli.passphrase import existing_passphrase
 from protocol.epsilon import format_micro
+from protocol.errors import InputError
 from protocol.words import to_words
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from aggregator.estimates.statistics import Statistics
     from aggregator.periods import Span
+    from protocol.documents.campaign import Campaign
+
+_MOST_DIGITS = 9
 
 
 @click.group()
 def evaluate() -> None:
-    """Find out how often a published model is right, without seeing a label.
+    """Find out how often a published model is right, or which of several, without seeing a label.
 
     \b
     Example:
@@ -49,11 +54,12 @@ def evaluate() -> None:
 
 
 @evaluate.command()
-@click.argument("model_file", type=PATH, metavar="MODEL")
+@click.argument("model_files", type=PATH, metavar="MODEL...", nargs=-1, required=True)
 @workspace_option
 @click.option("--epsilon", required=True, help="Privacy cost of a device's one answer, for example 1.0.")
 @output_option
-@click.option("--name", help="Default: the model's name with -outcome.")
+@click.option("--name", help="Default: the model's name with -outcome; of several, the first one's with -comparison.")
+@click.option("--weights", help="Shares of the answers of several models, for example 2,1,1. Default: equal.")
 @contact_option
 @period_option
 @life_option(30, "campaign")
@@ -63,11 +69,12 @@ def evaluate() -> None:
 @force_option
 @json_option
 def ask(
-    model_file: Path,
+    model_files: tuple[Path, ...],
     workspace: Path,
     epsilon: str,
     output: Path,
     name: str | None,
+    weights: str | None,
     contact: str,
     period: str,
     days: int,
@@ -79,15 +86,20 @@ def ask(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Make a campaign that asks devices for the perturbed pair (true class, predicted class).
+    """Make a campaign that asks devices whether models are right.
 
-    Enrol devices that have a labelled record and exactly this model installed. A record without a label counts as
-    the label's substitute class. A newer version under the model's name ends the evaluation on each device that
-    installs it; publish it later, or under another name. MODEL is a file, or a name or id in the workspace.
+    Of one MODEL each device tells the perturbed pair (true class, predicted class). Of 2 to 16 it tells one perturbed
+    bit: whether one of them, assigned by chance, is right about its record. Several models have one label, distinct
+    names, and perhaps different features.
+
+    Enrol devices that have a labelled record and exactly these models installed, all of them. A record without a
+    label counts as the label's substitute class. A newer version under a model's name ends the evaluation on each
+    device that installs it; publish it later, or under another name. MODEL is a file, or a name or id in the workspace.
 
     \b
     Example:
       hearsay evaluate ask m.hsm --workspace work --epsilon 1 -o outcome.hsc
+      hearsay evaluate ask all.hsm top-4.hsm --workspace work --epsilon 1 -o comparison.hsc
     """  # noqa: D301
     from aggregator.asking import make_evaluation
     from aggregator.files import check_output
@@ -97,7 +109,7 @@ def ask(
     check_output(output, force=force)
     made = make_evaluation(
         open_workspace(workspace, existing_passphrase(passphrase_file)),
-        model_file,
+        model_files,
         epsilon=epsilon,
         name=name,
         contact=contact,
@@ -106,6 +118,7 @@ def ask(
         min_batch_size=min_batch_size,
         series=series,
         share=share,
+        weights=None if weights is None else _weights(weights),
         now=int(time.time()),
     )
     made.save(output, force=force)
@@ -119,13 +132,32 @@ def ask(
             "version": found.header.version,
             "id": found.id.hex(),
             "words": to_words(found.id),
-            "model": (found.model or b"").hex(),
+            **_named(found),
             "epsilon": format_micro(found.epsilon_micro),
             **series_facts(found.series),
         },
         as_json=as_json,
     )
     warn_of_draft(made.standing, output)
+
+
+def _named(campaign: Campaign) -> dict[str, object]:
+    """The evaluated models: ``model``, the digest of one, or ``models``, names and digests of several."""
+    if campaign.model is not None:
+        return {"model": campaign.model.hex()}
+    return {"models": {name: digest.hex() for name, digest in zip(campaign.model_names, campaign.models, strict=True)}}
+
+
+def _weights(text: str) -> list[int]:
+    """Read ``2,1,1``.
+
+    Raises:
+        InputError: ``weights_invalid``: an entry is not written in digits.
+    """
+    entries = [entry.strip() for entry in text.split(",")]
+    if not all(entry.isascii() and entry.isdigit() and len(entry) <= _MOST_DIGITS for entry in entries):
+        raise InputError("weights_invalid", "weights are positive integers with commas between them, for example 2,1,1")
+    return [int(entry) for entry in entries]
 
 
 @evaluate.command()
@@ -144,10 +176,11 @@ def show(
     proven_only: bool,
     as_json: bool,
 ) -> None:
-    """Show accuracy and confusion matrix with 95 % intervals.
+    """Show accuracy and confusion matrix, or the ranking of several models, with 95 % intervals.
 
     Each number has two intervals: one for these devices, weighted by their answers, and one for the population that
-    they are drawn from.
+    they are drawn from. In a ranking the intervals of all models hold together with 95 %, and each model's accuracy
+    minus that of the best other model has an interval: where it ends at 0 the model is not the best.
 
     \b
     Example:
@@ -159,6 +192,9 @@ def show(
 
     rosters = rosters_of(lists, passphrase_file)
     statistics, _ = count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters)
+    if statistics.campaign.models:
+        _show_ranking(statistics, as_json=as_json)
+        return
     found = evaluate_statistics(statistics)
     if as_json:
         confusion = [cell._asdict() for cell in found.confusion]
@@ -177,3 +213,20 @@ def show(
     click.echo()
     print_table(COLUMNS, found.rows(), numeric=COLUMNS[2:])
     print_populations(found.populations)
+
+
+def _show_ranking(statistics: Statistics, *, as_json: bool) -> None:
+    """Print the ranking of the compared models, and what follows from its intervals."""
+    from aggregator.planning.ranking import COLUMNS, rank
+
+    ranking = rank(statistics)
+    if as_json:
+        print_json(ranking.to_json())
+        return
+    print_facts({"answers": counted(ranking.reports, "report")})
+    click.echo()
+    print_table(COLUMNS, ranking.rows(), numeric=COLUMNS[1:])
+    click.echo()
+    for sentence in ranking.sentences():
+        click.echo(sentence)
+    print_populations(ranking.populations)

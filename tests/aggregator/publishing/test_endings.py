@@ -72,6 +72,18 @@ def test_an_evaluation_can_be_ended(work):
     assert end.model is not None
 
 
+def test_a_comparison_can_be_ended_and_a_newer_version_of_any_model_ends_it(work):
+    signed = {name: named_model(work, name, 1) for name in ("one", "other")}
+    publish_evaluation(work, list(signed.values()), EvaluationParameters(MICRO), NOW)
+    publish_evaluation(work, list(signed.values()), EvaluationParameters(MICRO, name="kept"), NOW)
+    end = parsed(end_campaign(work, "one-comparison", NOW))
+    assert (end.ended, end.model_names, end.header.crit) == (True, ("one", "other"), ("models",))
+    assert evaluations_ended(work, "other", NOW) == []
+    named_model(work, "other", 2)
+    assert evaluations_ended(work, "other", NOW) == ["kept"]
+    assert evaluations_ended(work, "one", NOW) == []
+
+
 def test_a_campaign_ends_once_and_may_ask_again(work):
     publish(work)
     assert reason(end_campaign, work, "other", NOW) == "campaign_unknown"
@@ -115,8 +127,12 @@ def test_a_device_takes_the_end_as_the_newest_version(work):
 
 
 def signed_model(work, version):
-    payload = read_envelope(Publisher().model(version=version), "model").payload
-    return work.publish("model", "mushrooms", NOW, lambda *_: payload)
+    return named_model(work, "mushrooms", version)
+
+
+def named_model(work, name, version):
+    payload = read_envelope(Publisher().model(name=name, version=version), "model").payload
+    return work.publish("model", name, NOW, lambda *_: payload)
 
 
 def test_evaluations_that_a_newer_model_ends_are_named(work):
