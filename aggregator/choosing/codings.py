@@ -1,0 +1,203 @@
+"""Ways to ask about one feature: its codes as they are, in groups of values, or with other bins.
+
+Fewer values mean less noise per value. Values are grouped by what a pilot's records show of the class: they are sorted
+by the first axis of a correspondence analysis (for two classes: by the share of one class), and cut into groups of
+neighbours such that the groups keep as much mutual information with the class as possible. Numbers are cut at quantiles
+of the pilot, or at those quantiles that keep most mutual information.
+
+Source: docs/decisions/0066.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.models.encoding import MISSING, NO_NUMBER
+from protocol import SCALE
+from protocol.features import Numeric
+from protocol.schema import may_be_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from protocol.schema import Schema
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
+MOST_GROUPS = 3
+BINS = (2, 3, 4, 8)
+FINE_BINS = 16
+"""Number of quantile bins that are joined to find the edges which keep most mutual information."""
+AS_STATED, GROUPS, QUANTILES, EDGES = "as stated", "groups", "quantile bins", "chosen bins"
+_SMOOTH = 0.5
+"""Records that are added to each cell of a table, so that rare values do not look certain."""
+
+
+class Way(NamedTuple):
+    """A way to ask about a feature.
+
+    Attributes:
+        feature: index of the observed feature.
+        kind: :data:`AS_STATED`, the codes of the schema; :data:`GROUPS`, groups of these codes; :data:`QUANTILES` and
+            :data:`EDGES`, other bins of a number.
+        parts: number of groups or bins; 0 for :data:`AS_STATED`.
+    """
+
+    feature: int
+    kind: str = AS_STATED
+    parts: int = 0
+
+    @property
+    def shown(self) -> str:
+        """The way in words."""
+        return self.kind if self.kind == AS_STATED else f"{self.parts} {self.kind}"
+
+
+class Cut(NamedTuple):
+    """A way with the groups or edges that a pilot's records gave.
+
+    Attributes:
+        way: the way.
+        size: number of codes in a report.
+        group_of: the group of each code of the schema; None unless the way is :data:`GROUPS`.
+        edges: inner edges of the bins as scaled integers; None unless the way has bins of its own.
+        missing: code of a missing number; -1 (:data:`aggregator.models.encoding.MISSING`) if it has none.
+    """
+
+    way: Way
+    size: int
+    group_of: tuple[int, ...] | None = None
+    edges: tuple[int, ...] | None = None
+    missing: int = MISSING
+
+    def codes(self, codes: Integers, numbers: Integers) -> Integers:
+        """The codes of a feature by this cut, shape (rows,) int64. Missing values in records to score stay missing.
+
+        Args:
+            codes, numbers: the feature's columns of an encoded frame, shape (rows,) int64.
+        """
+        if self.edges is not None:
+            found = np.searchsorted(np.array(self.edges, np.int64), numbers, side="right")
+            return np.where(numbers == NO_NUMBER, np.where(codes == MISSING, MISSING, self.missing), found)
+        if self.group_of is not None:
+            return np.where(codes == MISSING, MISSING, np.array(self.group_of, np.int64)[codes])
+        return codes
+
+
+def ways(schema: Schema, feature: int) -> list[Way]:
+    """All ways to ask about an observed feature.
+
+    Args:
+        schema: the schema. With a projection, no feature gets other bins.
+        feature: index of the observed feature.
+    """
+    found = [Way(feature)]
+    one = schema.observed[feature]
+    if isinstance(one, Numeric):
+        if schema.projection is None:
+            found += [Way(feature, QUANTILES, bins) for bins in BINS]
+            found += [Way(feature, EDGES, bins) for bins in (2, 3)]
+        return found
+    return found + [Way(feature, GROUPS, parts) for parts in range(2, min(MOST_GROUPS, one.size - 1) + 1)]
+
+
+def cut(way: Way, schema: Schema, codes: Integers, numbers: Integers, labels: Integers) -> Cut | None:
+    """The groups or edges of a way, from a pilot's records; None if the records allow no such cut.
+
+    Args:
+        way: the way.
+        schema: the schema.
+        codes, numbers: the feature's columns of the records as they are reported, shape (rows,) int64.
+        labels: shape (rows,) int64, class codes.
+    """
+    feature, classes = schema.observed[way.feature], len(schema.label.classes)
+    if way.kind == AS_STATED:
+        return Cut(way, feature.size)
+    if way.kind == GROUPS:
+        table = _table(codes, labels, feature.size, classes)
+        groups = best_groups(table, way.parts)
+        return None if groups is None else Cut(way, way.parts, group_of=groups)
+    there = numbers != NO_NUMBER
+    edges = _quantiles(numbers[there], way.parts if way.kind == QUANTILES else FINE_BINS)
+    if way.kind == EDGES and edges:
+        fine = np.searchsorted(np.array(edges), numbers[there], side="right")
+        found = _best_cuts(_table(fine, labels[there], len(edges) + 1, classes), way.parts)
+        edges = [edges[place - 1] for place in found] if found else []
+    if not edges:
+        return None
+    has_code = may_be_missing(feature)
+    bins = len(edges) + 1
+    return Cut(way, bins + has_code, edges=tuple(edges), missing=bins if has_code else MISSING)
+
+
+def best_groups(table: Floats, parts: int) -> tuple[int, ...] | None:
+    """The group of each value, numbered in the order of the values; None if there are not more values than groups.
+
+    Args:
+        table: shape (values, k) float64, number of records of each value and class.
+        parts: number of groups.
+    """
+    if len(table) <= parts:
+        return None
+    order = np.argsort(_axis(table), kind="stable")
+    cuts = _best_cuts(table[order], parts)
+    if cuts is None:
+        return None
+    group = np.zeros(len(table), np.int64)
+    group[order] = np.searchsorted(np.array(cuts), np.arange(len(table)), side="right")
+    numbers: dict[int, int] = {}
+    return tuple(numbers.setdefault(int(each), len(numbers)) for each in group)
+
+
+def _table(codes: Integers, labels: Integers, size: int, classes: int) -> Floats:
+    """Number of records of each value and class: shape (size, classes) float64."""
+    cells = np.bincount(codes * classes + labels, minlength=size * classes)
+    return np.asarray(cells.reshape(size, classes), np.float64)
+
+
+def _axis(table: Floats) -> Floats:
+    """Scores of the values on the first axis of a correspondence analysis: shape (values,) float64; 0 if never seen."""
+    rows, columns = table.sum(axis=1, keepdims=True), table.sum(axis=0)
+    expected = rows * (columns / table.sum())
+    profile = (table - expected) / (rows + 2 * _SMOOTH)
+    weighted = profile * np.sqrt(rows + _SMOOTH) / np.sqrt(columns + _SMOOTH)
+    axis = np.linalg.svd(weighted, full_matrices=False)[2][0]
+    return np.asarray(profile / np.sqrt(columns + _SMOOTH) @ axis)
+
+
+def _best_cuts(table: Floats, parts: int) -> list[int] | None:
+    """Places between the rows where a cut into ``parts`` parts keeps most mutual information with the class.
+
+    ``table``: shape (values, k) float64, sorted. None if there are fewer rows than parts.
+    """
+    if len(table) < parts:
+        return None
+    sums = np.vstack([np.zeros(table.shape[1]), np.cumsum(table, axis=0)])
+    best, found = -np.inf, None
+    for inner in combinations(range(1, len(table)), parts - 1):
+        ends = [0, *inner, len(table)]
+        kept = mutual_information(np.diff(sums[ends], axis=0))
+        if kept > best + 1e-12:
+            best, found = kept, list(inner)
+    return found
+
+
+def mutual_information(table: Floats) -> float:
+    """Mutual information of row and column in nats, with half a record added to each cell. (rows, columns) float64."""
+    joint = (table + _SMOOTH) / (table + _SMOOTH).sum()
+    return float((joint * np.log(joint / np.outer(joint.sum(axis=1), joint.sum(axis=0)))).sum())
+
+
+def _quantiles(numbers: Integers, bins: int) -> list[int]:
+    """Inner edges of at most ``bins`` bins with as many records each: rising integers inside the range of numbers."""
+    if not len(numbers):
+        return []
+    ordered = np.sort(numbers)
+    places = [ordered[min(len(ordered) - 1, -(-len(ordered) * each // bins))] for each in range(1, bins)]
+    return sorted({int(each) for each in places if ordered[0] < each and -SCALE < each <= SCALE})

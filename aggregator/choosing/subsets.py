@@ -1,0 +1,137 @@
+"""Sets of features: the strength of one feature, the order of all, and candidates for a model's features.
+
+Private answers about one feature at a time show how strongly each feature depends on the class. They can not show
+which features repeat each other. So the candidates are sets of strong features of several sizes, and private
+evaluations decide between them.
+
+Source: docs/decisions/0065.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from aggregator.models.joint_tables import Tables
+
+    Floats = NDArray[np.float64]
+    Subset = tuple[int, ...]
+    """Indices of observed features, rising."""
+
+RECORDS = 4000
+"""Number of simulated records of the greedy selection."""
+NEIGHBOURS = 8
+"""Number of features that a local round tries to add. A set with more features than this loses none."""
+_ALL = "all"
+_PLANS: tuple[tuple[str, int], ...] = (
+    (_ALL, 0),
+    ("top", 2),
+    ("top", 1),
+    ("top", 4),
+    ("greedy", 3),
+    ("top", 8),
+    ("greedy", 2),
+    ("top", 3),
+    ("greedy", 5),
+)
+"""The candidates in the order in which they are worth an evaluation: how a set is made, and its number of features."""
+MOST_CANDIDATES = len(_PLANS)
+
+
+def strengths(tables: Tables) -> Floats:
+    """Mutual information of each feature and the class, in nats: shape (features,) float64.
+
+        Σ_{a,c} P(c) P(a | c) log [P(a | c) / Σ_d P(d) P(a | d)]
+
+    a is a value and c, d are classes. ``tables`` are posterior means, which are shrunk towards independence as far as
+    the noise hides a dependence (:mod:`aggregator.models.posterior_mean`). A weak feature with few answers is therefore
+    not strong by chance.
+    """
+    found = []
+    for table in tables.likelihood:
+        joint = table * tables.prior
+        found.append(float((joint * np.log(table / joint.sum(axis=1, keepdims=True))).sum()))
+    return np.array(found, np.float64)
+
+
+def strongest(tables: Tables) -> list[int]:
+    """Indices of all features, the strongest first. Of equal features the first is first."""
+    return [int(index) for index in np.argsort(-strengths(tables), kind="stable")]
+
+
+def greedy(tables: Tables, most: int, rng: np.random.Generator) -> list[int]:
+    """Features in the order of a forward selection, at most ``most``.
+
+    Each step adds the feature with which a model is most often right on simulated records. The records have independent
+    features given the class, with the probabilities of ``tables``, so the chance that a prediction is right is the
+    largest posterior probability of a class.
+
+    Args:
+        tables: P(class) and P(value | class).
+        most: largest number of features.
+        rng: source of the simulated records.
+    """
+    labels = rng.choice(len(tables.prior), RECORDS, p=tables.prior)
+    gains = []
+    for table in tables.likelihood:
+        ends = np.cumsum(table, axis=0)[:, labels]
+        values = np.minimum((rng.random(RECORDS) > ends).sum(axis=0), len(table) - 1)
+        gains.append(np.log(table)[values])
+    chosen: list[int] = []
+    score = np.tile(np.log(tables.prior), (RECORDS, 1))
+    left = list(range(len(gains)))
+    while left and len(chosen) < most:
+        best = max(left, key=lambda index: _sure(score + gains[index]))
+        left.remove(best)
+        chosen.append(best)
+        score = score + gains[best]
+    return chosen
+
+
+def _sure(score: Floats) -> float:
+    """Mean over the records of the largest P(class | record). ``score``: shape (records, k) float64, logarithms."""
+    return float((1 / np.exp(score - score.max(axis=1, keepdims=True)).sum(axis=1)).mean())
+
+
+def candidates(tables: Tables, number: int, rng: np.random.Generator) -> list[Subset]:
+    """At most ``number`` different sets of features to be evaluated; the first is the set of all features.
+
+    Args:
+        tables: P(class) and P(value | class) of all features.
+        number: largest number of sets, at most :data:`MOST_CANDIDATES`.
+        rng: source of the greedy selection's records.
+    """
+    ways = {"top": strongest(tables), "greedy": greedy(tables, max(size for _, size in _PLANS), rng)}
+    ways[_ALL] = list(range(len(tables.likelihood)))
+    found = [as_subset(ways[way][: size or None]) for way, size in _PLANS]
+    return list(dict.fromkeys(found))[:number]
+
+
+def neighbours(subset: Subset, order: Sequence[int], known: Iterable[Subset]) -> list[Subset]:
+    """Sets that differ from ``subset`` by one feature and are not yet ``known``.
+
+    One of the :data:`NEIGHBOURS` strongest other features is added, or a feature is removed. A single feature is not
+    removed, and none of a set of more than :data:`NEIGHBOURS` features.
+
+    Args:
+        subset: the features of a model.
+        order: all features, the strongest first.
+        known: sets that were evaluated already.
+    """
+    others = [index for index in order if index not in subset][:NEIGHBOURS]
+    found = [as_subset([*subset, index]) for index in others]
+    if 1 < len(subset) <= NEIGHBOURS:
+        found += [tuple(index for index in subset if index != gone) for gone in subset]
+    seen = set(known)
+    return [each for each in found if each not in seen]
+
+
+def as_subset(indices: Iterable[int]) -> Subset:
+    """The indices in rising order, each once."""
+    return tuple(sorted(set(indices)))

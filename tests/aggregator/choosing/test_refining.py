@@ -1,0 +1,228 @@
+"""Which features to ask about next, from private answers alone: sets, race, shares, and the whole procedure."""
+
+from __future__ import annotations
+
+from math import log, sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.examples import examples
+
+from aggregator.choosing.race import MALUS, SPREAD, TOLL, Heard, choose, rated, unit_error
+from aggregator.choosing.refining import (
+    ASK,
+    DONE,
+    EVALUATE,
+    STOP,
+    Evaluated,
+    Fleet,
+    can_choose,
+    conclusion,
+    next_evaluation,
+    next_round,
+    number_of_candidates,
+    round_sizes,
+)
+from aggregator.choosing.shares import WHOLE, Share, after, equalise
+from aggregator.choosing.subsets import candidates, greedy, neighbours, strengths, strongest
+from aggregator.models.joint_tables import Tables
+
+MILLION = Fleet(10**6, 10**6)
+HALF = np.array([0.5, 0.5])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("aggregator.choosing.subsets.RECORDS", 500)
+        yield
+
+
+def coin(right):
+    """P(value | class) of a feature that names the class of two with this probability."""
+    return np.array([[right, 1 - right], [1 - right, right]])
+
+
+def tables_of(*right):
+    return Tables(HALF, tuple(coin(each) for each in right))
+
+
+def test_strength_is_the_mutual_information():
+    found = strengths(tables_of(0.5, 0.9))
+    assert found[0] == pytest.approx(0, abs=1e-12)
+    assert found[1] == pytest.approx(log(2) + 0.9 * log(0.9) + 0.1 * log(0.1))
+    assert strongest(tables_of(0.6, 0.9, 0.6)) == [1, 0, 2]
+
+
+def test_the_forward_selection_takes_the_feature_that_helps_most_first():
+    assert greedy(tables_of(0.6, 0.9, 0.7, 0.5), 2, np.random.default_rng(3))[0] == 1
+    assert len(greedy(tables_of(0.6, 0.9), 5, np.random.default_rng(3))) == 2
+
+
+def test_candidates_are_different_sets_of_several_sizes_beginning_with_all():
+    found = candidates(tables_of(*np.linspace(0.55, 0.9, 12)), 9, np.random.default_rng(1))
+    assert found[0] == tuple(range(12))
+    assert found[1:3] == [(10, 11), (11,)]
+    assert len(set(found)) == len(found)
+    assert candidates(tables_of(*np.linspace(0.55, 0.9, 12)), 2, np.random.default_rng(1)) == found[:2]
+
+
+def test_neighbours_differ_by_one_feature_and_are_new():
+    order = list(range(12))
+    found = neighbours((1, 3), order, [(1,), (0, 1, 3)])
+    assert (1,) not in found
+    assert (0, 1, 3) not in found
+    assert (3,) in found
+    assert all(len(set(each) ^ {1, 3}) == 1 for each in found)
+    assert max(max(each) for each in found) == 9
+    assert neighbours((2,), [2], []) == []
+    assert all(len(each) == 10 for each in neighbours(tuple(range(9)), order, []))
+
+
+def test_accuracies_are_shrunk_to_their_mean_and_uncertain_ones_rank_lower():
+    c = unit_error(10**6)
+    assert c == pytest.approx(0.5 * (np.e + 1) / (np.e - 1))
+    n = round((c / SPREAD) ** 2)
+    found = {each.features: each for each in rated({(0,): Heard(n, 0.9), (1,): Heard(n, 0.7)}, 10**6)}
+    assert found[0,].mean == pytest.approx(0.85, abs=1e-3)
+    assert found[0,].error == pytest.approx(SPREAD / sqrt(2), rel=1e-2)
+    assert found[0,].cautious == pytest.approx(found[0,].mean - MALUS * found[0,].error - TOLL)
+    sure, unsure = Heard(10**6, 0.8), Heard(100, 0.8)
+    assert [each.features for each in rated({(0,): unsure, (1,): sure}, 10**6)] == [(1,), (0,)]
+
+
+def test_all_features_are_chosen_unless_another_set_is_better_by_a_standard_error():
+    everything = (0, 1, 2)
+    heard = {everything: Heard(3000, 0.8), (0,): Heard(3000, 0.81)}
+    assert choose(heard, everything, 10**6).features == everything
+    found = choose({**heard, (0,): Heard(3000, 0.9)}, everything, 10**6)
+    assert found.features == (0,)
+    assert found.gain > found.error > 0
+
+
+@pytest.mark.parametrize(
+    ("features", "devices", "said"),
+    [(7, 10**6, "features are too few"), (36, 2556, "between 36 features"), (8, 10**6, ""), (36, 10**5, "")],
+)
+def test_a_fleet_that_can_not_choose_is_asked_about_all(features, devices, said):
+    fleet = Fleet(devices, 10**6)
+    assert said in can_choose(features, fleet)
+    assert bool(can_choose(features, fleet)) == bool(said)
+    step = next_round(features, fleet, [], None)
+    assert step.kind == ASK
+    assert step.asks[0].features == tuple(range(features))
+    assert (step.asks[0].share == Share(0, WHOLE)) == bool(said)
+    if said:
+        assert next_round(features, fleet, step.asks, None) is None
+        assert conclusion(features, fleet, step.asks, [], finished=True).kind == DONE
+
+
+def test_the_number_of_devices_in_a_refusal_is_enough():
+    fleet = Fleet(2556, 10**6)
+    needed = int(can_choose(36, fleet).split("; ")[1].split()[0])
+    assert can_choose(36, fleet._replace(devices=needed)) == ""
+    assert can_choose(36, fleet._replace(devices=needed - 1)) != ""
+    assert number_of_candidates(fleet._replace(devices=needed)) >= 2
+
+
+def test_rounds_halve_the_number_of_features():
+    assert round_sizes(36) == [36, 18, 9, 5]
+    assert round_sizes(8) == [8, 4, 2]
+
+
+@given(st.dictionaries(st.integers(0, 9), st.sampled_from([0.0, 0.01, 0.05, 0.2]), min_size=1), st.floats(0, 0.9))
+@examples(60)
+def test_the_rest_of_a_fleet_levels_the_answers(expected, part):
+    low = round(part * WHOLE)
+    found = equalise(expected, low)
+    ends = [low, *(each.share.high for each in found)]
+    assert [each.share.low for each in found] == ends[:-1]
+    assert ends[-1] == WHOLE
+    total = dict(expected)
+    for each in found:
+        for index in each.features:
+            total[index] += each.share.part / len(each.features)
+    if found[-1].features == tuple(sorted(expected)):
+        # A difference that is too small for a campaign of its own stays.
+        assert max(total.values()) - min(total.values()) <= 0.005 * len(expected) + 1e-6
+    assert sum(total.values()) == pytest.approx(sum(expected.values()) + (WHOLE - low) / WHOLE, abs=1e-6)
+
+
+def test_a_share_ends_with_the_fleet():
+    assert after(WHOLE - 5, 0.5) == Share(WHOLE - 5, WHOLE)
+    assert after(0, 0.25).shown == f"0:{WHOLE // 4}"
+
+
+class World:
+    """Two features tell the class, ten repeat one another: a model of all counts the ten as ten pieces of evidence."""
+
+    tables = tables_of(0.8, 0.75, *([0.7] * 10))
+
+    def __init__(self):
+        rng = np.random.default_rng(5)
+        self.labels = rng.integers(0, 2, 4000)
+        flips = rng.random((4000, 3)) > np.array([0.8, 0.75, 0.7])
+        own = self.labels[:, None] ^ flips
+        self.codes = np.hstack([own[:, :2], np.repeat(own[:, 2:], 10, axis=1)])
+
+    def right(self, features):
+        score = sum(np.log(self.tables.likelihood[each])[self.codes[:, each]] for each in features)
+        return float((score.argmax(axis=1) == self.labels).mean())
+
+    def run(self, fleet, noise=None):
+        asked, waves, steps = [], [], []
+        while (step := next_round(12, fleet, asked, self.tables if asked else None)) is not None:
+            asked += step.asks
+            steps.append(step)
+        while (step := next_evaluation(self.tables, fleet, asked, waves, 1)) is not None:
+            n = round(step.share.part * fleet.devices / len(step.models))
+            error = 0 if noise is None else unit_error(fleet.epsilon_micro) / sqrt(n)
+            heard = {
+                each: Heard(n, self.right(each) + (noise.normal(0, error) if noise is not None else 0))
+                for each in step.models
+            }
+            waves.append(Evaluated(step.share, heard))
+            steps.append(step)
+        return [*steps, conclusion(12, fleet, asked, waves, finished=False)], asked, waves
+
+
+@pytest.fixture(scope="module")
+def world():
+    return World()
+
+
+def test_features_that_repeat_one_another_are_not_asked_about(world):
+    everything = world.right(range(12))
+    for seed in range(3):
+        steps, _, _ = world.run(MILLION, np.random.default_rng(seed))
+        assert [step.kind for step in steps] == [ASK] * 4 + [EVALUATE] * (len(steps) - 5) + [STOP]
+        chosen = steps[-1].features
+        assert len(set(chosen) & set(range(2, 12))) <= 2
+        assert world.right(chosen) > everything + 0.05
+
+
+def test_a_worse_rule_is_seen(world):
+    """The candidates are not all alike: the set of the most features is far below the best."""
+    assert world.right((0, 1, 2)) - world.right(range(12)) > 0.08
+
+
+def test_shares_of_one_series_never_overlap_and_reach_its_end(world):
+    for devices in (10**5, 10**8):
+        steps, _, _ = world.run(Fleet(devices, 10**6), np.random.default_rng(1))
+        shares = [each.share for step in steps for each in step.asks] + [step.share for step in steps if step.share]
+        shares.sort()
+        assert shares[0].low == 0
+        assert shares[-1].high == WHOLE
+        assert all(one.high == two.low for one, two in zip(shares, shares[1:], strict=False))
+        assert 2 <= min(len(step.models) for step in steps if step.kind == EVALUATE)
+        assert max(len(step.models) for step in steps) <= 16
+
+
+def test_a_step_says_its_reason_and_the_same_answers_give_the_same_step(world):
+    one, asked, waves = world.run(MILLION)
+    two, _, _ = world.run(MILLION)
+    assert one == two
+    assert "better than all 12" in one[-1].reason
+    assert conclusion(12, MILLION, asked, waves, finished=True).kind == DONE
