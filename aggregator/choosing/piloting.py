@@ -161,9 +161,7 @@ def usable_ways(records: Population, schema: Schema, rows: Integers) -> list[Way
     found = []
     for feature in range(len(schema.observed)):
         columns = (records.reported.codes[rows, feature], records.reported.numbers[rows, feature])
-        found += [
-            way for way in ways(schema, feature) if cut(way, schema, *columns, records.labels[rows]) is not None
-        ]
+        found += [way for way in ways(schema, feature) if cut(way, schema, *columns, records.labels[rows]) is not None]
     return found
 
 

@@ -64,7 +64,7 @@ class Rated(NamedTuple):
 
     @property
     def cautious(self) -> float:
-        """Posterior mean, less :data:`MALUS` posterior standard deviations and :data:`TOLL` per feature, for the rank."""
+        """The rank: posterior mean, less :data:`MALUS` posterior standard deviations and :data:`TOLL` per feature."""
         return self.mean - MALUS * self.error - TOLL * min(len(self.features), TOLLED)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aggregator.choosing.subsets import Subset
     from aggregator.models.joint_tables import Tables
 
-ROUNDS = (0.20, 0.10, 0.10, 0.10)
+ROUNDS = (0.25, 0.08, 0.08, 0.08)
 """Parts of the fleet that are asked about all features, the strongest half, the strongest quarter and so on."""
 LEAST_ASKED = 2
 """Smallest number of features of a round."""
@@ -174,7 +174,7 @@ def next_evaluation(
         waves: the evaluations so far, in order.
         seed: of the simulated records of the greedy selection; the same for all evaluations.
     """
-    low = used([each.share for each in (*asked, *waves)])
+    low = _end(asked, waves)
     heard = pooled(waves)
     if not waves:
         sets = candidates(tables, number_of_candidates(fleet), np.random.default_rng(seed))
@@ -192,6 +192,11 @@ def next_evaluation(
         return None
     reason = f"try to add or remove a feature of the best set, which has {len(best[0])}"
     return _evaluate(sets if len(sets) > 1 else [*sets, best[0]], LOCAL, fleet, low, reason)
+
+
+def _end(asked: Sequence[Asked], waves: Sequence[Evaluated]) -> int:
+    """The place in the series after all campaigns so far."""
+    return used([*(each.share for each in asked), *(each.share for each in waves)])
 
 
 def _settled(waves: Sequence[Evaluated], fleet: Fleet) -> bool:
@@ -235,7 +240,7 @@ def conclusion(
     everything = tuple(range(features))
     choice = choose(pooled(waves), everything, fleet.epsilon_micro) if waves else None
     chosen = everything if choice is None else choice.features
-    low = used([each.share for each in (*asked, *waves)])
+    low = _end(asked, waves)
     expected = {
         index: sum(each.share.part / len(each.features) for each in asked if index in each.features) for index in chosen
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import log, sqrt
 
 import numpy as np
@@ -215,8 +216,8 @@ def test_shares_of_one_series_never_overlap_and_reach_its_end(world):
         shares.sort()
         assert shares[0].low == 0
         assert shares[-1].high == WHOLE
-        assert all(one.high == two.low for one, two in zip(shares, shares[1:], strict=False))
-        assert 2 <= min(len(step.models) for step in steps if step.kind == EVALUATE)
+        assert all(one.high == two.low for one, two in pairwise(shares))
+        assert min(len(step.models) for step in steps if step.kind == EVALUATE) >= 2
         assert max(len(step.models) for step in steps) <= 16
 
 
