@@ -21,7 +21,6 @@ from protocol.features import Numeric
 from protocol.schema import may_be_missing
 
 if TYPE_CHECKING:
-
     from numpy.typing import NDArray
 
     from protocol.schema import Schema
