@@ -96,7 +96,7 @@ def ways(schema: Schema, feature: int) -> list[Way]:
         feature: index of the observed feature.
     """
     found = [Way(feature)]
-    one = schema.observed[feature]
+    one = schema.ungrouped[feature]
     if isinstance(one, Numeric):
         if schema.projection is None:
             found += [Way(feature, QUANTILES, bins) for bins in BINS]
@@ -114,7 +114,7 @@ def cut(way: Way, schema: Schema, codes: Integers, numbers: Integers, labels: In
         codes, numbers: the feature's columns of the records as they are reported, shape (rows,) int64.
         labels: shape (rows,) int64, class codes.
     """
-    feature, classes = schema.observed[way.feature], len(schema.label.classes)
+    feature, classes = schema.ungrouped[way.feature], len(schema.label.classes)
     if way.kind == AS_STATED:
         return Cut(way, feature.size)
     if way.kind == GROUPS:

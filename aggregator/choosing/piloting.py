@@ -40,13 +40,15 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
     Flags = NDArray[np.bool_]
-    Tabled = Callable[["Part", int, np.random.Generator], "Scores"]
+    Scoring = Callable[[int, np.random.Generator], "Scores"]
+    """Makes a model that asks this number of questions, and scores a part's test records by it."""
+    Tabled = Callable[["Part"], Scoring]
 
 FOLDS = 5
-DRAWS = 4
+DRAWS = 2
 """Simulated campaigns per fold."""
-MOST_FEATURES = 12
-PATIENCE = 3
+MOST_FEATURES = 10
+PATIENCE = 2
 """The selection ends after this many sets in a row that are not better than a smaller one."""
 _NOW = 1_900_000_000
 """Time in the header of a campaign that nobody signs."""
@@ -130,14 +132,15 @@ def select(
     """
     known = usable_ways(records, schema, rows)
     parts = [part_of(records, schema, known, *division) for division in divisions(records, rows, rng)]
+    models = [(part, tabled(part)) for part in parts]
     path: list[Candidate] = []
     chosen: list[int] = []
     stated = [place for place, way in enumerate(known) if way.kind == AS_STATED]
     while len(chosen) < min(MOST_FEATURES, len(stated)) and not _stalled(path):
-        judge = _Judge(parts, len(chosen) + 1, tabled, draws, len(records.labels), rng)
+        judge = _Judge(models, len(chosen) + 1, draws, len(records.labels), rng)
         chosen = _exchanged(judge, known, _added(judge, known, chosen))
         path.append(Candidate(tuple(known[place] for place in chosen), judge.right(chosen)))
-    judge = _Judge(parts, len(stated), tabled, draws, len(records.labels), rng)
+    judge = _Judge(models, len(stated), draws, len(records.labels), rng)
     return [*path, Candidate(tuple(known[place] for place in stated), judge.right(stated))]
 
 
@@ -193,9 +196,12 @@ def fleet_scores(devices: int, epsilon_micro: int) -> Tabled:
     Args:
         devices: number of devices.
         epsilon_micro: ε of the one answer of a device, in millionths.
+
+    Returns:
+        For a part, the function from m and a source of randomness to the scores of one simulated campaign's model.
     """
 
-    def scores(part: Part, number: int, rng: np.random.Generator) -> Scores:
+    def prepared(part: Part) -> Scoring:
         features = [
             Categorical(str(place), [str(code) for code in range(each.size)], substitute=0)
             for place, each in enumerate(part.cuts)
@@ -209,18 +215,21 @@ def fleet_scores(devices: int, epsilon_micro: int) -> Tabled:
             count_law(question.mechanism, inputs[:, place], weights)
             for place, question in enumerate(campaign.questions)
         ]
-        # All ways are asked about at once, each by as many devices as one of ``number`` questions gets.
-        statistics = simulated(campaign, laws, Fleet(max(1, devices * len(laws) // number)), rng)
-        tables = posterior_tables(statistics, range(len(laws)))
-        prior = posterior_prior(replace(statistics, questions=statistics.questions[:number]))
-        return _scores(part, prior, tables.likelihood)
 
-    return scores
+        def scores(number: int, rng: np.random.Generator) -> Scores:
+            # All ways are asked about at once, each by as many devices as one of ``number`` questions gets.
+            statistics = simulated(campaign, laws, Fleet(max(1, devices * len(laws) // number)), rng)
+            tables = posterior_tables(statistics, range(len(laws)))
+            prior = posterior_prior(replace(statistics, questions=statistics.questions[:number]))
+            return _scores(part, prior, tables.likelihood)
+
+        return scores
+
+    return prepared
 
 
-def plain_scores(part: Part, number: int, rng: np.random.Generator) -> Scores:
-    """Naive Bayes on the plain records of a part: add-one smoothed counts. ``number`` and ``rng`` have no effect."""
-    del number, rng
+def plain_scores(part: Part) -> Scoring:
+    """Naive Bayes on the plain records of a part: add-one smoothed counts. The function it returns reads nothing."""
     classes = len(part.classes)
     prior = np.bincount(part.learned_labels, minlength=classes) + 1.0
     tables = []
@@ -228,7 +237,8 @@ def plain_scores(part: Part, number: int, rng: np.random.Generator) -> Scores:
         cells = np.bincount(part.learned[:, place] * classes + part.learned_labels, minlength=classes * each.size)
         joint = cells.reshape(each.size, classes) + 1.0
         tables.append(joint / joint.sum(axis=0))
-    return _scores(part, prior / prior.sum(), tables)
+    found = _scores(part, prior / prior.sum(), tables)
+    return lambda _number, _rng: found
 
 
 def _scores(part: Part, prior: Floats, tables: Sequence[Floats]) -> Scores:
@@ -244,10 +254,10 @@ class _Judge:
     """Accuracies of sets of one size. All sets are judged by the same simulated campaigns."""
 
     def __init__(
-        self, parts: Sequence[Part], size: int, tabled: Tabled, draws: int, records: int, rng: np.random.Generator
+        self, models: Sequence[tuple[Part, Scoring]], size: int, draws: int, records: int, rng: np.random.Generator
     ) -> None:
         self._records = records
-        self._models = [(part, tabled(part, size, rng)) for part in parts for _ in range(draws)]
+        self._models = [(part, scoring(size, rng)) for part, scoring in models for _ in range(draws)]
 
     def right(self, places: Sequence[int]) -> Floats:
         """How often the model of a set is right about each record: shape (records,) float64; NaN where not known."""

@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "trust": "aggregator.cli.documents.trust:trust",
     "schema": "aggregator.cli.documents.schema:schema",
     "projection": "aggregator.cli.documents.projection:projection",
+    "design": "aggregator.cli.documents.design:design",
     "plan": "aggregator.cli.documents.plan:plan",
     "campaign": "aggregator.cli.documents.campaign:campaign",
     "sign": "aggregator.cli.documents.sign:sign",

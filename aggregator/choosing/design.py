@@ -1,0 +1,251 @@
+"""``hearsay design``: what a campaign should ask, from a pilot's records, and what the pilot alone is worth.
+
+Source: docs/decisions/0066.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from aggregator.ask_table import AskedFeature
+from aggregator.choosing.codings import GROUPS, Cut
+from aggregator.choosing.piloting import (
+    DRAWS,
+    Candidate,
+    best_of,
+    divisions,
+    fleet_scores,
+    mean_error,
+    part_of,
+    plain_scores,
+    select,
+)
+from aggregator.forecast.population import Population
+from aggregator.forecast.rehearsal import Z95
+from protocol.errors import InputError
+from protocol.features import Categorical, Feature, Numeric
+from protocol.schema import build_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from aggregator.ask_table import Ask
+    from aggregator.choosing.piloting import Tabled
+    from aggregator.schema_file import SchemaFile
+    from protocol.schema import Schema
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
+LEAST_RECORDS = 40
+MOST_RECORDS = 2000
+"""Most records of a pilot that are used; of a larger pilot it is a random part."""
+
+
+class Judged(NamedTuple):
+    """An accuracy with its 95 % interval (Wilson) for the people that the pilot is a random sample of."""
+
+    accuracy: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, right: Floats) -> Judged:
+        """From the share of models that are right about each record: shape (records,) float64; NaN where not known."""
+        known = right[np.isfinite(right)]
+        n, p, z = len(known), float(known.mean()), Z95
+        middle, half = p + z * z / (2 * n), z * sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+        return cls(p, (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n))
+
+    @property
+    def shown(self) -> str:
+        """The accuracy and its interval as text."""
+        return f"{self.accuracy:.1%} ({self.low:.1%} to {self.high:.1%})"
+
+
+class Designed(NamedTuple):
+    """What a campaign should ask.
+
+    Attributes:
+        file: the schema with new bins, and its table ``[ask]``.
+        chosen: the ways to ask about each chosen feature, with groups and edges from all of the pilot.
+        path: the best set of each number of features, then all features as the schema states them.
+        best: the chosen set of the path.
+        fleet: accuracy of the whole procedure on records that it has not seen; None if it was not asked for.
+        alone: accuracy of Naive Bayes on the pilot's records alone, with features chosen for that; None likewise.
+        lead: accuracy of the fleet minus that of the pilot alone, and its standard error; None likewise.
+    """
+
+    file: SchemaFile
+    chosen: tuple[Cut, ...]
+    path: tuple[Candidate, ...]
+    best: Candidate
+    fleet: Judged | None = None
+    alone: Judged | None = None
+    lead: tuple[float, float] | None = None
+
+    @property
+    def verdict(self) -> str:
+        """What the fleet would add to the pilot, as a sentence; empty if it was not judged."""
+        if self.lead is None:
+            return ""
+        gain, error = self.lead
+        said = f"{100 * gain:+.1f} ± {100 * error:.1f} points"
+        if gain <= error:
+            return (
+                f"the pilot alone is as good as the fleet would be ({said}): the fleet would add only that its model "
+                "is about all of its people, and not about those who joined the pilot"
+            )
+        return f"the fleet would be better than the pilot alone by {said}"
+
+
+def design(
+    pilot: pd.DataFrame, file: SchemaFile, epsilon_micro: int, devices: int, *, seed: int = 0, judge: bool = True
+) -> Designed:
+    """Choose features, groups of values and bins for a campaign. Run by the analyst.
+
+    Args:
+        pilot: typed records with their label (:func:`aggregator.models.pilot.check_pilot`).
+        file: the schema to start from; what it says in ``[ask]`` is replaced.
+        epsilon_micro: ε of the one answer of a device, in millionths.
+        devices: size of the fleet.
+        seed: of the simulated counts.
+        judge: whether the accuracies of the procedure and of the pilot alone are measured. It takes most of the time.
+
+    Raises:
+        InputError: ``pilot_too_small``: fewer than :data:`LEAST_RECORDS` records with a class; ``schema_invalid``: the
+            schema has a projection; the reasons of :meth:`Population.of_frame`.
+    """
+    schema = file.schema._replace(groups=())
+    if schema.projection is not None:
+        raise InputError("schema_invalid", "a projection is fitted on the pilot already; design a schema without one")
+    records = Population.of_frame(pilot, schema)
+    rng = np.random.default_rng(seed)
+    rows = np.flatnonzero(records.known)
+    if len(rows) < LEAST_RECORDS:
+        raise InputError(
+            "pilot_too_small", f"the pilot has {len(rows)} records with a class; a design needs {LEAST_RECORDS}"
+        )
+    if len(rows) > MOST_RECORDS:
+        rows = np.sort(rng.choice(rows, MOST_RECORDS, replace=False))
+    tabled = fleet_scores(devices, epsilon_micro)
+    path = select(records, schema, rows, tabled, DRAWS, rng)
+    best = best_of(path)
+    cuts = part_of(records, schema, best.ways, rows, rows[:1]).cuts
+    asked, features = _asked(cuts, schema)
+    made = file._replace(schema=build_schema(schema.label, features), ask=asked)
+    found = Designed(made, cuts, tuple(path), best)
+    if not judge:
+        return found
+    fleet = unseen(records, schema, rows, tabled, 1, np.random.default_rng([seed, 1]))
+    alone = unseen(records, schema, rows, plain_scores, 1, np.random.default_rng([seed, 1]))
+    lead = float(np.nanmean(fleet - alone)), mean_error(fleet - alone)
+    return found._replace(fleet=Judged.of(fleet), alone=Judged.of(alone), lead=lead)
+
+
+def unseen(
+    records: Population, schema: Schema, rows: Integers, tabled: Tabled, draws: int, rng: np.random.Generator
+) -> Floats:
+    """How often the whole procedure is right about records that took no part in the selection.
+
+    Args:
+        records: the pilot's records.
+        schema: the pilot's schema.
+        rows: shape (n,) int64, indices of the records to use.
+        tabled: how a model is made (:func:`aggregator.choosing.piloting.fleet_scores`).
+        draws: number of models per fold.
+        rng: source of randomness.
+
+    Returns:
+        Shape (records,) float64; NaN for records that are not used.
+    """
+    right = np.full(len(records.labels), np.nan)
+    for learned, tested in divisions(records, rows, rng):
+        best = best_of(select(records, schema, learned, tabled, draws, rng))
+        part = part_of(records, schema, best.ways, learned, tested)
+        scoring = tabled(part)
+        found = np.zeros(len(tested))
+        for _ in range(DRAWS):
+            scores = scoring(len(best.ways), rng)
+            found += (scores.prior + scores.terms.sum(axis=1)).argmax(axis=1) == part.truth
+        right[tested] = found / DRAWS
+    return right
+
+
+def _asked(cuts: Sequence[Cut], schema: Schema) -> tuple[Ask, list[Feature]]:
+    """The table ``[ask]`` of the cuts, and the schema's features with the bins of the cuts."""
+    features: list[Feature] = list(schema.features)
+    asked: dict[str, AskedFeature] = {}
+    for each in sorted(cuts, key=lambda one: one.way.feature):
+        feature = features[each.way.feature]
+        groups: tuple[tuple[str, ...], ...] = ()
+        if each.group_of is not None and isinstance(feature, Categorical):
+            labels = feature.labels()
+            groups = tuple(
+                tuple(label for label, of in zip(labels, each.group_of, strict=True) if of == group)
+                for group in range(each.size)
+            )
+        if each.edges is not None and isinstance(feature, Numeric):
+            features[each.way.feature] = Numeric(
+                feature.name, feature.low, feature.high, list(each.edges), feature.unlisted, feature.substitute
+            )
+        asked[feature.name] = AskedFeature(groups)
+    return asked, features
+
+
+def shown_path(found: Designed, schema: Schema) -> list[tuple[str, str, str]]:
+    """The path as rows: number of features, accuracy with standard error, and the features; a star at the chosen set.
+
+    Args:
+        found: the design.
+        schema: the schema to start from.
+    """
+    rows = []
+    for each in found.path:
+        names = ", ".join(
+            schema.observed[way.feature].name + ("" if way.parts == 0 else f" ({way.shown})") for way in each.ways
+        )
+        everything = len(each.ways) == len(schema.observed)
+        star = " *" if each is found.best else ""
+        rows.append(
+            (
+                f"{len(each.ways)}{star}",
+                f"{each.accuracy:.1%} ± {each.error:.1%}",
+                "all, as the schema states them" if everything else names,
+            )
+        )
+    return rows
+
+
+def as_json(found: Designed) -> dict[str, Any]:
+    """The design for programs."""
+    schema = found.file.schema
+    return {
+        "asked": {
+            schema.features[each.way.feature].name: {
+                "way": each.way.kind,
+                "codes": each.size,
+                **({"groups": [list(group) for group in found.file.ask[schema.features[each.way.feature].name].groups]}
+                   if each.way.kind == GROUPS else {}),
+            }
+            for each in found.chosen
+        },
+        "path": [
+            {
+                "features": [schema.features[way.feature].name for way in each.ways],
+                "accuracy": each.accuracy,
+                "error": each.error,
+                "chosen": each is found.best,
+            }
+            for each in found.path
+        ],
+        "accuracy_fleet": None if found.fleet is None else found.fleet._asdict(),
+        "accuracy_pilot_alone": None if found.alone is None else found.alone._asdict(),
+        "verdict": found.verdict,
+    }  # fmt: skip

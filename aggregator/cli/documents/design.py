@@ -1,0 +1,83 @@
+"""``hearsay design``: what a campaign should ask, from a pilot's records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from aggregator.cli.options import PATH, force_option, json_option, missing_option, output_option
+from aggregator.cli.output import note, print_facts, print_json, print_table, working
+from aggregator.files import check_output, write_output
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@click.argument("pilot", type=PATH, metavar="PILOT.csv")
+@click.option("--schema", "schema_file", type=PATH, required=True, metavar="SCHEMA.toml", help="Schema to start from.")
+@click.option("--epsilon", required=True, help="ε of the one answer of a device.")
+@click.option("--devices", type=click.IntRange(1), required=True, help="Size of the fleet.")
+@output_option
+@missing_option
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the simulated counts.")
+@force_option
+@json_option
+def design(
+    pilot: Path,
+    schema_file: Path,
+    epsilon: str,
+    devices: int,
+    output: Path,
+    missing: tuple[str, ...],
+    seed: int,
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Choose what a campaign asks, from the records of a few hundred people who agreed to be seen.
+
+    Features, groups of their values and bins of numbers are chosen by the accuracy that the answers of so many
+    devices at this ε will give, on records of the pilot that the model was not made of. The output is a schema file
+    with a table [ask], for hearsay campaign. It also says how good a model of the pilot's records alone is.
+
+    What is chosen becomes public with the campaign, and it depends on the pilot's records.
+
+    \b
+    Example:
+      hearsay design pilot.csv --schema schema.toml --epsilon 1 --devices 100000 -o asked.toml
+    """  # noqa: D301
+    from aggregator.choosing.design import as_json as design_json
+    from aggregator.choosing.design import design as make_design
+    from aggregator.choosing.design import shown_path
+    from aggregator.models.pilot import check_pilot
+    from aggregator.schema_file import load_schema
+    from aggregator.schema_text import schema_text
+    from aggregator.tables import MISSING_TOKENS, read_table
+    from protocol.epsilon import check_answer_micro, micro_epsilon
+
+    check_output(output, force=force)
+    file = load_schema(schema_file)
+    micro = micro_epsilon(epsilon)
+    check_answer_micro(micro)
+    frame = check_pilot(read_table(pilot), file.schema, missing or MISSING_TOKENS)
+    with working("choosing what to ask"):
+        found = make_design(frame, file, micro, devices, seed=seed)
+    write_output(output, schema_text(found.file).encode(), force=force)
+    if as_json:
+        print_json({"schema": str(output), **design_json(found)})
+        return
+    print_table(["features", "accuracy", "asked"], shown_path(found, file.schema), numeric=["features"])
+    click.echo()
+    assert found.fleet is not None
+    assert found.alone is not None
+    print_facts(
+        {
+            "schema": output,
+            "asked": ", ".join(found.file.ask),
+            "accuracy of the fleet's model": f"{found.fleet.shown}, on records that chose nothing",
+            "accuracy of the pilot alone": f"{found.alone.shown}, on records that chose nothing",
+        }
+    )
+    note(found.verdict)

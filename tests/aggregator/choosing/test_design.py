@@ -1,0 +1,105 @@
+"""``hearsay design``: the schema it writes asks what it says, and the pilot alone is judged too."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from aggregator.ask_table import resolve
+from aggregator.choosing import design as designing
+from aggregator.choosing import piloting
+from aggregator.cli.app import hearsay
+from aggregator.schema_file import load_schema
+
+SCHEMA = """
+name = "designs"
+[label]
+name = "class"
+classes = ["n", "y"]
+[[features]]
+name = "letter"
+kind = "categorical"
+values = ["a", "b", "c", "d", "e", "f"]
+[[features]]
+name = "size"
+kind = "numeric"
+low = "-1"
+high = "1"
+bins = 8
+[[features]]
+name = "noise"
+kind = "categorical"
+values = ["p", "q"]
+missing = "p"
+"""
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.setattr(piloting, "MOST_FEATURES", 2)
+    monkeypatch.setattr(piloting, "FOLDS", 2)
+    (tmp_path / "s.toml").write_text(SCHEMA, "utf-8")
+    rng = np.random.default_rng(4)
+    label = rng.integers(0, 2, 90)
+    letter = 2 * rng.integers(0, 3, 90) + (label ^ (rng.random(90) < 0.1))
+    size = np.where(label ^ (rng.random(90) < 0.3), rng.uniform(0.4, 1, 90), rng.uniform(-1, 0.4, 90))
+    pilot = pd.DataFrame(
+        {
+            "letter": [("abcdef"[code]) if each % 9 else "" for each, code in enumerate(letter)],
+            "size": size.round(3),
+            "noise": rng.choice(["p", "q"], 90),
+            "class": np.where(label, "y", "n"),
+        }
+    )
+    pilot.to_csv(tmp_path / "p.csv", index=False)
+    return tmp_path
+
+
+def ran(files, *more):
+    command = ["design", str(files / "p.csv"), "--schema", str(files / "s.toml"), "--epsilon", "1"]
+    return CliRunner().invoke(hearsay, [*command, "-o", str(files / "o.toml"), *more])
+
+
+def test_few_devices_ask_about_the_strong_feature_in_groups(files):
+    found = ran(files, "--devices", "2000", "--json")
+    assert found.exit_code == 0, found.output
+    said = json.loads(found.stdout)
+    made = load_schema(files / "o.toml")
+    assert list(made.ask) == list(said["asked"])
+    assert "noise" not in said["asked"]
+    assert said["asked"]["letter"]["way"] == "groups"
+    asked = resolve(made.schema, made.ask)
+    letter = asked.schema.observed[0]
+    assert letter.size == said["asked"]["letter"]["codes"] <= 3
+    groups = asked.stated.groups[0]
+    assert groups[0] == groups[2] == groups[4] != groups[1] == groups[3] == groups[5]
+    assert sum(point["chosen"] for point in said["path"]) == 1
+    assert said["accuracy_fleet"]["low"] < said["accuracy_fleet"]["accuracy"] < said["accuracy_fleet"]["high"]
+    again = ran(files, "--devices", "2000", "--json", "--force")
+    assert json.loads(again.stdout) == said
+
+
+def test_the_pilot_that_is_as_good_as_the_fleet_is_named(files):
+    found = ran(files, "--devices", "100")
+    assert found.exit_code == 0, found.output
+    assert "all, as the schema states them" in found.stdout
+    assert "accuracy of the pilot alone" in found.stdout
+    assert "the pilot alone is as good as the fleet would be" in found.stderr
+
+
+def test_a_clear_gain_of_the_fleet_is_named():
+    lead = designing.Designed(None, (), (), None, lead=(0.05, 0.01))
+    assert "better than the pilot alone by +5.0 ± 1.0 points" in lead.verdict
+
+
+def test_too_few_records_are_refused(files):
+    pilot = pd.read_csv(files / "p.csv", dtype=str, keep_default_na=False)
+    pilot.head(30).to_csv(files / "p.csv", index=False)
+    found = ran(files, "--devices", "100")
+    assert found.exit_code == 1
+    assert found.stderr.startswith("pilot_too_small")
+    assert not (files / "o.toml").exists()
