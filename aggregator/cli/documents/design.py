@@ -51,9 +51,9 @@ def design(
     from aggregator.choosing.design import as_json as design_json
     from aggregator.choosing.design import design as make_design
     from aggregator.choosing.design import shown_path
+    from aggregator.choosing.schema_text import schema_text
     from aggregator.models.pilot import check_pilot
     from aggregator.schema_file import load_schema
-    from aggregator.schema_text import schema_text
     from aggregator.tables import MISSING_TOKENS, read_table
     from protocol.epsilon import check_answer_micro, micro_epsilon
 
