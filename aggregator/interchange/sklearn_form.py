@@ -16,6 +16,7 @@ import pandas as pd
 from protocol import SCALE
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
+from protocol.values import as_number, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_EMPTY = ("", "\x01")
-"""Texts that may stand for an empty cell: the first that the feature does not list. No feature lists the second one."""
 _BEYOND = 1 << 40
 """A number that is larger than every edge. It stands for a missing number."""
 
@@ -37,8 +36,9 @@ def to_sklearn(model: Model) -> Any:
     """The model as a fitted ``sklearn.pipeline.Pipeline`` whose ``predict`` takes a DataFrame. Run by the analyst.
 
     The frame needs a column for every feature of the schema. Cells of categorical columns are texts as the schema
-    lists them, or integers; cells of numeric columns are numbers. An empty cell is missing, and a prediction leaves it
-    out. The exception is a model of normal distributions: scikit-learn's ``GaussianNB`` takes no missing numbers.
+    lists them, integers or booleans; cells of numeric columns are numbers. An empty cell is missing, and a prediction
+    leaves it out. The exception is a model of normal distributions: scikit-learn's ``GaussianNB`` takes no missing
+    numbers.
 
     A prediction can differ from :meth:`Model.predict` in two cases: two classes have equal scores, or a number is so
     near to the place where its u changes that doubles do not tell the sides apart.
@@ -142,21 +142,46 @@ def _call(function: Any, **arguments: Any) -> Any:
 
 
 def _category(feature: Categorical) -> list[Any]:
-    """Steps from cells to codes: the listed values, then one code for an empty cell, one for every other value."""
-    from sklearn.preprocessing import OrdinalEncoder
+    """Steps from cells to codes: the listed values, then one code for an empty cell, one for every other value.
 
-    listed = feature.values  # noqa: PD011 - a feature, not a frame
-    empty = next(text for text in _EMPTY if text not in listed)
-    texts = [*listed, empty]
-    encoder = OrdinalEncoder(
-        categories=[np.array(texts)], handle_unknown="use_encoded_value", unknown_value=len(texts), dtype=np.int64
-    )
+    The rule of :func:`protocol.values.as_text` in parts that need no code of this package. A dict finds texts and
+    integral numbers of any type, since equal numbers have equal hashes. True and 1 are equal, too, so booleans are
+    corrected afterwards. The code is a sum: that of the dict, −1 for an empty cell, and the corrections.
+    """
+    from functools import partial
+    from operator import is_
+
+    from sklearn.pipeline import FeatureUnion
+
+    codes: dict[object, int] = {text: code for code, text in enumerate(feature.values)}
+    codes |= {int(text): code for text, code in codes.items() if _is_integer(text)}
+    empty, other = len(feature.values), len(feature.values) + 1
+    codes.setdefault("", empty)
+    parts: list[tuple[str, Any, int]] = [
+        ("listed", _chain([_call(pd.DataFrame.map, func=codes.get), *_filled(other)]), 1),
+        ("empty", _chain([_call(pd.DataFrame.isna), *_filled(0)]), empty - other),
+    ]
+    for truth in (True, False):
+        correction = codes.get(as_text(truth), other) - codes.get(int(truth), other)
+        found = _call(pd.DataFrame.map, func=partial(is_, truth))
+        parts.append((f"is {truth}", _chain([found, *_filled(0)]), correction))
     return [
         _call(pd.DataFrame.astype, dtype="object"),
-        _call(pd.DataFrame.fillna, value=empty),
-        _call(np.asarray, dtype="str"),
-        encoder,
+        FeatureUnion([(name, step) for name, step, _ in parts]),
+        _call(np.dot, b=np.array([[float(weight)] for _, _, weight in parts])),
+        _call(np.asarray, dtype="int64"),
     ]
+
+
+def _is_integer(text: object) -> bool:
+    """Whether a listed text is the text of an integer, as 3 and −3 and not 3.0 or 03."""
+    number = as_number(text)
+    return number is not None and as_text(number) == text
+
+
+def _filled(empty: float) -> list[Any]:
+    """Steps from a frame to floats, with a number for empty cells."""
+    return [_call(np.asarray, dtype="float64"), _call(np.nan_to_num, nan=float(empty))]
 
 
 def _scaled(feature: Numeric) -> list[Any]:

@@ -37,10 +37,10 @@ def export_model(
     MODEL is a file or, with --workspace, a name, NAME@VERSION or id.
 
     json holds all parameters, features and the projection. sklearn is a joblib file: a pipeline that ends in a
-    CategoricalNB or a GaussianNB. Its predict takes a DataFrame with a column per feature: texts or integers for
-    categories, numbers for numbers. An empty cell is missing; GaussianNB takes none. The file needs scikit-learn and
-    not this software. Neither form is signed, and joblib files run code when they are loaded: load only files that
-    you made.
+    CategoricalNB or a GaussianNB. Its predict takes a DataFrame with a column per feature: texts, integers or booleans
+    for categories, numbers for numbers. An empty cell is missing; GaussianNB takes none. The file needs scikit-learn
+    and not this software. Neither form is signed, and joblib files run code when they are loaded: load only files
+    that you made.
 
     \b
     Example:

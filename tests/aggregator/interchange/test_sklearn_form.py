@@ -69,6 +69,29 @@ def test_tables_predict_the_same_with_missing_and_unlisted_cells(rows, seed):
     assert_same(model_of(build_schema(LABEL, TABLES), seed), frame)
 
 
+ANY_TYPE = [
+    pd.Series([0, None, 2, 7]),  # integers with an empty cell are floats
+    pd.Series([0.5, 1.0, -0.0, float("inf")]),
+    pd.Series([1, 2, 3, 0], dtype="float32"),
+    pd.Series([1, None, 3, 0], dtype="Int64"),
+    pd.Series([True, False, True, True]),
+    pd.Series([True, None, False, True], dtype="boolean"),
+    pd.Series([1, "1", 1.0, True], dtype=object),
+    pd.Series(["true", "True", "2.0", ""]),
+    pd.Series([b"1", 2.5, None, "inf"], dtype=object),
+    pd.Series(["1", None, "0", "1"], dtype="category"),
+]
+
+
+@pytest.mark.parametrize("listed", [["0", "1", "2"], ["true", "false"], ["false", "1", "inf", "2.0"], ["x", "", "0.5"]])
+@pytest.mark.parametrize("unlisted", ["missing", "other"])
+def test_cells_of_any_type_are_read_as_the_device_reads_them(listed, unlisted):
+    features = [Categorical("odor", listed, unlisted=unlisted), Categorical("cap", ["x", "y"])]
+    model = model_of(build_schema(LABEL, features))
+    for column in ANY_TYPE:
+        assert_same(model, pd.DataFrame({"odor": column, "cap": "x"}))
+
+
 @examples(10)
 @given(st.lists(st.tuples(st.floats(-2, 120), st.floats(-9, 120)), min_size=1, max_size=8), st.integers(0, 99))
 def test_normal_distributions_predict_the_same(rows, seed):
