@@ -10,8 +10,10 @@ d = e₂ − e₁ is
 
 which keeps the intervals' asymmetry. Half widths grow in proportion to the normal quantile, so the two-sided p-value of
 "no difference" is 2(1 − Φ(1.96·|d|/h)), with h the half width on the side of 0. The p-values of all rows are adjusted
-together by Holm's method. The two samples are taken as independent. If they share devices or reports, the true
-variance of the difference is smaller, and the intervals are too wide.
+together by Holm's method. Rows without an interval count in its number of tests, with p-value 1: whether a parameter
+is determined depends on the noise, so a number without these rows would be too small. The two samples are taken as
+independent. If they share devices or reports, the true variance of the difference is smaller, and the intervals are too
+wide.
 
 Source: Zou, Donner, Statistics in Medicine 27 (2008), 1693–1702 (method of variance estimates recovery); Holm 1979.
 """
@@ -47,7 +49,7 @@ class Change(NamedTuple):
         parameter: name of the parameter, for example ``P(odor=n | label=e)``.
         old, new: published values of the two models.
         low, high: ends of the 95 % interval of the difference new − old of the raw estimates; None if not determined.
-        p: p-value of "no difference", adjusted for all rows that have one; None if not determined.
+        p: p-value of "no difference", adjusted for all rows; None if not determined.
     """
 
     parameter: str
@@ -84,9 +86,10 @@ def compare(
             or one of the models is discrete and the other Gaussian.
     """
     given = [statistics for statistics in (old_statistics, new_statistics) if statistics is not None]
-    for schema in (new.schema, *(statistics.schema for statistics in given)):
-        if _described(schema) != _described(old.schema):
-            raise InputError("schemas_differ", "the two models do not have the same label, features and projection")
+    if _described(new.schema) != _described(old.schema):
+        raise InputError("schemas_differ", "the two models do not have the same label, features and projection")
+    if any(_described(statistics.schema) != _described(old.schema) for statistics in given):
+        raise InputError("schemas_differ", "the reports are of another schema than the models; give their own store")
     values = [dict(_parameters(model)) for model in (old, new)]
     if values[0].keys() != values[1].keys():
         raise InputError("schemas_differ", "one model has tables and the other normal distributions")
@@ -146,11 +149,11 @@ def _tested(row: Change, old: tuple[float, float, float] | None, new: tuple[floa
 
 
 def _adjusted(rows: Sequence[Change]) -> list[Change]:
-    """The rows with p-values adjusted by Holm's method: the i-th smallest of m is multiplied by m − i + 1."""
+    """The rows with p-values adjusted by Holm's method: the i-th smallest is multiplied by m − i + 1 for m rows."""
     order = sorted((index for index, row in enumerate(rows) if row.p is not None), key=lambda index: rows[index].p or 0)
     found, largest = list(rows), 0.0
     for place, index in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - place) * (rows[index].p or 0.0)))
+        largest = max(largest, min(1.0, (len(rows) - place) * (rows[index].p or 0.0)))
         found[index] = rows[index]._replace(p=largest)
     return found
 

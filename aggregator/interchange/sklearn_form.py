@@ -154,7 +154,7 @@ def _category(feature: Categorical) -> list[Any]:
     from sklearn.pipeline import FeatureUnion
 
     codes: dict[object, int] = {text: code for code, text in enumerate(feature.values)}
-    codes |= {int(text): code for text, code in codes.items() if _is_integer(text)}
+    codes |= {int(text): code for code, text in enumerate(feature.values) if _is_integer(text)}
     empty, other = len(feature.values), len(feature.values) + 1
     codes.setdefault("", empty)
     parts: list[tuple[str, Any, int]] = [
@@ -173,7 +173,7 @@ def _category(feature: Categorical) -> list[Any]:
     ]
 
 
-def _is_integer(text: object) -> bool:
+def _is_integer(text: str) -> bool:
     """Whether a listed text is the text of an integer, as 3 and −3 and not 3.0 or 03."""
     number = as_number(text)
     return number is not None and as_text(number) == text

@@ -52,8 +52,8 @@ def diff(
 
     OLD and NEW are files or, with --workspace, names, NAME@VERSION or ids. Values are those that devices use. With
     --store the change of the raw estimates gets a 95 % interval and a p-value, adjusted by Holm's method for all
-    parameters that are tested. Both samples are taken as independent: where the models share reports or devices, the
-    interval is too wide. A parameter that the reports do not determine has neither.
+    parameters. Both samples are taken as independent: where the models share reports or devices, the interval is too
+    wide. A parameter that the reports do not determine has neither.
 
     \b
     Example:
@@ -63,6 +63,10 @@ def diff(
     from aggregator.cli.models.opening import open_model
     from aggregator.comparison.difference import compare, counts, largest
 
+    if store is None and any(option is not None for option in (periods, old_store, old_periods)):
+        raise click.UsageError("--periods, --old-periods and --old-store are for a store's reports: give --store too")
+    if data is None and missing:
+        raise click.UsageError("--missing is for the records of --data: give --data too")
     old, new = (open_model(path, trust, workspace) for path in (old_file, new_file))
     before = _counted(old_store or store, old_periods, old, "OLD")
     after = _counted(store, periods, new, "NEW")

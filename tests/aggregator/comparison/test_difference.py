@@ -80,11 +80,11 @@ def test_a_true_change_is_found_and_no_more():
         assert rows[0].parameter.startswith("P(")
 
 
-def test_p_values_are_holms():
+def test_p_values_are_holms_and_rows_that_are_not_determined_count():
     rows = _adjusted(
         [Change("a", 0, 0, p=0.01), Change("b", 0, 0), Change("c", 0, 0, p=0.04), Change("d", 0, 0, p=0.03)]
     )
-    assert [row.p for row in rows] == pytest.approx([0.03, None, 0.06, 0.06])
+    assert [row.p for row in rows] == pytest.approx([0.04, None, 0.09, 0.09])
     assert [row.significant for row in rows] == [True, None, False, False]
     assert [row.parameter for row in largest(rows, 2)] == ["a", "c"] or largest(rows, 2)[0].parameter == "a"
 
@@ -109,6 +109,24 @@ def test_models_on_other_schemas_are_refused():
     with pytest.raises(InputError) as found:
         compare(old, Model(schema, old.log_prior, old.terms))
     assert found.value.reason == "schemas_differ"
+
+
+def test_reports_of_another_schema_are_named_as_such():
+    old, statistics = drawn(truth(1), 500, np.random.default_rng(5))
+    schema = build_schema(Label("other", list(old.classes)), old.schema.features)
+    model = Model(schema, old.log_prior, old.terms)
+    with pytest.raises(InputError, match="the reports are of another schema"):
+        compare(model, model, statistics, statistics)
+
+
+@pytest.mark.parametrize(
+    "options", [["--periods", ".."], ["--old-periods", ".."], ["--old-store", "s"], ["--missing", "?"]]
+)
+def test_options_that_would_do_nothing_are_refused(tmp_path, options):
+    (tmp_path / "a.hsm").write_bytes(Publisher().model())
+    refused = CliRunner().invoke(hearsay, ["diff", str(tmp_path / "a.hsm"), str(tmp_path / "a.hsm"), *options])
+    assert refused.exit_code == 2
+    assert "give --" in refused.stderr
 
 
 def test_the_command_prints_the_rows(tmp_path):
