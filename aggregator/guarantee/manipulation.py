@@ -18,7 +18,7 @@ number of answers of a device in a period.
 The share of a class, combined from the questions j that tell it, with weights n_j/u_j (u_j: the variance of one answer
 at equal shares, R_j: that of the sum over a feature's values), moves by at most Σ L_j R_j/u_j over Σ (H_j + L_j)/u_j.
 L_j and H_j are the numbers of lies and of honest answers. In an open fleet the largest value is that of all lies on one
-question, since the fraction is quasi-convex in L. Source: docs/math.md, section 3.
+question, since the fraction is quasi-convex in L. In a closed fleet it is no larger. Source: docs/math.md, section 3.
 """
 
 from __future__ import annotations
@@ -241,6 +241,7 @@ def _combined(campaign: Campaign, by_share: dict[float, list[Numbers]]) -> list[
         lies = np.array([numbers[place].lies for place in telling])
         honest = np.array([numbers[place].honest for place in telling])
         whole = np.array([numbers[place].all_lies for place in telling])
-        closed[share] = float((lies * each) @ width / ((honest + lies) @ each))
         opened[share] = float((whole * each * width / (honest @ each + whole * each)).max())
+        # Bounds of each question's lies add up to more than all lies, which bound a closed fleet, too.
+        closed[share] = min(float((lies * each) @ width / ((honest + lies) @ each)), opened[share])
     return [Bound("class shares, all questions", "", float(width.max()), closed, opened, None, None)]

@@ -109,7 +109,9 @@ def _shuffled(central: Central) -> dict[str, str]:
     if central.bounds is None:
         return {"central ε after shuffling": "not stated:"}
     bounds, name = central.bounds, f"central ε after shuffling, δ = {central.delta:g}"
-    way = f"sum of the strata, each at δ/r; together {bounds.numeric:.4g}" if central.by_stratum else "numeric bound"
+    way = "numeric bound" if central.epsilon == bounds.numeric else "closed form"
+    if central.by_stratum:
+        way = f"sum of the strata, each at δ/r; together {bounds.numeric:.4g}"
     found = {name: f"{central.epsilon:.4g} ({way}), {central.devices} devices, local ε {central.local:.4g}"}
     if bounds.closed_form is not None and bounds.printed is not None:
         found["closed form"] = f"{bounds.closed_form:.4g} (Theorem 3.1 as printed: {bounds.printed:.4g})"

@@ -89,6 +89,17 @@ def test_more_lies_reach_further_and_most_where_they_choose_their_question():
         assert large.closed[0.05] < small.closed[0.05]
 
 
+@pytest.mark.parametrize("devices", [None, 100, 1000, 100_000])
+@pytest.mark.parametrize("share", [1e-9, 0.01, 0.5])
+def test_lies_reach_no_further_where_they_can_not_choose_their_question(devices, share):
+    """The lies of a closed fleet are so many in all, and not so many for each of many questions."""
+    features = [Categorical(f"f{place}", ["a", "b", "c"]) for place in range(12)]
+    schema = build_schema(Label("label", ["e", "p"]), features)
+    raw = build_campaign(schema, CampaignParameters("c", 1_000_000, "direct", 1), 1, NOW)
+    for bound in manipulation(parse_campaign(raw), [share], devices):
+        assert bound.closed[share] <= bound.open[share]
+
+
 def test_a_closed_fleet_with_one_question_has_exactly_its_share_of_lies():
     found = numbers_of(0.05, 1.0, 1)
     assert (found.closed, found.open) == (0.05, 0.05)

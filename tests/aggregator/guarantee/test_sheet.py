@@ -108,6 +108,15 @@ def test_the_command_prints_the_sheet_and_the_same_as_json(tmp_path):
     assert canonical.unpack(read_envelope(raw, "campaign").payload)["epsilon_micro"] == 1_000_000
 
 
+@pytest.mark.parametrize(("devices", "way"), [(5000, "numeric bound"), (10**14, "closed form")])
+def test_the_command_names_the_bound_that_it_shows(tmp_path, devices, way):
+    """The numeric bound takes 10⁹ reports at most, so the closed form is smaller for more."""
+    (tmp_path / "c.hsc").write_bytes(Publisher().campaign())
+    printed = run(tmp_path / "c.hsc", "--devices", devices, "--shuffled")
+    line = next(line for line in printed.output.splitlines() if line.startswith("central ε"))
+    assert f"({way})" in line
+
+
 def test_files_of_other_kinds_are_refused(tmp_path):
     file = tmp_path / "r.hst"
     file.write_bytes(Publisher().root())
