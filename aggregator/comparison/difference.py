@@ -8,12 +8,13 @@ d = e₂ − e₁ is
 
     d − √((u₁ − e₁)² + (e₂ − l₂)²)   to   d + √((e₁ − l₁)² + (u₂ − e₂)²)
 
-which keeps the intervals' asymmetry. Half widths grow in proportion to the normal quantile, so the two-sided p-value of
-"no difference" is 2(1 − Φ(1.96·|d|/h)), with h the half width on the side of 0. The p-values of all rows are adjusted
-together by Holm's method. Rows without an interval count in its number of tests, with p-value 1: whether a parameter
-is determined depends on the noise, so a number without these rows would be too small. The two samples are taken as
-independent. If they share devices or reports, the true variance of the difference is smaller, and the intervals are too
-wide.
+which keeps the intervals' asymmetry. The two-sided p-value of "no difference" is 2(1 − Φ(z)), where z is the normal
+quantile at which the interval of the difference, from the parameters' intervals at z, begins to contain 0. It is found
+between the quantiles :data:`QUANTILES` by linear interpolation. The 95 % interval alone does not tell it: intervals of
+ratios widen faster than z, up to the whole range. The p-values of all rows are adjusted together by Holm's method. Rows
+without an interval count in its number of tests, with p-value 1: whether a parameter is determined depends on the
+noise, so a number without these rows would be too small. The two samples are taken as independent. If they share
+devices or reports, the true variance of the difference is smaller, and the intervals are too wide.
 
 Source: Zou, Donner, Statistics in Medicine 27 (2008), 1693–1702 (method of variance estimates recovery); Holm 1979.
 """
@@ -28,18 +29,21 @@ import numpy as np
 
 from aggregator.estimates.cells import parameter_names
 from aggregator.estimates.conditional import PRIOR, conditionals
+from aggregator.estimates.debias import Z95
 from protocol.errors import InputError
 from protocol.questions import CELL, MOMENT, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from aggregator.estimates.ratios import Ratio
     from aggregator.estimates.statistics import Statistics
     from aggregator.models.scoring import Model
     from protocol.schema import Schema
 
 SIGNIFICANT = 0.05
-_Z95 = NormalDist().inv_cdf(0.975)
+QUANTILES = (Z95, 2.5, 3.0, 3.6, 4.3, 5.2, 6.4, 8.0)
+"""Normal quantiles of the levels at which intervals are compared."""
 
 
 class Change(NamedTuple):
@@ -121,31 +125,71 @@ def _named(subject: Subject, values: Sequence[float], schema: Schema) -> Iterato
     return zip(parameter_names(subject, schema), values, strict=True)
 
 
-def _intervals(statistics: Statistics) -> dict[str, tuple[float, float, float]]:
-    """Parameter → (raw estimate clipped to its interval, low, high), for the population; undetermined ones left out."""
+class _Known(NamedTuple):
+    """A parameter that the reports determine at level 95 %.
+
+    Attributes:
+        raw: raw estimate, clipped to its 95 % interval.
+        ends: low and high end of the population's interval for each of :data:`QUANTILES`; None if not determined.
+    """
+
+    raw: float
+    ends: tuple[tuple[float, float] | None, ...]
+
+
+def _intervals(statistics: Statistics) -> dict[str, _Known]:
+    """Parameters by name, without those that are not determined."""
+    levels = [conditionals(statistics.questions, statistics.schema, z) for z in QUANTILES]
     found = {}
-    for one in conditionals(statistics.questions, statistics.schema):
-        ends = (one.population.low.tolist(), one.population.high.tolist(), one.population.determined.tolist())
-        for name, raw, low, high, known in zip(
-            parameter_names(one.subject, statistics.schema), one.raw.tolist(), *ends, strict=True
-        ):
-            if known and not isnan(raw):
-                found[name] = (min(max(raw, low), high), low, high)
+    for same in zip(*levels, strict=True):
+        names = parameter_names(same[0].subject, statistics.schema)
+        columns = [_ends(one.population) for one in same]
+        for name, raw, *ends in zip(names, same[0].raw.tolist(), *columns, strict=True):
+            if ends[0] is not None and not isnan(raw):
+                found[name] = _Known(min(max(raw, ends[0][0]), ends[0][1]), tuple(ends))
     return found
 
 
-def _tested(row: Change, old: tuple[float, float, float] | None, new: tuple[float, float, float] | None) -> Change:
-    """The row with the interval of its difference and its own p-value, if both intervals are known."""
+def _ends(found: Ratio) -> list[tuple[float, float] | None]:
+    rows = zip(found.low.tolist(), found.high.tolist(), found.determined.tolist(), strict=True)
+    return [(low, high) if known else None for low, high, known in rows]
+
+
+def _tested(row: Change, old: _Known | None, new: _Known | None) -> Change:
+    """The row with the interval of its difference and its own p-value, if both parameters are determined."""
     if old is None or new is None:
         return row
-    (e1, low1, high1), (e2, low2, high2) = old, new
-    difference = e2 - e1
-    below, above = sqrt((high1 - e1) ** 2 + (e2 - low2) ** 2), sqrt((e1 - low1) ** 2 + (high2 - e2) ** 2)
-    towards_zero = below if difference > 0 else above
-    p = 1.0 if not difference else 0.0
-    if towards_zero:
-        p = 2 * NormalDist().cdf(-_Z95 * abs(difference) / towards_zero)
+    difference = new.raw - old.raw
+    # Pairs of half widths, below and above the difference, at rising quantiles; up to the first that is not determined.
+    halves = []
+    for first, second in zip(old.ends, new.ends, strict=True):
+        if first is None or second is None:
+            break
+        below = sqrt((first[1] - old.raw) ** 2 + (new.raw - second[0]) ** 2)
+        halves.append((below, sqrt((old.raw - first[0]) ** 2 + (second[1] - new.raw) ** 2)))
+    (below, above), towards_zero = halves[0], [pair[0] if difference > 0 else pair[1] for pair in halves]
+    p = 2 * NormalDist().cdf(-_quantile(abs(difference), towards_zero))
     return row._replace(low=difference - below, high=difference + above, p=p)
+
+
+def _quantile(distance: float, halves: Sequence[float]) -> float:
+    """The normal quantile at which the half width of an interval reaches ``distance``.
+
+    Args:
+        distance: absolute value of a difference.
+        halves: half widths at the first of :data:`QUANTILES`, rising.
+
+    Returns:
+        The last quantile of ``halves`` if none of them reaches the distance.
+    """
+    if not distance:
+        return 0.0
+    before, half = 0.0, 0.0
+    for quantile, wider in zip(QUANTILES, halves, strict=False):
+        if wider >= distance:
+            return before + (quantile - before) * (distance - half) / (wider - half)
+        before, half = quantile, wider
+    return before
 
 
 def _adjusted(rows: Sequence[Change]) -> list[Change]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.estimates.debias import Law
+from aggregator.estimates.debias import Z95, Law
 from aggregator.estimates.pooling import Pool, pooled
 from aggregator.estimates.ratios import Ratio, Variance, cell_variance, ratio_interval
 from protocol.questions import CELL, MOMENT, MOMENTS, PRESENT, Subject
@@ -59,7 +59,7 @@ class Conditional(NamedTuple):
     population: Ratio
 
 
-def conditionals(questions: Sequence[QuestionEstimate], schema: Schema) -> tuple[Conditional, ...]:
+def conditionals(questions: Sequence[QuestionEstimate], schema: Schema, z: float = Z95) -> tuple[Conditional, ...]:
     """Class shares first, then one entry per question with probabilities or means given the class.
 
     Questions about the class alone or about outcomes have no entry. Without answers nothing is determined.
@@ -67,27 +67,28 @@ def conditionals(questions: Sequence[QuestionEstimate], schema: Schema) -> tuple
     Args:
         questions: estimates of all questions of one source, or joined estimates.
         schema: the schema of the questions.
+        z: normal quantile of the intervals' level.
     """
     classes = len(schema.label.classes)
     votes = [vote for question in questions for vote in question.classes]
     pool = pooled(votes) if votes else None
     found = []
     if pool is not None or any(one.subject.kind == CELL for one in questions):
-        found.append(_prior(pool, classes))
+        found.append(_prior(pool, classes, z))
     for place, one in enumerate(questions):
         if one.subject.kind in (CELL, PRESENT):
-            found.append(_table(one, place, classes))
+            found.append(_table(one, place, classes, z))
         elif one.subject.kind in (MOMENT, MOMENTS):
-            found.append(_means(one, place, questions, schema, pool))
+            found.append(_means(one, place, questions, schema, pool, z))
     return tuple(found)
 
 
-def _prior(pool: Pool | None, classes: int) -> Conditional:
+def _prior(pool: Pool | None, classes: int, z: float) -> Conditional:
     subject = Subject(PRIOR, None, classes)
     if pool is None:
         nothing = _unknown(classes, 0)
         return Conditional(None, subject, 0, np.full(classes, np.nan), nothing, nothing)
-    ends = [_clipped(pool.interval(scatter)) for scatter in (pool.chosen, pool.scatter)]
+    ends = [_clipped(pool.interval(scatter, z)) for scatter in (pool.chosen, pool.scatter)]
     return Conditional(None, subject, pool.answers, pool.share, *ends)
 
 
@@ -101,7 +102,7 @@ def _unknown(size: int, least: float) -> Ratio:
     return Ratio(np.full(size, float(least)), np.ones(size), np.zeros(size, np.bool_))
 
 
-def _table(found: QuestionEstimate, place: int, classes: int) -> Conditional:
+def _table(found: QuestionEstimate, place: int, classes: int, z: float) -> Conditional:
     """P(value | class) of all cells, or P(present | class); the cell of value a and class c has the place a·k + c."""
     n, size = found.n, len(found.estimate)
     if not n or found.law is None or found.pairs is None:
@@ -111,7 +112,7 @@ def _table(found: QuestionEstimate, place: int, classes: int) -> Conditional:
     columns = np.broadcast_to(cells.sum(axis=0), cells.shape)
     scatters = np.array([found.devices_scatter, found.scatter])[:, None, None]
     variance = cell_variance(columns, n, found.law, found.pairs, len(cells), scatters)
-    both = ratio_interval(cells, columns, variance)
+    both = ratio_interval(cells, columns, variance, z=z)
     return Conditional(place, found.subject, n, _divided(cells, columns).ravel(), _part(both, 0), _part(both, 1))
 
 
@@ -127,7 +128,12 @@ def _divided(numerator: Floats, denominator: Floats) -> Floats:
 
 
 def _means(
-    found: QuestionEstimate, place: int, questions: Sequence[QuestionEstimate], schema: Schema, pool: Pool | None
+    found: QuestionEstimate,
+    place: int,
+    questions: Sequence[QuestionEstimate],
+    schema: Schema,
+    pool: Pool | None,
+    z: float,
 ) -> Conditional:
     """E[x^power | c] of all numbers of one question.
 
@@ -148,7 +154,7 @@ def _means(
         return Conditional(place, found.subject, n, np.full(size, np.nan), nothing, nothing)
     share = np.array([one.share[column] for one, column in given])
     mean = found.estimate / n
-    both = ratio_interval(mean, share, _mean_variance(found, given), least, 1.0)
+    both = ratio_interval(mean, share, _mean_variance(found, given), least, 1.0, z)
     return Conditional(place, found.subject, n, _divided(mean, share), _part(both, 0), _part(both, 1))
 
 

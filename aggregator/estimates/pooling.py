@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.estimates.debias import Law
+from aggregator.estimates.debias import Z95, Law
 from aggregator.estimates.intervals import Interval, score_interval
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ class Pool(NamedTuple):
         """Sampling variance for the population, in multiples of f(1 − f)."""
         return self.chosen + self.people
 
-    def interval(self, scatter: float) -> Interval:
-        """95 % score intervals of shape (k,) float64, given the scatter of one of the two populations."""
-        return score_interval(self.share, 1, self.noise, scatter, is_binomial=False)
+    def interval(self, scatter: float, z: float = Z95) -> Interval:
+        """Score intervals of shape (k,) float64, given the scatter of one of the two populations; ``z``: quantile."""
+        return score_interval(self.share, 1, self.noise, scatter, is_binomial=False, z=z)
 
     @property
     def likely(self) -> Floats:

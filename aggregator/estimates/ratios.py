@@ -132,7 +132,7 @@ def cell_variance(
 
 
 def ratio_interval(
-    numerator: Floats, denominator: Floats, variance: Variance, least: float = 0.0, most: float = 1.0
+    numerator: Floats, denominator: Floats, variance: Variance, least: float = 0.0, most: float = 1.0, z: float = Z95
 ) -> Ratio:
     """Fieller's set for x/y, clipped to [``least``, ``most``], as this module describes it.
 
@@ -140,11 +140,12 @@ def ratio_interval(
         numerator, denominator: x̂ and ŷ, float64 of shapes that broadcast.
         variance: V(ρ), correct for every possible ratio.
         least, most: range of the possible ratios.
+        z: normal quantile of the level.
 
     Returns:
         Arrays of the broadcast shape.
     """
-    k = Z95**2
+    k = z**2
     numerator, denominator = np.broadcast_arrays(numerator, denominator)
     square = denominator**2 - k * np.asarray(variance.square)
     linear = -2 * numerator * denominator - k * np.asarray(variance.linear)

@@ -8,6 +8,7 @@ import numpy as np
 
 from aggregator.forecast.population import ASSUMED_RECORDS, Population, assumed
 from aggregator.forecast.rehearsal import Fold, Rehearsal, plain_accuracy
+from aggregator.tables import shorten
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class Study:
         seed: seed of the folds and of all simulated counts.
 
     Raises:
-        InputError: ``pilot_too_small``: fewer than :data:`LEAST_RECORDS` records with a class.
+        InputError: ``columns_missing``: the pilot has no column for a feature, which would count as missing in every
+            record; ``pilot_too_small``: fewer than :data:`LEAST_RECORDS` records with a class.
     """
 
     def __init__(
@@ -61,6 +63,9 @@ class Study:
         if pilot is None:
             self.records, folds = ASSUMED_RECORDS, 2
         else:
+            absent = [feature.name for feature in schema.features if feature.name not in pilot.columns]
+            if absent:
+                raise InputError("columns_missing", f"the pilot has no column for the features {shorten(absent)}")
             labelled = int(Population.of_frame(pilot, schema).known.sum())
             if labelled < LEAST_RECORDS:
                 raise InputError(

@@ -201,6 +201,14 @@ def test_an_effect_beside_a_pilot_and_a_small_pilot_are_refused(files):
     assert reason(aggregator.plan, files / "s.toml", pilot=files / "few.csv", **common) == "pilot_too_small"
 
 
+@pytest.mark.parametrize("column", ["colour", "width"])
+def test_a_pilot_without_a_column_of_a_feature_is_refused(files, column):
+    """Its records would count as missing everywhere, and the plan would be about another fleet."""
+    pd.read_csv(files / "p.csv").drop(columns=column).to_csv(files / "narrow.csv", index=False)
+    call = {"epsilon": 1, "devices": 100, "pilot": files / "narrow.csv"}
+    assert reason(aggregator.plan, files / "s.toml", **call) == "columns_missing"
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
