@@ -257,6 +257,13 @@ def test_tables_are_aligned_and_take_brackets_as_they_are(monkeypatch, capsys):
     assert all(len(line) <= 80 for line in screen.getvalue().splitlines())
 
 
+def test_plain_tables_count_wide_characters_twice_and_fill_short_rows(capsys):
+    output.print_table(["name", "日本", "n"], [["é", "x", 3], ["e\u0301日"], ["a\tb", "", 10]], ["n"])
+    assert capsys.readouterr().out == "name  日本   n\né     x      3\ne\u0301日\na b         10\n"
+    output.print_table(["empty"], [])
+    assert capsys.readouterr().out == "empty\n"
+
+
 def test_json_is_standard(capsys):
     output.print_json({"a": b"\x01\xff", "b": float("inf"), "c": (1, None), 2: "é"})
     assert json.loads(capsys.readouterr().out) == {"a": "01ff", "b": None, "c": [1, None], "2": "é"}

@@ -1,6 +1,7 @@
 """Two models of one truth differ by noise alone; a true change is found; the command counts the reports itself."""
 
 import json
+from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,18 @@ from support.publisher import Publisher
 from support.reports import made
 
 from aggregator.cli.app import hearsay
-from aggregator.comparison.difference import Change, _adjusted, agreement, compare, counts, largest
+from aggregator.comparison.difference import (
+    QUANTILES,
+    Change,
+    _adjusted,
+    _Known,
+    _quantile,
+    _tested,
+    agreement,
+    compare,
+    counts,
+    largest,
+)
 from aggregator.estimates.reports import estimate
 from aggregator.models.discrete import fit
 from aggregator.models.scoring import Model
@@ -78,6 +90,21 @@ def test_a_true_change_is_found_and_no_more():
     for rows in found:
         assert {row.parameter for row in rows if row.significant} >= changed
         assert rows[0].parameter.startswith("P(")
+
+
+def test_a_p_value_is_no_smaller_than_the_level_at_which_a_ratio_is_determined():
+    """From the 95 % half widths alone, 0.2 and 0.3, the p-value of 0.1 → 0.9 would be 1e-5."""
+    beyond = (None,) * (len(QUANTILES) - 2)
+    old = _Known(0.1, ((0.0, 0.3), (0.0, 0.45), *beyond))
+    new = _Known(0.9, ((0.6, 1.0), (0.3, 1.0), *beyond))
+    row = _tested(Change("a", 0.1, 0.9), old, new)
+    assert row.p == pytest.approx(2 * NormalDist().cdf(-QUANTILES[1]))
+    assert (row.low, row.high) == pytest.approx((0.8 - np.hypot(0.2, 0.3), 0.8 + np.hypot(0.1, 0.1)))
+    # A half width that grows in proportion to the quantile gives the p-value of a normal estimate.
+    assert _quantile(0.3, [0.1 * z for z in QUANTILES]) == pytest.approx(3.0)
+    assert _quantile(0.05, [0.1 * z for z in QUANTILES]) == pytest.approx(0.5)
+    assert _quantile(9.0, [0.1 * z for z in QUANTILES]) == QUANTILES[-1]
+    assert _quantile(0.0, [0.0]) == 0
 
 
 def test_p_values_are_holms_and_rows_that_are_not_determined_count():
