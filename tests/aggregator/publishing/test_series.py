@@ -16,6 +16,7 @@ from support.publisher import DAY, NOW, Publisher, small_schema
 from support.reports import batch, digest, opened, report
 
 from aggregator.asking import make_campaign, make_evaluation
+from aggregator.estimates.joining import join
 from aggregator.fleet.ids import IdReader, fleet_ids, members, write_ids
 from aggregator.fleet.roster import Roster
 from aggregator.guarantee.sheet import guarantee_sheet, spending
@@ -166,3 +167,30 @@ def test_every_answer_of_a_series_is_of_another_device(tmp_path):
     assert (once[1].source.recurrence.basis, alone[1].source.recurrence.basis) == ("once", "bound")
     assert once[1].source.recurrence.concentration == (1 / 300,)
     assert alone[1].source.recurrence.concentration == (1 / 100,)
+
+
+def test_campaigns_of_one_series_are_joined_as_disjoint(tmp_path):
+    found = {}
+    for name, series in (("series", "pilot"), ("other", None)):
+        parts = []
+        for number, (low, high) in enumerate(((0, WHOLE // 2), (WHOLE // 2, WHOLE))):
+            of = Series("pilot", NOW, low, high) if series or number else None
+            raw = Publisher().campaign(name=f"c{number}", series=of)
+            records = [report(opened(raw), n, n) for n in range(200)]
+            store = stores.stored(tmp_path / f"{name}{number}", raw, batch(opened(raw), records), now=NOW + DAY)
+            parts.append(store.statistics())
+        found[name] = [join(parts, one_population=True, disjoint=disjoint).statistics for disjoint in (False, True)]
+    for name, (linked, apart) in found.items():
+        same = [np.array_equal(a.high, b.high) for a, b in zip(linked.questions, apart.questions, strict=True)]
+        assert all(same) == (name == "series")
+
+
+def test_a_device_that_answers_twice_shows_where_the_fleet_list_is_given(tmp_path):
+    raw = Publisher().campaign(series=Series("pilot", NOW))
+    campaign = opened(raw)
+    first = campaign.period_at(NOW)
+    records = [report(campaign, n, n, period=first) for n in range(100)] + [report(campaign, 3, period=first + 1)]
+    store = stores.stored(tmp_path, raw, batch(campaign, records), now=NOW + 9 * DAY)
+    seen = store.statistics(rosters=[FLEET]).source.recurrence.to_json()
+    assert seen["answers"] == [101]
+    assert seen["effective_devices"][0] < 100
