@@ -153,7 +153,7 @@ class Status(NamedTuple):
             "oldest_report_at": self.spool.oldest_at,
             "sealed_files": self.spool.sealed_files,
             "dropped": self.spool.dropped,
-            "campaigns": [campaign._asdict() for campaign in self.campaigns],
+            "campaigns": [{**each._asdict(), "missing_models": list(each.missing_models)} for each in self.campaigns],
             "unsigned_campaigns": list(self.unsigned),
             "models": [model._asdict() for model in self.models],
             "root_version": self.root_version,

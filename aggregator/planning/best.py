@@ -55,6 +55,13 @@ class Share(NamedTuple):
         """The estimate itself."""
         return self.right.share
 
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the estimate for the population, from the estimated share, clipped to [0, 1]."""
+        share = min(max(self.share, 0.0), 1.0)
+        noise = float(self.right.law.at(np.array(share)))
+        return sqrt((noise + self.scatter * share * (1 - share)) / self.n)
+
     def interval(self, z: float) -> tuple[float, float]:
         """Score interval of the share at the normal quantile ``z``, not clipped to [0, 1]."""
         ends = score_interval(

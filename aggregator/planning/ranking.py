@@ -36,6 +36,7 @@ class Ranked(NamedTuple):
         answers: number of answers about this model.
         accuracy: share of right predictions with two intervals. The intervals of all models hold together with 95 %.
             None with fewer than :data:`LEAST_ANSWERS` answers.
+        standard_error: of the accuracy's estimate, for the population; None if the accuracy is not determined.
         low, high: ends of the interval of its accuracy minus that of the best other model; the intervals of all models
             hold together with 95 %. None if the accuracy is not determined, or no other is.
     """
@@ -44,6 +45,7 @@ class Ranked(NamedTuple):
     model: bytes
     answers: int
     accuracy: Accuracy | None
+    standard_error: float | None
     low: float | None
     high: float | None
 
@@ -103,6 +105,7 @@ class Ranking(NamedTuple):
                     "model": one.model.hex(),
                     "answers": one.answers,
                     "accuracy": None if one.accuracy is None else one.accuracy._asdict(),
+                    "standard_error": one.standard_error,
                     "minus_best_other": None if one.low is None else {"low": one.low, "high": one.high},
                     "can_be_best": one.can_be_best,
                 }
@@ -173,12 +176,15 @@ def rank(*parts: Statistics, disjoint: bool = False) -> Ranking:
     accuracies = {
         digest: Accuracy(one.share, *both, *own) for digest, (one, both, own) in zip(known, ends, strict=True)
     }
+    errors = {digest: share.standard_error for digest, share in zip(known, population, strict=True)}
     differences: dict[bytes, tuple[float, float]] = {}
     if len(known) > 1:
         against = against_the_best(population)
         differences = dict(zip(known, zip(against.low.tolist(), against.high.tolist(), strict=True), strict=True))
     ranked = [
-        Ranked(name, digest, question.n, accuracies.get(digest), *differences.get(digest, (None, None)))
+        Ranked(
+            name, digest, question.n, accuracies.get(digest), errors.get(digest), *differences.get(digest, (None, None))
+        )
         for digest, (name, question) in found.items()
     ]
     ranked.sort(key=lambda one: (one.accuracy is None, 0.0 if one.accuracy is None else -one.accuracy.estimate))

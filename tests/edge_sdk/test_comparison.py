@@ -16,6 +16,7 @@ from edge_sdk.answering import answer
 from protocol import canonical
 from protocol.batches.report import decode_answer, decode_report
 from protocol.documents.campaign import parse_campaign
+from protocol.documents.series import Series
 from protocol.epsilon import exp_below
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
@@ -126,7 +127,7 @@ def test_a_device_that_lacks_a_model_never_answers_whatever_it_is_asked(generous
     assert generous.status().spent_micro == 0
     (shown,) = generous.status().campaigns
     assert shown.missing_models == ("odor",)
-    assert generous.status().to_json()["campaigns"][0]["missing_models"] == ("odor",)
+    assert generous.status().to_json()["campaigns"][0]["missing_models"] == ["odor"]
 
 
 def test_status_names_the_models_that_are_missing(generous, publisher):
@@ -226,3 +227,27 @@ def test_an_expired_model_is_compared_like_any_other(generous, publisher, clock)
     for _ in range(5):
         assert generous.report(found.id, {"odor": "n"}, label="e")
         clock.now += DAY
+
+
+def test_a_comparison_in_a_series_takes_the_one_answer_of_the_series(generous, publisher, clock):
+    series = Series("pilot", NOW)
+    raw = publisher.sign("campaign", publisher.comparison_payload(MODELS, series=series))
+    found = installed(generous).enrol(raw)
+    other = generous.enrol(publisher.campaign(series=series))
+    assert "Which model is picked by chance" in generous.explain(raw)
+    assert generous.report(found.id, {"odor": "n"}, label="e")
+    for _ in range(3):
+        assert reason(generous.report, other.id, {"odor": "n"}, label="e") == "series_answered"
+        clock.now += DAY
+        assert reason(generous.report, found.id, {"odor": "n"}, label="e") == "series_answered"
+    assert generous.status().spent_micro == 1_000_000
+
+
+def test_a_device_without_all_models_keeps_its_answer_in_the_series(generous, publisher):
+    """A refusal pays nothing: the device answers another campaign of the series."""
+    series = Series("pilot", NOW)
+    found = installed(generous).enrol(publisher.sign("campaign", publisher.comparison_payload(MODELS, series=series)))
+    other = generous.enrol(publisher.campaign(series=series))
+    generous.install(Publisher().model(name="all", version=2))
+    assert reason(generous.report, found.id, {"odor": "n"}, label="e") == "model_unknown"
+    assert generous.report(other.id, {"odor": "n"}, label="e")

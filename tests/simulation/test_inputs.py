@@ -15,7 +15,7 @@ from protocol import SCALE
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import from_micro
 from protocol.projection import Component, Projection
-from protocol.questions import build_questions, discrete_subjects, gaussian_subjects, outcome_subjects
+from protocol.questions import build_questions, discrete_subjects, gaussian_subjects, outcome_subjects, right_subjects
 from protocol.schema import Label, build_schema
 
 LABEL = Label("label", ["e", "p", "q"], substitute=1)
@@ -81,7 +81,7 @@ def all_questions(schema):
         yield from build_questions(
             subjects, 1, lambda s, name=mechanism: moment_mechanism(name, 10**6, s, len(schema.numeric))
         )
-    for subjects in (discrete_subjects(schema), outcome_subjects(schema)):
+    for subjects in (discrete_subjects(schema), outcome_subjects(schema), right_subjects(3)):
         yield from build_questions(subjects, 1, lambda s: from_micro("direct", 10**6, s.size))
 
 

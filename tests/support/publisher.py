@@ -115,7 +115,13 @@ class Publisher:
         return canonical.pack({**canonical.unpack(payload), **changes}) if changes else payload
 
     def comparison_payload(
-        self, models: Mapping[str, bytes], micro: int = 1_000_000, *, weights: list[int] | None = None, **changes: Any
+        self,
+        models: Mapping[str, bytes],
+        micro: int = 1_000_000,
+        *,
+        weights: list[int] | None = None,
+        series: Series | None = None,
+        **changes: Any,
     ) -> bytes:
         """The payload of a campaign that compares models, given by name and file.
 
@@ -134,6 +140,7 @@ class Publisher:
             time_precision=DAY,
             min_batch_size=1,
             fit=campaign.Fit("outcome", "none"),
+            series=series,
             models={name: sha256(read_envelope(file, "model").payload).digest() for name, file in models.items()},
         )
         return canonical.pack({**canonical.unpack(payload), **changes}) if changes else payload

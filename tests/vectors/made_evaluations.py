@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from support.publisher import DAY, NOW, Publisher
 
 from protocol import canonical, mechanisms
+from protocol.documents.series import Series
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
 from vectors.made_devices import Step, add_device
@@ -51,6 +52,13 @@ def _fields(cases: Collection) -> None:
     many = {f"m{number}": PUBLISHER.model(name=f"m{number}") for number in range(17)}
     cases.add("sixteen_models", _signed(_of(dict(list(many.items())[:16]))))
     cases.add("models_of_unequal_weights", _signed(_of(MODELS, weights=[1, 2, 5])))
+    series = Series("pilot", NOW, 0, 1 << 31)
+    cases.add("models_of_a_series", _signed(_of(MODELS, series=series)))
+    cases.add(
+        "models_of_a_series_that_crit_does_not_name",
+        _signed(_of(MODELS, series=series), crit=["models"]),
+        reason=INVALID,
+    )
     cases.add("the_end_of_a_comparison", _signed(BODY, version=2, **END))
     cases.add(
         "the_key_is_one_that_this_reader_does_not_know",

@@ -202,8 +202,10 @@ def print_sheet(sheet: PrivacySheet) -> None:
     rows.append(["total", "", "", "", _foldable(total), rounded_up(total), format_micro(sheet.declared_micro)])
     columns = ["question", "mechanism", "size", "stratum", "worst ratio", "ε", "declared ε"]
     print_table(columns, rows, ["size", "stratum", "ε", "declared ε"])
-    for digest in sheet.models:
-        click.echo(f"the questions are about what this model reads and predicts: {digest.hex()}")
+    if len(sheet.models) == 1:
+        click.echo(f"the questions are about what this model reads and predicts: {sheet.models[0].hex()}")
+    for number, digest in enumerate(sheet.models if len(sheet.models) > 1 else (), 1):
+        click.echo(f"model {number}, which decides what is read and predicted: {digest.hex()}")
     click.echo("the campaign spends no more than it declares" if sheet.holds else "IT SPENDS MORE THAN IT DECLARES")
 
 

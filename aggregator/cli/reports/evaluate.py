@@ -29,6 +29,7 @@ from aggregator.cli.output import counted, print_facts, print_json, print_table,
 from aggregator.cli.passphrase import existing_passphrase
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
+from protocol.shown import quoted
 from protocol.words import to_words
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def ask(
             "version": found.header.version,
             "id": found.id.hex(),
             "words": to_words(found.id),
-            **_named(found),
+            **_named(found, as_json=as_json),
             "epsilon": format_micro(found.epsilon_micro),
             **series_facts(found.series),
         },
@@ -141,10 +142,12 @@ def ask(
     warn_of_draft(made.standing, output)
 
 
-def _named(campaign: Campaign) -> dict[str, object]:
-    """The evaluated models: ``model``, the digest of one, or ``models``, names and digests of several."""
+def _named(campaign: Campaign, *, as_json: bool) -> dict[str, object]:
+    """The evaluated models: ``model``, the digest of one, or ``models``, the names of several, in JSON with digests."""
     if campaign.model is not None:
         return {"model": campaign.model.hex()}
+    if not as_json:
+        return {"models": ", ".join(map(quoted, campaign.model_names))}
     return {"models": {name: digest.hex() for name, digest in zip(campaign.model_names, campaign.models, strict=True)}}
 
 

@@ -54,6 +54,14 @@ def test_expected_counts_give_the_accuracies_themselves_the_best_first():
     assert found.sentences()[0] == "'top-4' is right most often of the models that are compared."
 
 
+def test_the_standard_error_is_that_of_the_closed_form():
+    """At ε = 1 an answer is 1 with probability λ = q + f(p − q), so the error is √(λ(1 − λ)/n)/(p − q)."""
+    (best, *_) = rank(expected(campaign_of(), (0.7, 0.95, 0.9, 0.5), 10_000)).models
+    p = float(from_micro("direct", 1_000_000, 2).p)
+    chance = 1 - p + 0.95 * (2 * p - 1)
+    assert best.standard_error == pytest.approx((chance * (1 - chance) / 10_000) ** 0.5 / (2 * p - 1), rel=1e-3)
+
+
 def test_few_answers_do_not_overstate_the_winner():
     found = rank(expected(campaign_of(), (0.7, 0.95, 0.9, 0.5), 400))
     assert [one.can_be_best for one in found.models] == [True, True, False, False]
