@@ -161,10 +161,20 @@ def trial(
     codes, labels = data.codes[test], data.labels[test]
     statistics = estimate(campaign, tally_of(campaign, data.codes[people], data.labels[people], rng))
     found = {name: right(*fit(statistics, name), codes, labels) for name in POSTPROCESSES}
-    found["prior"] = 100 * float((labels == class_shares(statistics).share.argmax()).mean())
+    found["prior"] = alone(class_shares(statistics).share, labels)
     found["largest"] = 100 * float((labels == np.bincount(data.labels).argmax()).mean())
     found["warned"] = float(_warns(statistics)) if warns else float("nan")
     return found
+
+
+def alone(share: Floats, labels: Codes) -> float:
+    """Accuracy of always predicting the class of the largest estimated share, in points; the mean over tied classes.
+
+    ``share``: shape (k,) float64. Without the mean, the first of several tied classes would have an advantage: it is
+    often the most frequent one.
+    """
+    tied = np.flatnonzero(share >= share.max() - 1e-12)
+    return 100 * float(np.isin(labels, tied).mean()) / len(tied)
 
 
 def _warns(statistics: Statistics) -> bool:

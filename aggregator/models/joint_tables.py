@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+HALF = 0.5
+"""Number of reports that add-half smoothing adds to every cell, so that no probability is zero."""
+
 
 class Tables(NamedTuple):
     """Probabilities of a discrete Naive Bayes model, all positive.
@@ -102,6 +105,41 @@ def estimate_of(statistics: Statistics, kind: str, feature: int | None) -> Float
         InputError: ``not_fittable``: there is no such question.
     """
     return np.asarray(np.sum([item.estimate for item in _about(statistics, kind, feature)], axis=0), np.float64)
+
+
+def simplex_table(joint: JointTable) -> Floats:
+    """P(value | class) of one feature by the post-processing ``simplex``: shape (values, k) float64, columns sum to 1.
+
+    The nearest table (Euclidean) with cells ≥ 0 that sum to the number of answers, and half a report per cell.
+    """
+    projected = project_to_simplex(joint.estimate.ravel(), joint.n).reshape(joint.estimate.shape)
+    return normalised(projected + HALF)
+
+
+def project_to_simplex(values: Floats, total: float) -> Floats:
+    """The nearest point x to ``values`` with x ≥ 0 and Σx = total: x = max(values − τ, 0).
+
+    Sorting gives τ. With u the values in falling order and ρ the last j with u_j > (u_1 + … + u_j − total)/j,
+    τ = (u_1 + … + u_ρ − total)/ρ.
+
+    Args:
+        values: shape (n,) float64, n ≥ 1.
+        total: the sum, ≥ 0; 0 gives zeros.
+
+    Returns:
+        Shape (n,) float64.
+    """
+    if total <= 0:
+        return np.zeros_like(values)
+    falling = np.sort(values)[::-1]
+    taus = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
+    tau = taus[np.flatnonzero(falling > taus)[-1]]
+    return np.asarray(np.maximum(values - tau, 0.0))
+
+
+def normalised(estimate: Floats) -> Floats:
+    """The estimates divided by their sums over the first axis. Float64 of one shape."""
+    return np.asarray(estimate / estimate.sum(axis=0), np.float64)
 
 
 def _about(statistics: Statistics, kind: str, feature: int | None) -> list[QuestionEstimate]:

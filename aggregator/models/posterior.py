@@ -23,7 +23,8 @@ import numpy as np
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.spread import Estimated, moments
 from aggregator.models.gaussian import NormalParameters
-from aggregator.models.postprocess import project_to_simplex, simplex_prior
+from aggregator.models.joint_tables import project_to_simplex
+from aggregator.models.postprocess import simplex_prior
 from protocol.documents.campaign import GAUSSIAN
 from protocol.epsilon import MICRO
 from protocol.features import Categorical, Grouped

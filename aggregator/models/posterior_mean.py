@@ -10,6 +10,12 @@ With k classes, a feature of A values, x the estimated share of value a and clas
 4. Each feature averages over the shapes s, weighted by the prior weight of s times the density of all its estimates
    under s. A feature whose table is not distinguishable from independence is therefore shrunk to independence, and a
    feature with little noise keeps its estimates, with values near 0 where the estimate is 0 or negative.
+5. Every table T becomes (nT + qmKT₀)/(n + qmK): n is the feature's number of answers, K = Ak, T₀ the table of a
+   feature that is independent of the class, and m the number of reports per cell that count for T₀ (:func:`pull`).
+   q ≤ 1 is the weight of the two largest shapes in step 4 over their prior weight, at most 1.
+6. A feature with little noise has the table of ``simplex`` instead of steps 2 to 5: its standard deviation in a cell of
+   share 1/K is below a fifth of 1/K (:data:`SHARP`). That table is nearer to 0 where nothing was counted, and leaves
+   the cells of rare classes as they are.
 
 θ > 0 pulls every class towards equal probabilities of the values, as add-one smoothing does. The rarer a class, the
 larger the effect. Small s get less prior weight the more skewed the classes are: cells of the largest class then can
@@ -26,7 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aggregator.estimates.class_shares import class_shares
-from aggregator.models.joint_tables import Tables, joint_table
+from aggregator.models.joint_tables import Tables, joint_table, simplex_table
 from aggregator.models.noisy_gamma import posterior
 
 if TYPE_CHECKING:
@@ -49,6 +55,12 @@ SKEWED = 0.6
 """Balance (1 − p)/(1 − 1/k) of the classes at and below which they count as skewed. In between is linear."""
 CONCENTRATIONS = (2.0, 8.0, 32.0)
 """Concentrations B of the classes' shares, equally weighted: the variance of a share is (k − 1)/(k²(B + 1))."""
+MANY = 11
+"""Number of features at which one report per cell counts for independence of the class, if r is 1 (:func:`pull`)."""
+SHARP = 5
+"""A feature is fitted as by ``simplex`` if a cell of average share has more than so many standard deviations."""
+_NEAR = 3
+"""Index of the first of :data:`SHAPES` that mean a feature near independence of the class."""
 _LEAST = 1e-12
 
 
@@ -60,7 +72,8 @@ def posterior_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
     """
     prior = posterior_prior(statistics)
     weights = shape_weights(prior, class_shares(statistics).variance)
-    return Tables(prior, _likelihoods([joint_table(statistics, feature) for feature in features], prior, weights))
+    joints = [joint_table(statistics, feature) for feature in features]
+    return Tables(prior, _likelihoods(joints, prior, weights / weights.sum(), pull(statistics)))
 
 
 def posterior_prior(statistics: Statistics) -> Floats:
@@ -80,11 +93,39 @@ def posterior_prior(statistics: Statistics) -> Floats:
     return _positive(_weights(evidence) @ means)
 
 
-def _likelihoods(joints: Sequence[JointTable], prior: Floats, shape_weight: Floats) -> tuple[Floats, ...]:
+def pull(statistics: Statistics) -> float:
+    """m, the number of reports per cell that count for independence of a feature and the class.
+
+        m = (F/MANY)³ · r        r = (p − 1/k)/(1 − p)
+
+    F is the number of observed features, p the largest posterior mean of a class's share under the flattest prior. r
+    compares what wrong features cost, which make the model no better than a guess, with the most that right features
+    can gain. Naive Bayes counts several times what several features say together, and reports of one answer each do
+    not show that. So m grows with the number of features. It is near 0 for classes of equal shares, where the class
+    prior says nothing. The more reports there are, the less m of them weigh.
+    """
+    shares = class_shares(statistics)
+    classes, features = len(shares.share), len(statistics.schema.observed)
+    if not np.isfinite(shares.variance).all():
+        return 0.0
+    found = posterior(shares.share, shares.variance, 1 / classes, (CONCENTRATIONS[0] + 1) / (classes - 1)).mean
+    largest = float(found.max() / found.sum())
+    odds = (largest - 1 / classes) / max(1 - largest, _LEAST)
+    return (features / MANY) ** 3 * odds
+
+
+def _likelihoods(
+    joints: Sequence[JointTable], prior: Floats, shape_weight: Floats, reports: float
+) -> tuple[Floats, ...]:
     """P(value | class) of every feature: shape (values, k) float64 each; equal probabilities without answers.
 
     The cells of all features are one long vector, because :func:`posterior` costs far more per call than per number.
-    ``prior``: shape (k,) float64, P(class). ``shape_weight``: shape (shapes,) float64, as :func:`shape_weights`.
+
+    Args:
+        joints: estimated joint tables of the features.
+        prior: shape (k,) float64, P(class).
+        shape_weight: shape (shapes,) float64, :func:`shape_weights` with sum 1.
+        reports: m of :func:`pull`.
     """
     asked = [joint for joint in joints if joint.n]
     if not asked:
@@ -109,7 +150,7 @@ def _likelihoods(joints: Sequence[JointTable], prior: Floats, shape_weight: Floa
     evidence = np.split(np.array([one.evidence for one in found]), ends, axis=1)
     tables = iter(zip(means, evidence, strict=True))
     return tuple(
-        _mixed(*next(tables), shape_weight, joint)
+        _mixed(*next(tables), shape_weight, joint, prior, reports)
         if joint.n
         else np.full(joint.estimate.shape, 1 / len(joint.estimate))
         for joint in joints
@@ -124,13 +165,28 @@ def _independent(margin: Floats, prior: Floats) -> Floats:
     return np.outer((margin / margin.sum() + 1 - 1 / len(margin)) / len(margin), prior)
 
 
-def _mixed(means: Floats, evidence: Floats, shape_weight: Floats, joint: JointTable) -> Floats:
-    """P(value | class) of one feature, averaged over the shapes of the prior: shape (values, k) float64.
+def _mixed(
+    means: Floats, evidence: Floats, shape_weight: Floats, joint: JointTable, prior: Floats, reports: float
+) -> Floats:
+    """P(value | class) of one feature, steps 4 to 6 of the module's text: shape (values, k) float64.
 
-    ``means``, ``evidence``: shape (shapes, values·k) float64, as :class:`aggregator.models.noisy_gamma.Posterior`.
+    Args:
+        means: shape (shapes, values·k) float64, posterior means of the cells.
+        evidence: shape (shapes, values·k) float64, log densities of the estimates.
+        shape_weight: shape (shapes,) float64, prior weights with sum 1.
+        joint: the feature's estimated joint table, with answers.
+        prior: shape (k,) float64, P(class).
+        reports: m of :func:`pull`.
     """
+    cells = joint.estimate.size
+    if SHARP**2 * float(joint.variance(1 / cells)) < 1 / cells**2:
+        return simplex_table(joint)
     weights = _weights(evidence.sum(axis=1) + np.log(shape_weight))
-    return _positive((weights @ means).reshape(joint.estimate.shape))
+    table = _positive((weights @ means).reshape(joint.estimate.shape))
+    doubt = min(1.0, float(weights[_NEAR:].sum() / shape_weight[_NEAR:].sum()))
+    independent = (table @ prior)[:, None]
+    share = joint.n / (joint.n + doubt * reports * cells)
+    return _positive(independent + share * (table - independent))
 
 
 def shape_weights(prior: Floats, variance: Floats) -> Floats:

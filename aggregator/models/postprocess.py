@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from aggregator.estimates.class_shares import class_shares
-from aggregator.models.joint_tables import Tables, estimate_of, joint_table
+from aggregator.models.joint_tables import (
+    HALF,
+    Tables,
+    estimate_of,
+    joint_table,
+    normalised,
+    project_to_simplex,
+    simplex_table,
+)
 from aggregator.models.posterior_mean import posterior_tables
 from protocol.errors import InputError
 from protocol.questions import CLASS
@@ -28,9 +36,6 @@ if TYPE_CHECKING:
     from aggregator.estimates.statistics import Statistics
 
     Floats = NDArray[np.float64]
-
-HALF = 0.5
-"""Number of reports that add-half smoothing adds to every cell, so that no probability is zero."""
 
 
 class Postprocess(Protocol):
@@ -59,7 +64,7 @@ def paper(statistics: Statistics, features: Sequence[int]) -> Tables:
     """
     prior = _at_least_one(estimate_of(statistics, CLASS, None))
     joints = [_at_least_one(joint_table(statistics, feature).estimate) for feature in features]
-    return Tables(_normalised(prior), tuple(_normalised(joint) for joint in joints))
+    return Tables(normalised(prior), tuple(normalised(joint) for joint in joints))
 
 
 def simplex(statistics: Statistics, features: Sequence[int]) -> Tables:
@@ -67,12 +72,8 @@ def simplex(statistics: Statistics, features: Sequence[int]) -> Tables:
 
     Arguments and errors as :class:`Postprocess`. The classes are estimated by :func:`simplex_prior`.
     """
-    tables = []
-    for feature in features:
-        joint = joint_table(statistics, feature)
-        smooth = project_to_simplex(joint.estimate.ravel(), joint.n).reshape(joint.estimate.shape) + HALF
-        tables.append(_normalised(smooth))
-    return Tables(simplex_prior(statistics), tuple(tables))
+    tables = tuple(simplex_table(joint_table(statistics, feature)) for feature in features)
+    return Tables(simplex_prior(statistics), tables)
 
 
 def simplex_prior(statistics: Statistics) -> Floats:
@@ -82,7 +83,7 @@ def simplex_prior(statistics: Statistics) -> Floats:
     Returns shape (k,) float64.
     """
     reports = statistics.reports
-    return _normalised(project_to_simplex(class_shares(statistics).share * reports, reports) + HALF)
+    return normalised(project_to_simplex(class_shares(statistics).share * reports, reports) + HALF)
 
 
 POSTPROCESSES: Mapping[str, Postprocess] = {"paper": paper, "simplex": simplex, "posterior": posterior_tables}
@@ -105,32 +106,6 @@ def check_postprocess(name: str) -> Postprocess:
     return POSTPROCESSES[name]
 
 
-def project_to_simplex(values: Floats, total: float) -> Floats:
-    """The nearest point x to ``values`` with x ≥ 0 and Σx = total: x = max(values − τ, 0).
-
-    Sorting gives τ. With u the values in falling order and ρ the last j with u_j > (u_1 + … + u_j − total)/j,
-    τ = (u_1 + … + u_ρ − total)/ρ.
-
-    Args:
-        values: shape (n,) float64, n ≥ 1.
-        total: the sum, ≥ 0; 0 gives zeros.
-
-    Returns:
-        Shape (n,) float64.
-    """
-    if total <= 0:
-        return np.zeros_like(values)
-    falling = np.sort(values)[::-1]
-    taus = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
-    tau = taus[np.flatnonzero(falling > taus)[-1]]
-    return np.asarray(np.maximum(values - tau, 0.0))
-
-
 def _at_least_one(estimate: Floats) -> Floats:
     """The estimates with 1 in place of every estimate ≤ 0. Float64 of one shape."""
     return np.where(estimate > 0, estimate, 1.0)
-
-
-def _normalised(estimate: Floats) -> Floats:
-    """The estimates divided by their sums over the first axis. Float64 of one shape."""
-    return np.asarray(estimate / estimate.sum(axis=0), np.float64)

@@ -13,7 +13,8 @@ from support.reports import made
 
 from aggregator.estimates.reports import estimate
 from aggregator.models.discrete import fit
-from aggregator.models.postprocess import HALF, POSTPROCESSES, project_to_simplex
+from aggregator.models.joint_tables import HALF, project_to_simplex
+from aggregator.models.postprocess import POSTPROCESSES
 from aggregator.tally.tally import Tally
 from protocol.canonical import pack, unpack
 from protocol.documents.campaign import parse_campaign
