@@ -17,7 +17,7 @@ from protocol.batches.report import ID_BYTES
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from protocol.questions import Subject
     from protocol.schema import Schema
 
+    Predictor = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+
 
 def vector_reports(
     campaign: Campaign,
@@ -34,7 +36,7 @@ def vector_reports(
     labels: NDArray[np.int64],
     period: int,
     rng: np.random.Generator,
-    predicted: Sequence[NDArray[np.int64]] = (),
+    predicted: Sequence[Predictor] = (),
 ) -> NDArray[np.uint8]:
     """Draw all reports of a fleet of N people in one period.
 
@@ -45,8 +47,9 @@ def vector_reports(
         labels: (N,) int64, class code of every person.
         period: the period of all answers.
         rng: source of ids and noise.
-        predicted: for each model that the campaign evaluates, in their order, the class codes that it predicts,
-            (N,) int64; empty for campaigns that evaluate none.
+        predicted: for each model that the campaign evaluates, in their order, a function: indices of M people, (M,)
+            int64, to the class codes that the model predicts for them, (M,) int64; empty for campaigns that evaluate
+            none. It is called for the people who are asked about the model, and for no others.
 
     Returns:
         (N·r, L) uint8, one report per row; the answers of person i are rows i·r … i·r + r − 1.
@@ -60,11 +63,11 @@ def vector_reports(
 
 
 class _Fleet(NamedTuple):
-    """Codes and numbers (N, observed features), labels (N,), and each model's predictions (N,) of a fleet, int64."""
+    """Codes and numbers (N, observed features) and labels (N,) of a fleet, int64, and the models that predict."""
 
     encoded: EncodedFrame
     labels: NDArray[np.int64]
-    predicted: tuple[NDArray[np.int64], ...]
+    predicted: tuple[Predictor, ...]
 
     def inputs(self, schema: Schema, subject: Subject, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Inputs of a question's mechanism for the people with these indices, (M,) int64.
@@ -72,7 +75,7 @@ class _Fleet(NamedTuple):
         The shape is that of :func:`aggregator.planning.inputs.inputs_of`.
         """
         encoded = EncodedFrame(self.encoded.codes[rows], self.encoded.numbers[rows])
-        predicted = self.predicted[subject.model or 0][rows] if self.predicted else None
+        predicted = self.predicted[subject.model or 0](rows) if self.predicted else None
         return inputs_of(schema, subject, encoded, self.labels[rows], predicted)
 
 
