@@ -6,6 +6,7 @@ Source: docs/formats.md, section 5 (label, features); docs/math.md, section 3.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from protocol.document import read_field, read_text
@@ -165,7 +166,7 @@ class Schema(NamedTuple):
         if not self.groups:
             return self.ungrouped
         return tuple(
-            feature if groups is None else Grouped(feature.name, feature.labels(), groups, _missing_code(feature))
+            feature if groups is None else _grouped(feature, groups)
             for feature, groups in zip(self.ungrouped, self.groups, strict=True)
         )
 
@@ -294,6 +295,12 @@ class Schema(NamedTuple):
 def _in_group(reading: tuple[int, int | None], groups: tuple[int, ...] | None) -> tuple[int, int | None]:
     """A reading with the group of its code in place of the code; unchanged if ``groups`` is None."""
     return reading if groups is None else (groups[reading[0]], reading[1])
+
+
+@lru_cache(maxsize=4096)
+def _grouped(feature: Feature | Component, groups: tuple[int, ...]) -> Grouped:
+    """The feature in groups. The result is cached, because programs ask for one feature of ``observed`` many times."""
+    return Grouped(feature.name, feature.labels(), groups, _missing_code(feature))
 
 
 def _missing_code(feature: Feature | Component) -> int | None:

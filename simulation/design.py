@@ -53,13 +53,13 @@ class Design(NamedTuple):
 
         It has as many questions as the schema of any split.
 
-        Questions have the same sizes too, except that no component of the projection can be missing here.
+        Questions have the same names and sizes too, except that no component of the projection can be missing here.
         """
         if self.method == "none":
             return self.schema
         kept = [feature for feature in self.schema.features if not isinstance(feature, Numeric)]
         edges = equal_width_edges("component", "-1", "1", self.bins)
-        parts = [Numeric(f"component {index + 1}", "-1", "1", edges) for index in range(self.components)]
+        parts = [Numeric(f"{self.method}{index + 1}", "-1", "1", edges) for index in range(self.components)]
         return build_schema(self.schema.label, [*kept, *parts])
 
     def for_people(self, people: pd.DataFrame, rng: np.random.Generator) -> tuple[Schema, pd.DataFrame]:

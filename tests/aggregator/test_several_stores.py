@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.asked import SCHEMA, answered, people
 from support.commands import run
+from support.failures import reason
 from support.publisher import NOW
 
 import aggregator
@@ -170,3 +171,31 @@ def test_the_commands(world, tmp_path, monkeypatch):
     run("publish", *series, "--workspace", work, "--name", "n", "-o", tmp_path / "n.hsm")
     run("publish", "--store", stores["one"], "--one-population", "--workspace", work, "-o", tmp_path / "o", status=2)
     run("estimate", status=2)
+
+
+def test_a_series_of_real_devices_through_files(tmp_path, monkeypatch):
+    """Two campaigns of one series ask halves of a fleet about different features: each device answers one of them, and
+    the model is of all answers."""
+    monkeypatch.setattr("time.time", lambda: NOW)
+    work, frame = tmp_path / "work", people(60)
+    aggregator.create_workspace(work, name="w", now=NOW)
+    root = aggregator.open_workspace(work).root_bytes
+    terms = {"epsilon": 4, "mechanism": "direct", "series": "s", "now": NOW}
+    first = aggregator.make_campaign(work, SCHEMA, name="first", share="0:1/2", ask="cap,odor", **terms)
+    second = aggregator.make_campaign(work, SCHEMA, name="second", share="1/2:1", ask="odor,width", **terms)
+    answers = []
+    for number, record in enumerate(frame.to_dict("records")):
+        with Device.open(None, trust=root, clock=lambda: NOW) as device:
+            said = [reason(device.report, device.enrol(made.raw).id, record) for made in (first, second)]
+            assert said in ([None, "series_answered"], ["series_not_member", None])
+            answers.append(said.index(None))
+            assert device.drain(tmp_path / f"{number}.hsr") == 1
+    files = [[tmp_path / f"{device}.hsr" for device, own in enumerate(answers) if own == half] for half in (0, 1)]
+    for made, own in zip((first, second), files, strict=True):
+        aggregator.ingest(made.raw, own, tmp_path / made.campaign.header.name, workspace=work, now=NOW)
+    run("publish", "--store", tmp_path / "first", "--store", tmp_path / "second", "--workspace", work, "-o",
+        tmp_path / "m.hsm")  # fmt: skip
+    shown = json.loads(run("show", tmp_path / "m.hsm", "--json").stdout)["payload"]
+    assert shown["card"]["reports"] == 60
+    assert [feature["name"] for feature in shown["features"]] == ["cap", "odor", "width"]
+    assert len(shown["card"]["campaigns"]) == 2

@@ -13,6 +13,8 @@ import simulation
 from aggregator.cli.app import hearsay
 from aggregator.schema_draft import draft_schema
 from aggregator.tables import read_table
+from protocol import canonical
+from protocol.documents.envelope import read_envelope
 from protocol.errors import InputError
 
 
@@ -29,6 +31,7 @@ def data(tmp_path_factory):
     [
         (["--mechanism", "oue", "--repeats", "2"], {"mechanism": "oue", "repeats": 2}),
         (["--answers", "all", "--folds", "2"], {"answers": "all", "folds": 2}),
+        (["--ask", "odor"], {"ask": ["odor"]}),
     ],
 )
 def test_the_result_is_the_commands(data, options, settings):
@@ -117,3 +120,29 @@ def test_a_frame_of_pandas_that_is_no_text_is_refused(data):
         assert refused.value.reason == "table_invalid"
     text = pd.read_csv(data, dtype=str, keep_default_na=False)
     assert draft_schema(text, "<b>", name="n") == draft_schema(read_table(data), "<b>", name="n")
+
+
+@pytest.mark.parametrize("engine", ["vector", "device"])
+def test_a_simulation_asks_about_some(data, engine):
+    """Without the feature that tells, the model is as good as a guess; what devices are asked is the file's table."""
+    tried = {
+        ask: simulation.simulate_campaign(data, "<b>", epsilon=16, engine=engine, seed=3, ask=ask)
+        for ask in ("odor", "width")
+    }
+    for ask, found in tried.items():
+        model = found.trials[0].signed.model
+        payload = canonical.unpack(read_envelope(model, "model").payload)
+        assert [feature["name"] for feature in payload["features"]] == [ask]
+    with pytest.raises(InputError, match="ask_invalid: there is no feature 'odr'; near: 'odor'"):
+        simulation.simulate_campaign(data, "<b>", epsilon=2, ask="odr")
+
+
+def test_components_of_a_simulation_are_asked_by_their_names(data):
+    rows = [f"{i % 7},{i % 5},{'nnfa'[i % 4]},{'ep'[(i // 2) % 2]}\n" for i in range(300)]
+    path = data.parent / "numbers.csv"
+    path.write_text("x,y,odor,label\n" + "".join(rows))
+    settings = {"epsilon": 4, "engine": "vector", "seed": 3, "max_values": 2, "reduce": "pca:2"}
+    found = simulation.simulate_campaign(path, "label", ask="pca2,odor", **settings)
+    payload = canonical.unpack(read_envelope(found.trials[0].signed.model, "model").payload)
+    assert [part["name"] for part in payload["projection"]["components"]] == ["pca2"]
+    assert [feature["name"] for feature in payload["features"]] == ["x", "y", "odor"]
