@@ -34,7 +34,7 @@ from protocol.errors import InputError
 from protocol.questions import CELL, MOMENT, Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from aggregator.estimates.ratios import Ratio
     from aggregator.estimates.statistics import Statistics
@@ -78,43 +78,78 @@ def compare(
 ) -> tuple[Change, ...]:
     """The parameters of two models: P(class), P(value | class), and means of numbers in [−1, 1] given the class.
 
+    Parameters of features that only one of the models has are left out (:func:`unshared` names these features). A value
+    of a feature that was asked about in groups has no interval: the statistics are about the groups.
+
     Args:
         old, new: the two models.
         old_statistics, new_statistics: the statistics that the models were made from. Both are needed for intervals.
 
     Returns:
-        One row per parameter, in the order of the schema.
+        One row per parameter of both models, in the order of the older one's schema.
 
     Raises:
-        InputError: ``schemas_differ``: label, features or projection of the models or the statistics are not the same,
-            or one of the models is discrete and the other Gaussian.
+        InputError: ``schemas_differ``: the labels differ, or features of one name; there is no common feature;
+            statistics are not about the features of their model; or one of the models is discrete and the other
+            Gaussian.
     """
-    given = [statistics for statistics in (old_statistics, new_statistics) if statistics is not None]
-    if _described(new.schema) != _described(old.schema):
-        raise InputError("schemas_differ", "the two models do not have the same label, features and projection")
-    if any(_described(statistics.schema) != _described(old.schema) for statistics in given):
-        raise InputError("schemas_differ", "the reports are of another schema than the models; give their own store")
-    values = [dict(_parameters(model)) for model in (old, new)]
+    _check_same(old.schema, new.schema)
+    for model, statistics in ((old, old_statistics), (new, new_statistics)):
+        if statistics is not None and _described(model.schema) != _described(statistics.schema):
+            raise InputError(
+                "schemas_differ", "the reports are of another schema than the models; give their own store"
+            )
+    shared = {feature.name for feature in old.schema.observed} & {feature.name for feature in new.schema.observed}
+    values = [dict(_parameters(model, shared)) for model in (old, new)]
     if values[0].keys() != values[1].keys():
         raise InputError("schemas_differ", "one model has tables and the other normal distributions")
     rows = [Change(name, value, values[1][name]) for name, value in values[0].items()]
-    if len(given) < 2:
+    if old_statistics is None or new_statistics is None:
         return tuple(rows)
-    known = [_intervals(statistics) for statistics in given]
+    known = [_intervals(statistics) for statistics in (old_statistics, new_statistics)]
     found = [_tested(row, known[0].get(row.parameter), known[1].get(row.parameter)) for row in rows]
     return tuple(_adjusted(found))
 
 
-def _described(schema: Schema) -> tuple[Any, ...]:
-    projection = None if schema.projection is None else schema.projection.to_dict()
-    return schema.label.to_dict(), [feature.to_dict() for feature in schema.features], projection
+def unshared(one: Model, other: Model) -> list[str]:
+    """Names of the observed features of ``one`` that ``other`` does not have."""
+    names = {feature.name for feature in other.schema.observed}
+    return [feature.name for feature in one.schema.observed if feature.name not in names]
 
 
-def _parameters(model: Model) -> Iterator[tuple[str, float]]:
-    """Name and published value of every parameter of a model. Names are those of the statistics' parameters."""
+def _check_same(old: Schema, new: Schema) -> None:
+    """Refuse models that have different labels, no feature in common, or different features of one name.
+
+    Raises:
+        InputError: ``schemas_differ``.
+    """
+    (old_label, before), (new_label, after) = _described(old), _described(new)
+    shared = before.keys() & after.keys()
+    if old_label != new_label or not shared or any(before[name] != after[name] for name in shared):
+        raise InputError(
+            "schemas_differ",
+            "the two models do not have the same label, or no feature in common, or different features of one name",
+        )
+
+
+def _described(schema: Schema) -> tuple[Any, dict[str, Any]]:
+    """The label, and every observed feature by name, as comparable values; a component with its row and inputs."""
+    found: dict[str, Any] = {schema.features[index].name: schema.features[index].to_dict() for index in schema.kept}
+    projection = schema.projection
+    if projection is not None:
+        inputs = [schema.features[index].to_dict() for index in projection.inputs]
+        for part, row, offset in zip(projection.components, projection.matrix, projection.offsets, strict=True):
+            found[part.name] = (part.to_dict(), row, offset, projection.shift, inputs)
+    return schema.label.to_dict(), found
+
+
+def _parameters(model: Model, features: Collection[str]) -> Iterator[tuple[str, float]]:
+    """Name and published value of every parameter about the classes or one of ``features``, named as in statistics."""
     schema, classes = model.schema, len(model.classes)
     yield from _named(Subject(PRIOR, None, classes), np.exp(model.log_prior).tolist(), schema)
-    for index, term in enumerate(model.terms):
+    for index, (term, feature) in enumerate(zip(model.terms, schema.observed, strict=True)):
+        if feature.name not in features:
+            continue
         if isinstance(term, tuple):
             yield from _named(Subject(MOMENT, index, classes, 1), term[0].tolist(), schema)
         else:
@@ -202,14 +237,18 @@ def _adjusted(rows: Sequence[Change]) -> list[Change]:
     return found
 
 
-def agreement(old: Model, new: Model, records: Any) -> float:
-    """Share of records, the rows of a DataFrame, that both models give the same class.
+def agreement(old: Model, new: Model, old_records: Any, new_records: Any) -> float:
+    """Share of records that both models give the same class.
+
+    Args:
+        old, new: the two models.
+        old_records, new_records: the same records as rows of a DataFrame, typed for each model's features.
 
     Raises:
         InputError: ``columns_missing``, ``duplicate_column``, ``digits_lost``, ``argument_invalid``: the frame can not
             be scored (:meth:`aggregator.models.scoring.Model.scores`).
     """
-    return float((old.predict(records) == new.predict(records)).mean())
+    return float((old.predict(old_records) == new.predict(new_records)).mean())
 
 
 def largest(rows: Sequence[Change], number: int) -> list[Change]:

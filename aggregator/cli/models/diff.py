@@ -48,12 +48,13 @@ def diff(
     every: bool,
     as_json: bool,
 ) -> None:
-    """Show what changed between two models on one schema, and which changes are more than noise.
+    """Show what changed between two models of one label, and which changes are more than noise.
 
     OLD and NEW are files or, with --workspace, names, NAME@VERSION or ids. Values are those that devices use. With
     --store the change of the raw estimates gets a 95 % interval and a p-value, adjusted by Holm's method for all
     parameters. Both samples are taken as independent: where the models share reports or devices, the interval is too
-    wide. A parameter that the reports do not determine has neither.
+    wide. A parameter that the reports do not determine has neither. Features that only one of the models has are named
+    and not compared.
 
     \b
     Example:
@@ -61,7 +62,7 @@ def diff(
       hearsay diff m1.hsm m2.hsm --store st --old-periods 2026-10-01..2026-10-31 --periods 2026-11-01..2026-11-30
     """  # noqa: D301
     from aggregator.cli.models.opening import open_model
-    from aggregator.comparison.difference import compare, counts, largest
+    from aggregator.comparison.difference import compare, counts, largest, unshared
 
     if store is None and any(option is not None for option in (periods, old_store, old_periods)):
         raise click.UsageError("--periods, --old-periods and --old-store are for a store's reports: give --store too")
@@ -72,6 +73,9 @@ def diff(
     after = _counted(store, periods, new, "NEW")
     rows = compare(old, new, before, after)
     about: dict[str, object] = dict(counts(rows))
+    for which, one, other in (("OLD", old, new), ("NEW", new, old)):
+        if alone := unshared(one, other):
+            about[f"features of {which} alone"] = ", ".join(alone)
     if data is not None:
         about["classed alike"] = _alike(old, new, data, missing)
     if as_json:
@@ -103,8 +107,9 @@ def _alike(old: Model, new: Model, data: Path, missing: tuple[str, ...]) -> str:
     from aggregator.comparison.difference import agreement
     from aggregator.tables import MISSING_TOKENS, read_table, typed
 
-    records = typed(read_table(data), new.schema, missing or MISSING_TOKENS)
-    return f"{agreement(old, new, records):.1%} of {len(records)} records"
+    table = read_table(data)
+    records = [typed(table, model.schema, missing or MISSING_TOKENS) for model in (old, new)]
+    return f"{agreement(old, new, *records):.1%} of {len(table)} records"
 
 
 def _row(row: Change) -> tuple[str, ...]:

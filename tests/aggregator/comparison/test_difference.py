@@ -22,14 +22,18 @@ from aggregator.comparison.difference import (
     compare,
     counts,
     largest,
+    unshared,
 )
 from aggregator.estimates.reports import estimate
 from aggregator.models.discrete import fit
 from aggregator.models.scoring import Model
 from aggregator.tally.tally import Tally
+from protocol.documents.asked import restricted
 from protocol.errors import InputError
+from protocol.features import Numeric
 from protocol.schema import Label, build_schema
 
+OTHER_WIDTH = Numeric("width", "0", "9", [0])
 CAMPAIGN = made(mechanism="direct", epsilon_micro=2_000_000)
 
 
@@ -127,7 +131,7 @@ def test_without_statistics_only_values_are_compared():
     total = sum(term.size for term in old.terms) + len(old.classes)
     assert len(rows) == total
     frame = pd.DataFrame([dict.fromkeys(f.name for f in old.schema.features)])
-    assert agreement(old, old, frame) == 1
+    assert agreement(old, old, frame, frame) == 1
 
 
 def test_models_on_other_schemas_are_refused():
@@ -154,6 +158,24 @@ def test_options_that_would_do_nothing_are_refused(tmp_path, options):
     refused = CliRunner().invoke(hearsay, ["diff", str(tmp_path / "a.hsm"), str(tmp_path / "a.hsm"), *options])
     assert refused.exit_code == 2
     assert "give --" in refused.stderr
+
+
+def test_a_model_of_fewer_features_is_compared_in_what_both_have():
+    """A model of the second feature alone has its parameters and the classes' in common with the model of both."""
+    old, statistics = drawn(truth(1), 500, np.random.default_rng(5))
+    few = Model(restricted(old.schema, [1]), old.log_prior, old.terms[1:])
+    names = [row.parameter for row in compare(old, few)]
+    assert names == [row.parameter for row in compare(few, old)]
+    assert len(names) == len(old.classes) + old.terms[1].size
+    assert (unshared(old, few), unshared(few, old)) == (["odor"], [])
+    for wrong in (
+        Model(restricted(old.schema, [0]), old.log_prior, old.terms[:1]),  # no feature in common with ``few``
+        Model(old.schema._replace(features=(old.schema.features[0], OTHER_WIDTH)), old.log_prior, old.terms),
+    ):
+        with pytest.raises(InputError, match="schemas_differ"):
+            compare(few, wrong)
+    with pytest.raises(InputError, match="the reports are of another schema"):
+        compare(few, few, statistics, statistics)
 
 
 def test_the_command_prints_the_rows(tmp_path):
