@@ -19,7 +19,10 @@ from edge_sdk.storage.rows import META, TABLES, Rows, damaged
 from edge_sdk.storage.state_file import (
     APPLICATION_ID,
     STATE_VERSION,
+    WITHOUT_SERIES,
+    add_series,
     address_of,
+    check_tables,
     empty_state,
     ensure_file,
     place_of,
@@ -103,11 +106,13 @@ class State:
             raise damaged()
         if version > STATE_VERSION:
             raise StorageError("state_newer", "the state was written by newer software; update this one")
-        if version < STATE_VERSION:
+        if version < WITHOUT_SERIES:
             raise StorageError("state_older", "the state was written before the first release; reset this device")
-        tables = _execute(connection, "SELECT sql FROM sqlite_master ORDER BY name")
-        if tables != [(table.create(),) for table in sorted(TABLES)]:
-            raise damaged()
+        if version == WITHOUT_SERIES and self.read_only:
+            raise StorageError("state_older", "the state is of older software, and its disk can only be read")
+        if version == WITHOUT_SERIES:
+            add_series(connection)
+        check_tables(connection, TABLES)
         _execute(connection, "PRAGMA secure_delete = ON")  # overwrite deleted rows, which may hold secrets
         self._place = place_of(self._path)
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge_sdk.storage.rows import CAMPAIGNS, LEDGER, Rows, damaged, seal
+from edge_sdk.storage.rows import CAMPAIGNS, LEDGER, SERIES, Rows, damaged, seal
 from edge_sdk.storage.tally import BEFORE_RESET, Known, Line, Tally
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _LAST = (1 << 63) - 1
 _MAX_DIGITS = 20
-_SERIES = "series:"
-"""Beginning of the key of a note: name of a series → number of the line that the answer in this series has."""
 _SERIES_AFTER = "series_after"
 """Key of a time in seconds since 1970, which a reset writes. Series that begin until then are not answered."""
 _RESET = "reset"
@@ -82,6 +80,7 @@ class Ledger:
     def __init__(self, state: State) -> None:
         self._state = state
         self._campaigns = Rows(state, CAMPAIGNS)
+        self._series = Rows(state, SERIES)
         self._tally: Tally | None = None
 
     def known(self) -> list[Known]:
@@ -91,14 +90,16 @@ class Ledger:
         """
         return self._read()[1]
 
-    def _read(self) -> tuple[Line, list[Known]]:
-        """Read the newest line and every campaign."""
+    def _read(self) -> tuple[Line, list[Known], dict[str, int]]:
+        """Read the newest line, every campaign, and every series."""
         with self._state.reading():
             found = [Known(*row) for row in self._campaigns.all()]
-            newest = self._newest()
+            newest, series = self._newest(), dict(self._series.all())
         if newest.number != max((each.line for each in found), default=0) and newest.campaign != BEFORE_RESET:
             raise damaged()
-        return newest, found
+        if not all(1 <= line <= newest.number for line in series.values()):
+            raise damaged()
+        return newest, found, series
 
     def _current_tally(self) -> Tally:
         """The tally of all lines: the one in memory, with newer lines added.
@@ -126,6 +127,8 @@ class Ledger:
             if payer is not None and payer.line < line.number:
                 raise damaged()
             tally.add(line, payer)
+        if len(lines) > 1:
+            tally.series.update(self._series.some("WHERE line > ?", (last.number,)))
         return True
 
     def _payer(self, number: int) -> Known | None:
@@ -181,9 +184,6 @@ class Ledger:
                 newest[line.campaign] = line.number, line.period
             newest.pop(BEFORE_RESET, None)
             if newest != {each.number: (each.line, each.period) for each in self.known()}:
-                raise damaged()
-            last = self._newest().number
-            if not all(1 <= line <= last for line in self.series().values()):
                 raise damaged()
 
     def _forward(self) -> Iterator[Line]:
@@ -255,14 +255,10 @@ class Ledger:
                 tally.cover(seconds, time - reach, self._backward())
             return tally.spent_around(seconds, time, track)
 
-    def series(self) -> dict[str, int]:
-        """Name of each series that was answered → number of the line of that answer."""
-        notes = self._state.all_meta()
-        return {key.removeprefix(_SERIES): _number(notes[key]) for key in notes if key.startswith(_SERIES)}
-
     def answered_in(self, series: str) -> bool:
         """Whether a campaign of the series with this name was ever answered."""
-        return self._state.meta(_SERIES + series) is not None
+        with self._state.reading():
+            return series in self._current_tally().series
 
     def series_after(self) -> int | None:
         """The time of the last reset, in seconds since 1970; None if the state was never reset.
@@ -306,7 +302,8 @@ class Ledger:
         row = Known(number, campaign.id, header.name, header.version, campaign.time_precision, line.number, period)
         (self._campaigns.add if known is None else self._campaigns.replace)(row, reports)
         if campaign.series is not None:
-            self._state.write_meta(_SERIES + campaign.series.name, str(line.number).encode())
+            self._series.add((campaign.series.name, line.number))
+            tally.series[campaign.series.name] = line.number
         tally.add(line, row)
         return line.number, number
 
@@ -319,7 +316,8 @@ class Ledger:
         with self._state.reading():
             self.check()
             lines = tuple(line for line in self._forward() if line.campaign)
-            return Lines(tuple(self.known()), lines, self.series())
+            _, known, series = self._read()
+            return Lines(tuple(known), lines, series)
 
     def begin_after_reset(self, micro: int, now: int, old: Lines, series_after: int) -> int:
         """Write the first lines after a reset: one for the ε beyond the old lines, then the lines of the old ledger.
@@ -345,7 +343,7 @@ class Ledger:
         for known in old.campaigns:
             self._campaigns.add(known._replace(line=newest[known.number]), b"")
         for name, number in old.series.items():
-            self._state.write_meta(_SERIES + name, str(copied[number]).encode())
+            self._series.add((name, copied.get(number, line.number)))
         self._state.write_meta(_SERIES_AFTER, str(series_after).encode())
         self._state.write_meta(_RESET, b"1")
         return line.number

@@ -67,10 +67,11 @@ FLOORS = Table("floors", ("number", "role", "name", "version", "digest"))
 DOCUMENTS = Table("documents", ("number", "role", "name", "digest"), "envelope")
 EVIDENCE = Table("evidence", ("number", "role", "accepted", "refused"))
 CAMPAIGNS = Table("campaigns", ("number", "id", "name", "version", "time_precision", "line", "period"), "reports")
+SERIES = Table("series", ("name", "line"))
 SEALED = Table("sealed", ("number", "path", "digest", "through", "sealed_at"))
 LEDGER = Table("ledger", ("number", "campaign", "period", "epsilon_micro", "answered_at", "latest", "total_micro"))
 SPOOL = Table("spool", ("number", "campaign", "answers", "made_at", "all_answers", "all_bytes", "reports"))
-COUNTED = (META, FLOORS, DOCUMENTS, EVIDENCE, CAMPAIGNS, SEALED)
+COUNTED = (META, FLOORS, DOCUMENTS, EVIDENCE, CAMPAIGNS, SERIES, SEALED)
 """Tables whose number of rows is stored. Ledger and spool have consecutive numbers instead, so gaps show."""
 TABLES = (COUNTS, *COUNTED, LEDGER, SPOOL)
 

@@ -9,15 +9,19 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from edge_sdk.storage.atomic_files import write_new
-from edge_sdk.storage.rows import COUNTED, COUNTS, TABLES, damaged, seal
+from edge_sdk.storage.rows import COUNTED, COUNTS, SERIES, TABLES, damaged, seal
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import IO
 
+    from edge_sdk.storage.rows import Table
+
 STATE_FILE = "state.db"
-STATE_VERSION = 4
+STATE_VERSION = 5
+WITHOUT_SERIES = 4
+"""The version before, whose states have no table of series. They are brought up to date when they are opened."""
 APPLICATION_ID = 0x48737931  # "Hsy1"
 _DAMAGE = (
     "SQLITE_CORRUPT",
@@ -60,9 +64,46 @@ def _make_tables(connection: sqlite3.Connection) -> None:
     for table in TABLES:
         connection.execute(table.create())
     for table in COUNTED:
-        connection.execute("INSERT INTO counts VALUES (?, 0, ?)", (table.name, seal(COUNTS.name, (table.name, 0))))
+        _count_from_0(connection, table)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {STATE_VERSION}")
+
+
+def _count_from_0(connection: sqlite3.Connection, table: Table) -> None:
+    connection.execute("INSERT INTO counts VALUES (?, 0, ?)", (table.name, seal(COUNTS.name, (table.name, 0))))
+
+
+def add_series(connection: sqlite3.Connection) -> None:
+    """Bring a state of version :data:`WITHOUT_SERIES` up to date, in one transaction: add an empty table of series.
+
+    Software that knew no series has answered in none. If another process has just done it, nothing is changed.
+
+    Raises:
+        StorageError: ``state_damaged``: the state has other tables than that version.
+        sqlite3.Error: the file can not be read or written.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        ((version,),) = connection.execute("PRAGMA user_version").fetchall()
+        if version == WITHOUT_SERIES:
+            check_tables(connection, [table for table in TABLES if table != SERIES])
+            connection.execute(SERIES.create())
+            _count_from_0(connection, SERIES)
+            connection.execute(f"PRAGMA user_version = {STATE_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def check_tables(connection: sqlite3.Connection, tables: Iterable[Table]) -> None:
+    """Check that a state has exactly these tables, or else raise the StorageError ``state_damaged``."""
+    with suppress(UnicodeDecodeError):
+        found = connection.execute("SELECT sql FROM sqlite_master ORDER BY name").fetchall()
+        if found == [(table.create(),) for table in sorted(tables)]:
+            return
+    raise damaged()
 
 
 @lru_cache(maxsize=1)

@@ -78,14 +78,16 @@ class Tally:
         newest: the last line of the tally.
         campaigns: id → row of a campaign that was ever answered.
         ends: name → when the last paid period of the name ends, in seconds since 1970.
+        series: name of each series that was answered → number of the line of that answer.
     """
 
-    def __init__(self, era: int, newest: Line, campaigns: Iterable[Known]) -> None:
+    def __init__(self, era: int, newest: Line, campaigns: Iterable[Known], series: dict[str, int]) -> None:
         self.era = era
         self.turn = 0
         self.newest = newest
         self.campaigns: dict[bytes, Known] = {}
         self.ends: dict[str, int] = {}
+        self.series = series
         self._windows: dict[int, _Window] = {}
         for known in campaigns:
             self._add_campaign(known)

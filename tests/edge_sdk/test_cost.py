@@ -17,6 +17,7 @@ from edge_sdk import Device, Policy
 from edge_sdk.storage.database import State
 from edge_sdk.storage.rows import DOCUMENTS, Rows
 from edge_sdk.storage.spool import Kept, Limits, Spool
+from protocol.documents.series import Series
 from protocol.errors import StorageError
 
 RECORD = {"odor": "n", "width": 2}
@@ -239,3 +240,17 @@ def test_a_row_of_the_spool_that_is_missing_is_noticed_by_the_next_report(wide, 
         assert reason(wide.report, campaign.id, RECORD) == "state_damaged"
         wide._reporting.spool._rows.add(Kept(*row))
     assert wide.report(campaign.id, RECORD)
+
+
+def test_many_series_make_no_report_dearer(wide, publisher, clock):
+    """A publisher may name one series after another, with long names."""
+    costs = []
+    for number in range(1, 121):
+        name = f"{number} " + "x" * 1000
+        campaign = wide.enrol(publisher.campaign(version=number, series=Series(name, NOW)))
+        clock.now += DAY
+        wide.report(campaign.id, RECORD)
+        if number in (2, 120):
+            other = wide.enrol(publisher.campaign(name="other", version=number))
+            costs.append(least_work(wide, other, clock, DAY))
+    assert costs[1] < 1.05 * costs[0]

@@ -63,7 +63,7 @@ def _series_apart() -> None:
         series = self._campaign(campaign_id).series
         if series is not None and not found.repeated:
             with self._state.transaction():
-                self._state.write_meta(f"series:{series.name}", b"1")
+                self.ledger._series.add((series.name, 1))
         return found
 
     edge_sdk.storage.ledger.Ledger.spend = spend
