@@ -44,6 +44,7 @@ _EPOCH = tuple((year - date(1970, 1, 1)).days * 86_400 for year in _YEARS)
 _UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 _ZEROS = re.compile(r"0[0-9]{1,30}")
 _COMPACT = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")
+_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}([.][0-9]{3}){1,9}")
 _WHOLE = re.compile(r"-?[0-9]{1,30}")
 _LATIN_LOOKS = str.maketrans(
     "АВЕКМНОРСТУХЅІЈаеорсухѕіјһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧανορ",
@@ -218,7 +219,14 @@ def _spellings(column: pd.Series, missing: Collection[str], *, is_label: bool) -
         yield f"{why}; write them as devices do"
     if not is_label and any(map(_ZEROS.fullmatch, texts)) and all(map(_is_number, texts)):
         yield "some of its numbers begin with zeros: as numbers 01234 and 1234 are one; if they are codes, --drop it"
-    if have_decimal_commas(texts):
+    commas = [text for text in texts if have_decimal_commas([text])]
+    numbers = len(commas) + sum(map(_is_number, texts))
+    if commas and 2 * numbers > len(texts) and any(map(_THOUSANDS.fullmatch, texts)):
+        yield (
+            "some of its numbers have decimal commas, others points before three digits: 1.234 is read as a little "
+            "more than 1; if it means 1234, write 1234, and write 3.5 and not 3,5"
+        )
+    elif have_decimal_commas(texts):
         yield "its numbers have decimal commas, so each is a text of its own; write 3.5 and not 3,5"
     elif look_alike(texts):
         what = "classes" if is_label else "values"

@@ -186,7 +186,9 @@ def manipulation(campaign: Campaign, shares: Sequence[float] = LIARS, devices: i
         InputError: ``argument_invalid``: a share is not between 0 and 1, or there is no device.
     """
     if not all(0 < share < 1 for share in shares) or (devices is not None and devices < 1):
-        raise InputError("argument_invalid", "shares of lying devices lie between 0 and 1, and some device answers")
+        raise InputError(
+            "argument_invalid", "shares of lying devices are above 0 and below 1, and there is at least one device"
+        )
     weights = weights_of(campaign)
     by_share = {share: [numbers_of(share, weight, campaign.answers, devices) for weight in weights] for share in shares}
     found = [

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from aggregator.publishing.privacy import PrivacySheet
     from protocol.documents.campaign import Campaign
 
+MOST_DEVICES = 10**12
 DELTA = 1e-6
 """δ of a sheet whose reader states none."""
 _REPORTS = 100_000
@@ -144,8 +145,8 @@ def guarantee_sheet(
 
     Args:
         payload: of the campaign's file. Its signatures are not checked here.
-        devices: number of devices that answer in one period; None if it is not known. It counts honest devices for
-            the privacy of shuffled reports, and all devices for the reach of lies.
+        devices: number of devices that answer in one period, at most :data:`MOST_DEVICES`; None if it is not known.
+            It counts honest devices for the privacy of shuffled reports, and all devices for the reach of lies.
         delta: δ of the shuffled reports.
         shuffled: whether an anonymous shuffler mixes the reports of these devices before anybody reads them.
         liars: shares of lying devices, each between 0 and 1.
@@ -154,8 +155,8 @@ def guarantee_sheet(
         DocumentError: the payload is no valid campaign (:func:`protocol.documents.campaign.parse_campaign`).
         InputError: ``argument_invalid``: ``devices``, ``delta`` or a share is out of its range.
     """
-    if (devices is not None and devices < 1) or not 0 < delta < 1:
-        raise InputError("argument_invalid", "some device answers, and δ lies between 0 and 1")
+    if (devices is not None and not 1 <= devices <= MOST_DEVICES) or not 0 < delta < 1:
+        raise InputError("argument_invalid", "devices are 1 to 10¹², and δ is above 0 and below 1")
     found = parse_campaign(payload)
     privacy = privacy_sheet(read_payload(payload)[0])
     return GuaranteeSheet(
@@ -219,7 +220,7 @@ def _central(found: Campaign, privacy: PrivacySheet, devices: int | None, delta:
         apart = sum(known[loss] for loss in strata.values())
     least = min(epsilon, apart)
     if least > _GAIN * local:
-        few = f"{devices} devices are too few to hide one another at a local ε of {local:.4g} and δ = {delta:g}"
+        few = f"devices are too few ({devices}) to hide one another at a local ε of {local:.4g} and δ = {delta:g}"
         return Central((few,), devices, delta, local)
     return Central((), devices, delta, local, least, apart < epsilon, together)
 

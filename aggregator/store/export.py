@@ -85,7 +85,8 @@ def export(
 
     Raises:
         InputError: ``output_exists``, ``output_invalid``; ``argument_invalid``: there is no such kind;
-            ``store_not_folder``: ``store`` is a URL.
+            ``store_not_folder``: ``store`` is a URL; ``periods_absent``: the store has no report of the periods in
+            scope; ``reports_forgotten``: and some of these periods were forgotten.
         StorageError: ``store_damaged``, ``not_a_store``, ``store_newer``, ``store_older``; ``disk_full``,
             ``io_failed``: the file can not be written, or the store not read.
     """
@@ -98,12 +99,26 @@ def export(
     while True:
         try:
             with open_output(out, force=force, mode=PRIVATE) as sink:
-                return Exported(_write(store, manifest, sink, kind, scope, everything), manifest.first_period)
+                written = _write(store, manifest, sink, kind, scope, everything)
+                if not written and scope.periods != EVERYTHING.periods:
+                    raise _absent(scope, manifest)
+                return Exported(written, manifest.first_period)
         except StorageError:
             newer = read_manifest(store.path)
             if newer.generation == manifest.generation:
                 raise
             manifest = newer  # Another process changed the store, and may have removed parts: write the file again.
+
+
+def _absent(scope: Scope, manifest: Manifest) -> InputError:
+    """The error that a store has no report of the periods in scope."""
+    if scope.first < manifest.first_period:
+        return InputError(
+            "reports_forgotten",
+            f"the store has no report of these periods: those before {manifest.first_period} were forgotten, and only "
+            "their counts are kept; see hearsay estimate --periods",
+        )
+    return InputError("periods_absent", "there is no report of these periods; hearsay status lists those with reports")
 
 
 def _write(store: Store, manifest: Manifest, sink: IO[bytes], kind: str, scope: Scope, everything: bool) -> int:  # noqa: FBT001

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from aggregator.tally.turnout import ByPeriod
 
 
+LEAST_TARGET = 1e-6
+"""Smallest target of a half width. It takes some 10¹² devices; with far smaller ones their number is no float."""
+
+
 class DayCount(NamedTuple):
     """Reports of the periods that begin on one day.
 
@@ -161,17 +165,18 @@ def status(store: Store | str | Path, *, target: float | None = None) -> Status:
 
     Args:
         store: an open store, or its folder.
-        target: half width of a share's interval to reach, above 0; None for no target.
+        target: half width of a share's interval to reach, at least :data:`LEAST_TARGET`; None for no target.
 
     Raises:
-        InputError: ``store_not_folder``: ``store`` is a URL; ``argument_invalid``: ``target`` is not above 0.
+        InputError: ``store_not_folder``: ``store`` is a URL; ``argument_invalid``: ``target`` is below
+            :data:`LEAST_TARGET`.
         StorageError: the store can not be read or counted; the reasons are those of
             :meth:`aggregator.store.store.Store.tally_report`.
     """
     from aggregator.store.store import open_store
 
-    if target is not None and not 0 < target < inf:
-        raise InputError("argument_invalid", "a target is a half width above 0, for example 0.01")
+    if target is not None and not LEAST_TARGET <= target < inf:
+        raise InputError("argument_invalid", "a target is a half width of 0.000001 or more, for example 0.01")
     store = open_store(store) if isinstance(store, str | Path) else store
     manifest = read_manifest(store.path)
     while True:

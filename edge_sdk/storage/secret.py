@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from edge_sdk.storage.marker import MARKER_FILE, Marker, note_in_marker, read_marker, used_mark
@@ -184,22 +185,15 @@ def disable_state(state: State, ledger: Ledger, spool: Spool) -> None:
         StorageError: ``disk_full``, ``io_failed``, ``state_busy``, ``state_damaged``: the device still takes part.
             Files of the outboxes may have been removed.
     """
-    try:
-        with state.transaction():
-            _opt_out(state, ledger, spool)
-    except StorageError as error:
-        if error.reason != "disk_full":
-            raise
-    else:
-        return
-    try:
-        with state.journal_in_memory(), state.transaction():
-            _opt_out(state, ledger, spool)
-    except StorageError as error:
-        if error.reason != "disk_full":
-            raise
-    else:
-        return
+    for journal in (nullcontext, state.journal_in_memory):
+        try:
+            with journal(), state.transaction():
+                _opt_out(state, ledger, spool)
+        except StorageError as error:
+            if error.reason != "disk_full":
+                raise
+        else:
+            return
     raise StorageError(
         "disk_full",
         "there is no space left for the state; the device still takes part, but files of its outbox may have been "

@@ -217,6 +217,24 @@ def test_decimal_commas_are_told(text):
     )
 
 
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["1.234", "3,5", "12,7"], True),
+        (["1.234", "2.500", "3,5"], True),
+        (["1.234", "1.234,5", "7"], True),
+        (["1.234", "2.5", "7"], False),
+        (["1.23", "3,5", "12,7"], False),
+        (["1.234", "3,5", "a", "b", "c", "d"], False),
+    ],
+)
+def test_points_between_thousands_are_told_beside_decimal_commas(texts, told):
+    frame = pd.DataFrame({"width": texts * 9, "y": ["e", "p", "p"] * (3 * len(texts))})
+    said = [line for line in doubts(frame, "y", (), ()) if "1.234 is read" in line]
+    assert len(said) == told
+    assert not told or "if it means 1234, write 1234" in said[0]
+
+
 @pytest.mark.parametrize("texts", [["1, 2", "3"], ["a,b"], ["1.5"], ["1,2,3"], ["3,5", "a"], [], [None, 3.5]])
 def test_other_commas_are_not(texts):
     assert not have_decimal_commas(texts)

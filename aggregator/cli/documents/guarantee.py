@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("file", type=PATH)
-@click.option("--devices", type=click.IntRange(1), metavar="N", help="Number of devices that answer in a period.")
+@click.option(
+    "--devices", type=click.IntRange(1, 10**12), metavar="N", help="Number of devices that answer in a period."
+)
 @click.option("--delta", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=1e-6, show_default=True,
               metavar="D", help="Probability with which the central ε of shuffled reports may fail.")  # fmt: skip
 @click.option("--shuffled", is_flag=True, help="An anonymous shuffler mixes the reports before anybody reads them.")
@@ -92,6 +94,8 @@ def _print_sheet(sheet: GuaranteeSheet) -> None:
         click.echo("  - against readers of the shuffled reports: not the shuffler, not holders of the fleet's secrets")
         click.echo("  - the devices counted are honest, and their reports are mixed together in every period")
         click.echo("  - k periods of one device cost at most k times ε and k times δ")
+        if central.devices is not None and central.delta * central.devices >= 1:
+            click.echo("  - δ is not below 1/N: so large a δ allows to publish one of the N reports as it is")
     if sheet.lies:
         click.echo()
         _print_lies(sheet.lies, central.devices)
@@ -109,19 +113,22 @@ def _shuffled(central: Central) -> dict[str, str]:
     if central.bounds is None:
         return {"central ε after shuffling": "not stated:"}
     bounds, name = central.bounds, f"central ε after shuffling, δ = {central.delta:g}"
-    way = "numeric bound" if central.epsilon == bounds.numeric else "closed form"
+    way = "numeric bound"
     if central.by_stratum:
-        way = f"sum of the strata, each at δ/r; together {bounds.numeric:.4g}"
+        way = f"sum of the strata, each at δ/r; all answers of a device together: {bounds.numeric:.4g}"
+    elif central.epsilon != bounds.numeric:
+        way = f"closed form; numeric bound {bounds.numeric:.4g}"
     found = {name: f"{central.epsilon:.4g} ({way}), {central.devices} devices, local ε {central.local:.4g}"}
     if bounds.closed_form is not None and bounds.printed is not None:
-        found["closed form"] = f"{bounds.closed_form:.4g} (Theorem 3.1 as printed: {bounds.printed:.4g})"
+        label = "closed form, all answers" if central.by_stratum else "closed form"
+        found[label] = f"{bounds.closed_form:.4g} (Theorem 3.1 as printed: {bounds.printed:.4g})"
     return found
 
 
 def _print_lies(lies: tuple[Bound, ...], devices: int | None) -> None:
     """Print how far lies move shares and means."""
     shares = list(lies[0].closed)
-    heads = [f"{fleet} {share:.3g}" for fleet in ("closed", "open") for share in shares]
+    heads = [f"{fleet} {share:.12g}" for fleet in ("closed", "open") for share in shares]
     rows = [
         (
             bound.estimate,
@@ -134,6 +141,6 @@ def _print_lies(lies: tuple[Bound, ...], devices: int | None) -> None:
     print_table(["estimate", "mechanism", "one answer", *heads], rows, ["one answer", *heads])
     fleet = "many devices" if devices is None else f"{devices} devices"
     click.echo(
-        f"how far a share of lying devices, of {fleet}, moves an estimated share or mean at most; "
-        "one answer moves a count of devices"
+        f"how far a share of lying devices, of {fleet}, moves an estimated share or mean at most, before estimates are "
+        "cut to their range; one answer moves a count of devices"
     )

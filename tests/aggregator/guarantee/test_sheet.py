@@ -82,7 +82,17 @@ def test_a_sheet_says_where_the_best_test_of_set_bits_is_weak():
     assert said(4_000_000, 1_000_000) == said(1_000_000) == []
 
 
-@pytest.mark.parametrize("wrong", [{"devices": 0}, {"delta": 0.0}, {"delta": 1.0}, {"liars": (2.0,)}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"devices": 0},
+        {"devices": 10**12 + 1},
+        {"delta": float("nan")},
+        {"delta": 0.0},
+        {"delta": 1.0},
+        {"liars": (2.0,)},
+    ],
+)
 def test_wrong_arguments_are_refused(wrong):
     with pytest.raises(InputError) as caught:
         guarantee_sheet(payload(), **wrong)
@@ -123,3 +133,17 @@ def test_files_of_other_kinds_are_refused(tmp_path):
     refused = run(file)
     assert refused.exit_code == 1
     assert "not_a_campaign" in refused.output
+
+
+def test_the_page_names_the_bound_that_it_prints(tmp_path):
+    (tmp_path / "c.hsc").write_bytes(Publisher().campaign())
+
+    def page(*arguments):
+        return run(tmp_path / "c.hsc", "--shuffled", *arguments).output
+
+    assert "(numeric bound)" in page("--devices", 5000)
+    assert "(closed form; numeric bound" in page("--devices", 10**12)  # The numeric one treats 10¹² reports as 10⁹.
+    assert "δ is not below 1/N" in page("--devices", 5000, "--delta", 0.001)
+    assert "δ is not below 1/N" not in page("--devices", 5000)
+    assert "too few (1)" in page("--devices", 1)
+    assert "closed 0.9999999" in page("--devices", 5000, "--liars", 0.9999999)

@@ -153,7 +153,7 @@ def test_periods_and_standing(tmp_path):
     campaign = CAMPAIGNS["direct"]
     records = reports(range(10), campaign)
     store = stored(tmp_path, RAWS["direct"], batch(campaign, records[:20]), batch(campaign, records[20:])[:-44])
-    for scope in (Scope(FIRST + 1, FIRST + 2), Scope(proven_only=True), Scope(FIRST + 9)):
+    for scope in (Scope(FIRST + 1, FIRST + 2), Scope(proven_only=True)):
         written = export(store, tmp_path / "o", PARQUET, scope=scope, force=True)
         frame = pd.read_parquet(tmp_path / "o")
         assert written.reports == len(frame) == sum(store.tally(scope).n)
@@ -166,6 +166,22 @@ def test_reports_of_forgotten_periods_are_gone_and_that_is_said(tmp_path):
     store.forget(FIRST + 2, now=LATER)
     assert export(store, tmp_path / "o", PARQUET, scope=Scope()) == (20, FIRST + 2)
     assert set(pd.read_parquet(tmp_path / "o")["period"]) == {FIRST + 2, FIRST + 3}
+
+
+@pytest.mark.parametrize(("scope", "reason"), [
+    (Scope(FIRST + 9), "periods_absent"),
+    (Scope(FIRST - 9, FIRST - 1), "reports_forgotten"),
+    (Scope(FIRST, FIRST + 1), "reports_forgotten"),
+])  # fmt: skip
+def test_periods_without_reports_are_refused_and_leave_the_file_as_it_was(tmp_path, scope, reason):
+    campaign = CAMPAIGNS["direct"]
+    store = stored(tmp_path, RAWS["direct"], batch(campaign, reports(range(10), campaign)))
+    store.forget(FIRST + 2, now=LATER)
+    (tmp_path / "o").write_text("old")
+    with pytest.raises(InputError) as caught:
+        export(store, tmp_path / "o", CSV, scope=scope, force=True)
+    assert caught.value.reason == reason
+    assert (tmp_path / "o").read_text() == "old"
 
 
 def test_an_empty_store_gives_a_header(tmp_path):

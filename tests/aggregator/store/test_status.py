@@ -172,3 +172,13 @@ def test_a_command_that_counts_no_report_of_its_periods_fails(tmp_path):
     failed = run("estimate", "--store", store.path, "--periods", f"{FIRST + 3}..", status=1)
     assert "periods_absent" in failed.stderr
     assert not failed.stdout
+
+
+@pytest.mark.parametrize("target", [0.0, 1e-200, float("nan"), float("inf"), -1.0])
+def test_targets_without_a_number_of_devices_are_refused(tmp_path, target):
+    """A half width of 1e-200 would need more devices than a float can count."""
+    store = stored(tmp_path, batch(CAMPAIGN, reports(range(50), [0])))
+    with pytest.raises(InputError) as caught:
+        status(store, target=target)
+    assert caught.value.reason == "argument_invalid"
+    assert status(store, target=1e-6).devices_needed > 10**10
