@@ -198,7 +198,7 @@ def main() -> None:
         best = power(campaign, reports, FALSE_ALARMS)
         if best is not None:
             row["most"] = best.found
-        for kind in KINDS if setting.part == 1 else ():
+        for kind in KINDS if setting.part == 1 and options.lying else ():
             if kind != "choose" and campaign.layout.kind != BITS:
                 continue
             found = 0
@@ -206,7 +206,7 @@ def main() -> None:
                 lying = honest_rows(campaign, reports, rng, setting.periods)
                 lie(campaign, lying, kind, rng)
                 found += bool(alarms_of(campaign, lying).raised)
-            row[kind] = found / max(options.lying, 1)
+            row[kind] = found / options.lying
         rows.append(row)
         print(row, file=sys.stderr, flush=True)
     if options.json:

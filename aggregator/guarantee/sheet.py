@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from aggregator.publishing.privacy import PrivacySheet
     from protocol.documents.campaign import Campaign
 
-MOST_DEVICES = 10**12
+MOST_DEVICES = 10**15
 DELTA = 1e-6
 """δ of a sheet whose reader states none."""
 _REPORTS = 100_000
@@ -156,7 +156,7 @@ def guarantee_sheet(
         InputError: ``argument_invalid``: ``devices``, ``delta`` or a share is out of its range.
     """
     if (devices is not None and not 1 <= devices <= MOST_DEVICES) or not 0 < delta < 1:
-        raise InputError("argument_invalid", "devices are 1 to 10¹², and δ is above 0 and below 1")
+        raise InputError("argument_invalid", "devices are 1 to 10¹⁵, and δ is above 0 and below 1")
     found = parse_campaign(payload)
     privacy = privacy_sheet(read_payload(payload)[0])
     return GuaranteeSheet(

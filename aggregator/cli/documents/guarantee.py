@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", type=PATH)
 @click.option(
-    "--devices", type=click.IntRange(1, 10**12), metavar="N", help="Number of devices that answer in a period."
+    "--devices", type=click.IntRange(1, 10**15), metavar="N", help="Number of devices that answer in a period."
 )
 @click.option("--delta", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=1e-6, show_default=True,
               metavar="D", help="Probability with which the central ε of shuffled reports may fail.")  # fmt: skip
@@ -117,7 +117,7 @@ def _shuffled(central: Central) -> dict[str, str]:
     if central.by_stratum:
         way = f"sum of the strata, each at δ/r; all answers of a device together: {bounds.numeric:.4g}"
     elif central.epsilon != bounds.numeric:
-        way = f"closed form; numeric bound {bounds.numeric:.4g}"
+        way = "closed form"
     found = {name: f"{central.epsilon:.4g} ({way}), {central.devices} devices, local ε {central.local:.4g}"}
     if bounds.closed_form is not None and bounds.printed is not None:
         label = "closed form, all answers" if central.by_stratum else "closed form"
