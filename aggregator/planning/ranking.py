@@ -6,9 +6,10 @@ Source: docs/math.md, section 3; docs/decisions/0064.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.estimates.joining import joined_question
+from aggregator.estimates.joining import joined_question, of_one_series
 from aggregator.estimates.showing import NOT_DETERMINED, as_range, as_share
 from aggregator.notebooks import facts, table
 from aggregator.planning.best import Share, against_the_best, together
@@ -142,33 +143,28 @@ def _points(difference: float) -> str:
     return f"{clipped:+.1%}" if clipped else "0.0%"
 
 
-def rank(*parts: Statistics, disjoint: bool = False) -> Ranking:
+def rank(*parts: Statistics, one_population: bool = False, disjoint: bool = False) -> Ranking:
     """Compare the models of one evaluation campaign, or of several campaigns whose devices are of one population.
 
     Answers about one model, by digest, are pooled over the campaigns. Which models are compared is decided by the
-    numbers of answers, which depend on no answer.
+    numbers of answers. The intervals assume that these depend on no answer.
 
     Args:
         parts: statistics of campaigns that compare models, at least one.
-        disjoint: True if no device answered in two of the campaigns, as in one series.
+        one_population: the analyst's declaration that several campaigns are about samples of one population; not needed
+            if they are of one series.
+        disjoint: True if no device answered in two of the campaigns; not needed if they are of one series.
 
     Raises:
         InputError: ``not_an_evaluation``: a campaign does not compare models; ``argument_invalid``: there are no
-            statistics; ``not_joinable``, ``mechanism_unknown``: a mechanism without estimator of a group's share.
+            statistics; ``source_repeated``: two of them are of one campaign; ``schema_differs``: their labels differ;
+            ``population_undeclared``; ``several_sources``: one of them is joined; ``not_joinable``,
+            ``mechanism_unknown``: a mechanism without estimator of a group's share.
         PolicyError: ``batch_too_small``: fewer reports than a campaign's minimum batch size.
     """
-    if not parts:
-        raise InputError("argument_invalid", "give the statistics of at least one evaluation")
-    asked: dict[bytes, tuple[str, list[QuestionEstimate]]] = {}
-    for part in parts:
-        campaign = part.campaign
-        if not campaign.models:
-            raise InputError("not_an_evaluation", "the store's campaign does not compare several models")
-        part.check_publishable()
-        for question in part.questions:
-            place = question.subject.model or 0
-            asked.setdefault(campaign.models[place], (campaign.model_names[place], []))[1].append(question)
-    found = {digest: (name, joined_question(each, disjoint=disjoint)) for digest, (name, each) in asked.items()}
+    in_series = of_one_series(parts)
+    _check(parts, one_population=one_population or in_series)
+    found = _pooled(parts, disjoint=disjoint or in_series)
     known = {digest: question for digest, (_, question) in found.items() if question.n >= LEAST_ANSWERS}
     population = [_share(question, question.scatter) for question in known.values()]
     devices = [_share(question, question.devices_scatter) for question in known.values()]
@@ -183,12 +179,62 @@ def rank(*parts: Statistics, disjoint: bool = False) -> Ranking:
         differences = dict(zip(known, zip(against.low.tolist(), against.high.tolist(), strict=True), strict=True))
     ranked = [
         Ranked(
-            name, digest, question.n, accuracies.get(digest), errors.get(digest), *differences.get(digest, (None, None))
+            name,
+            digest,
+            question.n,
+            accuracies.get(digest),
+            errors.get(digest),
+            *differences.get(digest, (None, None)),
         )
         for digest, (name, question) in found.items()
     ]
     ranked.sort(key=lambda one: (one.accuracy is None, 0.0 if one.accuracy is None else -one.accuracy.estimate))
     return Ranking(sum(one.answers for one in ranked), tuple(ranked), _populations(parts))
+
+
+def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
+    """Refuse statistics that can not be ranked together, with the reasons of :func:`rank`."""
+    if not parts:
+        raise InputError("argument_invalid", "give the statistics of at least one evaluation")
+    campaigns = [part.campaign for part in parts]
+    if not all(campaign.models for campaign in campaigns):
+        raise InputError("not_an_evaluation", "the store's campaign does not compare several models")
+    for part in parts:
+        part.check_publishable()
+    if len({campaign.id for campaign in campaigns}) < len(campaigns):
+        raise InputError(
+            "source_repeated",
+            "a campaign's reports are counted in one store, which takes none twice; ingest them there",
+        )
+    if any(campaign.schema.label.to_dict() != campaigns[0].schema.label.to_dict() for campaign in campaigns):
+        raise InputError("schema_differs", "the campaigns are about different labels or classes")
+    if len(parts) > 1 and not one_population:
+        raise InputError(
+            "population_undeclared",
+            "evaluations are pooled where the analyst declares them samples of one population, or are of one series",
+        )
+
+
+def _pooled(parts: Sequence[Statistics], *, disjoint: bool) -> dict[bytes, tuple[str, QuestionEstimate]]:
+    """Digest of each model → its name, and its estimate from all campaigns that ask about it.
+
+    Where two models have one name, the first digits of the digest follow the name.
+    """
+    asked: dict[bytes, list[QuestionEstimate]] = {}
+    names: dict[bytes, str] = {}
+    for part in parts:
+        campaign = part.campaign
+        names.update(zip(campaign.models, campaign.model_names, strict=True))
+        for question in part.questions:
+            asked.setdefault(campaign.models[question.subject.model or 0], []).append(question)
+    borne = Counter(names.values())
+    return {
+        digest: (
+            names[digest] if borne[names[digest]] == 1 else f"{names[digest]} ({digest.hex()[:8]})",
+            joined_question(each, disjoint=disjoint),
+        )
+        for digest, each in asked.items()
+    }
 
 
 def _share(question: QuestionEstimate, scatter: float) -> Share:
@@ -201,5 +247,8 @@ def _populations(parts: Sequence[Statistics]) -> Mapping[str, Any]:
     """Of one campaign its own; of several the first one's texts, and what pooling assumes."""
     first: dict[str, Any] = dict(parts[0].populations)
     if len(parts) > 1:
-        first["assumes"] = f"the campaigns' devices are of one population; {first['assumes']}"
+        first["assumes"] = (
+            "the campaigns' devices are of one population, and no answer decided which models were asked about again; "
+            f"{first['assumes']}"
+        )
     return first

@@ -167,6 +167,9 @@ def test_the_round_of_a_comparison(demo, models, tmp_path):
     shown = invoke("evaluate", "show", "--store", tmp_path / "s").stdout
     assert "These can not be told from the best: 'tumours', 'again'." in shown or "'again', 'tumours'" in shown
     assert "minus the best other" in shown
+    twice = invoke("evaluate", "show", "--store", tmp_path / "s", "--store", tmp_path / "s")
+    assert twice.stderr.startswith("source_repeated: ")
+    assert invoke("evaluate", "show").exit_code == 2
     described = invoke("show", tmp_path / "c.hsc").stdout
     assert "'again', " in described
     privacy = json.loads(

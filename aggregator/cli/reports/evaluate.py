@@ -14,6 +14,7 @@ from aggregator.cli.options import (
     contact_option,
     counted_options,
     force_option,
+    joining_options,
     json_option,
     life_option,
     min_batch_option,
@@ -22,7 +23,7 @@ from aggregator.cli.options import (
     period_option,
     roster_options,
     series_options,
-    store_option,
+    several_stores_option,
     workspace_option,
 )
 from aggregator.cli.output import counted, print_facts, print_json, print_table, say, warn, warn_of_draft
@@ -35,8 +36,8 @@ from protocol.words import to_words
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.estimates.statistics import Statistics
     from aggregator.periods import Span
+    from aggregator.planning.ranking import Ranking
     from protocol.documents.campaign import Campaign
 
 _MOST_DIGITS = 9
@@ -164,18 +165,21 @@ def _weights(text: str) -> list[int]:
 
 
 @evaluate.command()
-@store_option
+@several_stores_option
+@joining_options
 @counted_options
 @roster_options
 @json_option
 def show(
-    store: Path,
+    stores: tuple[Path, ...],
     periods: Span | None,
     memory: int | None,
     cluster: str | None,
     lists: tuple[Path, ...],
     passphrase_file: Path | None,
     *,
+    one_population: bool,
+    disjoint: bool,
     proven_only: bool,
     as_json: bool,
 ) -> None:
@@ -185,19 +189,29 @@ def show(
     they are drawn from. In a ranking the intervals of all models hold together with 95 %, and each model's accuracy
     minus that of the best other model has an interval: where it ends at 0 the model is not the best.
 
+    Answers of several stores about one model add up.
+
     \b
     Example:
       hearsay evaluate show --store outcomes
+      hearsay evaluate show --store first --store second --one-population
     """  # noqa: D301
     from aggregator.estimates.showing import as_range, as_share
+    from aggregator.gathering import together
     from aggregator.planning.evaluation import COLUMNS
     from aggregator.planning.evaluation import evaluate as evaluate_statistics
+    from aggregator.planning.ranking import rank
 
     rosters = rosters_of(lists, passphrase_file)
-    statistics, _ = count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters)
-    if statistics.campaign.models:
-        _show_ranking(statistics, as_json=as_json)
+    if not stores:
+        raise click.UsageError("Missing option '--store'.", click.get_current_context())
+    parts = [
+        count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters)[0] for store in stores
+    ]
+    if any(part.campaign.models for part in parts):
+        _show_ranking(rank(*parts, one_population=one_population, disjoint=disjoint), as_json=as_json)
         return
+    statistics, _ = together(parts, one_population=one_population, disjoint=disjoint)
     found = evaluate_statistics(statistics)
     if as_json:
         confusion = [cell._asdict() for cell in found.confusion]
@@ -218,11 +232,10 @@ def show(
     print_populations(found.populations)
 
 
-def _show_ranking(statistics: Statistics, *, as_json: bool) -> None:
+def _show_ranking(ranking: Ranking, *, as_json: bool) -> None:
     """Print the ranking of the compared models, and what follows from its intervals."""
-    from aggregator.planning.ranking import COLUMNS, rank
+    from aggregator.planning.ranking import COLUMNS
 
-    ranking = rank(statistics)
     if as_json:
         print_json(ranking.to_json())
         return

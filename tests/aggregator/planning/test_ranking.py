@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 from support.failures import failure
-from support.publisher import Publisher
+from support.publisher import NOW, Publisher
 
 from aggregator.estimates.debias import noise_law
 from aggregator.estimates.question_estimate import Right
@@ -19,6 +19,7 @@ from aggregator.planning.evaluation import evaluate
 from aggregator.planning.ranking import rank
 from aggregator.tally.tally import Tally
 from protocol.documents.campaign import parse_campaign
+from protocol.documents.series import Series
 from protocol.mechanisms import from_micro
 
 NAMES = ("all", "top-4", "top-2", "odor")
@@ -106,15 +107,29 @@ def test_too_few_reports_are_not_shown():
 def test_campaigns_pool_their_answers_about_one_model_by_its_digest():
     first, second = campaign_of(), campaign_of(("top-2", "top-4"))
     one, other = expected(first, (0.7, 0.9, 0.8, 0.5), 10_000), expected(second, (0.8, 0.9), 50_000)
-    found = rank(one, other, disjoint=True)
+    assert failure(rank, one, other).reason == "population_undeclared"
+    assert failure(rank, one, one, one_population=True).reason == "source_repeated"
+    found = rank(one, other, one_population=True, disjoint=True)
     assert [(each.name, each.answers) for each in found.models] == [
         ("top-4", 60_000), ("top-2", 60_000), ("all", 10_000), ("odor", 10_000)
     ]  # fmt: skip
     assert [each.accuracy.estimate for each in found.models] == pytest.approx([0.9, 0.8, 0.7, 0.5], abs=1e-3)
-    assert found.populations["assumes"].startswith("the campaigns' devices are of one population; ")
+    assert found.populations["assumes"].startswith("the campaigns' devices are of one population, and no ")
     alone = {each.name: each for each in rank(one).models}
     assert all(each.accuracy.high - each.accuracy.low <= alone[each.name].accuracy.high - alone[each.name].accuracy.low
                for each in found.models)  # fmt: skip
+
+
+def test_campaigns_of_one_series_pool_without_a_declaration_and_models_of_one_name_stay_apart():
+    first = campaign_of(("all", "top-2"), series=Series("pilot", NOW))
+    publisher = Publisher()
+    models = {"all": publisher.model(name="all", version=2), "top-2": publisher.model(name="top-2")}
+    second = parse_campaign(publisher.comparison_payload(models, series=Series("pilot", NOW)))
+    found = rank(expected(first, (0.9, 0.8), 1_000), expected(second, (0.7, 0.8), 1_000))
+    assert [(one.name[:5], one.answers) for one in found.models] == [("all (", 1000), ("top-2", 2000), ("all (", 1000)]
+    assert failure(rank, expected(first, (0.9, 0.8), 10), expected(campaign_of(), (0.5,) * 4, 10)).reason == (
+        "population_undeclared"
+    )
 
 
 def test_other_campaigns_are_no_comparison():
