@@ -134,7 +134,7 @@ def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any
 
 
 def _named(campaign: Campaign) -> str:
-    return f"{campaign.header.name}, version {campaign.header.version}, {campaign.id.hex()}"
+    return f"{campaign.header.name}@{campaign.header.version} {campaign.id.hex()}"
 
 
 def expanded(table: NDArray[np.float64], groups: Sequence[int] | None) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from aggregator.models.encoding import MISSING, NO_NUMBER, label_codes, observe,
 from aggregator.planning.choice import form_of, moment_mechanism
 from aggregator.planning.inputs import inputs_of
 from protocol import SCALE
+from protocol.documents.asked import canonical_groups, restricted, ungroupable
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import from_micro
 from protocol.projection import Component, Projection
@@ -35,6 +36,8 @@ SCHEMAS = {
         LABEL, FEATURES, Projection([0, 1, 3], [[3, -5, 7], [1 << 20, 4, -(1 << 19)]], [12345, -(1 << 30)], 12, PARTS)
     ),
 }
+SCHEMAS["grouped"] = SCHEMAS["plain"]._replace(groups=((0, 1, 1, 0), (0, 0, 1), None, None))
+SCHEMAS["projected and grouped"] = SCHEMAS["projected"]._replace(groups=(None, (0, 1, 0), (0, 1, 1, 0)))
 
 numbers = st.one_of(
     st.none(), st.floats(-3, 12), st.sampled_from([float("nan"), float("inf"), -float("inf"), 0.5, 1.0])
@@ -121,3 +124,25 @@ def test_moments_are_where_the_class_is_and_squares_are_stretched_for_single_num
     assert found["moments", None, 1, None] == (0, 0, u, 0, 0, 0, 0, 0, SCALE)
     assert found["moments", None, 2, None] == (0, 0, u * u // SCALE, 0, 0, 0, 0, 0, SCALE)
     assert found["outcome", None, None, None] == 2 * 3 + 0
+
+
+@pytest.mark.parametrize("name", ["plain", "projected"])
+@given(records=st.lists(rows, min_size=1, max_size=3), data=st.data())
+def test_an_asked_part_of_a_schema_is_that_part_of_the_whole(name, records, data):
+    """Of random features in random groups: device and arrays read the groups of the codes of the whole schema."""
+    whole = SCHEMAS[name]
+    places = data.draw(st.sets(st.integers(0, len(whole.observed) - 1), min_size=1))
+    groups = []
+    for feature in whole.observed:
+        drawn = canonical_groups(data.draw(st.lists(st.integers(0, 2), min_size=feature.size, max_size=feature.size)))
+        groups.append(None if ungroupable(feature, drawn) else drawn)
+    asked = restricted(whole._replace(groups=tuple(groups)), places)
+    assert [part.name for part in asked.observed] == [whole.observed[place].name for place in sorted(places)]
+    frame = frame_of(records)
+    seen, known = observe(frame, asked), recognise(frame, asked)
+    for index, record in enumerate(records):
+        codes = whole.observe(record).codes
+        expected = [codes[place] if groups[place] is None else groups[place][codes[place]] for place in sorted(places)]
+        assert list(asked.observe(record).codes) == expected == list(seen.codes[index])
+        readings = asked.recognise(record)
+        assert [MISSING if reading is None else reading[0] for reading in readings] == list(known.codes[index])
