@@ -86,7 +86,8 @@ def compare(
         old_statistics, new_statistics: the statistics that the models were made from. Both are needed for intervals.
 
     Returns:
-        One row per parameter of both models, in the order of the older one's schema.
+        One row per parameter of both models, in the order of the older one's schema. Values that both campaigns asked
+        about in the same groups have one row per group.
 
     Raises:
         InputError: ``schemas_differ``: the labels differ, or features of one name; there is no common feature;
@@ -100,7 +101,8 @@ def compare(
                 "schemas_differ", "the reports are of another schema than the models; give their own store"
             )
     shared = {feature.name for feature in old.schema.observed} & {feature.name for feature in new.schema.observed}
-    values = [dict(_parameters(model, shared)) for model in (old, new)]
+    groups = _common_groups(old_statistics, new_statistics)
+    values = [dict(_parameters(model, shared, groups)) for model in (old, new)]
     if values[0].keys() != values[1].keys():
         raise InputError("schemas_differ", "one model has tables and the other normal distributions")
     rows = [Change(name, value, values[1][name]) for name, value in values[0].items()]
@@ -143,17 +145,43 @@ def _described(schema: Schema) -> tuple[Any, dict[str, Any]]:
     return schema.label.to_dict(), found
 
 
-def _parameters(model: Model, features: Collection[str]) -> Iterator[tuple[str, float]]:
-    """Name and published value of every parameter about the classes or one of ``features``, named as in statistics."""
-    schema, classes = model.schema, len(model.classes)
+def _common_groups(old: Statistics | None, new: Statistics | None) -> dict[str, tuple[int, ...]]:
+    """Feature → group of each of its codes, for features that both statistics have in the same groups."""
+    found = [
+        {feature.name: groups for feature, groups in zip(one.schema.observed, one.schema.groups, strict=False)}
+        for one in (old, new)
+        if one is not None
+    ]
+    if len(found) < 2:
+        return {}
+    return {name: groups for name, groups in found[0].items() if groups is not None and found[1].get(name) == groups}
+
+
+def _parameters(
+    model: Model, features: Collection[str], groups: Mapping[str, tuple[int, ...]]
+) -> Iterator[tuple[str, float]]:
+    """Name and published value of every parameter about the classes or one of ``features``, named as in statistics.
+
+    Args:
+        model: a model with a probability for each code.
+        features: names of the features.
+        groups: feature → group of each of its codes. A group's probability is the sum over its codes.
+    """
+    classes = len(model.classes)
+    placed = tuple(groups.get(feature.name) for feature in model.schema.observed)
+    schema = model.schema._replace(groups=placed) if any(placed) else model.schema
     yield from _named(Subject(PRIOR, None, classes), np.exp(model.log_prior).tolist(), schema)
     for index, (term, feature) in enumerate(zip(model.terms, schema.observed, strict=True)):
         if feature.name not in features:
             continue
         if isinstance(term, tuple):
             yield from _named(Subject(MOMENT, index, classes, 1), term[0].tolist(), schema)
-        else:
-            yield from _named(Subject(CELL, index, term.size), np.exp(term).ravel().tolist(), schema)
+            continue
+        table = np.exp(term)
+        if feature.name in groups:
+            table = np.zeros((feature.size, classes))
+            np.add.at(table, list(groups[feature.name]), np.exp(term))
+        yield from _named(Subject(CELL, index, table.size), table.ravel().tolist(), schema)
 
 
 def _named(subject: Subject, values: Sequence[float], schema: Schema) -> Iterator[tuple[str, float]]:

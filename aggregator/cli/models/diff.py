@@ -53,8 +53,8 @@ def diff(
     OLD and NEW are files or, with --workspace, names, NAME@VERSION or ids. Values are those that devices use. With
     --store the change of the raw estimates gets a 95 % interval and a p-value, adjusted by Holm's method for all
     parameters. Both samples are taken as independent: where the models share reports or devices, the interval is too
-    wide. A parameter that the reports do not determine has neither. Features that only one of the models has are named
-    and not compared.
+    wide. A parameter that the reports do not determine has neither, nor has a value that only one of the campaigns
+    asked about in this group. Features that only one of the models has are named and not compared.
 
     \b
     Example:

@@ -7,9 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from support.publisher import Publisher
+from support.asked import ASK, answered, people
+from support.publisher import NOW, Publisher
 from support.reports import made
 
+import aggregator
 from aggregator.cli.app import hearsay
 from aggregator.comparison.difference import (
     QUANTILES,
@@ -148,6 +150,24 @@ def test_reports_of_another_schema_are_named_as_such():
     model = Model(schema, old.log_prior, old.terms)
     with pytest.raises(InputError, match="the reports are of another schema"):
         compare(model, model, statistics, statistics)
+
+
+def test_values_that_are_asked_in_groups_are_compared_in_groups(tmp_path):
+    work = tmp_path / "work"
+    aggregator.create_workspace(work, name="w", now=NOW)
+    frame = people(3000)
+    other = frame.assign(odor=frame["odor"].where(frame["label"] == "p", "n"))
+    made = []
+    for name, records, ask in (("a", frame, ASK), ("b", other, ASK)):
+        store = answered(work, tmp_path, records, name, seed=len(made), ask=ask)
+        made.append((aggregator.make_model(work, store, now=NOW).model, aggregator.open_store(store).statistics()))
+    (old, before), (new, after) = made
+    rows = {row.parameter: row for row in compare(old, new, before, after)}
+    assert rows["P(odor={a, l} | label=e)"].significant
+    assert rows["P(odor={a, l} | label=e)"].old == pytest.approx(2 / 3, abs=0.1)
+    assert rows["P(odor={a, l} | label=e)"].new == pytest.approx(0, abs=0.1)
+    assert not rows["P(odor={f, (missing)} | label=p)"].significant
+    assert "P(odor=a | label=e)" in {row.parameter for row in compare(old, new)}
 
 
 @pytest.mark.parametrize(
