@@ -83,6 +83,7 @@ class Reporting:
         self.ledger = Ledger(state)
         self.spool = Spool(state)
         self.meanings = Meanings()
+        self._evaluated: dict[bytes, Evaluated] = {}
         self.allowed = allowed
         self.entropy = entropy
 
@@ -257,7 +258,9 @@ class Reporting:
         if not campaign.evaluated:
             return ()
         payloads = payloads_given(campaign, given)
-        return evaluated_models(campaign, lambda digest: payloads.get(digest) or self.model_payload(digest))
+        return evaluated_models(
+            campaign, lambda digest: payloads.get(digest) or self.model_payload(digest), self._evaluated
+        )
 
     def model_payload(self, digest: bytes) -> bytes | None:
         """The verified payload of the installed model with this digest; None if that model is not installed."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.digest import sha256
+from protocol.documents.evaluated import MAX_MODELS
 from protocol.documents.model import parse_model
 from protocol.errors import DocumentError, InputError
 from protocol.shown import quoted
@@ -51,12 +52,17 @@ def missing_models(campaign: Campaign, payload_of: Callable[[bytes], bytes | Non
     return tuple(name for name, digest in zip(names, campaign.evaluated, strict=True) if payload_of(digest) is None)
 
 
-def evaluated_models(campaign: Campaign, payload_of: Callable[[bytes], bytes | None]) -> tuple[Evaluated, ...]:
+def evaluated_models(
+    campaign: Campaign, payload_of: Callable[[bytes], bytes | None], read: dict[bytes, Evaluated]
+) -> tuple[Evaluated, ...]:
     """The models that a campaign evaluates, in the order of their indices; empty if there are none, or it has ended.
 
     Args:
         campaign: a verified campaign.
         payload_of: digest of a model → its verified payload; None if the device has no such model.
+        read: digest → model, of models that were read before. Those that are read now are added; at most
+            :data:`~protocol.documents.evaluated.MAX_MODELS` are kept. Reading a model takes longer than all the rest of
+            a report.
 
     Raises:
         InputError: ``model_unknown``: the device lacks one of the models.
@@ -70,12 +76,17 @@ def evaluated_models(campaign: Campaign, payload_of: Callable[[bytes], bytes | N
         raise InputError("model_unknown", _missing_text(campaign, missing))
     found = []
     for place, digest in enumerate(campaign.evaluated):
-        model = parse_model(payload_of(digest) or b"")
+        model = read.get(digest)
+        if model is None:
+            parsed = parse_model(payload_of(digest) or b"")
+            model = read[digest] = Evaluated(parsed.header, parsed.schema)
         if model.schema.label.classes != campaign.schema.label.classes:
             raise DocumentError("invalid_campaign", "its classes are not those of the model that it evaluates")
         if campaign.model_names and campaign.model_names[place] != model.header.name:
             raise DocumentError("invalid_campaign", "it evaluates a model under another name than the model's own")
-        found.append(Evaluated(model.header, model.schema))
+        found.append(model)
+    while len(read) > MAX_MODELS:
+        del read[next(iter(read))]
     return tuple(found)
 
 

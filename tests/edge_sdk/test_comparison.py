@@ -15,6 +15,7 @@ from edge_sdk import Device, Policy
 from edge_sdk.answering import answer
 from protocol import canonical
 from protocol.batches.report import decode_answer, decode_report
+from protocol.documents import evaluation
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.series import Series
 from protocol.epsilon import exp_below
@@ -251,3 +252,22 @@ def test_a_device_without_all_models_keeps_its_answer_in_the_series(generous, pu
     generous.install(Publisher().model(name="all", version=2))
     assert reason(generous.report, found.id, {"odor": "n"}, label="e") == "model_unknown"
     assert generous.report(other.id, {"odor": "n"}, label="e")
+
+
+def test_a_model_is_read_once_for_its_features_and_a_missing_one_is_still_noticed(
+    generous, publisher, clock, monkeypatch
+):
+    read = []
+
+    def parse(payload, original=evaluation.parse_model):
+        read.append(payload)
+        return original(payload)
+
+    monkeypatch.setattr(evaluation, "parse_model", parse)
+    found = installed(generous).enrol(comparison(publisher))
+    for _ in range(3):
+        generous.report(found.id, {"odor": "n"}, label="e")
+        clock.now += DAY
+    assert len(read) == 3
+    generous.install(NARROW.model(name="odor", version=2))
+    assert reason(generous.report, found.id, {"odor": "n"}, label="e") == "model_unknown"
