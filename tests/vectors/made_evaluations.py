@@ -44,16 +44,25 @@ def _changed(change: Callable[[int, dict[str, Any]], dict[str, Any]]) -> bytes:
     return _signed(BODY, questions=[{**each, **change(number, each)} for number, each in enumerate(BODY["questions"])])
 
 
+def _good(cases: Collection, name: str, data: bytes, models: dict[str, bytes] = MODELS) -> None:
+    """A campaign that a device with these models accepts."""
+    before = tuple(("model", file, NOW) for file in models.values())
+    floors = {"campaign comparison": data, **{f"model {called}": file for called, file in models.items()}}
+    cases.add(name, data, before=before, floors=floors)
+
+
 def _fields(cases: Collection) -> None:
     """The keys ``models``, ``model_names``, ``model`` and the entry of ``crit``."""
     digests, names = BODY["models"], BODY["model_names"]
-    cases.add("three_models", _signed(BODY))
-    cases.add("two_models", _signed(canonical.unpack(PUBLISHER.comparison_payload(dict(list(MODELS.items())[:2])))))
+    two = dict(list(MODELS.items())[:2])
+    _good(cases, "three_models", _signed(BODY))
+    _good(cases, "two_models", _signed(_of(two)), two)
     many = {f"m{number}": PUBLISHER.model(name=f"m{number}") for number in range(17)}
-    cases.add("sixteen_models", _signed(_of(dict(list(many.items())[:16]))))
-    cases.add("models_of_unequal_weights", _signed(_of(MODELS, weights=[1, 2, 5])))
+    sixteen = dict(list(many.items())[:16])
+    _good(cases, "sixteen_models", _signed(_of(sixteen)), sixteen)
+    _good(cases, "models_of_unequal_weights", _signed(_of(MODELS, weights=[1, 2, 5])))
     series = Series("pilot", NOW, 0, 1 << 31)
-    cases.add("models_of_a_series", _signed(_of(MODELS, series=series)))
+    _good(cases, "models_of_a_series", _signed(_of(MODELS, series=series)))
     cases.add(
         "models_of_a_series_that_crit_does_not_name",
         _signed(_of(MODELS, series=series), crit=["models"]),
@@ -139,7 +148,8 @@ def _questions(cases: Collection) -> None:
         for place, each_ in enumerate(BODY["questions"])
     ]
     cases.add("an_answer_about_each_model", _signed(BODY, questions=strata, answers=3), reason=INVALID)
-    cases.add(
+    _good(
+        cases,
         "indices_in_another_order",
         _signed(BODY, questions=[{**first, "model": 2}, {**second, "model": 0}, {**third, "model": 1}]),
     )
