@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.ask_table import ask_of, resolve
 from aggregator.files import read_file
-from aggregator.forecast.plan import plan
+from aggregator.forecast.families import Settled, reason_of, settle
 from aggregator.models.postprocess import DEFAULT
 from aggregator.notebooks import facts
-from aggregator.planning.choice import AUTO
-from aggregator.planning.expected import AUTO_FAMILY, candidates, choose, settle_family
+from aggregator.planning.expected import candidates, choose
 from aggregator.publishing import endings
 from aggregator.publishing.campaigns import (
     CampaignParameters,
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from aggregator.ask_table import Ask
-    from aggregator.forecast.plan import Plan
+    from aggregator.forecast.result import Plan
     from aggregator.planning.expected import Candidate
     from aggregator.publishing.signatures import Standing
     from protocol.schema import Schema
@@ -71,8 +70,8 @@ class Planned(NamedTuple):
         terms: the parameters of the campaign.
         why: the candidates that ``auto`` compared, the chosen one first; empty without ``auto``.
         warnings: sentences for the signer.
-        notes: sentences that say what ``auto`` as the family means.
-        forecast: the plan that chose the family, if the family was ``auto`` and there was a pilot; otherwise None.
+        notes: sentences that say what ``auto`` chose as the family.
+        forecast: the plan that chose the family, if ``auto`` had to; otherwise None.
     """
 
     schema: Schema
@@ -158,10 +157,12 @@ def plan_campaign(
         mechanism: name of the mechanism, or ``auto``.
         name: name of the campaign; by default the name in the schema file.
         answers: answers of a device in one period: ``one``, ``all``, ``auto`` or a number.
-        family: ``discrete``, ``gaussian``, or ``auto``. With a pilot, ``auto`` is the family (with its mechanism) of
-            the largest expected accuracy (:func:`aggregator.forecast.plan.plan`); without one it is discrete.
-        pilot: records with their label, only for the family ``auto``: a CSV file or a table of text.
-        devices: number of devices, needed with a pilot and not read without one.
+        family: ``discrete``, ``gaussian``, or ``auto``: the family and mechanism of the largest expected accuracy
+            (:func:`aggregator.forecast.families.best_of_families`). A named mechanism, or a schema without numbers,
+            leaves ``auto`` one family.
+        pilot: records with their label, only for a family that ``auto`` chooses: a CSV file or a table of text. None
+            assumes an effect.
+        devices: number of devices, needed where ``auto`` chooses the family and not read elsewhere.
         approach: 1 or 3, only for ``laplace`` in a Gaussian campaign.
         projection: a file of ``hearsay projection``, to embed.
         theta: threshold of the mechanism ``the``, as decimal text.
@@ -182,9 +183,8 @@ def plan_campaign(
             :func:`aggregator.publishing.projection_file.load_projection`); ``name_invalid``, there is no name;
             ``epsilon_invalid``; ``mechanism_unknown``; ``family_unknown``; ``approach_invalid``; ``no_numbers``;
             ``answers_invalid``; ``period_invalid``; ``terms_invalid``; ``floor_invalid``; ``weights_invalid``;
-            ``not_fittable``; ``series_invalid``; ``ask_invalid``; ``plan_invalid``, a pilot without the family
-            ``auto``, with options that a plan does not know, or without a number of devices; the reasons of
-            :func:`aggregator.forecast.plan.plan`. Other contents are checked when the campaign is signed.
+            ``not_fittable``; ``series_invalid``; ``ask_invalid``; ``plan_invalid`` and the other reasons of
+            :func:`aggregator.forecast.families.settle`. Other contents are checked when the campaign is signed.
     """
     if isinstance(schema, str | Path):
         schema = load_schema(schema)
@@ -200,22 +200,16 @@ def plan_campaign(
     joint = len(asked.numeric) == len(described.numeric)
     warning = refusal_warning(asked)
     micro = micro_epsilon(epsilon)
-    found = None
-    if pilot is not None:
-        _check_plannable(family, theta, approach, variance_floor, split)
-        found = plan(
-            SchemaFile(name or named, asked),
-            epsilon=epsilon,
-            devices=devices,
-            pilot=pilot,
-            mechanism=mechanism,
-            answers=answers,
-            coding="schema",
-            postprocess=postprocess,
-        )
-        best = found.ranked[0].design
-        family, mechanism, approach, answers = best.family, best.mechanism, best.approach, best.answers
-    given, family = family, settle_family(family, mechanism)
+    settled = settle(
+        asked,
+        Settled(family, mechanism, approach, answers),
+        epsilon=epsilon,
+        devices=devices,
+        pilot=pilot,
+        postprocess=postprocess,
+        fixed=(theta, approach, variance_floor, split),
+    )
+    family, mechanism, approach, answers, found = settled
     chosen = choose(asked, family, mechanism, approach, micro, joint=joint)
     why = () if chosen is None else tuple(candidates(asked, micro, joint=joint))
     if chosen is not None:
@@ -241,25 +235,9 @@ def plan_campaign(
         **gaussian_fields(family, variance_floor, split),
     )
     pace = _pace(parameters)
-    notes = () if given == family else (AUTO_FAMILY,)
+    notes = () if found is None else (reason_of(found),)
     warnings = tuple(filter(None, (parameters.warning, pace, warning, alike_in(asked))))
     return Planned(described, parameters, why, warnings, notes, found)
-
-
-def _check_plannable(family: str, *options: object) -> None:
-    """Refuse a pilot for a campaign whose family is given, or with options that a plan does not know.
-
-    Args:
-        family: family of the campaign.
-        options: θ, approach, variance floor and split of the campaign; None for an option that is not given.
-
-    Raises:
-        InputError: ``plan_invalid``.
-    """
-    if family != AUTO or any(option is not None for option in options):
-        raise InputError(
-            "plan_invalid", "a pilot is for family auto, without theta, approach, variance floor and split"
-        )
 
 
 def sign_campaign(workspace: Workspace | str | Path, planned: Planned, *, now: int | None = None) -> SignedCampaign:

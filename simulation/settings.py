@@ -6,9 +6,13 @@ from math import inf
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from aggregator.ask_table import resolve
+from aggregator.forecast.families import best_of_families, only_family, reason_of
 from aggregator.models.postprocess import DEFAULT
-from aggregator.planning.expected import AUTO_FAMILY, choose, settle_family
+from aggregator.planning.choice import AUTO
+from aggregator.planning.expected import choose
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign, campaign_subjects, parse_answers
 from aggregator.schema_doubts import doubts
 from aggregator.schema_draft import DEFAULT_BINS, DEFAULT_MAX_VALUES, draft_schema
@@ -16,7 +20,7 @@ from aggregator.schema_file import parse_schema_text
 from aggregator.tables import MISSING_TOKENS, check_label, check_text, shorten, typed, without_meaning
 from protocol.epsilon import MAX_ANSWER_MICRO, micro_epsilon
 from protocol.errors import InputError
-from simulation.design import Design, parse_reduction
+from simulation.design import PILOT_SHARE, Design, parse_reduction
 from simulation.experiment import ENGINES
 from simulation.running import SIMULATED_NOW, run_simulation, summarise
 from simulation.splits import Division
@@ -31,7 +35,10 @@ if TYPE_CHECKING:
     from simulation.experiment import Trial
 
 DEFAULT_TEST_SHARE = 0.2
+DEFAULT_MECHANISM = "direct"
 REDUCE_FITS = ("pilot", "train")
+LEAST_PILOT = 60
+"""Records of the pilot by which the family ``auto`` chooses, if a third of all records are as many."""
 _WHOLE: tuple[tuple[str, int | None, bool], ...] = (
     ("bins", None, False),
     ("max_values", 0, False),
@@ -56,9 +63,11 @@ class Settings(NamedTuple):
 
     Attributes:
         epsilon: total ε per device, as text or number.
-        mechanism: name of the campaign's mechanism, or ``auto``.
+        mechanism: name of the campaign's mechanism, or ``auto``; None for ``direct``, with the family ``auto`` for
+            ``auto``.
         answers: answers per device: ``one``, ``all``, ``auto``, or a number as text or integer.
-        family: ``discrete``, ``gaussian`` or ``auto``.
+        family: ``discrete``, ``gaussian`` or ``auto``: the family and mechanism of the largest expected accuracy on a
+            pilot (:func:`aggregator.forecast.families.best_of_families`), whose people take no further part.
         approach: 1 or 3, only for ``laplace`` in a Gaussian campaign; None is 3.
         theta: threshold of the mechanism ``the``; None for the default.
         bins: bins of a numeric feature in a drafted schema, and of components.
@@ -79,7 +88,7 @@ class Settings(NamedTuple):
     """
 
     epsilon: str | float
-    mechanism: str = "direct"
+    mechanism: str | None = None
     answers: str | int = "one"
     family: str = "discrete"
     approach: int | None = None
@@ -196,14 +205,15 @@ def prepare(
     if schema.label.name != label:
         raise InputError("label_missing", f"the schema predicts '{schema.label.name}', not '{label}'")
     design = Design(schema, settings.bins, drafted, method, components, settings.ridge, settings.reduce_fit)
-    parameters, notes = _parameters(settings, design.template_schema(), ask or {})
-    build_campaign(
-        design.template_schema(), parameters._replace(postprocess=settings.postprocess), 1, SIMULATED_NOW
-    )  # The result is not needed: the call raises if these settings make no valid campaign.
-    frame = typed(table, schema)
     share = DEFAULT_TEST_SHARE if settings.test_share is None else settings.test_share
     tested = None if test is None else _test_records(test, schema)
     division = Division(tested, settings.folds, share)
+    settings, used, notes = _settled(settings, table, design, division, ask or {})
+    parameters, of_variance = _parameters(settings, design.template_schema(), ask or {})
+    build_campaign(
+        design.template_schema(), parameters._replace(postprocess=settings.postprocess), 1, SIMULATED_NOW
+    )  # The result is not needed: the call raises if these settings make no valid campaign.
+    frame = typed(used, schema)
     warnings = doubts(table, label, MISSING_TOKENS, settings.drop) if drafted else without_meaning(frame, schema)
     if tested is not None:
         warnings += [f"test records: {text}" for text in without_meaning(tested, schema)]
@@ -211,7 +221,7 @@ def prepare(
         warnings.append("bounds and projection are fitted on the very people who take part: outside the guarantee")
     if parameters.warning:
         warnings.append(parameters.warning)
-    return Prepared(settings, frame, design, parameters, division, tuple(notes), tuple(warnings))
+    return Prepared(settings, frame, design, parameters, division, (*notes, *of_variance), tuple(warnings))
 
 
 def checked(settings: Settings) -> Settings:
@@ -279,14 +289,55 @@ def _test_records(test: pd.DataFrame, schema: Schema) -> pd.DataFrame:
     return found
 
 
-def _parameters(settings: Settings, described: Schema, ask: Ask) -> tuple[CampaignParameters, list[str]]:
-    """The campaign's parameters, and notes about the choices of ``auto``.
+def _settled(
+    settings: Settings, table: pd.DataFrame, design: Design, division: Division, ask: Ask
+) -> tuple[Settings, pd.DataFrame, list[str]]:
+    """Settings with a family and a mechanism, the records that take part, and a note about what ``auto`` chose.
+
+    A tenth of the records, :data:`LEAST_PILOT` or a third of them if that is less, is the pilot by which ``auto``
+    chooses. The other records take part in the simulation.
 
     Args:
         settings: all settings.
+        table: all records as text.
+        design: how to make the schema.
+        division: how to choose the test people.
+        ask: what devices are asked about.
+    """
+    mechanism = settings.mechanism or (AUTO if settings.family == AUTO else DEFAULT_MECHANISM)
+    family = only_family(resolve(design.template_schema(), ask).schema, settings.family, mechanism)
+    if family is not None:
+        return settings._replace(family=family, mechanism=mechanism), table, []
+    order = np.random.default_rng(settings.seed).permutation(len(table))
+    count = max(round(PILOT_SHARE * len(table)), min(LEAST_PILOT, len(table) // 3))
+    pilot, used = table.iloc[np.sort(order[:count])], table.iloc[np.sort(order[count:])]
+    found = best_of_families(
+        resolve(design.schema, ask).schema if design.method == "none" else design.schema,
+        epsilon=settings.epsilon,
+        devices=settings.devices or division.learners(len(used)),
+        pilot=pilot,
+        answers=settings.answers,
+        postprocess=settings.postprocess,
+        coding="schema" if design.method == "none" else settings.reduce,
+        fixed=(settings.theta, settings.approach),
+        seed=settings.seed or 0,
+    )
+    best = found.ranked[0].design
+    chosen = settings._replace(
+        family=best.family, mechanism=best.mechanism, approach=best.approach, answers=str(best.answers)
+    )
+    return chosen, used, [f"{reason_of(found)}, which take no further part"]
+
+
+def _parameters(settings: Settings, described: Schema, ask: Ask) -> tuple[CampaignParameters, list[str]]:
+    """The campaign's parameters, and notes about the mechanism that ``auto`` chose by its variance.
+
+    Args:
+        settings: all settings, with a mechanism.
         described: schema of all features, or of a substitute of each component.
         ask: what devices are asked about.
     """
+    assert settings.mechanism is not None
     notes = []
     schema = resolve(described, ask).schema
     joint = len(schema.numeric) == len(described.numeric)
@@ -295,13 +346,11 @@ def _parameters(settings: Settings, described: Schema, ask: Ask) -> tuple[Campai
         micro_epsilon(settings.epsilon),
         settings.mechanism,
         options={} if settings.theta is None else {"theta": settings.theta},
-        family=settle_family(settings.family, settings.mechanism),
+        family=settings.family,
         approach=settings.approach,
         class_question=settings.class_question,
         ask=ask,
     )
-    if parameters.family != settings.family:
-        notes.append(AUTO_FAMILY)
     chosen = choose(
         schema, parameters.family, settings.mechanism, settings.approach, parameters.epsilon_micro, joint=joint
     )

@@ -36,6 +36,13 @@ class Division(NamedTuple):
     folds: int | None = None
     test_share: float = 0.2
 
+    def learners(self, records: int) -> int:
+        """The number of people that one split learns from, of so many people, at least 1."""
+        if self.test is not None:
+            return records
+        tested = 1 / self.folds if self.folds else self.test_share
+        return max(1, records - round(tested * records)) if 0 < tested < 1 else records
+
     def splits(self, frame: pd.DataFrame, rng: np.random.Generator) -> Iterator[Split]:
         """Yield the splits of one repetition: one split, or K with folds.
 

@@ -154,6 +154,7 @@ def estimate(
     superseded: int = 0,
     periods: str = "all",
     proven_only: bool = False,
+    with_intervals: bool = True,
 ) -> Statistics:
     """Unbiased estimates from a tally. Run by the aggregator.
 
@@ -163,6 +164,7 @@ def estimate(
         recurrence: how often the same devices answered. The default assumes that every answer to a stratum is from
             another device, which is right for one period only.
         rejected, unproven, superseded, periods, proven_only: attributes of the returned source (:class:`Reports`).
+        with_intervals: False leaves out the intervals of cells and means, whose ends then are NaN. Models need none.
 
     Raises:
         InputError: ``other_campaign``: the tally counts answers to another campaign;
@@ -180,7 +182,7 @@ def estimate(
     if not all(is_share(part.question.subject) for part in parts):
         shares = combined([vote for part in parts for vote in part.classes], classes).share
         table = spreads([part.estimated() for part in parts], campaign.schema, shares)
-    found = tuple(_completed(part, table, campaign.schema) for part in parts)
+    found = tuple(_completed(part, table, campaign.schema, with_intervals=with_intervals) for part in parts)
     source = Reports(campaign, tally, recurrence, dict(rejected or {}), unproven, superseded, periods, proven_only)
     return Statistics(campaign.schema, campaign.fit, found, (source,))
 
@@ -234,7 +236,7 @@ def _right(question: Question, n: int, counts: Sequence[int], classes: int) -> R
     return None if found is None else Right(float(found.estimate[0]) / n, found.law)
 
 
-def _completed(part: _Part, table: Spreads | None, schema: Schema) -> QuestionEstimate:
+def _completed(part: _Part, table: Spreads | None, schema: Schema, *, with_intervals: bool) -> QuestionEstimate:
     """One question with the spread of its true values, variances and intervals."""
     question, n, sample = part.question, part.n, part.sample
     subject = question.subject
@@ -251,7 +253,12 @@ def _completed(part: _Part, table: Spreads | None, schema: Schema) -> QuestionEs
         noise = noise - n * spread
     devices_scatter = 1 - (n / sample.answers if sample.answers else 1.0)
     scatter = devices_scatter + n * sample.concentration
-    ends, devices_ends = _intervals(question, n, estimates, noise, spread, (scatter, devices_scatter))
+    unknown = Interval(np.full(len(estimates), np.nan), np.full(len(estimates), np.nan))
+    ends, devices_ends = (
+        _intervals(question, n, estimates, noise, spread, (scatter, devices_scatter))
+        if with_intervals
+        else (unknown, unknown)
+    )
     mechanism = question.mechanism
     return QuestionEstimate(
         subject,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.models.reduction import fit_projection
+from aggregator.planning.choice import AUTO
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.schema_file import equal_width_edges
 from protocol.documents.campaign import Campaign, parse_campaign
@@ -26,7 +27,8 @@ class Design(NamedTuple):
 
     Attributes:
         family: ``discrete`` or ``gaussian``.
-        mechanism: name of the mechanism.
+        mechanism: name of the mechanism. In a discrete design ``auto`` means, for each question, ``direct`` or ``oue``
+            (:func:`aggregator.planning.choice.mechanism_for`).
         answers: answers per device and period.
         bins: bins of equal width of every numeric feature and component; None for the bins of the schema. Gaussian
             designs have None.
@@ -52,7 +54,8 @@ class Design(NamedTuple):
         parts = [self.family]
         parts += [] if self.bins is None else [f"{self.bins} bins"]
         parts += [] if self.reduction == "none" else [self.reduction]
-        parts.append(self.mechanism if self.approach is None else f"{self.mechanism} approach {self.approach}")
+        named = "direct or oue" if self.mechanism == AUTO else self.mechanism
+        parts.append(named if self.approach is None else f"{named} approach {self.approach}")
         parts += [] if self.answers == 1 else [f"{self.answers} answers"]
         return ", ".join(parts)
 

@@ -6,13 +6,16 @@ found.ranked[0].forecast.accuracy; found.to_json()
 
 from __future__ import annotations
 
+import re
+from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from aggregator.ask_table import resolve
-from aggregator.forecast.precision import CLASSES, precisions, widest
+from aggregator.forecast.precision import precisions
 from aggregator.forecast.rehearsal import Fleet
-from aggregator.forecast.search import Scope, search
+from aggregator.forecast.result import Plan
+from aggregator.forecast.search import STEPS, Scope, search
 from aggregator.forecast.study import MOST_RECORDS, Study
 from aggregator.forecast.targets import (
     DEVICES,
@@ -23,13 +26,11 @@ from aggregator.forecast.targets import (
     curve,
     for_accuracy,
     for_width,
-    span_around,
+    span_of,
 )
 from aggregator.models.pilot import check_pilot
 from aggregator.models.postprocess import DEFAULT, check_postprocess
-from aggregator.notebooks import facts, table
 from aggregator.planning.choice import AUTO
-from aggregator.plots import Line, line_chart
 from aggregator.publishing.projection_file import load_projection
 from aggregator.schema_file import SchemaFile, load_schema
 from aggregator.tables import MISSING_TOKENS, read_table
@@ -38,178 +39,22 @@ from protocol.errors import InputError
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
     import pandas as pd
 
-    from aggregator.forecast.precision import Precision
-    from aggregator.forecast.search import Pruned, Ranked
+    from aggregator.forecast.designs import Design
+    from aggregator.forecast.search import Found, Ranked
     from aggregator.forecast.targets import Curve, Solution
     from protocol.schema import Schema
 
 DEFAULT_EFFECT = 0.5
 MOST_EFFECT = 5.0
 DEFAULT_DEVICES = 10_000
-"""Devices at which designs are ranked if the number of devices is the question."""
+"""Devices at which designs are ranked first if the number of devices is the question, and again at the answer."""
+CODING = re.compile(r"auto|schema|(pca|dca):[1-9][0-9]{0,4}", re.ASCII)
 DRAWN = 3
 """Designs in a plot, and designs that a target of accuracy looks at."""
-COLUMNS = ("design", "questions", "accuracy", "95 % interval", "behind", "without privacy", "standard error")
-
-
-class Plan(NamedTuple):
-    """The result of a plan.
-
-    Attributes:
-        label: name of the predicted column.
-        epsilon: total ε of a device in one period.
-        fleet: devices and periods.
-        basis: which records the plan is made from, or what it assumes, in words.
-        largest_class: share of the largest class, the accuracy of always predicting it.
-        ranked: designs by expected accuracy, the best first. Designs that left the search early come last.
-        pruned: designs that closed forms left out.
-        precision: expected standard errors of the first design, one entry per question, and one for the classes.
-        solutions: what the targets need.
-        curves: accuracies against devices, for a plot; empty unless they were asked for.
-        notes: sentences about the limits of the plan.
-    """
-
-    label: str
-    epsilon: float
-    fleet: Fleet
-    basis: str
-    largest_class: float
-    ranked: tuple[Ranked, ...]
-    pruned: tuple[Pruned, ...]
-    precision: tuple[Precision, ...]
-    solutions: tuple[Solution, ...]
-    curves: tuple[Curve, ...]
-    notes: tuple[str, ...]
-
-    def facts(self) -> dict[str, str]:
-        """The main results as names and texts, for people."""
-        first, widths = self.ranked[0], widest(list(self.precision))
-        expected = first.forecast
-        found = {
-            "basis": self.basis,
-            "fleet": f"{self.fleet.devices} devices, ε = {self.epsilon:g} per period, {self.fleet.periods} period"
-            + ("s" if self.fleet.periods > 1 else ""),
-            "first design": first.design.name,
-            "expected accuracy": f"{expected.accuracy:.1%} ({expected.low:.1%} to {expected.high:.1%})",
-            "largest class": f"{self.largest_class:.1%}",
-            "widest 95 % interval": f"{widths.width:.3g}, of {widths.question}",
-        }
-        classes = [one for one in self.precision if one.question == CLASSES]
-        if classes:
-            found["95 % interval of a class"] = f"{classes[0].width:.3g} wide"
-        for solution in self.solutions:
-            found[solution.target] = said(solution)
-        return found
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """The ranking as text: one row per rehearsed design, with the columns :data:`COLUMNS`."""
-        return [
-            (
-                one.design.name,
-                str(one.questions),
-                f"{one.forecast.accuracy:.1%}",
-                f"{one.forecast.low:.1%} to {one.forecast.high:.1%}",
-                "" if one is self.ranked[0] else f"{one.behind:.1%} ± {1.96 * one.behind_error:.1%}",
-                f"{one.plain:.1%}",
-                f"{one.error:.3g}",
-            )
-            for one in self.ranked
-        ]
-
-    def _repr_html_(self) -> str:
-        return facts("Plan", dict(self.facts())) + table(COLUMNS, self.rows())
-
-    def chart(self) -> str:
-        """Expected accuracy against the number of devices, as the text of an SVG file.
-
-        Raises:
-            InputError: ``plot_invalid``: the plan was made without curves.
-        """
-        if not self.curves:
-            raise InputError("plot_invalid", "the plan has no curves; ask for them")
-        lines = [Line(one.design.name, one.grid.tolist(), one.accuracy.tolist()) for one in self.curves]
-        ends = [float(self.curves[0].grid[0]), float(self.curves[0].grid[-1])]
-        lines.append(Line("largest class", ends, [self.largest_class] * 2))
-        return line_chart(
-            f"expected accuracy of '{self.label}', ε = {self.epsilon:g}",
-            lines,
-            x_label="devices",
-            y_label="accuracy",
-            log_x=True,
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """All results, for programs: the output of ``hearsay plan --json``."""
-        return {
-            "label": self.label,
-            "epsilon": self.epsilon,
-            "devices": self.fleet.devices,
-            "periods": self.fleet.periods,
-            "basis": self.basis,
-            "largest_class": self.largest_class,
-            "designs": [_ranked_json(one) for one in self.ranked],
-            "pruned": [
-                {**one.design._asdict(), "standard_error": one.error, "ratio": one.ratio} for one in self.pruned
-            ],
-            "precision": [
-                {
-                    "question": one.question,
-                    "answers": one.answers,
-                    "standard_errors": one.errors.tolist(),
-                    "median": one.median,
-                    "worst": one.worst,
-                    "width": one.width,
-                }
-                for one in self.precision
-            ],
-            "targets": [
-                {**one._asdict(), "design": None if one.design is None else one.design._asdict()}
-                for one in self.solutions
-            ],
-            "curves": [
-                {
-                    "design": one.design._asdict(),
-                    "devices": one.grid.tolist(),
-                    "accuracy": one.accuracy.tolist(),
-                    "standard_errors": one.errors.tolist(),
-                }
-                for one in self.curves
-            ],
-            "notes": list(self.notes),
-        }
-
-
-def said(solution: Solution) -> str:
-    """A target's answer as a sentence for people."""
-    if solution.value is None:
-        return f"cannot be reached: {solution.why}"
-    shown = f"{solution.value:.3g}" if solution.quantity == "epsilon" else f"{solution.value:,.0f}"
-    ends = ""
-    if solution.low is not None:
-        high = "not known" if solution.high is None else f"{solution.high:,.3g}"
-        ends = f" ({solution.low:,.3g} to {high})"
-    named = "" if solution.design is None else f", with {solution.design.name}"
-    return f"{solution.quantity} = {shown}{ends}{named}"
-
-
-def _ranked_json(one: Ranked) -> dict[str, Any]:
-    return {
-        **one.design._asdict(),
-        "name": one.design.name,
-        "questions": one.questions,
-        "accuracy": one.forecast.accuracy,
-        "low": one.forecast.low,
-        "high": one.forecast.high,
-        "behind": one.behind,
-        "behind_error": one.behind_error,
-        "accuracy_nonprivate": one.plain,
-        "standard_error": one.error,
-        "campaigns": one.campaigns,
-    }
 
 
 def plan(
@@ -248,7 +93,8 @@ def plan(
         family: ``discrete``, ``gaussian`` or ``auto``.
         mechanism: name of a mechanism, or ``auto``.
         answers: answers of a device in one period: ``one``, ``all``, a number, or ``auto``.
-        coding: ``auto`` also looks at other bins, PCA and DCA; ``schema`` takes the schema as it is.
+        coding: ``auto`` also looks at other bins, PCA and DCA; ``schema`` takes the schema as it is; ``pca:K`` and
+            ``dca:K`` take that projection.
         projection: a file of ``hearsay projection``, to take as it is.
         postprocess: name of the post-processing.
         target_accuracy: accuracy that the model is to reach, between 0 and 1; or None.
@@ -276,11 +122,18 @@ def plan(
     described = file.schema if projection is None else load_projection(Path(projection), file.schema)
     asked = resolve(described, file.ask).schema
     study = Study(asked, micro, postprocess, pilot=records, effect=effect or DEFAULT_EFFECT, seed=seed)
-    found = search(study, Scope(family, mechanism, str(answers), coding), fleet, progress)
-    best = [one.design for one in found.ranked[:DRAWN]]
-    campaign, population = study.campaign(best[0])
-    solutions = _solutions(study, best, fleet, target_accuracy, target_width, solve)
-    drawn = tuple(curve(study, one, fleet, DEVICES, span_around(fleet.devices)) for one in best) if curves else ()
+    simulated = DRAWN * len(GRIDS[solve]) if target_accuracy is not None or curves else 0
+    step = _counted(progress, (2 if devices is None else 1) * STEPS + simulated)
+    scope = Scope(family, mechanism, str(answers), coding)
+    inquiry = _Inquiry(study, scope, solve, target_accuracy, target_width, step)
+    found, solutions = inquiry.at(fleet)
+    if devices is None:
+        needed = [one.value for one in solutions if one.value is not None]
+        if needed:
+            fleet = fleet._replace(devices=ceil(max(needed)))
+            found, solutions = inquiry.at(fleet)
+    campaign, population = study.campaign(found.ranked[0].design)
+    drawn = inquiry.drawn(found, fleet) if curves else ()
     return Plan(
         asked.label.name,
         micro / MICRO,
@@ -290,10 +143,76 @@ def plan(
         found.ranked,
         found.pruned,
         tuple(precisions(campaign, fleet, population)),
-        tuple(solutions),
+        solutions,
         drawn,
         _notes(records, found.ranked, projected=projection is not None),
     )
+
+
+class _Inquiry:
+    """The questions of one plan, which can be put for several fleets; curves are simulated once per design.
+
+    Args:
+        study: the records.
+        scope: the choices that the search may make.
+        solve: the quantity that targets need.
+        accuracy, width: the targets, or None.
+        step: called after every step.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        scope: Scope,
+        solve: str,
+        accuracy: float | None,
+        width: float | None,
+        step: Callable[[], None],
+    ) -> None:
+        self._study, self._scope, self._solve = study, scope, solve
+        self._accuracy, self._width = accuracy, width
+        self._step = step
+        self._curves: dict[Design, Curve] = {}
+
+    def at(self, fleet: Fleet) -> tuple[Found, tuple[Solution, ...]]:
+        """The ranking for a fleet, and what the targets need."""
+        found = search(self._study, self._scope, fleet, self._step)
+        best = [one.design for one in found.ranked[:DRAWN]]
+        solutions = []
+        if self._accuracy is not None:
+            for design in best:
+                self._simulate(design, fleet, GRIDS[self._solve])
+            tried = list(self._curves.values())
+            solutions.append(for_accuracy(tried, [self._study.plain(one.design) for one in tried], self._accuracy))
+        if self._width is not None:
+            solutions.append(for_width(self._study, best[0], fleet, self._width, self._solve))
+        return found, tuple(solutions)
+
+    def drawn(self, found: Found, fleet: Fleet) -> tuple[Curve, ...]:
+        """The curves of the first designs: those of the target, or curves over the fleet's surroundings."""
+        best = [one.design for one in found.ranked[:DRAWN]]
+        for design in best:
+            self._simulate(design, fleet, span_of(self._solve, fleet))
+        return tuple(self._curves[design] for design in best)
+
+    def _simulate(self, design: Design, fleet: Fleet, values: Sequence[float]) -> None:
+        if design not in self._curves:
+            self._curves[design] = curve(
+                self._study, design, fleet, self._solve, values, target=self._accuracy, done=self._step
+            )
+
+
+def _counted(progress: Callable[[int, int], None] | None, steps: int) -> Callable[[], None]:
+    """A function that is called after every step and reports the number of finished steps, ``steps`` at most."""
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done = min(done + 1, steps)
+        if progress is not None:
+            progress(done, steps)
+
+    return step
 
 
 def _checked(
@@ -314,7 +233,8 @@ def _checked(
     targets = [one for one in (target_accuracy, target_width) if one is not None]
     problems = [
         (solve not in QUANTITIES, f"a plan solves for {', '.join(QUANTITIES)}"),
-        (coding not in (AUTO, "schema"), "the coding is auto or schema"),
+        (not CODING.fullmatch(coding), "the coding is auto, schema, pca:K or dca:K with K components"),
+        (":" in coding and pilot is None, "a projection is fitted on a pilot"),
         (devices is None and (not targets or solve != DEVICES), "say how many devices there are"),
         (not targets and solve != DEVICES, "a plan solves for something only with a target"),
         (periods != 1 and solve == "days", "a target for days takes no periods"),
@@ -346,23 +266,6 @@ def _records(
     named = f" of {quoted(Path(pilot).name)}" if isinstance(pilot, str | Path) else ""
     some = f", {MOST_RECORDS} of them at random" if len(records) > MOST_RECORDS else ""
     return records, f"{len(records)} records{named}{some}"
-
-
-def _solutions(
-    study: Study,
-    best: list[Any],
-    fleet: Fleet,
-    target_accuracy: float | None,
-    target_width: float | None,
-    solve: str,
-) -> list[Solution]:
-    found = []
-    if target_accuracy is not None:
-        curves = [curve(study, one, fleet, solve, GRIDS[solve]) for one in best]
-        found.append(for_accuracy(curves, [study.plain(one) for one in best], target_accuracy, solve))
-    if target_width is not None:
-        found.append(for_width(study, best[0], fleet, target_width, solve))
-    return found
 
 
 def _notes(records: object, ranked: tuple[Ranked, ...], *, projected: bool) -> tuple[str, ...]:

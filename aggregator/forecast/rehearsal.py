@@ -102,12 +102,17 @@ class Rehearsal:
         self._laws: list[list[CountLaw] | None] = [None] * len(folds)
         self._learned, self._tested = np.zeros(records), np.zeros(records)
         self._learned_times, self._tested_times = np.zeros(records), np.zeros(records)
-        self._single: list[float] = []
+        self._single: list[list[float]] = [[] for _ in folds]
+
+    @property
+    def folds(self) -> int:
+        """Number of divisions of the records."""
+        return len(self._folds)
 
     @property
     def campaigns(self) -> int:
         """Number of simulated campaigns so far."""
-        return len(self._single)
+        return sum(len(of_fold) for of_fold in self._single)
 
     def run(self, times: int) -> None:
         """Simulate ``times`` more campaigns per fold.
@@ -125,7 +130,7 @@ class Rehearsal:
                 self._tested_times[fold.tested_rows] += 1
                 self._learned_times[fold.learned_rows] += 1
                 own, away = float(np.nanmean(on_learned)), float(np.nanmean(on_tested))
-                self._single.append(self._own * own + (1 - self._own) * away)
+                self._single[place].append(self._own * own + (1 - self._own) * away)
 
     def _statistics(self, place: int) -> Statistics:
         """The statistics of one simulated campaign."""
@@ -149,10 +154,14 @@ class Rehearsal:
         return np.asarray(self._own * own + (1 - self._own) * away)
 
     def forecast(self) -> Forecast:
-        """The expected accuracy from all simulated campaigns so far, at least two."""
+        """The expected accuracy from all simulated campaigns so far, at least two per fold.
+
+        The noise of the simulation is the variance between campaigns of one fold: folds differ in how hard they are,
+        and no further campaign changes that.
+        """
         found = self.by_record
         found = found[np.isfinite(found)]
-        noise = float(np.var(self._single, ddof=1)) / len(self._single)
+        noise = float(np.mean([np.var(of_fold, ddof=1) for of_fold in self._single])) / self.campaigns
         return Forecast(float(found.mean()), sqrt(noise), sqrt(float(found.var()) / len(found) + noise))
 
 
@@ -198,7 +207,7 @@ def laws_of(campaign: Campaign, population: Population, shares: Floats) -> list[
 
 
 def simulated(campaign: Campaign, laws: Sequence[CountLaw], fleet: Fleet, rng: np.random.Generator) -> Statistics:
-    """Statistics of one simulated campaign: random numbers of answers, random counts, the estimates of real counts.
+    """Statistics of one simulated campaign, without intervals: random numbers of answers, random counts, estimates.
 
     Args:
         campaign: the campaign.
@@ -219,7 +228,8 @@ def simulated(campaign: Campaign, laws: Sequence[CountLaw], fleet: Fleet, rng: n
     tally = Tally(campaign.id, tuple(numbers.tolist()), counts)
     basis = ONCE if fleet.periods == 1 else KNOWN
     strata = (answers,) * campaign.answers
-    return estimate(campaign, tally, recurrence=Recurrence(basis, strata, (1 / fleet.devices,) * campaign.answers))
+    recurrence = Recurrence(basis, strata, (1 / fleet.devices,) * campaign.answers)
+    return estimate(campaign, tally, recurrence=recurrence, with_intervals=False)
 
 
 def fitted(statistics: Statistics) -> Model:

@@ -1,19 +1,16 @@
-"""The search for the best design: pruning by closed-form standard errors, then rehearsals in rounds.
+"""The search for the best design: alternatives, pruning by closed-form standard errors, and a race of the others.
 
-Designs with the same coding estimate the same statistics, so of their mechanisms and numbers of answers those with the
-least standard error are enough. Designs with different codings can only be compared by their expected accuracy. All
-are rehearsed a few times; in each later round the designs that are clearly worse than the best one are left out.
+Designs with the same coding estimate the same statistics. Of such designs those that differ from the best one in more
+than one choice (mechanism, number of answers) are left out. All others are ranked by their expected accuracy.
 """
 
 from __future__ import annotations
 
-from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
 
 from aggregator.forecast.designs import Design, with_bins
 from aggregator.forecast.precision import precisions, typical_error
+from aggregator.forecast.race import ROUNDS, behind, race
 from aggregator.planning.choice import AUTO, forms
 from aggregator.planning.expected import APPROACHES
 from aggregator.publishing.campaigns import campaign_subjects, parse_answers
@@ -32,14 +29,9 @@ if TYPE_CHECKING:
 
 BINS = (2, 3, 4, 6, 8)
 COMPONENTS = (1, 2, 4, 8)
-NEARLY = 2.0
-"""Designs with at most this multiple of the least standard error of their coding are rehearsed."""
-PER_FAMILY = 3
-"""Most rehearsed designs of a family's first coding; of its other codings one design is rehearsed."""
-ROUNDS = ((1, 10), (2, 5), (4, 3))
-"""Rounds: (rehearsals per fold, most designs in the next round)."""
-LAST_ROUND = 8
-MARGIN = 0.01
+SOME_ANSWERS = ("1", "2", "4")
+STEPS = ROUNDS + 1
+"""Steps of a search, for its progress."""
 
 
 class Scope(NamedTuple):
@@ -48,8 +40,8 @@ class Scope(NamedTuple):
     Attributes:
         family: ``discrete``, ``gaussian`` or ``auto``.
         mechanism: name of a mechanism, or ``auto``.
-        answers: ``one``, ``all``, a number, or ``auto`` for one, all and the number of ``hearsay campaign``'s rule.
-        coding: ``auto`` for bins and reductions, ``schema`` for the schema as it is.
+        answers: ``one``, ``all``, a number, or ``auto`` for 1, 2, 4, all and the number of ``hearsay campaign``'s rule.
+        coding: ``auto`` for bins and reductions, ``schema`` for the schema as it is, or one projection like ``dca:2``.
     """
 
     family: str = AUTO
@@ -104,6 +96,25 @@ def codings(schema: Schema, scope: Scope, *, has_pilot: bool) -> list[tuple[str,
         InputError: ``family_unknown``; ``no_numbers``: the family is gaussian, and the schema has no numeric feature;
             ``mechanism_unknown``: the family has no such mechanism.
     """
+    families = _families(schema, scope)
+    found: list[tuple[str, int | None, str]] = [(family, None, "none") for family in families]
+    if scope.coding not in (AUTO, "schema"):
+        return [(family, None, scope.coding) for family in families]
+    if scope.coding != AUTO or schema.projection is not None or schema.groups:
+        return found
+    numbers = sum(isinstance(feature, Numeric) for feature in schema.features)
+    if DISCRETE in families and numbers:
+        found += [(DISCRETE, bins, "none") for bins in BINS if not _has_bins(schema, bins)]
+    if has_pilot and numbers > 1:
+        counts = [count for count in COMPONENTS if count < numbers]
+        reductions = [f"pca:{count}" for count in counts]
+        reductions += [f"dca:{count}" for count in counts if count <= max(2, len(schema.label.classes) - 1)]
+        found += [(family, None, reduction) for family in families for reduction in reductions]
+    return found
+
+
+def _families(schema: Schema, scope: Scope) -> list[str]:
+    """The families of a search. Raises ``family_unknown``, ``no_numbers`` and ``mechanism_unknown``."""
     if scope.family not in (AUTO, DISCRETE, GAUSSIAN):
         raise InputError("family_unknown", "a family is discrete, gaussian or auto")
     if scope.mechanism != AUTO and scope.mechanism not in mechanisms.names():
@@ -118,18 +129,7 @@ def codings(schema: Schema, scope: Scope, *, has_pilot: bool) -> list[tuple[str,
         if len(families) == 1:
             raise InputError("no_numbers", "a Gaussian model needs a numeric feature; this schema has none")
         families.remove(GAUSSIAN)
-    found: list[tuple[str, int | None, str]] = [(family, None, "none") for family in families]
-    if scope.coding != AUTO or schema.projection is not None or schema.groups:
-        return found
-    numbers = sum(isinstance(feature, Numeric) for feature in schema.features)
-    if DISCRETE in families and numbers:
-        found += [(DISCRETE, bins, "none") for bins in BINS if not _has_bins(schema, bins)]
-    if has_pilot and numbers > 1:
-        counts = [count for count in COMPONENTS if count < numbers]
-        reductions = [f"pca:{count}" for count in counts]
-        reductions += [f"dca:{count}" for count in counts if count <= max(2, len(schema.label.classes) - 1)]
-        found += [(family, None, reduction) for family in families for reduction in reductions]
-    return found
+    return families
 
 
 def _has_bins(schema: Schema, bins: int) -> bool:
@@ -143,26 +143,33 @@ def _has_bins(schema: Schema, bins: int) -> bool:
 def _alternatives(coding: tuple[str, int | None, str], schema: Schema, scope: Scope, micro: int) -> list[Design]:
     """All designs of one coding. ``schema``: of the coding."""
     family, bins, reduction = coding
-    names = [scope.mechanism] if scope.mechanism != AUTO else list(forms()) if family == GAUSSIAN else _of_values()
+    names = (
+        [scope.mechanism] if scope.mechanism != AUTO else list(forms()) if family == GAUSSIAN else _of_values(schema)
+    )
     found = []
     for name in names:
         for approach in APPROACHES.get(name, (None,)) if family == GAUSSIAN else (None,):
             questions = len(campaign_subjects(schema, family, name, approach))
-            wanted = ["one", AUTO, "all"] if scope.answers == AUTO else [scope.answers]
-            numbers = dict.fromkeys(parse_answers(text, questions, micro) for text in wanted)
+            wanted = [*SOME_ANSWERS, AUTO, "all"] if scope.answers == AUTO else [scope.answers]
+            wanted = [text for text in wanted if text not in SOME_ANSWERS or int(text) <= questions]
+            numbers = sorted({parse_answers(text, questions, micro) for text in wanted})
             found += [Design(family, name, answers, bins, reduction, approach) for answers in numbers]
     return found
 
 
-def _of_values() -> list[str]:
-    return [name for name in mechanisms.names() if issubclass(mechanisms.kind(name), ValueMechanism)]
+def _of_values(schema: Schema) -> list[str]:
+    """Mechanisms of discrete campaigns, with ``auto`` (per question) if the schema's questions differ in size."""
+    named = [name for name in mechanisms.names() if issubclass(mechanisms.kind(name), ValueMechanism)]
+    sizes = {subject.size for subject in campaign_subjects(schema, DISCRETE, named[0], None)}
+    return [*named, AUTO] if len(sizes) > 1 else named
 
 
 def pruned_designs(study: Study, scope: Scope, fleet: Fleet) -> tuple[dict[Design, float], list[Pruned]]:
     """The designs to rehearse with their typical standard errors, and the designs that closed forms leave out.
 
-    The mechanisms and numbers of answers of a family are compared at its first coding; at the other codings the
-    two best ones are compared, and the better one is kept.
+    At the first coding of a family every mechanism is kept with its best number of answers, and every number of answers
+    with its best mechanism. At the other codings the two best designs of the first coding are compared, and the better
+    one is kept. "Best" is the least typical standard error.
 
     Raises:
         InputError, DocumentError: no design makes a campaign; the first refusal.
@@ -172,11 +179,11 @@ def pruned_designs(study: Study, scope: Scope, fleet: Fleet) -> tuple[dict[Desig
     best: dict[str, list[Design]] = {}
     refused: HearsayError | None = None
     for coding in codings(study.schema, scope, has_pilot=study.pilot is not None):
+        family = coding[0]
         errors: dict[Design, float] = {}
         try:
-            if coding[0] in best:
-                known = best[coding[0]]
-                tried = _like(known, coding, study, scope)
+            if family in best:
+                tried = _like(best[family], coding, study, scope)
             else:
                 tried = _alternatives(coding, study.schema, scope, study.epsilon_micro)
         except HearsayError as error:
@@ -191,18 +198,29 @@ def pruned_designs(study: Study, scope: Scope, fleet: Fleet) -> tuple[dict[Desig
         if not errors:
             continue
         rising = sorted(errors, key=errors.__getitem__)
-        least = errors[rising[0]]
-        most = PER_FAMILY if coding[0] not in best else 1
-        best.setdefault(coding[0], rising[:2])
-        for place, design in enumerate(rising):
-            if place < most and errors[design] <= NEARLY * least:
-                kept[design] = errors[design]
-            else:
-                left.append(Pruned(design, errors[design], errors[design] / least))
+        chosen = rising[:1] if family in best else _one_by_one(rising)
+        best.setdefault(family, rising[:2])
+        kept |= {design: errors[design] for design in chosen}
+        left += [
+            Pruned(design, errors[design], errors[design] / errors[rising[0]])
+            for design in rising
+            if design not in chosen
+        ]
     if not kept:
         assert refused is not None
         raise refused
     return kept, left
+
+
+def _one_by_one(rising: Sequence[Design]) -> list[Design]:
+    """Of the designs of one coding, by rising error, the first of every mechanism and of every number of answers."""
+    by_mechanism: dict[tuple[str, int | None], Design] = {}
+    by_answers: dict[int, Design] = {}
+    for design in rising:
+        by_mechanism.setdefault((design.mechanism, design.approach), design)
+        by_answers.setdefault(design.answers, design)
+    chosen = {*by_mechanism.values(), *by_answers.values()}
+    return [design for design in rising if design in chosen]
 
 
 def _like(known: Sequence[Design], coding: tuple[str, int | None, str], study: Study, scope: Scope) -> list[Design]:
@@ -218,14 +236,14 @@ def _like(known: Sequence[Design], coding: tuple[str, int | None, str], study: S
     return found
 
 
-def search(study: Study, scope: Scope, fleet: Fleet, progress: Callable[[int, int], None] | None = None) -> Found:
+def search(study: Study, scope: Scope, fleet: Fleet, step: Callable[[], None]) -> Found:
     """Rank designs by expected accuracy.
 
     Args:
         study: the records.
         scope: the choices that may be made.
         fleet: devices and periods.
-        progress: called with (finished steps, steps).
+        step: called :data:`STEPS` times, after each part of the work.
 
     Raises:
         InputError, DocumentError: no design makes a campaign.
@@ -237,52 +255,19 @@ def search(study: Study, scope: Scope, fleet: Fleet, progress: Callable[[int, in
             running[design] = study.rehearsal(design, fleet)
         except HearsayError:  # a fold's records may be too few for a projection
             left.append(Pruned(design, errors[design], 1.0))
-    finished: dict[Design, Rehearsal] = dict(running)
-    steps = len(ROUNDS) + 1
-    for place, (times, most) in enumerate(ROUNDS):
-        for rehearsal in running.values():
-            rehearsal.run(times)
-        if progress is not None:
-            progress(place + 1, steps)
-        running = _better(running, most)
-    for rehearsal in running.values():
-        rehearsal.run(LAST_ROUND)
-    if progress is not None:
-        progress(steps, steps)
-    ordered = sorted(finished, key=lambda design: (design not in running, -finished[design].forecast().accuracy))
-    first = finished[ordered[0]]
+    race(running, step)
+    ordered = sorted(running, key=lambda design: -running[design].forecast().accuracy)
+    first = running[ordered[0]]
     ranked = [
         Ranked(
             design,
             len(study.folds(design)[0].campaign.questions),
             errors[design],
-            finished[design].forecast(),
-            *_behind(first, finished[design]),
-            finished[design].campaigns,
+            running[design].forecast(),
+            *behind(first, running[design]),
+            running[design].campaigns,
             study.plain(design),
         )
         for design in ordered
     ]
     return Found(tuple(ranked), tuple(left))
-
-
-def _better(running: dict[Design, Rehearsal], most: int) -> dict[Design, Rehearsal]:
-    """The ``most`` best designs, without designs that are behind by two standard errors and more than one point."""
-    rising = sorted(running, key=lambda design: -running[design].forecast().accuracy)
-    first = running[rising[0]]
-    kept = {}
-    for design in rising[:most]:
-        behind, error = _behind(first, running[design])
-        if behind <= MARGIN + 2 * error:
-            kept[design] = running[design]
-    return kept
-
-
-def _behind(first: Rehearsal, other: Rehearsal) -> tuple[float, float]:
-    """The first rehearsal's accuracy minus the other's on the same records, and its standard error."""
-    if first is other:
-        return 0.0, 0.0
-    away = first.by_record - other.by_record
-    away = away[np.isfinite(away)]
-    noise = first.forecast().noise ** 2 + other.forecast().noise ** 2
-    return float(away.mean()), sqrt(float(away.var()) / len(away) + noise)

@@ -6,7 +6,7 @@ least-squares rising sequence, by pooling adjacent violators), and interpolated 
 
 from __future__ import annotations
 
-from math import exp, log
+from math import ceil, exp, log
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -38,6 +38,8 @@ GRIDS = {
 """Quantity → the rising values at which accuracies are simulated."""
 PER_FOLD = 2
 """Simulated campaigns per fold at each value."""
+NEAR_TARGET = 8
+"""Further ones at values where the noise of the simulation does not tell the accuracy from the target."""
 
 
 class Curve(NamedTuple):
@@ -45,12 +47,14 @@ class Curve(NamedTuple):
 
     Attributes:
         design: the design.
+        quantity: ``devices``, ``epsilon`` or ``days``.
         grid: shape (V,) float64, the values.
         accuracy: shape (V,) float64, rising.
         errors: shape (V,) float64: standard errors, from the number of simulated campaigns and the pilot's records.
     """
 
     design: Design
+    quantity: str
     grid: Floats
     accuracy: Floats
     errors: Floats
@@ -79,6 +83,7 @@ class Solution(NamedTuple):
         low, high: 95 % interval of the value; None without an interval, or if an end is beyond the searched values.
         design: the design that needs the least; None if the target can not be reached.
         why: why it can not be reached, in words; otherwise empty.
+        most: the largest searched value; None without a search.
     """
 
     target: str
@@ -88,6 +93,7 @@ class Solution(NamedTuple):
     high: float | None = None
     design: Design | None = None
     why: str = ""
+    most: float | None = None
 
 
 def rising(values: Floats) -> Floats:
@@ -111,6 +117,8 @@ def curve(
     fleet: Fleet,
     quantity: str,
     values: Sequence[float],
+    *,
+    target: float | None = None,
     done: Callable[[], None] | None = None,
 ) -> Curve:
     """Simulate the accuracies of a design at rising values of a quantity.
@@ -121,21 +129,24 @@ def curve(
         fleet: devices and periods; ``quantity`` replaces one of them, or the study's ε.
         quantity: ``devices``, ``epsilon`` or ``days``.
         values: rising values; values of ε that no answer can have are left out.
+        target: an accuracy; near it more campaigns are simulated.
         done: called after every value.
     """
     found: list[tuple[float, float, float]] = []
     for value in values:
         micro = round(value * MICRO) if quantity == EPSILON else None
-        if micro is not None and not MIN_ANSWER_MICRO <= micro // design.answers <= MAX_ANSWER_MICRO:
-            continue
-        rehearsal = study.rehearsal(design, _with(fleet, quantity, value), micro)
-        rehearsal.run(PER_FOLD)
-        forecast = rehearsal.forecast()
-        found.append((value, forecast.accuracy, forecast.error))
+        if micro is None or MIN_ANSWER_MICRO <= micro // design.answers <= MAX_ANSWER_MICRO:
+            rehearsal = study.rehearsal(design, _with(fleet, quantity, value), micro)
+            rehearsal.run(PER_FOLD)
+            forecast = rehearsal.forecast()
+            if target is not None and abs(forecast.accuracy - target) < 2 * forecast.noise:
+                rehearsal.run(NEAR_TARGET)
+                forecast = rehearsal.forecast()
+            found.append((value, forecast.accuracy, forecast.error))
         if done is not None:
             done()
     columns = np.array(found).reshape(-1, 3).T
-    return Curve(design, columns[0], rising(columns[1]), columns[2])
+    return Curve(design, quantity, columns[0], rising(columns[1]), columns[2])
 
 
 def _with(fleet: Fleet, quantity: str, value: float) -> Fleet:
@@ -144,16 +155,16 @@ def _with(fleet: Fleet, quantity: str, value: float) -> Fleet:
     return fleet._replace(periods=round(value)) if quantity == DAYS else fleet
 
 
-def for_accuracy(curves: Sequence[Curve], plain: Sequence[float], target: float, quantity: str) -> Solution:
+def for_accuracy(curves: Sequence[Curve], plain: Sequence[float], target: float) -> Solution:
     """The least value of a quantity at which one of several designs reaches an accuracy.
 
     Args:
         curves: accuracies of the designs, at least one.
         plain: for every curve the design's accuracy without privacy and with endless devices.
         target: the accuracy, between 0 and 1.
-        quantity: of the curves.
     """
     said = f"accuracy {target:.1%}"
+    quantity, end = curves[0].quantity, float(curves[0].grid[-1])
     reached = [(value, one) for one in curves if (value := one.reaches(target)) is not None]
     if not reached:
         most = max(plain)
@@ -161,11 +172,16 @@ def for_accuracy(curves: Sequence[Curve], plain: Sequence[float], target: float,
             return Solution(said, quantity, None, why=f"without privacy the accuracy on these records is {most:.1%}")
         best = max(float(one.accuracy[-1]) for one in curves)
         return Solution(
-            said, quantity, None, why=f"at {quantity} = {curves[0].grid[-1]:g} the expected accuracy is {best:.1%}"
+            said, quantity, None, why=f"at {quantity} = {shown(quantity, end)} the expected accuracy is {best:.1%}"
         )
     value, one = min(reached, key=lambda pair: pair[0])
     low, high = one.reaches(target, Z95), one.reaches(target, -Z95)
-    return Solution(said, quantity, value, low, high, one.design)
+    return Solution(said, quantity, value, low, high, one.design, most=end)
+
+
+def shown(quantity: str, value: float) -> str:
+    """A value of a quantity for people: whole devices and days, ε with three digits."""
+    return f"{value:.3g}" if quantity == EPSILON else f"{ceil(value - 1e-9):,}"
 
 
 def for_width(study: Study, design: Design, fleet: Fleet, width: float, quantity: str) -> Solution:
@@ -208,7 +224,10 @@ def for_width(study: Study, design: Design, fleet: Fleet, width: float, quantity
     unit = 1 if quantity == DAYS else MICRO
     if least > width:
         return Solution(
-            said, quantity, None, why=f"at {quantity} = {high / unit:g} the widest interval is {least:.3g} wide"
+            said,
+            quantity,
+            None,
+            why=f"at {quantity} = {shown(quantity, high / unit)} the widest interval is {least:.3g} wide",
         )
     while high - low > max(1, low // 200 if quantity == EPSILON else 0):
         middle = (low + high) // 2
@@ -220,6 +239,9 @@ def for_width(study: Study, design: Design, fleet: Fleet, width: float, quantity
     return Solution(said, quantity, value / unit, design=design)
 
 
-def span_around(devices: int) -> list[float]:
-    """Numbers of devices for a plot: from a thirtieth to thirty times a number, two per power of ten."""
+def span_of(quantity: str, fleet: Fleet) -> Sequence[float]:
+    """Values for a plot. Devices: from a thirtieth to thirty times the fleet's, two per power of ten."""
+    if quantity != DEVICES:
+        return GRIDS[quantity]
+    devices = fleet.devices
     return sorted({max(10, round(min(devices * 10 ** (power / 2), MOST_DEVICES))) for power in range(-3, 4)})

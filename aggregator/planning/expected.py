@@ -1,4 +1,4 @@
-"""Choice of the numeric mechanism by its theoretical variance, before any device answers; choice of the family.
+"""Choice of the numeric mechanism by its theoretical variance, before any device answers.
 
 N devices and Q questions with equal chances give about N/Q answers to each question. One answer with variance v
 therefore leads to an estimate with variance v·Q/N. Candidates are compared by v·Q, the variance for a fleet of one
@@ -6,8 +6,7 @@ device. v is the largest variance of one answer about a number x in [−1, 1], o
 4, the squared range of x. All candidates estimate the same moments of the same numbers.
 
 Candidates of the discrete family are not in the comparison: variances of cells and of moments do not show which model
-is right more often. With a pilot, :mod:`aggregator.forecast` ranks both families by their expected accuracy. Without
-one, ``auto`` as a family means discrete.
+is right more often. :mod:`aggregator.forecast.families` ranks both families by their expected accuracy.
 Source: docs/math.md, sections 1 to 3; docs/decisions/0014.
 """
 
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.planning.choice import AUTO, form_of, forms, moment_mechanism
 from protocol import SCALE
-from protocol.documents.campaign import DISCRETE, GAUSSIAN
+from protocol.documents.campaign import GAUSSIAN
 from protocol.errors import InputError
 from protocol.mechanisms.numeric import NumericMechanism
 from protocol.questions import ALL_AT_ONCE, gaussian_subjects
@@ -27,10 +26,6 @@ from protocol.questions import ALL_AT_ONCE, gaussian_subjects
 if TYPE_CHECKING:
     from protocol.schema import Schema
 
-AUTO_FAMILY = (
-    "family auto means discrete: which family is right more often, variances do not tell; give --pilot and --devices, "
-    "or ask hearsay plan"
-)
 _RANGE_SQUARED = 4
 APPROACHES = {"laplace": (1, 3)}
 
@@ -96,25 +91,6 @@ def _gaussian(schema: Schema, epsilon_micro: int, name: str, approach: int | Non
     assert isinstance(mechanism, NumericMechanism)
     worst = max(float(mechanism.variance(x)) for x in (-SCALE, 0, SCALE)) / SCALE**2 / _RANGE_SQUARED
     return Candidate(GAUSSIAN, name, approach, len(subjects), worst * len(subjects))
-
-
-def settle_family(family: str, mechanism: str) -> str:
-    """The family of a campaign: ``family`` itself, or ``discrete`` if it is ``auto``. Other names are not checked.
-
-    Args:
-        family: a family or ``auto``.
-        mechanism: name of the campaign's mechanism.
-
-    Raises:
-        InputError: ``family_unknown``: ``auto`` together with a mechanism of the gaussian family.
-    """
-    if family != AUTO:
-        return family
-    if mechanism in forms():
-        raise InputError(
-            "family_unknown", f"auto means discrete, which takes no mechanism {mechanism}; say --family gaussian"
-        )
-    return DISCRETE
 
 
 def choose(

@@ -198,3 +198,29 @@ def test_auto_is_named_where_it_matters(records):
     assert simulate(records, "--epsilon", "1", "--mechanism", "zz").stderr.rstrip().endswith("or auto")
     refused = simulate(records, "--epsilon", "1", "--mechanism", "auto", "--theta", "0.3")
     assert refused.stderr.startswith("option_unknown: auto chooses")
+
+
+@pytest.mark.slow
+def test_family_auto_is_ranked_by_expected_accuracy_on_people_who_take_no_further_part(records):
+    """The class follows from the odor, a category; the number tells nothing."""
+    options = ["--epsilon", "4", "--family", "auto", "--engine", "vector", "--seed", "1", "--max-values", "5"]
+    found = result_of(records, *options)
+    assert (found["family"], found["test_records"]) == ("discrete", 108), "a fifth of 540 people"
+    said = simulate(records, *options).stderr
+    assert "note: family auto: discrete, " in said
+    assert "; gaussian, " in said
+    assert "from 60 records, which take no further part" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "family"), [(["--mechanism", "bits"], "gaussian"), (["--mechanism", "oue"], "discrete")]
+)
+def test_a_mechanism_leaves_the_family_auto_no_choice(few, arguments, family):
+    found = result_of(few, "--epsilon", "4", "--family", "auto", "--engine", "vector", "--seed", "1", *arguments)
+    assert (found["family"], found["devices"] + found["test_records"]) == (family, 100)
+
+
+def test_the_family_auto_takes_no_threshold(few):
+    refused = simulate(few, "--epsilon", "4", "--family", "auto", "--theta", "0.3")
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("plan_invalid: ")

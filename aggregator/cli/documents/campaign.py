@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     "--family",
     default="discrete",
     show_default=True,
-    help="Model: discrete or gaussian; auto: the one of the larger expected accuracy on --pilot, else discrete.",
+    help="Model: discrete or gaussian; auto: the one of the larger expected accuracy at --devices.",
 )
-@click.option("--pilot", type=PATH, help="Records with their label, by which auto chooses the family.")
-@click.option("--devices", type=click.IntRange(1), help="Fleet size, for the tables that auto prints.")
+@click.option("--pilot", type=PATH, help="Records with their label for family auto; default: assume an effect.")
+@click.option("--devices", type=click.IntRange(1), help="Fleet size, for what auto compares and prints.")
 @click.option("--approach", type=int, help="How laplace asks for moments: 1 all at once, 3 one number (default).")
 @click.option("--variance-floor", help="Gaussian: smallest variance of a number in [-1, 1]; default 0.01.")
 @click.option("--split", help="Gaussian: proportion of questions about classes, numbers and squares, like 1:2:2.")
@@ -135,7 +135,7 @@ def campaign(
       hearsay campaign --end mushrooms --workspace work -o end.hsc
     """  # noqa: D301
     from aggregator.asking import plan_campaign, sign_campaign
-    from aggregator.forecast.plan import COLUMNS
+    from aggregator.forecast.result import COLUMNS
     from aggregator.publishing.workspace import open_workspace
 
     check_output(output, force=force)
@@ -183,7 +183,7 @@ def campaign(
     if devices is not None and not planned.why and planned.forecast is None:
         raise InputError(
             "devices_unused",
-            "--devices is for --family gaussian --mechanism auto and for --pilot; leave it out",
+            "--devices is for --mechanism auto with --family auto or gaussian; leave it out",
         )
     made = sign_campaign(open_workspace(workspace, existing_passphrase(passphrase_file)), planned, now=int(time.time()))
     made.save(output, force=force)

@@ -13,7 +13,7 @@ from aggregator.files import check_output, write_output
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.forecast.plan import Plan
+    from aggregator.forecast.result import Plan
 
 
 @click.command()
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     "--coding",
     default="auto",
     show_default=True,
-    help="auto: try other bins, PCA and DCA; schema: the schema as it is.",
+    help="auto: try other bins, PCA and DCA; schema: the schema as it is; pca:K, dca:K.",
 )
 @click.option("--projection", type=PATH, help="File made by hearsay projection, to take as it is.")
 @click.option("--postprocess", help="How estimates become probabilities; default: that of hearsay campaign.")
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @missing_option
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the simulated counts.")
 @click.option("--statistics", is_flag=True, help="Print the expected standard errors of every question, too.")
-@click.option("--plot", "plot_file", type=PATH, help="SVG file to draw accuracy against devices into.")
+@click.option("--plot", "plot_file", type=PATH, help="SVG file: accuracy against devices, or what --solve names.")
 @force_option
 @json_option
 def plan(
@@ -125,7 +125,7 @@ def plan(
 
 
 def _print(found: Plan, *, statistics: bool) -> None:
-    from aggregator.forecast.plan import COLUMNS
+    from aggregator.forecast.result import COLUMNS
 
     print_facts(found.facts())
     click.echo()

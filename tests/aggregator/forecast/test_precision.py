@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.plans import schema
 
 from aggregator.estimates.class_shares import class_shares
 from aggregator.forecast.designs import Design
@@ -11,29 +12,10 @@ from aggregator.forecast.population import assumed
 from aggregator.forecast.precision import CLASSES, devices_for_width, precisions, widest
 from aggregator.forecast.rehearsal import Fleet, laws_of, simulated
 from aggregator.planning.choice import forms
-from aggregator.schema_file import parse_schema_text
 from protocol import mechanisms
 
 CAMPAIGNS = 200
-SCHEMA = parse_schema_text(
-    """
-name = "plans"
-[label]
-name = "class"
-classes = ["a", "b"]
-[[features]]
-name = "colour"
-kind = "categorical"
-values = ["red", "green", "blue"]
-missing = "red"
-[[features]]
-name = "width"
-kind = "numeric"
-low = "0"
-high = "10"
-bins = 4
-"""
-).schema
+SCHEMA = schema()
 """A simulated standard deviation has the relative error 1/√(2·200) = 5 %; 5 of these are allowed, at 6e-7 each."""
 ALLOWED = 0.25
 

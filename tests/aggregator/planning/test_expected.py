@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from aggregator.planning.expected import candidates, choose, settle_family
+from aggregator.planning.expected import candidates, choose
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import from_micro
@@ -70,15 +70,6 @@ def test_only_what_is_left_open_is_chosen():
         choose(categories, "gaussian", "auto", None, 10**6)
 
 
-def test_auto_means_discrete_whatever_the_variances():
-    """Variances would choose gaussian for wine and breast-cancer at ε = 1, but discrete models were more accurate."""
-    for mechanism in ("auto", "direct", "she"):
-        assert settle_family("auto", mechanism) == "discrete"
-    assert settle_family("gaussian", "auto") == "gaussian"
-    with pytest.raises(InputError, match="family_unknown"):
-        settle_family("auto", "bits")
-
-
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -86,8 +77,7 @@ def test_auto_means_discrete_whatever_the_variances():
         (["--family", "gaussian", "--mechanism", "auto", "--approach", "2"], "approach_invalid"),
         (["--family", "gaussian", "--mechanism", "bit", "--theta", "0.3"], "option_unknown"),
         (["--family", "discrete", "--mechanism", "direct", "--devices", "100"], "devices_unused"),
-        (["--family", "auto", "--mechanism", "auto", "--devices", "100"], "devices_unused"),
-        (["--family", "auto", "--mechanism", "bits"], "family_unknown"),
+        (["--family", "auto", "--mechanism", "bits", "--devices", "100"], "devices_unused"),
         (["--family", "gaussian", "--mechanism", "bits", "--split", "1:2:2", "--answers", "all"], "weights_invalid"),
     ],
 )
@@ -105,21 +95,3 @@ def test_an_option_that_would_do_nothing_is_refused(tmp_path, arguments, reason)
     assert refused.exit_code == 1
     assert refused.stderr.startswith(f"{reason}: ")
     assert not (tmp_path / "c.hsc").exists()
-
-
-def test_campaign_says_that_auto_means_discrete(tmp_path):
-    from click.testing import CliRunner
-
-    from aggregator.cli.app import hearsay
-
-    text = "[[features]]\nname='x'\nkind='numeric'\nlow=0\nhigh=1\nbins=4\n"
-    (tmp_path / "s.toml").write_text(f"name='n'\n[label]\nname='y'\nclasses=['a','b']\n{text}")
-    runner = CliRunner()
-    assert runner.invoke(hearsay, ["init", str(tmp_path / "w"), "--no-passphrase"]).exit_code == 0
-    common = ["campaign", str(tmp_path / "s.toml"), "--workspace", str(tmp_path / "w"), "--epsilon", "1"]
-    options = ["--family", "auto", "--mechanism", "auto", "-o", str(tmp_path / "c.hsc")]
-    made = runner.invoke(hearsay, [*common, *options])
-    assert made.exit_code == 0
-    assert "family" in made.stdout
-    assert "discrete" in made.stdout
-    assert "note: family auto means discrete: " in made.stderr
