@@ -58,6 +58,7 @@ def reason(call, *arguments, **named):
     return caught.value.reason
 
 
+@pytest.mark.slow
 def test_a_plan_ranks_designs_and_answers_targets(files):
     found = aggregator.plan(
         files / "s.toml", epsilon=2, devices=5000, pilot=files / "p.csv", target_accuracy=0.7, target_width=0.1
@@ -268,6 +269,7 @@ def test_the_forecast_of_a_pilot_is_near_what_large_fleets_give(files):
         Design("gaussian", "oue").campaign(schema, 1_000_000, "simplex")
 
 
+@pytest.mark.slow
 def test_family_auto_of_a_campaign_is_the_one_that_the_plan_ranks_first(files):
     runner = CliRunner()
     assert runner.invoke(hearsay, ["init", str(files / "w"), "--no-passphrase"]).exit_code == 0
@@ -343,6 +345,7 @@ def test_a_plot_is_over_the_quantity_that_the_target_needs(files, monkeypatch):
     assert ">ε</text>" in found.chart()
 
 
+@pytest.mark.slow
 def test_one_projection_can_be_asked_for(files):
     frame = pd.read_csv(files / "p.csv")
     frame["height"] = frame["width"] * 0.3 + np.random.default_rng(1).normal(size=80)
