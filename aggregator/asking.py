@@ -71,7 +71,7 @@ class Planned(NamedTuple):
         why: the candidates that ``auto`` compared, the chosen one first; empty without ``auto``.
         warnings: sentences for the signer.
         notes: sentences that say what ``auto`` chose as the family.
-        forecast: the plan that chose the family, if ``auto`` had to; otherwise None.
+        forecast: the plan by which ``auto`` chose the family, or None.
     """
 
     schema: Schema
@@ -157,12 +157,9 @@ def plan_campaign(
         mechanism: name of the mechanism, or ``auto``.
         name: name of the campaign; by default the name in the schema file.
         answers: answers of a device in one period: ``one``, ``all``, ``auto`` or a number.
-        family: ``discrete``, ``gaussian``, or ``auto``: the family and mechanism of the largest expected accuracy
-            (:func:`aggregator.forecast.families.best_of_families`). A named mechanism, or a schema without numbers,
-            leaves ``auto`` one family.
-        pilot: records with their label, only for a family that ``auto`` chooses: a CSV file or a table of text. None
-            assumes an effect.
-        devices: number of devices, needed where ``auto`` chooses the family and not read elsewhere.
+        family: ``discrete``, ``gaussian``, or ``auto`` (:func:`aggregator.forecast.families.settle`).
+        pilot, devices: only where ``auto`` chooses the family: records with their label, as a CSV file or a table of
+            text, or None to assume an effect; the number of devices.
         approach: 1 or 3, only for ``laplace`` in a Gaussian campaign.
         projection: a file of ``hearsay projection``, to embed.
         theta: threshold of the mechanism ``the``, as decimal text.
@@ -200,7 +197,7 @@ def plan_campaign(
     joint = len(asked.numeric) == len(described.numeric)
     warning = refusal_warning(asked)
     micro = micro_epsilon(epsilon)
-    settled = settle(
+    family, mechanism, approach, answers, found = settle(
         asked,
         Settled(family, mechanism, approach, answers),
         epsilon=epsilon,
@@ -209,7 +206,6 @@ def plan_campaign(
         postprocess=postprocess,
         fixed=(theta, approach, variance_floor, split),
     )
-    family, mechanism, approach, answers, found = settled
     chosen = choose(asked, family, mechanism, approach, micro, joint=joint)
     why = () if chosen is None else tuple(candidates(asked, micro, joint=joint))
     if chosen is not None:
