@@ -224,6 +224,7 @@ def history(options: argparse.Namespace) -> dict[str, Any]:
             "period_start": line.period_start,
             "answered_at": line.answered_at,
             "epsilon": format_micro(line.epsilon_micro),
+            "series": line.series or None,
         }
         for line in lines
     ]

@@ -43,6 +43,7 @@ class Answered(NamedTuple):
         period_start: when the period began, in seconds since 1970.
         answered_at: the device's time of the answer, in seconds since 1970.
         epsilon_micro: the cost, in millionths of ε.
+        series: name of the series of which this is the one answer; "" for an answer of no series.
     """
 
     campaign: str
@@ -52,6 +53,7 @@ class Answered(NamedTuple):
     period_start: int
     answered_at: int
     epsilon_micro: int
+    series: str = ""
 
 
 class Lines(NamedTuple):
@@ -358,9 +360,11 @@ class Ledger:
     def history(self) -> list[Answered]:
         """Every answered period, oldest first; also the line by which a reset counted ε as spent."""
         with self._state.reading():
-            known = {each.number: each for each in self.known()}
+            _, campaigns, answered = self._read()
+            known = {each.number: each for each in campaigns}
             known[BEFORE_RESET] = Known(BEFORE_RESET, b"", "", 0, 0, 0, 0)
-            return [_shown(line, known[line.campaign]) for line in self._forward()]
+            series = {line: name for name, line in answered.items()}
+            return [_shown(line, known[line.campaign], series.get(line.number, "")) for line in self._forward()]
 
 
 def _number(text: bytes) -> int:
@@ -370,9 +374,11 @@ def _number(text: bytes) -> int:
     return int(text)
 
 
-def _shown(line: Line, payer: Known) -> Answered:
+def _shown(line: Line, payer: Known, series: str) -> Answered:
     start = line.period * payer.time_precision
-    return Answered(payer.name, payer.version, payer.id, line.period, start, line.answered_at, line.epsilon_micro)
+    return Answered(
+        payer.name, payer.version, payer.id, line.period, start, line.answered_at, line.epsilon_micro, series
+    )
 
 
 def _check_line(before: Line, line: Line) -> None:

@@ -64,6 +64,7 @@ def _series_apart() -> None:
         if series is not None and not found.repeated:
             with self._state.transaction():
                 self.ledger._series.add((series.name, 1))
+                self.ledger._current_tally().series[series.name] = 1
         return found
 
     edge_sdk.storage.ledger.Ledger.spend = spend
