@@ -281,27 +281,34 @@ def make_model(
 
 
 def evaluate(
-    store: Store | str | Path,
+    store: Store | str | Path | Sequence[Store | str | Path],
     periods: str | range | None = None,
     *,
     proven_only: bool = False,
     rosters: Sequence[Roster] = (),
+    one_population: bool = False,
+    disjoint: bool = False,
 ) -> Evaluation | Ranking:
     """``hearsay evaluate show``: the accuracy of a model, or the ranking of several, from an evaluation's reports.
 
     Args:
-        store: an open store of that campaign, or its folder.
+        store: an open store of that campaign, or its folder; or several, whose answers about one model add up.
         periods: for example ``2026-11-01..2026-11-30``, or numbers of periods; None for all.
         proven_only: leave out reports of damaged files.
         rosters: fleet lists, from which the number of answers of each device is known.
+        one_population, disjoint: the analyst's declarations about several stores; not needed in one series.
 
     Returns:
         An :class:`Evaluation` if the campaign evaluates one model, a :class:`Ranking` if it compares several.
 
     Raises:
-        InputError: ``not_an_evaluation``, ``mechanism_unknown``: the store's campaign gives no accuracy.
+        InputError: ``not_an_evaluation``, ``mechanism_unknown``: a campaign gives no accuracy; ``argument_invalid``: no
+            store; ``population_undeclared`` and other reasons of stores that do not fit together.
         PolicyError: ``batch_too_small``: fewer reports than the campaign's minimum batch size, or none.
         InputError, StorageError: the reports can not be counted (:func:`count`).
     """
-    statistics = count(store, periods, proven_only=proven_only, rosters=rosters)
-    return rank(statistics) if statistics.campaign.models else evaluate_statistics(statistics)
+    stores = [store] if isinstance(store, Store | str | Path) else store
+    parts = [count(each, periods, proven_only=proven_only, rosters=rosters) for each in stores]
+    if any(part.campaign.models for part in parts):
+        return rank(*parts, one_population=one_population, disjoint=disjoint)
+    return evaluate_statistics(together(parts, one_population=one_population, disjoint=disjoint).statistics)

@@ -233,6 +233,7 @@ def test_python_ranks_like_the_command(demo, models, tmp_path):
     )
     store = create_store(tmp_path / "s", made.raw)
     assert failure(aggregator.evaluate, store).reason == "batch_too_small"
+    assert failure(aggregator.evaluate, []).reason == "argument_invalid"
     (width,) = {made.campaign.assignment.interval(2, 0)[1] - made.campaign.assignment.interval(2, 0)[0]}
     assert width == 1 << 31
     named = set(read_payload(read_envelope(made.raw, "campaign").payload)[1].crit)
