@@ -231,7 +231,9 @@ def _smaller(found: Amplified) -> float:
 
 
 def _unseen(found: Campaign, devices: int | None) -> tuple[str, ...]:
-    """What no test of a campaign's reports can see, in sentences."""
+    """What no test of a campaign's reports can see, in sentences; none for a campaign that has ended."""
+    if not found.questions:
+        return ()
     said = [
         "lies that look like the answers of honest devices with other records: no test can tell these from the truth"
     ]
@@ -244,11 +246,10 @@ def _unseen(found: Campaign, devices: int | None) -> tuple[str, ...]:
     if BITS in layouts:
         said.append("in rows of bits: liars who set one bit and draw all others by the mechanism's law")
         said += _hardly_seen(found, _REPORTS if devices is None else devices * found.answers)
-    if found.questions:
-        said.append(
-            "in an open fleet: one machine that sends many reports; ids are free there, so β counts reports. In a "
-            "closed fleet each device has one id per question and period"
-        )
+    said.append(
+        "in an open fleet: one machine that sends many reports; ids are free there, so β counts reports. In a "
+        "closed fleet each device has one id per question and period"
+    )
     if found.series is not None:
         said.append(
             "in an open fleet: devices that answer outside of their share, or more than once in the series. A closed "
@@ -264,8 +265,8 @@ def _hardly_seen(found: Campaign, reports: int) -> list[str]:
         return []
     return [
         (
-            f"in rows of bits: 1 % of liars who set one bit only, among {reports} reports, in {1 - best.found:.0%} of "
-            f"such campaigns or more. Honest answers have one set bit with probability {best.chance:.2g}; no test of "
-            f"set bits with {_FALSE_ALARMS:.0%} of false alarms does better"
+            f"in rows of bits: liars who set one bit only and send 1 % of {reports} reports, in {1 - best.found:.0%} "
+            f"of such campaigns or more. Honest answers have one set bit with probability {best.chance:.2g}; no test "
+            f"of set bits with {_FALSE_ALARMS:.0%} of false alarms does better"
         )
     ]

@@ -99,8 +99,9 @@ def _print_sheet(sheet: GuaranteeSheet) -> None:
     if sheet.lies:
         click.echo()
         _print_lies(sheet.lies, central.devices)
-    click.echo()
-    click.echo("no test of the reports can see:")
+    if sheet.unseen:
+        click.echo()
+        click.echo("no test of the reports can see:")
     for sentence in sheet.unseen:
         click.echo(f"  - {sentence}")
     warning = campaign_warning(sheet.campaign)

@@ -218,4 +218,4 @@ def _foldable(loss: PrivacyLoss) -> str:
 
 def rounded_up(loss: float) -> str:
     """The text of a privacy loss with nine decimal places, rounded up, so that it never looks smaller than it is."""
-    return str(Decimal(loss).quantize(Decimal("1e-9"), ROUND_CEILING))
+    return f"{Decimal(loss).quantize(Decimal('1e-9'), ROUND_CEILING):f}"

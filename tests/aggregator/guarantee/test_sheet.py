@@ -77,8 +77,8 @@ def test_a_sheet_says_where_the_best_test_of_set_bits_is_weak():
             if "set one bit only" in one
         ]
 
-    assert "among 100000 reports, in 20% of such campaigns" in said(4_000_000)[0]
-    assert "among 5000 reports" in said(4_000_000, 5000)[0]
+    assert "1 % of 100000 reports, in 20% of such campaigns" in said(4_000_000)[0]
+    assert "1 % of 5000 reports" in said(4_000_000, 5000)[0]
     assert said(4_000_000, 1_000_000) == said(1_000_000) == []
 
 
@@ -125,6 +125,26 @@ def test_the_command_names_the_bound_that_it_shows(tmp_path, devices, way):
     printed = run(tmp_path / "c.hsc", "--devices", devices, "--shuffled")
     line = next(line for line in printed.output.splitlines() if line.startswith("central ε"))
     assert f"({way})" in line
+
+
+def test_a_campaign_that_has_ended_promises_nothing_more(tmp_path):
+    from protocol.documents.campaign import build_payload
+
+    found = parse_campaign(payload())
+    ended = build_payload(
+        found.header._replace(version=2),
+        found.stated,
+        (),
+        epsilon_micro=0,
+        purpose=found.purpose,
+        contact=found.contact,
+        time_precision=found.time_precision,
+        min_batch_size=found.min_batch_size,
+        fit=found.fit,
+    )
+    sheet = guarantee_sheet(ended, devices=1000, shuffled=True)
+    assert sheet.unseen == sheet.lies == ()
+    assert sheet.central.obstacles == ("the campaign has ended: there are no reports",)
 
 
 def test_files_of_other_kinds_are_refused(tmp_path):
