@@ -185,6 +185,7 @@ def test_an_older_root_is_not_called_verified(tmp_path):
 
 def test_epsilon_is_rounded_up_in_its_last_digit():
     assert rounded_up(0.1234567890001) == "0.123456790"
+    assert rounded_up(0.0) == "0.000000000"  # of a campaign that has ended
     assert rounded_up(0.5) == "0.500000000"
     assert rounded_up(0.0) == "0.000000000"  # It was 0E-9.
     assert rounded_up(1e-12) == "0.000000001"
