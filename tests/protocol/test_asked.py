@@ -9,11 +9,11 @@ import pytest
 from support.publisher import NOW, Publisher, small_schema
 
 from protocol import mechanisms
-from protocol.document import Header
+from protocol.document import Header, check_understood
 from protocol.documents import campaign
 from protocol.documents.asked import canonical_groups, restricted, ungroupable
 from protocol.documents.campaign import parse_campaign
-from protocol.errors import InputError
+from protocol.errors import DocumentError, InputError
 from protocol.features import Categorical, Numeric
 from protocol.projection import Component, Projection
 from protocol.questions import build_questions, discrete_subjects
@@ -149,6 +149,13 @@ def test_the_end_of_a_campaign_states_the_schema_and_no_groups():
     made = asking(build_schema(LABEL, [ODOR])._replace(groups=(GROUPS,)), {0})
     assert made.stated.groups == ()
     assert made.header.crit == ("groups",)
+
+
+def test_a_reader_that_does_not_know_groups_refuses_the_campaign_by_crit():
+    made = asking(build_schema(LABEL, [ODOR])._replace(groups=(GROUPS,)), {0})
+    check_understood(made.header, campaign.UNDERSTOOD)
+    with pytest.raises(DocumentError, match="unknown_crit"):
+        check_understood(made.header, campaign.UNDERSTOOD - {"groups"})
 
 
 def test_the_publisher_of_the_tests_asks_about_everything():

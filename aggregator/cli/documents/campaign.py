@@ -122,7 +122,9 @@ def campaign(
 
     A schema says what devices observe; --ask, or the table [ask] of SCHEMA.toml, says which features this campaign asks
     about. Devices do not read the others, and the model is of the asked ones. The table may also put values into
-    groups, which are asked about as one, and give shares: [ask.odor] with groups = [["a", "l"], ["n"]], share = 2.
+    groups, which are asked about as one (values that no group names are the last group), and give shares: [ask.odor]
+    with groups = [["a", "l"], ["n"]] and share = 2; of a number bins = [2, 1, 1] says how many adjacent bins each
+    group has.
 
     With --end: sign the version that ends a campaign. Devices that get it no longer report under that name.
 
