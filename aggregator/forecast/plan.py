@@ -33,7 +33,7 @@ from aggregator.models.postprocess import DEFAULT, check_postprocess
 from aggregator.planning.choice import AUTO
 from aggregator.publishing.projection_file import load_projection
 from aggregator.schema_file import SchemaFile, load_schema
-from aggregator.tables import MISSING_TOKENS, read_table
+from aggregator.tables import MISSING_TOKENS, read_table, without_meaning
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
 from protocol.shown import quoted
@@ -145,7 +145,13 @@ def plan(
         tuple(precisions(campaign, fleet, population)),
         solutions,
         drawn,
-        _notes(records, found.ranked, projected=projection is not None),
+        _notes(
+            records,
+            found.ranked,
+            projected=projection is not None,
+            weighted=any(one.share != 1 for one in file.ask.values()),
+        )
+        + (() if records is None else tuple(without_meaning(records, study.schema))),
     )
 
 
@@ -268,7 +274,7 @@ def _records(
     return records, f"{len(records)} records{named}{some}"
 
 
-def _notes(records: object, ranked: tuple[Ranked, ...], *, projected: bool) -> tuple[str, ...]:
+def _notes(records: object, ranked: tuple[Ranked, ...], *, projected: bool, weighted: bool) -> tuple[str, ...]:
     """Sentences about what the plan does not know."""
     near = [one for one in ranked[1:] if one.behind <= 2 * one.behind_error]
     found = []
@@ -280,4 +286,6 @@ def _notes(records: object, ranked: tuple[Ranked, ...], *, projected: bool) -> t
         found.append("the pilot is taken for a random sample of the devices' records")
     if projected and records is not None:
         found.append("if the projection was fitted on these records, the accuracies are too high: fit it on others")
+    if weighted:
+        found.append("the shares of [ask] are not planned: every feature is taken to be asked about equally often")
     return tuple(found)

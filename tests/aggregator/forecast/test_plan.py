@@ -199,6 +199,23 @@ def test_an_effect_beside_a_pilot_and_a_small_pilot_are_refused(files):
     assert reason(aggregator.plan, files / "s.toml", pilot=files / "few.csv", **common) == "pilot_too_small"
 
 
+def test_shares_of_asked_features_are_not_planned_and_a_note_says_so(files):
+    """A campaign asks more devices about a feature with a larger share; the numbers of answers in a plan are equal."""
+    (files / "w.toml").write_text(SCHEMA + "[ask.colour]\nshare = 2\n[ask.width]\n", "utf-8")
+    call = {"epsilon": 1, "devices": 100, "coding": "schema", "family": "discrete", "mechanism": "direct"}
+    weighted, equal = (aggregator.plan(files / name, answers="one", **call).notes for name in ("w.toml", "s.toml"))
+    assert any("shares of [ask] are not planned" in note for note in weighted)
+    assert not any("shares" in note for note in equal)
+
+
+def test_a_pilot_with_cells_that_the_schema_does_not_know_is_noted(files):
+    pilot = pd.read_csv(files / "p.csv", dtype=str)
+    pilot["colour"] = "RED"
+    call = {"epsilon": 1, "devices": 100, "coding": "schema", "family": "discrete", "mechanism": "direct"}
+    found = aggregator.plan(files / "s.toml", pilot=pilot, answers="one", **call)
+    assert any("colour" in note and "80 of 80" in note for note in found.notes)
+
+
 @pytest.mark.parametrize("column", ["colour", "width"])
 def test_a_pilot_without_a_column_of_a_feature_is_refused(files, column):
     """Its records would count as missing everywhere, and the plan would be about another fleet."""
