@@ -18,7 +18,9 @@ from aggregator.forecast.result import Plan
 from aggregator.forecast.search import STEPS, Scope, search
 from aggregator.forecast.study import MOST_RECORDS, Study
 from aggregator.forecast.targets import (
+    DAYS,
     DEVICES,
+    EPSILON,
     GRIDS,
     MOST_DAYS,
     MOST_DEVICES,
@@ -34,7 +36,8 @@ from aggregator.planning.choice import AUTO
 from aggregator.publishing.projection_file import load_projection
 from aggregator.schema_file import SchemaFile, load_schema
 from aggregator.tables import MISSING_TOKENS, read_table, without_meaning
-from protocol.epsilon import MICRO, micro_epsilon
+from protocol import allowance
+from protocol.epsilon import MICRO, format_micro, micro_epsilon
 from protocol.errors import InputError
 from protocol.shown import quoted
 
@@ -151,7 +154,8 @@ def plan(
             projected=projection is not None,
             weighted=any(one.share != 1 for one in file.ask.values()),
         )
-        + (() if records is None else tuple(without_meaning(records, study.schema))),
+        + (() if records is None else tuple(without_meaning(records, study.schema)))
+        + _limits(micro, fleet.periods, solutions),
     )
 
 
@@ -272,6 +276,26 @@ def _records(
     named = f" of {quoted(Path(pilot).name)}" if isinstance(pilot, str | Path) else ""
     some = f", {MOST_RECORDS} of them at random" if len(records) > MOST_RECORDS else ""
     return records, f"{len(records)} records{named}{some}"
+
+
+def _limits(epsilon_micro: int, periods: int, solutions: Sequence[Solution]) -> tuple[str, ...]:
+    """A sentence if the plan, or what a target needs, is more than devices answer under the default limits of owners.
+
+    Args:
+        epsilon_micro: ε of one period, in millionths.
+        periods: number of periods.
+        solutions: what the targets need.
+    """
+    needed = {one.quantity: one.value for one in solutions if one.value is not None}
+    micro = max(epsilon_micro, round(needed.get(EPSILON, 0) * MICRO))
+    paid = allowance.LIFETIME_MICRO // micro
+    usual = "a device whose owner set no limits"
+    if micro > allowance.PERIOD_MICRO:
+        most = format_micro(allowance.PERIOD_MICRO)
+        return (f"{usual} refuses ε = {format_micro(micro)} in a period; it allows {most}",)
+    if max(periods, needed.get(DAYS, 0)) > paid:
+        return (f"{usual} stops after {paid} periods (ε = {format_micro(allowance.LIFETIME_MICRO)} in its life)",)
+    return ()
 
 
 def _notes(records: object, ranked: tuple[Ranked, ...], *, projected: bool, weighted: bool) -> tuple[str, ...]:

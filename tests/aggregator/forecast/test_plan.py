@@ -216,6 +216,23 @@ def test_a_pilot_with_cells_that_the_schema_does_not_know_is_noted(files):
     assert any("colour" in note and "80 of 80" in note for note in found.notes)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"epsilon": 4, "periods": 25}, ""),
+        ({"epsilon": 4, "periods": 26}, "stops after 25 periods"),
+        ({"epsilon": 4.5}, "refuses ε = 4.5"),
+        ({"epsilon": 1, "target_width": 0.18, "solve": "days"}, "stops after 100 periods"),
+        ({"epsilon": 1, "target_width": 0.5, "solve": "epsilon"}, "refuses ε = "),
+    ],
+)
+def test_more_than_devices_answer_under_the_default_limits_is_noted(files, given, said):
+    common = {"devices": 150, "coding": "schema", "family": "discrete", "mechanism": "oue", "answers": "one"}
+    notes = [note for note in aggregator.plan(files / "s.toml", **common, **given).notes if "owner" in note]
+    assert len(notes) == (said != "")
+    assert said in " ".join(notes)
+
+
 @pytest.mark.parametrize("column", ["colour", "width"])
 def test_a_pilot_without_a_column_of_a_feature_is_refused(files, column):
     """Its records would count as missing everywhere, and the plan would be about another fleet."""
