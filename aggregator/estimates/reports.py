@@ -113,9 +113,13 @@ class Reports(Source):
         return found | ({"superseded by whole files": self.superseded} if self.superseded else {})
 
     def card(self) -> dict[str, Any]:
-        """Entries for a model's card: mechanisms, ε, periods, counts of unused and unproven reports, and threats."""
+        """Entries for a model's card: mechanisms, ε, periods, counts of unused and unproven reports, and threats.
+
+        ``series`` is there only for a campaign of a series: ε is then the total of a device in the whole series.
+        """
         campaign = self.campaign
-        return {
+        series = {} if campaign.series is None else {"series": campaign.series.name}
+        return series | {
             "answers_per_device": campaign.answers,
             "epsilon_per_answer": format_micro(campaign.epsilon_per_answer_micro),
             "epsilon_total": format_micro(campaign.epsilon_micro),

@@ -166,6 +166,7 @@ def test_every_answer_of_a_series_is_of_another_device(tmp_path):
     assert (alone[0].devices_at_least, alone[0].devices_at_most) == (100, 300)
     assert (once[1].source.recurrence.basis, alone[1].source.recurrence.basis) == ("once", "bound")
     assert once[1].source.recurrence.concentration == (1 / 300,)
+    assert (once[1].source.card()["series"], "series" in alone[1].source.card()) == ("pilot", False)
     assert alone[1].source.recurrence.concentration == (1 / 100,)
 
 
