@@ -175,7 +175,7 @@ def build_campaign(
         asked.stated,
         questions,
         epsilon_micro=parameters.epsilon_micro,
-        purpose=parameters.purpose or f"learn to predict '{schema.label.name}' from {len(asked.shares)} features",
+        purpose=parameters.purpose or f"learn to predict '{schema.label.name}' from {len(effective.features)} features",
         contact=parameters.contact,
         time_precision=parameters.period_seconds,
         min_batch_size=parameters.min_batch_size,

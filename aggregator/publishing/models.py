@@ -83,6 +83,8 @@ def publish_model(
     statistics.check_publishable()
     if statistics.fit.family == EVALUATION:
         raise InputError("not_fittable", "the campaign evaluates a model and makes none; see hearsay evaluate")
+    if not statistics.schema.observed:
+        raise InputError("not_fittable", "the campaign asks about no feature, so there is nothing to predict from")
     newest = newest_campaign(statistics.sources)
     postprocess = postprocess or statistics.fit.postprocess
     name = name or newest.header.name
@@ -116,8 +118,6 @@ def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any
     Raises:
         InputError: ``postprocess_unknown``, ``not_fittable``.
     """
-    if not statistics.schema.observed:
-        raise InputError("not_fittable", "the campaign asks about no feature, so there is nothing to predict from")
     groups = statistics.schema.groups or (None,) * len(statistics.schema.observed)
     if statistics.fit.family == GAUSSIAN:
         gaussian = fit_gaussian(statistics, postprocess)

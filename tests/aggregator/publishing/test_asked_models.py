@@ -9,13 +9,18 @@ import pytest
 from support.asked import ASK, SCHEMA, answered, people
 from support.commands import run
 from support.publisher import NOW
+from support.reports import batch, opened, report
 
 import aggregator
 from aggregator.interchange.json_form import to_json
 from aggregator.models.encoding import label_codes, observe, recognise
 from aggregator.planning.inputs import inputs_of
 from edge_sdk import Device
+from protocol.document import Header
+from protocol.documents.campaign import Fit, build_payload
 from protocol.errors import InputError
+from protocol.mechanisms import from_micro
+from protocol.questions import Subject, build_questions
 
 
 @pytest.fixture(scope="module")
@@ -162,10 +167,27 @@ def test_the_file_the_option_and_python_ask_the_same(tmp_path, monkeypatch):
     assert "groups" not in json.loads(run("show", tmp_path / "b.hsc", "--json").output)["payload"]
 
 
-def test_a_campaign_about_the_class_alone_makes_no_model(world):
+def test_a_campaign_about_the_class_alone_has_estimates_and_makes_no_model(world, tmp_path):
+    """No command makes such a campaign, but its publisher may sign one."""
     folder, work, frame, *_ = world
     with pytest.raises(InputError, match="ask_invalid"):
         answered(work, folder, frame, name="none", ask=[])
+    signer = aggregator.open_workspace(work)
+    questions = build_questions([Subject("class", None, 2)], 1, lambda _: from_micro("direct", 1_000_000, 2))
+
+    def payload_for(version, _before):
+        return build_payload(
+            Header("alone", version, NOW, NOW, NOW + 10**6), SCHEMA, questions, epsilon_micro=1_000_000, purpose="p",
+            contact="c", time_precision=86_400, min_batch_size=1, fit=Fit("discrete", "posterior"),
+        )  # fmt: skip
+
+    raw = signer.publish("campaign", "alone", NOW, payload_for)
+    campaign = opened(raw)
+    (tmp_path / "a.hsr").write_bytes(batch(campaign, [report(campaign, device, device) for device in range(50)]))
+    aggregator.ingest(raw, [tmp_path / "a.hsr"], tmp_path / "store", workspace=work, now=NOW)
+    assert run("estimate", "--store", tmp_path / "store").exit_code == 0
+    with pytest.raises(InputError, match="not_fittable: the campaign asks about no feature"):
+        aggregator.make_model(signer, tmp_path / "store", now=NOW)
 
 
 def test_to_json_lists_the_asked_features(world):
