@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from protocol.schema import Schema
     from simulation.splits import Split
 
+    Predictor = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+
 ENGINES = ("device", "vector")
 
 
@@ -72,6 +74,7 @@ class Trial(NamedTuple):
         accuracy_private: the estimate of an evaluation campaign on the devices of the test people; None without one.
         signed: the model and its root; None if they are not kept.
         test_records: number of test records with a known label.
+        steps: of a trial that chose what to ask, each step with its share of the devices and what it decided.
     """
 
     accuracy: float
@@ -83,6 +86,7 @@ class Trial(NamedTuple):
     accuracy_private: Accuracy | None = None
     signed: Signed | None = None
     test_records: int = 0
+    steps: tuple[Mapping[str, Any], ...] = ()
 
 
 class SimulationConfig(NamedTuple):
@@ -158,7 +162,7 @@ def run_trial(
     if task.campaign.fit.family == GAUSSIAN:
         plain = fit_plain_gaussian(split.people, schema, task.campaign.fit.variance_floor_micro / MICRO)
     return Trial(
-        accuracy=_accuracy(config, model_bytes, split.test),
+        accuracy=classify(config, model_bytes, split.test),
         accuracy_nonprivate=plain.accuracy(split.test),
         accuracy_majority=fit_majority(split.people, schema).accuracy(split.test),
         devices=len(fleet),
@@ -263,6 +267,28 @@ def _vector_inbox(
         encoded = observe(fleet, campaign.schema)
     labels = label_codes(fleet, campaign.schema.label, substitute=True)
     predicted = [_predictor(fleet, Model.of(parse_model(read_envelope(raw, "model").payload))) for raw in models]
+    return [vector_file(config, campaign, encoded, labels, predicted, folder)]
+
+
+def vector_file(
+    config: SimulationConfig,
+    campaign: Campaign,
+    encoded: EncodedFrame,
+    labels: NDArray[np.int64],
+    predicted: Sequence[Predictor],
+    folder: Path,
+) -> Path:
+    """Draw the reports of a fleet, and write them as one batch file into a folder. Returns the file.
+
+    Args:
+        config: randomness and time.
+        campaign: the campaign.
+        encoded: codes and numbers of each device's record, by the campaign's schema; without features in an evaluation.
+        labels: shape (devices,) int64, class codes.
+        predicted: in an evaluation, for each model a function: indices of devices, (M,) int64 → class codes that the
+            model predicts, (M,) int64.
+        folder: an existing folder.
+    """
     rows = vector_reports(campaign, encoded, labels, campaign.period_at(config.now), config.rng, predicted)
     header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length).to_bytes()
     digest = hashlib.sha256(header)
@@ -271,10 +297,10 @@ def _vector_inbox(
     with path.open("wb") as file:
         for part in (header, rows.data, trailer(len(rows), digest.digest())):
             file.write(part)
-    return [path]
+    return path
 
 
-def _predictor(fleet: pd.DataFrame, model: Model) -> Callable[[NDArray[np.int64]], NDArray[np.int64]]:
+def _predictor(fleet: pd.DataFrame, model: Model) -> Predictor:
     """A function: indices of rows of ``fleet``, (M,) int64 → class codes that the model predicts, (M,) int64."""
 
     def predict(rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -283,7 +309,7 @@ def _predictor(fleet: pd.DataFrame, model: Model) -> Callable[[NDArray[np.int64]
     return predict
 
 
-def _accuracy(config: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) -> float:
+def classify(config: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) -> float:
     """Share of the labelled test records that the model classifies rightly.
 
     A new device verifies the model. With the device engine it also classifies every test record.

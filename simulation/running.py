@@ -16,6 +16,7 @@ import numpy as np
 from aggregator.publishing.workspace import create_workspace
 from edge_sdk.entropy import system_entropy
 from protocol.epsilon import MICRO
+from simulation.asking import run_asking
 from simulation.experiment import SimulationConfig, make_task, run_trial, seeded_entropy
 from simulation.means import mean_interval
 from simulation.splits import Division, resample
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from aggregator.publishing.campaigns import CampaignParameters
+    from simulation.asking import Asking
     from simulation.design import Design
     from simulation.experiment import Trial
 
@@ -46,6 +48,7 @@ def run_simulation(
     seed: int | None = None,
     split_seed: int | None = None,
     evaluation_micro: int | None = None,
+    asking: Asking | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Trial]:
     """Run all trials: one per repetition and split.
@@ -60,6 +63,7 @@ def run_simulation(
         engine: ``device`` runs the device code for every person; ``vector`` draws all reports by numpy.
         repeats: number of repetitions, each with new splits and new noise.
         evaluation_micro: ε of a private evaluation on every test part, in millionths; None for no evaluation.
+        asking: how each trial chooses what to ask (:mod:`simulation.asking`); None asks what ``parameters`` say.
         seed: of all randomness; None for entropy of the operating system.
         split_seed: of splits, pilots and resampling if ``seed`` is None. Simulations with equal ``split_seed`` and
             equal ``division`` have the same splits, whatever else differs. Each of their fleets begins with the same
@@ -87,10 +91,15 @@ def run_simulation(
     with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
         workspace = create_workspace(Path(folder) / "workspace", name="simulation", now=now, entropy=entropy)
         config = SimulationConfig(workspace, parameters, engine, postprocess, now, rng, entropy, evaluation_micro)
-        task = None if design.needs_pilot else make_task(config, design.schema)
+        task = None if design.needs_pilot or asking is not None else make_task(config, design.schema)
         for repeat in range(repeats):
             for split in division.splits(frame, splitting):
                 schema, people = design.for_people(split.people, choosing)
+                if asking is not None:
+                    trials.append(
+                        run_asking(config, schema, split._replace(people=people), devices, asking, len(trials))
+                    )
+                    continue
                 current = task or make_task(config, schema)
                 drawing = np.random.default_rng(fleet_seed.spawn(1)[0])
                 fleet = resample(people, devices, drawing)
@@ -154,6 +163,7 @@ def summarise(
         "trials": len(trials),
         "reports": sum(trial.reports for trial in trials),
         "rejected": rejected,
+        **({"steps": [list(trial.steps) for trial in trials]} if any(trial.steps for trial in trials) else {}),
     }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from aggregator.ask_table import resolve
 from aggregator.forecast.families import best_of_families, only_family, reason_of
-from aggregator.models.postprocess import DEFAULT
+from aggregator.models.postprocess import DEFAULT, NEED_CLASS_QUESTION
 from aggregator.planning.choice import AUTO
 from aggregator.planning.expected import choose
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign, campaign_subjects, parse_answers
@@ -20,6 +20,7 @@ from aggregator.schema_file import parse_schema_text
 from aggregator.tables import MISSING_TOKENS, check_label, check_text, shorten, typed, without_meaning
 from protocol.epsilon import MAX_ANSWER_MICRO, micro_epsilon
 from protocol.errors import InputError
+from simulation.asking import Asking
 from simulation.design import PILOT_SHARE, Design, parse_reduction
 from simulation.experiment import ENGINES
 from simulation.running import SIMULATED_NOW, run_simulation, summarise
@@ -85,6 +86,7 @@ class Settings(NamedTuple):
         repeats: number of repetitions.
         seed: seed of all randomness; None for entropy of the operating system.
         evaluate: whether the devices of the test people also evaluate the model privately.
+        asking: how it is chosen what to ask: ``all``, ``pilot:K`` or ``refine``; None asks what the campaign says.
     """
 
     epsilon: str | float
@@ -108,6 +110,7 @@ class Settings(NamedTuple):
     repeats: int = 1
     seed: int | None = None
     evaluate: bool = False
+    asking: str | None = None
 
 
 class Prepared(NamedTuple):
@@ -158,6 +161,7 @@ class Prepared(NamedTuple):
             seed=settings.seed,
             split_seed=split_seed,
             evaluation_micro=evaluation_micro,
+            asking=None if settings.asking is None else Asking.parse(settings.asking),
             progress=progress,
         )
         summary = summarise(
@@ -236,7 +240,31 @@ def checked(settings: Settings) -> Settings:
     for name, kinds, said in _KINDS:
         if not isinstance(getattr(settings, name), kinds):
             raise InputError("setting_invalid", f"{name} is {said}")
-    return settings._replace(**_numbers(settings))
+    settings = settings._replace(**_numbers(settings))
+    if settings.asking is not None:
+        _check_asking(settings)
+    return settings
+
+
+def _check_asking(settings: Settings) -> None:
+    """Refuse settings that do not go with a choice of what to ask.
+
+    Raises:
+        InputError: ``setting_invalid``.
+    """
+    if not isinstance(settings.asking, str):
+        raise InputError("setting_invalid", "a design is a text: all, refine, or pilot:K")
+    Asking.parse(settings.asking)
+    needed = {"engine": "vector", "family": "discrete", "answers": "one", "reduce": "none", "evaluate": False}
+    for name, value in needed.items():
+        if getattr(settings, name) != value:
+            raise InputError(
+                "setting_invalid", f"a design goes with {name} {value} only".replace("evaluate False", "no evaluation")
+            )
+    if settings.postprocess in NEED_CLASS_QUESTION:
+        raise InputError(
+            "setting_invalid", f"a design asks no question about the class alone, which {settings.postprocess} needs"
+        )
 
 
 def _numbers(settings: Settings) -> dict[str, Any]:

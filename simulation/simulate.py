@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from simulation.settings import Prepared
     from simulation.sweep import Point
 
-_PARAMETERS = {"rho": "ridge", "reduce": "reduction"}
+_PARAMETERS = {"rho": "ridge", "reduce": "reduction", "design": "asking"}
 """Option → name of its Python parameter, where the two differ."""
 _NO_INTERVAL = "not known"
 
@@ -75,6 +75,13 @@ _NO_INTERVAL = "not known"
 )
 @click.option(
     "--evaluate", is_flag=True, help="Let the test people's devices evaluate the model privately, at ε, 16 at most."
+)
+@click.option(
+    "--design",
+    "asking",
+    metavar="all|pilot:K|refine",
+    help="Choose what to ask: everything; from the records of K people, who then do not answer (hearsay design); or "
+    "from private answers alone (hearsay refine). Prints what each step decided; with --engine vector.",
 )
 @click.option("--seed", type=click.IntRange(0), help="Fixes splits and, in the simulation only, all noise.")
 @click.option(
@@ -210,11 +217,24 @@ def _print(result: dict[str, Any], *, as_json: bool) -> None:
         print_json(result)
     else:
         print_facts(_facts(result))
+        _print_steps(result.get("steps", []))
     if result["below_majority"]:
         warn(
             f"the model is right less often ({result['accuracy']:.1%}) than a guess of the largest class "
             f"({result['accuracy_majority']:.1%}): try more devices, a larger ε, fewer features or bins"
         )
+
+
+def _print_steps(trials: Sequence[Sequence[Mapping[str, Any]]]) -> None:
+    """Print the steps in which each trial chose what to ask: kind, share of the devices, and what was decided."""
+    rows = [
+        (number, step["step"], f"{step['part']:.1%}", step.get("reason", ""), ", ".join(step["features"]))
+        for number, steps in enumerate(trials, 1)
+        for step in steps
+    ]
+    if rows:
+        click.echo()
+        print_table(["trial", "step", "devices", "why", "features"], rows, numeric=["trial", "devices"])
 
 
 def _facts(result: dict[str, Any]) -> dict[str, str]:

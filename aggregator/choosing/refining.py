@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.choosing.race import Heard, choose, rated, unit_error
-from aggregator.choosing.shares import Asked, Share, after, equalise, used
+from aggregator.choosing.shares import WHOLE, Asked, Share, after, equalise, used
 from aggregator.choosing.subsets import MOST_CANDIDATES, candidates, neighbours, strongest
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def next_round(features: int, fleet: Fleet, asked: Sequence[Asked], tables: Tabl
     low = used(each.share for each in asked)
     why = can_choose(features, fleet)
     if why:
-        return None if asked else Step(ASK, f"{why}: ask all", tuple(equalise(dict.fromkeys(everything, 0.0), low)))
+        return None if asked else Step(ASK, f"{why}: ask all", (equalise(dict.fromkeys(everything, 0.0), low),))
     sizes = round_sizes(features)
     if len(asked) >= len(sizes):
         return None
@@ -226,29 +226,26 @@ def pooled(waves: Sequence[Evaluated]) -> dict[Subset, Heard]:
 
 
 def conclusion(
-    features: int, fleet: Fleet, asked: Sequence[Asked], waves: Sequence[Evaluated], *, finished: bool
+    features: int, fleet: Fleet, answers: Sequence[int], waves: Sequence[Evaluated], shares: Sequence[Share]
 ) -> Step:
-    """The choice, and the campaigns that ask the rest of the fleet about the chosen features.
+    """The choice, and the campaign that asks the rest of the fleet about the chosen features.
 
     Args:
         features: F, number of features that a record has.
         fleet: devices and ε.
-        asked: the campaigns that asked about features before the choice.
+        answers: number of answers about each feature so far.
         waves: all evaluations; without any, all features are chosen.
-        finished: whether the rest of the fleet was asked already.
+        shares: the shares of all campaigns of the series so far.
     """
     everything = tuple(range(features))
     choice = choose(pooled(waves), everything, fleet.epsilon_micro) if waves else None
     chosen = everything if choice is None else choice.features
-    low = _end(asked, waves)
-    expected = {
-        index: sum(each.share.part / len(each.features) for each in asked if index in each.features) for index in chosen
-    }
-    rest = () if finished else tuple(equalise(expected, low))
-    reason = _reason(choice, chosen, features)
-    if not rest:
+    reason, low = _reason(choice, chosen, features), used(shares)
+    if low == WHOLE:
         return Step(DONE, f"{reason}; all devices were asked", features=chosen, choice=choice)
-    return Step(STOP, f"{reason}; ask the rest of the devices about these", rest, features=chosen, choice=choice)
+    rest = equalise({index: answers[index] / fleet.devices for index in chosen}, low)
+    said = f"{reason}; ask the other {rest.share.part:.0%} of the devices about these"
+    return Step(STOP, said, (rest,), features=chosen, choice=choice)
 
 
 def _reason(choice: Choice | None, chosen: Subset, features: int) -> str:
@@ -259,4 +256,5 @@ def _reason(choice: Choice | None, chosen: Subset, features: int) -> str:
     if len(chosen) == features:
         best = len(choice.best.features)
         return "all features are best" if best == features else f"the best set ({best} features) is not clearly better"
-    return f"{len(chosen)} features are better than all {features} by {gain}"
+    count = "1 feature is" if len(chosen) == 1 else f"{len(chosen)} features are"
+    return f"{count} better than all {features} by {gain}"

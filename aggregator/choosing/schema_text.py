@@ -36,32 +36,32 @@ def schema_text(file: SchemaFile) -> str:
         raise InputError("schema_invalid", "a schema file holds no projection")
     label = schema.label
     lines = [
-        f"name = {_quote(file.name)}",
+        f"name = {toml_text(file.name)}",
         "",
         "[label]",
-        f"name = {_quote(label.name)}",
-        f"classes = {_array(label.classes)}",
-        f"substitute = {_quote(label.classes[label.substitute])}",
-        f"unlisted = {_quote(label.unlisted)}",
+        f"name = {toml_text(label.name)}",
+        f"classes = {toml_array(label.classes)}",
+        f"substitute = {toml_text(label.classes[label.substitute])}",
+        f"unlisted = {toml_text(label.unlisted)}",
     ]
     for feature in schema.features:
-        lines += ["", "[[features]]", f"name = {_quote(feature.name)}", f"kind = {_quote(feature.kind)}"]
+        lines += ["", "[[features]]", f"name = {toml_text(feature.name)}", f"kind = {toml_text(feature.kind)}"]
         lines += _categorical(feature) if isinstance(feature, Categorical) else _numeric(feature)
-        lines.append(f"unlisted = {_quote(feature.unlisted)}")
+        lines.append(f"unlisted = {toml_text(feature.unlisted)}")
     return "\n".join(lines) + "\n" + ask_text(file.ask)
 
 
 def _categorical(feature: Categorical) -> list[str]:
     missing = MISSING_HAS_CODE if feature.substitute is None else feature.values[feature.substitute]
-    return [f"values = {_array(feature.values)}", f"missing = {_quote(missing)}"]
+    return [f"values = {toml_array(feature.values)}", f"missing = {toml_text(missing)}"]
 
 
 def _numeric(feature: Feature) -> list[str]:
     assert isinstance(feature, Numeric)
     edges = ", ".join(_number(feature, edge) for edge in feature.edges)
-    found = [f"low = {_quote(feature.low)}", f"high = {_quote(feature.high)}", f"edges = [{edges}]"]
+    found = [f"low = {toml_text(feature.low)}", f"high = {toml_text(feature.high)}", f"edges = [{edges}]"]
     if feature.substitute is None:
-        return [*found, f"missing = {_quote(MISSING_HAS_CODE)}"]
+        return [*found, f"missing = {toml_text(MISSING_HAS_CODE)}"]
     return [*found, f"substitute = {_number(feature, feature.substitute)}"]
 
 
@@ -77,10 +77,11 @@ def _number(feature: Numeric, scaled: int) -> str:
     raise InputError("schema_invalid", f"feature '{feature.name}': an edge has too many digits")
 
 
-def _quote(text: str) -> str:
-    """A TOML basic string. TOML has all escapes of JSON."""
+def toml_text(text: str) -> str:
+    """A text as a TOML basic string. TOML has all escapes of JSON."""
     return json.dumps(text, ensure_ascii=False)
 
 
-def _array(texts: Iterable[str]) -> str:
-    return f"[{', '.join(map(_quote, texts))}]"
+def toml_array(texts: Iterable[str]) -> str:
+    """Texts as a TOML array."""
+    return f"[{', '.join(map(toml_text, texts))}]"

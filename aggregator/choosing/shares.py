@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from aggregator.choosing.subsets import Subset
 
 WHOLE = 1 << 32
-LEAST_PART = 0.005
-"""Shares of a fleet below this size are not asked alone: the campaign would cost more than its answers are worth."""
+GRID = 10_000
+WEIGHTS = 1000
+"""Sum of the weights of a campaign that asks about some features more often than about others, nearly."""
 
 
 class Share(NamedTuple):
@@ -31,20 +32,39 @@ class Share(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The share as the option ``--share`` takes it: ``low:high``."""
-        return f"{self.low}:{self.high}"
+        """The share as the option ``--share`` takes it, for example ``0.25:0.33``."""
+        return f"{_shown(self.low)}:{_shown(self.high)}"
 
 
 class Asked(NamedTuple):
-    """A campaign of the series: the features that it asks about, each as often, and the share of devices it asks."""
+    """A campaign of the series.
+
+    Attributes:
+        features: the features that it asks about.
+        share: the share of the devices that it asks.
+        weights: a whole number per feature, in the proportion of the answers about each; empty for equal numbers.
+    """
 
     features: Subset
     share: Share
+    weights: tuple[int, ...] = ()
 
 
 def after(low: int, part: float) -> Share:
-    """The share that begins at ``low`` and has the fraction ``part`` of the fleet, or all that is left."""
-    return Share(low, min(WHOLE, low + max(1, round(part * WHOLE))))
+    """The share that begins at ``low`` and has about the fraction ``part`` of the fleet, or all that is left.
+
+    It ends at a multiple of 1/:data:`GRID` of the fleet, so that people can write it down.
+    """
+    end = max(round((low / WHOLE + part) * GRID), low * GRID // WHOLE + 1)
+    return Share(low, min(WHOLE, end * WHOLE // GRID))
+
+
+def _shown(place: int) -> str:
+    """A place as a decimal of the fleet, or as a fraction if no short decimal gives it."""
+    nearest = -(-place * GRID // WHOLE)
+    if nearest * WHOLE // GRID == place:
+        return f"{nearest / GRID:g}"
+    return f"{place}/{WHOLE}"
 
 
 def used(shares: Iterable[Share]) -> int:
@@ -52,31 +72,29 @@ def used(shares: Iterable[Share]) -> int:
     return max((share.high for share in shares), default=0)
 
 
-def equalise(expected: Mapping[int, float], low: int) -> list[Asked]:
-    """Ask the rest of the fleet about some features, so that all have as many answers as possible.
+def equalise(expected: Mapping[int, float], low: int) -> Asked:
+    """Ask the rest of the fleet about some features, so that these have equally many answers in the end, if possible.
 
-    Features with fewer answers so far are asked in a campaign of their own first, until they have as many answers as
-    the next ones. A campaign of less than :data:`LEAST_PART` of the fleet is left out.
+    A feature that has more answers than the others will have is asked about as little as weights allow.
 
     Args:
-        expected: for each feature the answers that it is expected to have so far, as a fraction of the fleet.
+        expected: for each feature its answers so far, as a fraction of the fleet; at least one feature.
         low: where the rest of the fleet begins.
     """
-    found: list[Asked] = []
-    rest = (WHOLE - low) / WHOLE
-    for level, following in _levels(expected):
-        members = tuple(sorted(index for index, part in expected.items() if part <= level))
-        need = rest if following is None else min(rest, (following - level) * len(members))
-        if following is not None and need < LEAST_PART:
-            continue
-        if need > 0:
-            share = Share(low, WHOLE) if following is None else after(low, need)
-            found.append(Asked(members, share))
-            low, rest = share.high, (WHOLE - share.high) / WHOLE
-    return found
+    share = Share(low, WHOLE)
+    needs = _needs(expected, share.part)
+    total = sum(needs.values())
+    features = tuple(sorted(expected))
+    weights = tuple(max(1, round(WEIGHTS * needs[index] / total)) for index in features)
+    return Asked(features, share, () if len(set(weights)) == 1 else weights)
 
 
-def _levels(expected: Mapping[int, float]) -> list[tuple[float, float | None]]:
-    """Each different number of answers, rising, with the next larger one; the last has None."""
-    levels: Sequence[float] = sorted(set(expected.values()))
-    return list(zip(levels, [*levels[1:], None], strict=True))
+def _needs(expected: Mapping[int, float], rest: float) -> dict[int, float]:
+    """How much of ``rest`` each feature gets, so that the smallest sum of both parts is as large as possible."""
+    ordered = sorted(expected.values())
+    level = 0.0
+    for count, following in enumerate([*ordered[1:], None], start=1):
+        level = (sum(ordered[:count]) + rest) / count
+        if following is None or level <= following:
+            break
+    return {index: max(0.0, level - part) for index, part in expected.items()}

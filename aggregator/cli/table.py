@@ -37,4 +37,5 @@ COMMANDS: Final = {
     "diff": "aggregator.cli.models.diff:diff",
     "export-model": "aggregator.cli.models.export_model:export_model",
     "evaluate": "aggregator.cli.reports.evaluate:evaluate",
+    "refine": "aggregator.cli.reports.refine:refine",
 }

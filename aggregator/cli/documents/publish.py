@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=PATH, help="Model to write; must not exist.")
 @click.option("--to", "tree", type=PATH, help="Folder that devices fetch from, to update.")
 @click.option("--postprocess", help="How estimates become probabilities; default: the campaign's choice.")
+@click.option("--features", help="Features of the model, like odor,gill-size; default: all that were asked about.")
 @click.option("--name", help="Default: the campaign's name. Versions rise per name.")
 @life_option(365, "model")
 @counted_options
@@ -54,6 +55,7 @@ def publish(
     output: Path | None,
     tree: Path | None,
     postprocess: str | None,
+    features: str | None,
     name: str | None,
     days: int,
     periods: Span | None,
@@ -72,7 +74,7 @@ def publish(
     Several stores add up if their campaigns state one schema, also where they ask about different features: a feature
     has the answers of all campaigns that asked about it, the classes have all answers. --one-population declares that
     all are samples of one population, which is not needed for campaigns of one series. The model names the campaign
-    that was issued last; its card lists all.
+    that was issued last; its card lists all. --features leaves out features that were asked about.
 
     The expected accuracy is simulated from the statistics: the model classifies records of fleets that the
     statistics could be of. It is an interval, and with too few reports it is "not known yet". It holds if features
@@ -101,9 +103,10 @@ def publish(
     declared = one_population or disjoint
     if declared and len(stores) < 2:
         raise click.UsageError("--one-population and --disjoint are about several stores", context)
-    if not stores and (proven_only or any(option is not None for option in (periods, memory, cluster))):
+    if not stores and (proven_only or any(option is not None for option in (periods, memory, cluster, features))):
         raise click.UsageError(
-            "--periods, --proven-only, --memory and --cluster are for a store's reports: give --store too", context
+            "--periods, --proven-only, --memory, --cluster and --features are for a store's reports: give --store too",
+            context,
         )
     if output is not None:
         check_output(output, force=force)
@@ -120,8 +123,9 @@ def publish(
             disjoint=disjoint,
             postprocess=postprocess,
         )
+        statistics = _of_named(counted.statistics, features)
         facts |= _publish_model(
-            signer, counted.statistics, raw_campaigns, output, postprocess, name, days, force=force, as_json=as_json
+            signer, statistics, raw_campaigns, output, postprocess, name, days, force=force, as_json=as_json
         )
         if counted.homogeneity is not None:
             facts["homogeneity"] = counted.homogeneity.to_json() if as_json else str(counted.homogeneity)
@@ -130,6 +134,14 @@ def publish(
     say(facts, as_json=as_json)
     if output is not None:
         warn_of_draft(signer.standing("model", output.read_bytes()), output)
+
+
+def _of_named(statistics: Statistics, features: str | None) -> Statistics:
+    """The statistics of the features named in a text with commas; of all features for None."""
+    from aggregator.ask_table import ask_of
+    from aggregator.estimates.selecting import of_features
+
+    return statistics if features is None else of_features(statistics, ask_of(features, {}))
 
 
 def _publish_model(

@@ -29,6 +29,7 @@ from aggregator.choosing.refining import (
 from aggregator.choosing.shares import WHOLE, Share, after, equalise
 from aggregator.choosing.subsets import candidates, greedy, neighbours, strengths, strongest
 from aggregator.models.joint_tables import Tables
+from aggregator.publishing.series import series_share
 
 MILLION = Fleet(10**6, 10**6)
 HALF = np.array([0.5, 0.5])
@@ -117,7 +118,7 @@ def test_a_fleet_that_can_not_choose_is_asked_about_all(features, devices, said)
     assert (step.asks[0].share == Share(0, WHOLE)) == bool(said)
     if said:
         assert next_round(features, fleet, step.asks, None) is None
-        assert conclusion(features, fleet, step.asks, [], finished=True).kind == DONE
+        assert conclusion(features, fleet, [9] * features, [], [step.asks[0].share]).kind == DONE
 
 
 def test_the_number_of_devices_in_a_refusal_is_enough():
@@ -136,24 +137,33 @@ def test_rounds_halve_the_number_of_features():
 @given(st.dictionaries(st.integers(0, 9), st.sampled_from([0.0, 0.01, 0.05, 0.2]), min_size=1), st.floats(0, 0.9))
 @examples(60)
 def test_the_rest_of_a_fleet_levels_the_answers(expected, part):
-    low = round(part * WHOLE)
-    found = equalise(expected, low)
-    ends = [low, *(each.share.high for each in found)]
-    assert [each.share.low for each in found] == ends[:-1]
-    assert ends[-1] == WHOLE
-    total = dict(expected)
-    for each in found:
-        for index in each.features:
-            total[index] += each.share.part / len(each.features)
-    if found[-1].features == tuple(sorted(expected)):
-        # A difference that is too small for a campaign of its own stays.
-        assert max(total.values()) - min(total.values()) <= 0.005 * len(expected) + 1e-6
-    assert sum(total.values()) == pytest.approx(sum(expected.values()) + (WHOLE - low) / WHOLE, abs=1e-6)
+    found = equalise(expected, round(part * WHOLE))
+    assert found.share == Share(round(part * WHOLE), WHOLE)
+    weights = found.weights or (1,) * len(found.features)
+    rest = found.share.part
+    total = {
+        index: expected[index] + rest * weight / sum(weights)
+        for index, weight in zip(found.features, weights, strict=True)
+    }
+    asked = [total[index] for index, weight in zip(found.features, weights, strict=True) if weight > 1]
+    assert max(asked, default=0) - min(asked, default=0) <= 0.02 * rest + 1e-6
+    assert min(total.values()) >= min(asked, default=0) - 0.02 * rest - 1e-6
 
 
 def test_a_share_ends_with_the_fleet():
     assert after(WHOLE - 5, 0.5) == Share(WHOLE - 5, WHOLE)
-    assert after(0, 0.25).shown == f"0:{WHOLE // 4}"
+    assert after(0, 0.25).shown == "0:0.25"
+    assert after(after(0, 0.25).high, 0.08).shown == "0.25:0.33"
+    assert after(WHOLE // 3, 1e-9).high > WHOLE // 3
+
+
+@given(st.integers(0, 9999), st.floats(0.0001, 1))
+@examples(60)
+def test_the_option_reads_a_share_as_it_is_shown(step, part):
+    for low in (after(0, step / 10_000).high, step * 429_497 + 7):
+        share = after(low, part)
+        read = series_share("x", share.shown)
+        assert (read.low, read.high) == share
 
 
 class World:
@@ -186,7 +196,12 @@ class World:
             }
             waves.append(Evaluated(step.share, heard))
             steps.append(step)
-        return [*steps, conclusion(12, fleet, asked, waves, finished=False)], asked, waves
+        shares = [each.share for each in (*asked, *waves)]
+        counts = [
+            round(sum(each.share.part * fleet.devices / len(each.features) for each in asked if index in each.features))
+            for index in range(12)
+        ]
+        return [*steps, conclusion(12, fleet, counts, waves, shares)], asked, waves
 
 
 @pytest.fixture(scope="module")
@@ -226,4 +241,6 @@ def test_a_step_says_its_reason_and_the_same_answers_give_the_same_step(world):
     two, _, _ = world.run(MILLION)
     assert one == two
     assert "better than all 12" in one[-1].reason
-    assert conclusion(12, MILLION, asked, waves, finished=True).kind == DONE
+    shares = [each.share for each in (*asked, *waves)]
+    done = conclusion(12, MILLION, [9] * 12, waves, [*shares, Share(0, WHOLE)])
+    assert (done.kind, done.features) == (DONE, one[-1].features)

@@ -1,0 +1,204 @@
+"""``hearsay refine``: the next step of a series of campaigns that finds out what to ask."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from aggregator.cli.options import (
+    PATH,
+    force_option,
+    json_option,
+    output_option,
+    passphrase_option,
+    several_stores_option,
+)
+from aggregator.cli.output import note, print_facts, print_json, print_table
+from aggregator.cli.passphrase import existing_passphrase
+from aggregator.files import check_output, write_output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from aggregator.choosing.refine import Refined
+    from aggregator.choosing.refining import Fleet
+    from protocol.schema import Schema
+
+
+@click.command()
+@click.argument("schema_file", type=PATH, metavar="[SCHEMA.toml]", required=False)
+@several_stores_option
+@click.option(
+    "--evaluation",
+    "evaluations",
+    type=PATH,
+    multiple=True,
+    help="Store of an evaluation of this series; repeatable.",
+)
+@click.option("--series", help="Name of the series; only for the first step, which has no store.")
+@click.option("--devices", type=click.IntRange(1), required=True, help="Size of the fleet.")
+@click.option("--epsilon", required=True, help="ε of the one answer of a device in the series.")
+@output_option
+@click.option("--workspace", type=PATH, help="Workspace that signs the candidates, or has signed them.")
+@click.option("--models", type=PATH, help="Folder to write the candidates' files into.")
+@passphrase_option
+@force_option
+@json_option
+def refine(
+    schema_file: Path | None,
+    stores: tuple[Path, ...],
+    evaluations: tuple[Path, ...],
+    series: str | None,
+    devices: int,
+    epsilon: str,
+    output: Path,
+    workspace: Path | None,
+    models: Path | None,
+    passphrase_file: Path | None,
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Say what a series of campaigns should ask next, from the private answers so far.
+
+    One step at a time: ask a part of the fleet about all features, then about the strongest; evaluate candidate
+    models of some features; and, when the choice is made, ask the rest of the fleet about the chosen ones. The output
+    is the schema with what to ask in its table [ask], for hearsay campaign; for an evaluation it lists the candidates,
+    which are signed with --workspace and written with --models. The step depends on the given stores alone.
+
+    A device answers once in the whole series. Give all stores of the series at each step, and the same --devices.
+
+    \b
+    Example:
+      hearsay refine schema.toml --series chess --devices 100000 --epsilon 1 -o next.toml
+      hearsay refine --store s1 --store s2 --devices 100000 --epsilon 1 -o next.toml
+      hearsay refine --store s1 --store s2 --store s3 --store s4 --evaluation e1 --devices 100000 --epsilon 1 \\
+        --workspace work --models candidates -o next.toml
+    """  # noqa: D301
+    from aggregator.choosing.refine import refine as next_step
+    from aggregator.choosing.refining import Fleet
+    from aggregator.store.store import open_store
+    from protocol.epsilon import check_answer_micro, micro_epsilon
+
+    check_output(output, force=force)
+    if (schema_file is None) == (not stores):
+        raise click.UsageError("give SCHEMA.toml for the first step, or the stores so far (--store)")
+    if (series is None) == (not stores):
+        raise click.UsageError("--series names the series at the first step; later the campaigns name it")
+    if models is not None and workspace is None:
+        raise click.UsageError("--models writes signed candidates: give --workspace")
+    if evaluations and not stores:
+        raise click.UsageError("--evaluation needs the stores that its candidates were made of (--store)")
+    micro = micro_epsilon(epsilon)
+    check_answer_micro(micro)
+    fleet = Fleet(devices, micro)
+    if schema_file is not None:
+        file_name, found, stated = _first(schema_file, str(series), fleet)
+        opened = []
+    else:
+        opened = [open_store(store) for store in stores]
+        counted = [[one.statistics() for one in part] for part in (opened, [open_store(each) for each in evaluations])]
+        found = next_step(counted[0], counted[1], fleet)
+        file_name, stated = found.series, opened[0].campaign.stated
+    files = _signed(found, workspace, models, [one.campaign_bytes for one in opened], passphrase_file, force=force)
+    write_output(output, next_text(found, file_name, stated).encode(), force=force)
+    if as_json:
+        print_json({**found.to_json(), "output": str(output), "models": [str(file) for file in files]})
+        return
+    _print(found, output, files, epsilon)
+
+
+def _first(schema_file: Path, series: str, fleet: Fleet) -> tuple[str, Refined, Schema]:
+    """The first step: name of the schema file, step, schema."""
+    from aggregator.ask_table import resolve
+    from aggregator.choosing.refine import first_step
+    from aggregator.schema_file import load_schema
+
+    file = load_schema(schema_file)
+    return file.name, first_step(resolve(file.schema, file.ask).schema, series, fleet), file.schema
+
+
+def next_text(found: Refined, name: str, stated: Schema) -> str:
+    """The output file: reason and share as comments; then the schema to ask about, or the candidates.
+
+    Args:
+        found: the step.
+        name: name of the schema file.
+        stated: all features that the series' campaigns state.
+    """
+    from aggregator.choosing.schema_text import schema_text, toml_array, toml_text
+    from aggregator.schema_file import SchemaFile
+
+    share = found.share
+    head = [f"# {found.step.kind}: {found.step.reason}"]
+    head += [] if share is None else [f"# --series {found.series} --share {share.shown}"]
+    if found.ask:
+        return "\n".join(head) + "\n\n" + schema_text(SchemaFile(name, stated._replace(groups=()), found.ask))
+    lines = [*head, "", f"step = {toml_text(found.step.kind)}", f"series = {toml_text(found.series)}"]
+    if share is not None:
+        lines.append(f"share = {toml_text(share.shown)}")
+    if found.step.features is not None:
+        lines.append(f"features = {toml_array(found.named(found.step.features))}")
+    if found.candidates:
+        lines += ["", "[candidates]"]
+        lines += [f"{toml_text(each)} = {toml_array(features)}" for each, features in found.candidates.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _signed(
+    found: Refined,
+    workspace: Path | None,
+    folder: Path | None,
+    campaigns: Sequence[bytes],
+    passphrase_file: Path | None,
+    *,
+    force: bool,
+) -> list[Path]:
+    """Sign the candidates of an evaluation, and write them. Returns their files; none without ``folder``."""
+    from aggregator.choosing.candidates import sign_candidates
+    from aggregator.publishing.workspace import open_workspace
+
+    if workspace is None or not found.candidates:
+        return []
+    signer = open_workspace(workspace, existing_passphrase(passphrase_file))
+    signed = sign_candidates(signer, found, campaigns, int(time.time()))
+    if folder is None:
+        return []
+    folder.mkdir(exist_ok=True)
+    files = []
+    for name, raw in signed.items():
+        file = folder / f"{name}.hsm"
+        if not file.exists() or file.read_bytes() != raw:
+            write_output(file, raw, force=force)
+        files.append(file)
+    return files
+
+
+def _print(found: Refined, output: Path, files: Sequence[Path], epsilon: str) -> None:
+    share = found.share
+    facts: dict[str, object] = {"step": found.step.kind, "why": found.step.reason, "series": found.series}
+    facts["asked so far"] = f"{found.used:.1%} of the devices"
+    if share is not None:
+        facts["share"] = f"{share.shown} ({share.part:.1%} of the devices)"
+    if found.ask:
+        facts["ask"] = ", ".join(name + (f" ×{one.share}" if one.share > 1 else "") for name, one in found.ask.items())
+    if found.step.features is not None:
+        facts["features of the model"] = ", ".join(found.named(found.step.features))
+    print_facts({**facts, "written": output})
+    if found.candidates:
+        click.echo()
+        print_table(["candidate", "features"], [(name, ", ".join(each)) for name, each in found.candidates.items()])
+    if share is None:
+        note("no device is left; publish the model of these features: hearsay publish --store … --features …")
+        return
+    placed = f"--series {found.series} --share {share.shown}"
+    if found.ask:
+        note(f"next: hearsay campaign {output} --workspace WORK --epsilon {epsilon} --mechanism auto {placed} -o C.hsc")
+    elif files:
+        named = " ".join(map(str, files))
+        note(f"next: hearsay evaluate ask {named} --workspace WORK --epsilon {epsilon} {placed} -o E.hsc")
+    else:
+        note("the candidates are not signed yet: add --workspace WORK --models FOLDER")

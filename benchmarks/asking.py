@@ -1,0 +1,144 @@
+"""Accuracy of what is asked: all features, features from a pilot, features from private answers alone.
+
+    python benchmarks/asking.py [--data chess …] [--devices 100000 …] [--design all refine pilot:300 …] [--repeats 20]
+
+Each repetition has a new random fifth of the records as test. The fleet's records are drawn with replacement from the
+other four fifths, less the pilot. Campaigns, report files, stores, evaluations, candidates and the final model are
+those of ``hearsay simulate --design``; only the devices' code is replaced by numpy. One answer per device in the whole
+series, ε = 1 by default, mechanism ``auto``, no question about the class alone. The columns are the mean, its standard
+error over repetitions, the mean minus two of these, the mean number of features of the model, and the mean part of the
+fleet that evaluated. Standard errors are of repeated splits of one data set.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from math import sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+from estimators import LABEL, load
+from harness import arguments, machine
+from reference import available
+
+from aggregator.publishing.campaigns import CampaignParameters
+from aggregator.publishing.workspace import create_workspace
+from protocol.epsilon import micro_epsilon
+from simulation.asking import PILOT, Asking, run_asking
+from simulation.experiment import SimulationConfig, seeded_entropy
+from simulation.running import SIMULATED_NOW
+from simulation.splits import Division
+
+if TYPE_CHECKING:
+    import argparse
+
+    from estimators import Data
+
+BIG = ("adult", "connect-4")
+DATA = ("mushroom", "chess", "votes", "car", "australian", "pima", "adult", "connect-4")
+DEVICES = (100_000, 1_000_000)
+DESIGNS = ("all", "refine", "pilot")
+PILOTS = {"votes": "pilot:100"}
+"""Pilots of a tenth to a quarter of the records; 300 where a data set is not named."""
+
+
+class Row(NamedTuple):
+    """One cell of the table: accuracies in points, and of each trial the model's size and the part that evaluated."""
+
+    data: str
+    devices: int
+    design: str
+    accuracies: list[float]
+    sizes: list[int]
+    evaluated: list[float]
+    seconds: float
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean accuracy; NaN for one repetition."""
+        count = len(self.accuracies)
+        return float(np.std(self.accuracies, ddof=1)) / sqrt(count) if count > 1 else float("nan")
+
+
+def frame_of(data: Data) -> pd.DataFrame:
+    """The records as typed values."""
+    names = [feature.name for feature in data.schema.observed]
+    values = [np.array(feature.labels(), object) for feature in data.schema.observed]
+    columns = {name: values[place][data.codes[:, place]] for place, name in enumerate(names)}
+    return pd.DataFrame({**columns, LABEL: np.array(data.schema.label.classes, object)[data.labels]})
+
+
+def measure(name: str, devices: int, design: str, repeats: int, options: argparse.Namespace) -> Row:
+    """All repetitions of one cell. Every repetition has seeds of its own; all designs have the same test parts."""
+    data = load(name)
+    frame = frame_of(data)
+    asking = Asking.parse(design)
+    began = time.perf_counter()
+    accuracies, sizes, evaluated = [], [], []
+    for number in range(repeats):
+        key = [options.seed, number, *name.encode()]
+        [split] = Division(test_share=0.2).splits(frame, np.random.default_rng(key))
+        with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
+            entropy = seeded_entropy(bytes(str([*key, devices, design]), "utf-8"))
+            workspace = create_workspace(Path(folder) / "w", name="asking", now=SIMULATED_NOW, entropy=entropy)
+            parameters = CampaignParameters("asking", micro_epsilon(options.epsilon), "auto", class_question=False)
+            rng = np.random.default_rng([*key, devices, *design.encode()])
+            config = SimulationConfig(
+                workspace, parameters, "vector", parameters.postprocess, SIMULATED_NOW, rng, entropy
+            )
+            trial = run_asking(config, data.schema, split, devices, asking, number)
+        accuracies.append(100 * trial.accuracy)
+        sizes.append(len(trial.steps[-1]["features"]))
+        evaluated.append(sum(step["part"] for step in trial.steps if step["step"] == "evaluate"))
+    return Row(name, devices, design, accuracies, sizes, evaluated, time.perf_counter() - began)
+
+
+def show(row: Row) -> None:
+    """One line of the table."""
+    mean = float(np.mean(row.accuracies))
+    print(
+        f"{row.data:<12}{row.devices:>9} {row.design:<10}{mean:>6.1f} ± {row.error:3.1f}{mean - 2 * row.error:>7.1f}"
+        f"{np.mean(row.sizes):>7.1f}{np.mean(row.evaluated):>8.1%}{len(row.accuracies):>5}{row.seconds:>7.0f} s",
+        flush=True,
+    )
+
+
+def main() -> int:
+    """Measure the table."""
+    parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--data", nargs="*", default=DATA)
+    parser.add_argument("--devices", nargs="*", type=int, default=DEVICES)
+    parser.add_argument("--design", nargs="*", default=DESIGNS, help=f"all, refine, pilot:K; {PILOT}: K by data set")
+    parser.add_argument("--epsilon", default="1")
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--big-repeats", type=int, default=5, help=f"of {', '.join(BIG)}")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    if not available():
+        print("the reference data sets are not beside the repository; see benchmarks/reference.py", file=sys.stderr)
+        return 2
+    if not options.json:
+        head = f"{'data':<12}{'devices':>9} {'design':<10}{'accuracy':>12}{'−2 se':>7}{'size':>7}{'eval.':>8}"
+        print(f"{machine()}\n\n{head}", flush=True)
+    rows = []
+    for name in options.data:
+        for devices in options.devices:
+            for each in options.design:
+                design = PILOTS.get(name, "pilot:300") if each == PILOT else each
+                repeats = min(options.repeats, options.big_repeats) if name in BIG else options.repeats
+                rows.append(measure(name, devices, design, repeats, options))
+                if not options.json:
+                    show(rows[-1])
+    if options.json:
+        json.dump({"title": "Asking", "machine": machine(), "rows": [row._asdict() for row in rows]}, sys.stdout)
+        print()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+"""``hearsay refine`` through files: campaigns, stores, evaluations and models of one series, by the commands alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.commands import invoke, run
+
+from aggregator.choosing.shares import WHOLE
+from aggregator.models.encoding import EncodedFrame, label_codes, observe
+from aggregator.models.scoring import Model
+from protocol.documents.campaign import parse_campaign
+from protocol.documents.envelope import read_envelope
+from protocol.documents.model import parse_model
+from simulation.experiment import SimulationConfig, vector_file
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("refine")]  # the series is run once
+
+DEVICES, EPSILON, COPIES = 4000, "4", 8
+FEATURES = ["one", "two", *(f"copy {number}" for number in range(COPIES))]
+SCHEMA = 'name = "notes"\n[label]\nname = "class"\nclasses = ["n", "y"]\n' + "".join(
+    f'[[features]]\nname = "{name}"\nkind = "categorical"\nvalues = ["a", "b"]\nmissing = "a"\n' for name in FEATURES
+)
+
+
+def people():
+    """Two features tell the class in 80 and 75 %; all others are copies of one that tells it in 70 %."""
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, 2, DEVICES)
+    own = labels[:, None] ^ (rng.random((DEVICES, 3)) > np.array([0.8, 0.75, 0.7]))
+    codes = np.hstack([own[:, :2], np.repeat(own[:, 2:], COPIES, axis=1)])
+    frame = pd.DataFrame(np.array(["a", "b"], object)[codes], columns=FEATURES)
+    return frame.assign(**{"class": np.array(["n", "y"], object)[labels]}), rng.integers(0, WHOLE, DEVICES)
+
+
+def answer(folder, campaign_file, models, crowd, rng):
+    """The devices of the campaign's share answer; their reports are ingested. Returns the store and who answered."""
+    frame, places = crowd
+    campaign = parse_campaign(read_envelope(campaign_file.read_bytes(), "campaign").payload)
+    members = (places >= campaign.series.low) & (places < campaign.series.high)
+    chosen = frame[members]
+    encoded = observe(chosen, campaign.schema)
+    labels = label_codes(chosen, campaign.schema.label, substitute=True)
+    parsed = [Model.of(parse_model(read_envelope(Path(each).read_bytes(), "model").payload)) for each in models]
+    predicted = [model.scores(chosen).argmax(axis=1).take for model in parsed]
+    config = SimulationConfig(None, None, "vector", "posterior", campaign.header.issued_at, rng)
+    (folder / "inbox").mkdir(exist_ok=True)
+    file = vector_file(config, campaign, EncodedFrame(*encoded), labels, predicted, folder / "inbox")
+    store = campaign_file.with_suffix("")
+    run("ingest", campaign_file, file, "--store", store, "--workspace", folder / "work")
+    return store, members
+
+
+class Followed:
+    """A series followed to its end: for each step the stores given, and what ``refine`` said."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / "s.toml").write_text(SCHEMA)
+        run("init", folder / "work", "--no-passphrase")
+        self.stores, self.evaluations, self.steps, self.asked = [], [], [], np.zeros(DEVICES, int)
+        crowd, rng = people(), np.random.default_rng(9)
+        while True:
+            said = self.refine(len(self.steps), self.stores, self.evaluations)
+            self.steps.append((list(self.stores), list(self.evaluations), said))
+            if said["share"] is None:
+                break
+            self._follow(said, crowd, rng)
+
+    def refine(self, number, stores, evaluations, *more):
+        first = [self.folder / "s.toml", "--series", "notes"] if not stores else []
+        given = [part for store in stores for part in ("--store", store)]
+        given += [part for store in evaluations for part in ("--evaluation", store)]
+        ran = run(
+            "refine", *first, *given, "--devices", DEVICES, "--epsilon", EPSILON, "--workspace", self.folder / "work",
+            "--models", self.folder / "candidates", "-o", self.folder / f"next-{number}.toml", "--json", *more,
+        )  # fmt: skip
+        return json.loads(ran.stdout)
+
+    def _follow(self, said, crowd, rng):
+        number = len(self.steps)
+        file, note = self.folder / f"c{number}.hsc", Path(said["output"]).read_text("utf-8").splitlines()[1]
+        placed = note.removeprefix("# ").split()
+        signed = ["--workspace", self.folder / "work", "--epsilon", EPSILON, *placed, "-o", file]
+        if said["step"] == "evaluate":
+            run("evaluate", "ask", *said["models"], *signed)
+        else:
+            run(
+                "campaign",
+                said["output"],
+                "--mechanism",
+                "auto",
+                "--no-class-question",
+                "--name",
+                f"c{number}",
+                *signed,
+            )
+        store, members = answer(self.folder, file, said["models"], crowd, rng)
+        (self.evaluations if said["step"] == "evaluate" else self.stores).append(store)
+        self.asked += members
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory):
+    return Followed(tmp_path_factory.mktemp("refine"))
+
+
+def test_the_series_ends_with_a_model_of_the_features_that_do_not_repeat(followed):
+    kinds = [said["step"] for _, _, said in followed.steps]
+    assert kinds[:4] == ["ask"] * 4
+    assert kinds[4] == "evaluate"
+    assert kinds[-2:] == ["stop", "done"]
+    chosen = followed.steps[-1][2]["features"]
+    assert chosen == followed.steps[-2][2]["features"]
+    assert len(chosen) < len(FEATURES)
+    given = [part for store in followed.stores for part in ("--store", store)]
+    model = followed.folder / "final.hsm"
+    run("publish", *given, "--features", ",".join(chosen), "--name", "final", "--workspace", followed.folder / "work",
+        "-o", model)  # fmt: skip
+    parsed = Model.of(parse_model(read_envelope(model.read_bytes(), "model").payload))
+    assert [feature.name for feature in parsed.schema.observed] == chosen
+    frame, _ = people()
+    assert parsed.accuracy(frame) > 0.75
+
+
+def test_every_device_is_asked_once_and_all_are(followed):
+    assert (followed.asked == 1).all()
+    shares = sum(said["share"]["part"] for _, _, said in followed.steps if said["share"] is not None)
+    assert shares == pytest.approx(1)
+
+
+def test_without_the_people_the_stores_alone_give_the_same_decisions(followed):
+    """The people's records were made inside the fixture and are gone, as are the report files."""
+    for file in (followed.folder / "inbox").iterdir():
+        file.unlink()
+    for number, (stores, evaluations, said) in enumerate(followed.steps):
+        again = followed.refine(number, stores[::-1], evaluations[::-1], "--force")
+        assert again == said
+
+
+def test_candidates_are_the_same_files_in_every_evaluation(followed):
+    campaigns = [
+        parse_campaign(read_envelope(store.with_suffix(".hsc").read_bytes(), "campaign").payload)
+        for store in followed.evaluations
+    ]
+    digests = {}
+    for campaign in campaigns:
+        for name, digest in zip(campaign.model_names, campaign.models, strict=True):
+            assert digests.setdefault(name, digest) == digest
+    assert len(campaigns) >= 2
+
+
+def refused(followed, *arguments):
+    common = ["--devices", DEVICES, "--epsilon", EPSILON, "-o", followed.folder / "x.toml", "--force"]
+    return invoke("refine", *arguments, *common)
+
+
+def test_stores_that_are_of_no_series_or_of_another_epsilon_are_refused(followed, tmp_path):
+    alone = tmp_path / "alone.hsc"
+    run("campaign", followed.folder / "s.toml", "--workspace", followed.folder / "work", "--epsilon", EPSILON,
+        "--mechanism", "auto", "--name", "alone", "-o", alone)  # fmt: skip
+    from aggregator.store.store import create_store
+
+    create_store(tmp_path / "alone", alone.read_bytes())
+    assert refused(followed, "--store", tmp_path / "alone").stderr.startswith("refine_invalid")
+    first = followed.stores[0]
+    ran = invoke("refine", "--store", first, "--devices", DEVICES, "--epsilon", "1", "-o", tmp_path / "o.toml")
+    assert ran.stderr.startswith("refine_invalid")
+    ran = refused(followed, "--store", followed.stores[0], "--store", followed.stores[0])
+    assert ran.stderr.startswith("refine_invalid")
+    ran = refused(followed, "--store", followed.stores[1])
+    assert ran.exit_code == 0 or ran.stderr.startswith("refine_invalid")
+    ran = refused(followed, "--store", first, "--evaluation", followed.stores[1])
+    assert ran.stderr.startswith("refine_invalid")
+    assert refused(followed).exit_code == 2
+
+
+def test_models_that_refine_did_not_name_are_refused(followed, tmp_path):
+    """An evaluation of other models, in the same series, tells nothing about the candidates."""
+    names = []
+    for name in ("other", "notes-99"):
+        run("publish", "--store", followed.stores[0], "--name", name, "--workspace", followed.folder / "work",
+            "-o", tmp_path / f"{name}.hsm")  # fmt: skip
+        names.append(tmp_path / f"{name}.hsm")
+    run("evaluate", "ask", *names, "--workspace", followed.folder / "work", "--epsilon", EPSILON, "--series", "notes",
+        "--share", "0.99:1", "-o", tmp_path / "e.hsc")  # fmt: skip
+    crowd = people()
+    store, _ = answer(followed.folder, tmp_path / "e.hsc", names, crowd, np.random.default_rng(1))
+    ran = refused(followed, "--store", followed.stores[0], "--evaluation", store)
+    assert ran.stderr.startswith("refine_invalid")
+    assert "no candidate" in ran.stderr
