@@ -1,13 +1,16 @@
 """Accuracy of what is asked: all features, features from a pilot, features from private answers alone.
 
     python benchmarks/asking.py [--data chess …] [--devices 100000 …] [--design all refine pilot:300 …] [--repeats 20]
+    python benchmarks/asking.py --drawn --design all refine …
 
 Each repetition has a new random fifth of the records as test. The fleet's records are drawn with replacement from the
 other four fifths, less the pilot. Campaigns, report files, stores, evaluations, candidates and the final model are
 those of ``hearsay simulate --design``; only the devices' code is replaced by numpy. One answer per device in the whole
-series, ε = 1 by default, mechanism ``auto``, no question about the class alone. The columns are the mean, its standard
-error over repetitions, the mean minus two of these, the mean number of features of the model, and the mean part of the
-fleet that evaluated. Standard errors are of repeated splits of one data set.
+series, ε = 1 by default, mechanism ``auto``, no question about the class alone. With ``--drawn`` only the decisions,
+estimates and fits are real: the counts are drawn from their law (``asking_drawn.py``).
+
+The columns are the mean, its standard error over repetitions, the mean minus two of these, the mean number of features
+of the model, and the mean part of the fleet that evaluated. Standard errors are of repeated splits of one data set.
 """
 
 from __future__ import annotations
@@ -22,14 +25,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
-from estimators import LABEL, load
+from asking_drawn import drawn_trial
+from estimators import LABEL, TEST_SHARE, load
 from harness import arguments, machine
 from reference import available
 
+from aggregator.choosing.refining import Fleet
 from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.workspace import create_workspace
 from protocol.epsilon import micro_epsilon
-from simulation.asking import PILOT, Asking, run_asking
+from simulation.asking import ALL, PILOT, REFINE, Asking, run_asking
 from simulation.experiment import SimulationConfig, seeded_entropy
 from simulation.running import SIMULATED_NOW
 from simulation.splits import Division
@@ -82,7 +87,16 @@ def measure(name: str, devices: int, design: str, repeats: int, options: argpars
     accuracies, sizes, evaluated = [], [], []
     for number in range(repeats):
         key = [options.seed, number, *name.encode()]
-        [split] = Division(test_share=0.2).splits(frame, np.random.default_rng(key))
+        if options.drawn:
+            order = np.random.default_rng(key).permutation(len(data.labels))
+            count = round(TEST_SHARE * len(order))
+            fleet = Fleet(devices, micro_epsilon(options.epsilon))
+            rng = np.random.default_rng([*key, devices, *design.encode()])
+            found = drawn_trial(data, order[count:], order[:count], fleet, rng, refines=design == REFINE)
+            for values, value in zip((accuracies, sizes, evaluated), found, strict=True):
+                values.append(value)
+            continue
+        [split] = Division(test_share=TEST_SHARE).splits(frame, np.random.default_rng(key))
         with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
             entropy = seeded_entropy(bytes(str([*key, devices, design]), "utf-8"))
             workspace = create_workspace(Path(folder) / "w", name="asking", now=SIMULATED_NOW, entropy=entropy)
@@ -118,10 +132,13 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--big-repeats", type=int, default=5, help=f"of {', '.join(BIG)}")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--drawn", action="store_true", help="draw counts, and no reports; for all and refine")
     options = parser.parse_args()
     if not available():
         print("the reference data sets are not beside the repository; see benchmarks/reference.py", file=sys.stderr)
         return 2
+    if options.drawn and set(options.design) - {ALL, REFINE}:
+        parser.error("--drawn is for the designs all and refine")
     if not options.json:
         head = f"{'data':<12}{'devices':>9} {'design':<10}{'accuracy':>12}{'−2 se':>7}{'size':>7}{'eval.':>8}"
         print(f"{machine()}\n\n{head}", flush=True)

@@ -17,8 +17,8 @@ from aggregator.choosing.candidates import sign_candidates
 from aggregator.choosing.design import design
 from aggregator.choosing.refine import first_step, refine
 from aggregator.choosing.refining import EVALUATE, Fleet
+from aggregator.choosing.selecting import of_features
 from aggregator.choosing.shares import WHOLE
-from aggregator.estimates.selecting import of_features
 from aggregator.gathering import together
 from aggregator.models.baselines import fit_majority, fit_plain
 from aggregator.models.encoding import MISSING, EncodedFrame, in_groups, label_codes, observe, recognise

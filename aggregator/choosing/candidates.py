@@ -9,7 +9,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from aggregator.estimates.selecting import of_features
+from aggregator.choosing.selecting import of_features
 from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.models import publish_model
 from protocol.documents.envelope import read_envelope
