@@ -11,7 +11,6 @@ The other 20 % of the records are the test. The yardstick is the model of the sa
 from __future__ import annotations
 
 import hashlib
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -38,6 +37,9 @@ from simulation.vector import vector_reports
 if TYPE_CHECKING:
     from estimators import Data
     from numpy.typing import NDArray
+
+SHOWN = 10
+"""Number of chunks after which all reports so far are counted and fitted."""
 
 
 def write_chunk(path: Path, campaign: Campaign, rows: NDArray[np.uint8]) -> None:
@@ -97,15 +99,17 @@ def main() -> None:
             store.ingest([path], now=NOW)
             spent["ingesting"] += time.perf_counter() - began
             done = first + len(drawn)
-            if not options.json and done % (10 * options.chunk) == 0:
-                taken = ", ".join(f"{part} {seconds:.0f} s" for part, seconds in spent.items())
-                print(f"{done:>13,} devices: {taken}", file=sys.stderr, flush=True)
-        began = time.perf_counter()
-        statistics = store.statistics()
-        spent["counting"] += time.perf_counter() - began
-        print(f"{statistics.reports:,} reports counted; " + ", ".join(f"{k} {v:.0f} s" for k, v in spent.items()))
-        for named in POSTPROCESSES:
-            print(f"{named:<12}{right(*fit(statistics, named), data.codes[test], data.labels[test]):.2f}", flush=True)
+            if done % (SHOWN * options.chunk) and done < options.devices:
+                continue
+            began = time.perf_counter()
+            statistics = store.statistics()
+            spent["counting"] += time.perf_counter() - began
+            found = {
+                named: right(*fit(statistics, named), data.codes[test], data.labels[test]) for named in POSTPROCESSES
+            }
+            accuracies = "".join(f"  {named} {accuracy:.2f}" for named, accuracy in found.items())
+            taken = ", ".join(f"{part} {seconds:.0f} s" for part, seconds in spent.items())
+            print(f"{statistics.reports:>13,} reports counted{accuracies}   {taken}", flush=True)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,12 @@ With k classes, a feature of A values, x the estimated share of value a and clas
    under s. A feature whose table is not distinguishable from independence is therefore shrunk to independence, and a
    feature with little noise keeps its estimates, with values near 0 where the estimate is 0 or negative.
 5. Every table T becomes (nT + qmKT₀)/(n + qmK): n is the feature's number of answers, K = Ak, T₀ the table of a
-   feature that is independent of the class, and m the number of reports per cell that count for T₀ (:func:`pull`).
+   feature that is independent of the class, and m the number of reports per cell that count for T₀:
+   m = (F/11)³ r, F the number of features, r of :func:`stakes`.
    q ≤ 1 is the weight of the two largest shapes in step 4 over their prior weight, at most 1.
 6. A feature with little noise has the table of ``simplex`` instead of steps 2 to 5: its standard deviation in a cell of
-   share 1/K is below a fifth of 1/K (:data:`SHARP`). That table is nearer to 0 where nothing was counted, and leaves
-   the cells of rare classes as they are.
+   share 1/K is below a fifth of 1/K (:data:`SHARP`), or less if F·r is above :data:`CALM`. That table is nearer to 0
+   where nothing was counted, and leaves the cells of rare classes as they are.
 
 θ > 0 pulls every class towards equal probabilities of the values, as add-one smoothing does. The rarer a class, the
 larger the effect. Small s get less prior weight the more skewed the classes are: cells of the largest class then can
@@ -27,7 +28,7 @@ Source: docs/math.md, section 4; docs/decisions/0056.
 from __future__ import annotations
 
 from math import log2
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -56,9 +57,11 @@ SKEWED = 0.6
 CONCENTRATIONS = (2.0, 8.0, 32.0)
 """Concentrations B of the classes' shares, equally weighted: the variance of a share is (k − 1)/(k²(B + 1))."""
 MANY = 11
-"""Number of features at which one report per cell counts for independence of the class, if r is 1 (:func:`pull`)."""
+"""Number of features at which one report per cell counts for independence of the class, if r is 1 (:func:`stakes`)."""
 SHARP = 5
 """A feature is fitted as by ``simplex`` if a cell of average share has more than so many standard deviations."""
+CALM = 10
+"""Number of features times r above which more standard deviations are needed, in proportion to the square root."""
 _NEAR = 3
 """Index of the first of :data:`SHAPES` that mean a feature near independence of the class."""
 _LEAST = 1e-12
@@ -73,7 +76,7 @@ def posterior_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
     prior = posterior_prior(statistics)
     weights = shape_weights(prior, class_shares(statistics).variance)
     joints = [joint_table(statistics, feature) for feature in features]
-    return Tables(prior, _likelihoods(joints, prior, weights / weights.sum(), pull(statistics)))
+    return Tables(prior, _likelihoods(joints, prior, weights / weights.sum(), _Caution.of(statistics)))
 
 
 def posterior_prior(statistics: Statistics) -> Floats:
@@ -93,29 +96,45 @@ def posterior_prior(statistics: Statistics) -> Floats:
     return _positive(_weights(evidence) @ means)
 
 
-def pull(statistics: Statistics) -> float:
-    """m, the number of reports per cell that count for independence of a feature and the class.
+def stakes(statistics: Statistics) -> float:
+    """r, what wrong features can cost over the most that right features can gain.
 
-        m = (F/MANY)³ · r        r = (p − 1/k)/(1 − p)
+        r = (p − 1/k)/(1 − p)
 
-    F is the number of observed features, p the largest posterior mean of a class's share under the flattest prior. r
-    compares what wrong features cost, which make the model no better than a guess, with the most that right features
-    can gain. Naive Bayes counts several times what several features say together, and reports of one answer each do
-    not show that. So m grows with the number of features. It is near 0 for classes of equal shares, where the class
-    prior says nothing. The more reports there are, the less m of them weigh.
+    p is the largest posterior mean of a class's share under the flattest prior. Wrong features make the model no
+    better than a guess, right ones never wrong. r is near 0 for classes of equal shares, and 0 without answers.
     """
     shares = class_shares(statistics)
-    classes, features = len(shares.share), len(statistics.schema.observed)
+    classes = len(shares.share)
     if not np.isfinite(shares.variance).all():
         return 0.0
     found = posterior(shares.share, shares.variance, 1 / classes, (CONCENTRATIONS[0] + 1) / (classes - 1)).mean
     largest = float(found.max() / found.sum())
-    odds = (largest - 1 / classes) / max(1 - largest, _LEAST)
-    return (features / MANY) ** 3 * odds
+    return (largest - 1 / classes) / max(1 - largest, _LEAST)
+
+
+class _Caution(NamedTuple):
+    """How much F features are doubted.
+
+    Naive Bayes counts several times what several features say together, and reports of one answer each do not show
+    that. So both numbers grow with F, and with r of :func:`stakes`.
+
+    Attributes:
+        reports: m = (F/MANY)³ · r, the number of reports per cell that count for independence of feature and class.
+        limit: number of standard deviations that a cell of average share needs for the table of ``simplex``.
+    """
+
+    reports: float
+    limit: float
+
+    @classmethod
+    def of(cls, statistics: Statistics) -> _Caution:
+        features, odds = len(statistics.schema.observed), stakes(statistics)
+        return cls((features / MANY) ** 3 * odds, SHARP * max(1.0, features * odds / CALM) ** 0.5)
 
 
 def _likelihoods(
-    joints: Sequence[JointTable], prior: Floats, shape_weight: Floats, reports: float
+    joints: Sequence[JointTable], prior: Floats, shape_weight: Floats, caution: _Caution
 ) -> tuple[Floats, ...]:
     """P(value | class) of every feature: shape (values, k) float64 each; equal probabilities without answers.
 
@@ -125,7 +144,7 @@ def _likelihoods(
         joints: estimated joint tables of the features.
         prior: shape (k,) float64, P(class).
         shape_weight: shape (shapes,) float64, :func:`shape_weights` with sum 1.
-        reports: m of :func:`pull`.
+        caution: m and the limit of noise.
     """
     asked = [joint for joint in joints if joint.n]
     if not asked:
@@ -150,7 +169,7 @@ def _likelihoods(
     evidence = np.split(np.array([one.evidence for one in found]), ends, axis=1)
     tables = iter(zip(means, evidence, strict=True))
     return tuple(
-        _mixed(*next(tables), shape_weight, joint, prior, reports)
+        _mixed(*next(tables), shape_weight, joint, prior, caution)
         if joint.n
         else np.full(joint.estimate.shape, 1 / len(joint.estimate))
         for joint in joints
@@ -166,7 +185,7 @@ def _independent(margin: Floats, prior: Floats) -> Floats:
 
 
 def _mixed(
-    means: Floats, evidence: Floats, shape_weight: Floats, joint: JointTable, prior: Floats, reports: float
+    means: Floats, evidence: Floats, shape_weight: Floats, joint: JointTable, prior: Floats, caution: _Caution
 ) -> Floats:
     """P(value | class) of one feature, steps 4 to 6 of the module's text: shape (values, k) float64.
 
@@ -176,16 +195,16 @@ def _mixed(
         shape_weight: shape (shapes,) float64, prior weights with sum 1.
         joint: the feature's estimated joint table, with answers.
         prior: shape (k,) float64, P(class).
-        reports: m of :func:`pull`.
+        caution: m and the limit of noise.
     """
     cells = joint.estimate.size
-    if SHARP**2 * float(joint.variance(1 / cells)) < 1 / cells**2:
+    if caution.limit**2 * float(joint.variance(1 / cells)) < 1 / cells**2:
         return simplex_table(joint)
     weights = _weights(evidence.sum(axis=1) + np.log(shape_weight))
     table = _positive((weights @ means).reshape(joint.estimate.shape))
     doubt = min(1.0, float(weights[_NEAR:].sum() / shape_weight[_NEAR:].sum()))
     independent = (table @ prior)[:, None]
-    share = joint.n / (joint.n + doubt * reports * cells)
+    share = joint.n / (joint.n + doubt * caution.reports * cells)
     return _positive(independent + share * (table - independent))
 
 

@@ -220,14 +220,13 @@ def test_with_more_reports_the_pull_vanishes(monkeypatch):
         np.testing.assert_allclose(one, other, rtol=1e-3)
 
 
-def test_the_more_skewed_the_classes_the_stronger_the_pull():
-    pulls = []
+def test_the_more_skewed_the_classes_the_higher_the_stakes():
+    found = []
     for share in (0.5, 0.6, 0.9):
         joint = [np.outer(np.sum(np.reshape(one, (-1, 2)), axis=1), [share, 1 - share]) for one in JOINT[1:]]
         sums = [np.array([100 * share, 100 * (1 - share)]), *joint]
-        pulls.append(posterior_mean.pull(summed(CAMPAIGN, [one.ravel() * 1e4 for one in sums], 1_000_000)))
-    assert pulls[0] < 1e-3 < pulls[1] < pulls[2] / 10
-    assert pulls[2] == pytest.approx((2 / posterior_mean.MANY) ** 3 * 0.4 / 0.1, rel=0.01)
+        found.append(posterior_mean.stakes(summed(CAMPAIGN, [one.ravel() * 1e4 for one in sums], 1_000_000)))
+    assert found == pytest.approx([0.0, 0.1 / 0.4, 0.4 / 0.1], abs=1e-2)
 
 
 def test_features_with_little_noise_have_the_tables_of_simplex():
@@ -236,4 +235,13 @@ def test_features_with_little_noise_have_the_tables_of_simplex():
         joint = [np.array(one) * 20 for one in JOINT]
         found = summed(CAMPAIGN, joint, 2_000, noise**2)
         exact, ours = (POSTPROCESSES[name](found, FEATURES).likelihood[feature] for name in ("simplex", "posterior"))
+        assert np.array_equal(exact, ours) == is_sharp
+
+
+def test_many_features_at_high_stakes_need_less_noise_for_the_tables_of_simplex(monkeypatch):
+    """Two features at r = 1/4 against a tenth of that: √5 times fewer, 45 of 2,000 reports instead of 100."""
+    monkeypatch.setattr(posterior_mean, "CALM", 0.1)
+    for noise, is_sharp in ((40.0, True), (60.0, False)):
+        found = summed(CAMPAIGN, [np.array(one) * 20 for one in JOINT], 2_000, noise**2)
+        exact, ours = (POSTPROCESSES[name](found, FEATURES).likelihood[1] for name in ("simplex", "posterior"))
         assert np.array_equal(exact, ours) == is_sharp
