@@ -1,6 +1,7 @@
 """Alarms of honest campaigns, and of campaigns with 1 % of liars, through real report bytes, decoding and tally.
 
-    python benchmarks/alarms.py [--honest 1000] [--lying 100] [--reports 100000] [--settings 0,1] [--json]
+    python benchmarks/alarms.py [--honest 1000] [--lying 100] [--reports 100000] [--settings 0,1]
+        [--kinds 'one bit,choose'] [--json]
 
 Campaigns: two classes and features of the given numbers of values, records drawn at random with uneven shares. Lies
 are 1 % of the reports. ``one bit``: liars answer the question of their id and set one bit only. ``choose``: in an open
@@ -177,7 +178,9 @@ def main() -> None:
     parser.add_argument("--lying", type=int, default=100, help="campaigns per setting and kind of lies")
     parser.add_argument("--reports", type=int, default=100_000)
     parser.add_argument("--settings", default=",".join(map(str, range(len(SETTINGS)))), help="indices of settings")
+    parser.add_argument("--kinds", default=",".join(KINDS), help="kinds of lies")
     options = parser.parse_args()
+    kinds = options.kinds.split(",")
     settings = [SETTINGS[int(index)] for index in options.settings.split(",")]
     rng = np.random.default_rng(11)
     rows = []
@@ -198,7 +201,7 @@ def main() -> None:
         best = power(campaign, reports, FALSE_ALARMS)
         if best is not None:
             row["most"] = best.found
-        for kind in KINDS if setting.part == 1 and options.lying else ():
+        for kind in kinds if setting.part == 1 and options.lying else ():
             if kind != "choose" and campaign.layout.kind != BITS:
                 continue
             found = 0
