@@ -180,7 +180,7 @@ def test_a_clock_that_was_behind_at_the_reset_opens_no_series(tmp_path, publishe
 def test_devices_outside_of_the_share_draw_nothing_and_say_so(publisher, clock):
     """About an eighth takes part. A device in none of the shares is told so, and draws no seed."""
     taken = 0
-    for number in range(40):
+    for number in range(24):
         drawn = []
         entropy = seeded(number)
         with Device.open(
@@ -208,7 +208,7 @@ def test_shares_divide_a_fleet(publisher, clock):
     ]
     whole = campaign(publisher, "everybody")
     totals = [0] * 4
-    for number in range(60):
+    for number in range(30):
         with Device.open(None, publisher.root(), clock=clock, entropy=seeded(number)) as device:
             order = random.Random(number).sample(range(4), 4)
             asked = {each: device.enrol(raws[each]) for each in order}
@@ -217,13 +217,13 @@ def test_shares_divide_a_fleet(publisher, clock):
             totals[said[0]] += 1
             assert reason(device.report, device.enrol(whole).id, RECORD) == "series_answered"
             assert answers(device) == 1
-    assert sum(totals) == 60
+    assert sum(totals) == 30
     assert min(totals[1:]) > 0
 
 
 def test_participation_and_question_do_not_depend_on_the_record(publisher, clock):
     """Devices that differ in their records only: the same refusals, in the same order, and the same questions."""
-    odors, widths, labels = ("a", "n", None, "unheard of"), (0, 10, float("nan")), ("e", "p", None)
+    odors, widths, labels = ("a", "f", "unheard of"), (0, float("nan")), ("e", None)
     raws = [campaign(publisher, "quarter", high=WHOLE // 4), campaign(publisher, "rest", low=WHOLE // 4)]
     for number in range(3):
         seen = set()
@@ -383,7 +383,7 @@ class Walk:
         return len(self.answered)
 
 
-@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 20), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 20), marks=pytest.mark.slow)])
 def test_a_machine_at_random_answers_at_most_once_in_each_series(tmp_path, seeds):
     """Counted at the receiver's side: the answers of one machine, over restarts, re-enrolments and resets."""
     refused = Counter()

@@ -40,7 +40,7 @@ def make(work, name, share=None, series="pilot", now=NOW, **options):
     return make_campaign(work, small_schema(), name=name, series=series, share=share, now=now, **options)
 
 
-@examples(200)
+@examples(50)
 @given(st.lists(st.fractions(0, 1, max_denominator=10**6), min_size=2, max_size=5, unique=True))
 def test_shares_with_a_common_end_have_no_device_in_common_and_leave_none_out(ends):
     found = []
