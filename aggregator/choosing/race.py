@@ -33,7 +33,7 @@ SPREAD = 0.05
 """τ, standard deviation of the candidates' true accuracies around their common mean."""
 MALUS = 0.3
 """Number of posterior standard deviations that are subtracted before candidates are compared."""
-TOLL = 0.005
+TOLL = 0.01
 """Accuracy that is subtracted per feature, for up to :data:`TOLLED` features, before candidates are compared."""
 TOLLED = 10
 

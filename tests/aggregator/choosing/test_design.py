@@ -64,6 +64,7 @@ def ran(files, *more):
     return CliRunner().invoke(hearsay, [*command, "-o", str(files / "o.toml"), *more])
 
 
+@pytest.mark.slow
 def test_few_devices_ask_about_the_strong_feature_in_groups(files):
     found = ran(files, "--devices", "2000", "--json")
     assert found.exit_code == 0, found.output
