@@ -92,7 +92,7 @@ class Refined(NamedTuple):
         step, share = self.step, self.share
         found: dict[str, Any] = {
             "step": step.kind,
-            "reason": step.reason,
+            "why": step.why,
             "series": self.series,
             "used": self.used,
             "share": None if share is None else {"from": share.low, "to": share.high, "part": share.part},

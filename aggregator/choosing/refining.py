@@ -72,7 +72,7 @@ class Step(NamedTuple):
     Attributes:
         kind: ``ask``: ask about features; ``evaluate``: evaluate candidates; ``stop``: the choice is made, ask the rest
             of the fleet about the chosen features; ``done``: all devices were asked.
-        reason: why, in a sentence for people.
+        why: the reason, in a sentence for people.
         asks: the campaigns to make; empty for ``evaluate`` and ``done``.
         models: the sets of features whose models are to be evaluated; only for ``evaluate``.
         share: the devices that evaluate; None for all other kinds.
@@ -81,7 +81,7 @@ class Step(NamedTuple):
     """
 
     kind: str
-    reason: str
+    why: str
     asks: tuple[Asked, ...] = ()
     models: tuple[Subset, ...] = ()
     share: Share | None = None
@@ -155,11 +155,11 @@ def next_round(features: int, fleet: Fleet, asked: Sequence[Asked], tables: Tabl
         return None
     size, share = sizes[len(asked)], after(low, ROUNDS[len(asked)])
     if tables is None or not asked:
-        reason = f"no answers yet: ask {share.part:.0%} of the devices about all {features} features"
-        return Step(ASK, reason, (Asked(everything, share),))
+        why = f"no answers yet: ask {share.part:.0%} of the devices about all {features} features"
+        return Step(ASK, why, (Asked(everything, share),))
     chosen = tuple(sorted(strongest(tables)[:size]))
-    reason = f"ask {share.part:.0%} of the devices about the {size} features that tell most of the class so far"
-    return Step(ASK, reason, (Asked(chosen, share),))
+    why = f"ask {share.part:.0%} of the devices about the {size} features that tell most of the class so far"
+    return Step(ASK, why, (Asked(chosen, share),))
 
 
 def next_evaluation(
@@ -190,8 +190,8 @@ def next_evaluation(
     sets = neighbours(best[0], strongest(tables), heard)[:most]
     if not sets:
         return None
-    reason = f"try to add or remove a feature of the best set, which has {len(best[0])}"
-    return _evaluate(sets if len(sets) > 1 else [*sets, best[0]], LOCAL, fleet, low, reason)
+    why = f"try to add or remove a feature of the best set, which has {len(best[0])}"
+    return _evaluate(sets if len(sets) > 1 else [*sets, best[0]], LOCAL, fleet, low, why)
 
 
 def _end(asked: Sequence[Asked], waves: Sequence[Evaluated]) -> int:
@@ -207,12 +207,12 @@ def _settled(waves: Sequence[Evaluated], fleet: Fleet) -> bool:
     return before == now
 
 
-def _evaluate(sets: Sequence[Subset], wave: Wave, fleet: Fleet, low: int, reason: str) -> Step:
+def _evaluate(sets: Sequence[Subset], wave: Wave, fleet: Fleet, low: int, why: str) -> Step:
     """The step that evaluates these sets, each by as many devices as the wave's standard error needs."""
     part = min(wave.part, len(sets) * fleet.answers_for(wave.error) / fleet.devices)
     share = after(low, part)
     error = fleet.error / (max(1.0, share.part * fleet.devices / len(sets))) ** 0.5
-    said = f"{reason}: {share.part:.1%} of the devices, standard error {100 * error:.1f} points each"
+    said = f"{why}: {share.part:.1%} of the devices, standard error {100 * error:.1f} points each"
     return Step(EVALUATE, said, models=tuple(sets), share=share)
 
 
@@ -240,15 +240,15 @@ def conclusion(
     everything = tuple(range(features))
     choice = choose(pooled(waves), everything, fleet.epsilon_micro) if waves else None
     chosen = everything if choice is None else choice.features
-    reason, low = _reason(choice, chosen, features), used(shares)
+    why, low = _why(choice, chosen, features), used(shares)
     if low == WHOLE:
-        return Step(DONE, f"{reason}; all devices were asked", features=chosen, choice=choice)
+        return Step(DONE, f"{why}; all devices were asked", features=chosen, choice=choice)
     rest = equalise({index: answers[index] / fleet.devices for index in chosen}, low)
-    said = f"{reason}; ask the other {rest.share.part:.0%} of the devices about these"
+    said = f"{why}; ask the other {rest.share.part:.0%} of the devices about these"
     return Step(STOP, said, (rest,), features=chosen, choice=choice)
 
 
-def _reason(choice: Choice | None, chosen: Subset, features: int) -> str:
+def _why(choice: Choice | None, chosen: Subset, features: int) -> str:
     """Why these features are chosen, as the beginning of a sentence."""
     if choice is None:
         return "no choice between features is made"

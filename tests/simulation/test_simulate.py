@@ -223,4 +223,4 @@ def test_a_mechanism_leaves_the_family_auto_no_choice(few, arguments, family):
 def test_the_family_auto_takes_no_threshold(few):
     refused = simulate(few, "--epsilon", "4", "--family", "auto", "--theta", "0.3")
     assert refused.exit_code == 1
-    assert refused.stderr.startswith("plan_invalid: ")
+    assert refused.stderr.startswith("option_unknown: ")

@@ -133,7 +133,7 @@ def next_text(found: Refined, name: str, stated: Schema) -> str:
     from aggregator.schema_file import SchemaFile
 
     share = found.share
-    head = [f"# {found.step.kind}: {found.step.reason}"]
+    head = [f"# {found.step.kind}: {found.step.why}"]
     head += [] if share is None else [f"# --series {found.series} --share {share.shown}"]
     if found.ask:
         return "\n".join(head) + "\n\n" + schema_text(SchemaFile(name, stated._replace(groups=()), found.ask))
@@ -179,7 +179,7 @@ def _signed(
 
 def _print(found: Refined, output: Path, files: Sequence[Path], epsilon: str) -> None:
     share = found.share
-    facts: dict[str, object] = {"step": found.step.kind, "why": found.step.reason, "series": found.series}
+    facts: dict[str, object] = {"step": found.step.kind, "why": found.step.why, "series": found.series}
     facts["asked so far"] = f"{found.used:.1%} of the devices"
     if share is not None:
         facts["share"] = f"{share.shown} ({share.part:.1%} of the devices)"

@@ -240,7 +240,7 @@ def test_a_step_says_its_reason_and_the_same_answers_give_the_same_step(world):
     one, asked, waves = world.run(MILLION)
     two, _, _ = world.run(MILLION)
     assert one == two
-    assert "better than all 12" in one[-1].reason
+    assert "better than all 12" in one[-1].why
     shares = [each.share for each in (*asked, *waves)]
     done = conclusion(12, MILLION, [9] * 12, waves, [*shares, Share(0, WHOLE)])
     assert (done.kind, done.features) == (DONE, one[-1].features)
