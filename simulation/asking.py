@@ -226,7 +226,7 @@ def _step(found: Refined) -> dict[str, Any]:
     said = found.to_json()
     return {
         "step": said["step"],
-        "reason": said["reason"],
+        "why": said["why"],
         "part": 0.0 if found.share is None else found.share.part,
         "features": said["features"] or list(said["ask"]),
         "candidates": said["candidates"],

@@ -228,7 +228,7 @@ def _print(result: dict[str, Any], *, as_json: bool) -> None:
 def _print_steps(trials: Sequence[Sequence[Mapping[str, Any]]]) -> None:
     """Print the steps in which each trial chose what to ask: kind, share of the devices, and what was decided."""
     rows = [
-        (number, step["step"], f"{step['part']:.1%}", step.get("reason", ""), ", ".join(step["features"]))
+        (number, step["step"], f"{step['part']:.1%}", step.get("why", ""), ", ".join(step["features"]))
         for number, steps in enumerate(trials, 1)
         for step in steps
     ]

@@ -63,7 +63,7 @@ def test_a_fleet_too_small_to_choose_asks_about_all(data):
     found = simulated(data, "refine", devices=200)
     (steps,) = found["steps"]
     assert [step["step"] for step in steps] == ["ask", "done", "model"]
-    assert "too few" in steps[0]["reason"]
+    assert "too few" in steps[0]["why"]
     assert found["reports"] == 200
 
 
