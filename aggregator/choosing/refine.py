@@ -149,7 +149,8 @@ def _features_of(name: str, series: str, count: int) -> Subset:
         found = tuple(range(count))
     elif all(part.isascii() and part.isdecimal() and len(part) <= 5 for part in parts):
         found = tuple(int(part) - 1 for part in parts)
-    if not found or candidate_name(series, found, count) != name or not 0 <= min(found) <= max(found) < count:
+    known = bool(found) and set(found) <= set(range(count)) and list(found) == sorted(set(found))
+    if not known or candidate_name(series, found, count) != name:
         raise InputError("refine_invalid", f"{quoted(name)} is no candidate that hearsay refine named for this series")
     return found
 

@@ -20,7 +20,7 @@ from simulation.experiment import SimulationConfig, vector_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("refine")]  # the series is run once
 
-DEVICES, EPSILON, COPIES = 4000, "4", 8
+DEVICES, EPSILON, COPIES = 30_000, "4", 8
 FEATURES = ["one", "two", *(f"copy {number}" for number in range(COPIES))]
 SCHEMA = 'name = "notes"\n[label]\nname = "class"\nclasses = ["n", "y"]\n' + "".join(
     f'[[features]]\nname = "{name}"\nkind = "categorical"\nvalues = ["a", "b"]\nmissing = "a"\n' for name in FEATURES
@@ -116,6 +116,8 @@ def test_the_series_ends_with_a_model_of_the_features_that_do_not_repeat(followe
     assert kinds[-2:] == ["stop", "done"]
     chosen = followed.steps[-1][2]["features"]
     assert chosen == followed.steps[-2][2]["features"]
+    # All features are right in 70 % of the cases, the two that do not repeat in 80 %. The difference is known to 1.3
+    # points, so that all are chosen, which needs a difference below one standard error, has a probability below 1e-9.
     assert len(chosen) < len(FEATURES)
     given = [part for store in followed.stores for part in ("--store", store)]
     model = followed.folder / "final.hsm"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -108,7 +109,7 @@ def refine(
     if as_json:
         print_json({**found.to_json(), "output": str(output), "models": [str(file) for file in files]})
         return
-    _print(found, output, files, epsilon)
+    _print(found, output, files, epsilon, 1 + len(stores) + len(evaluations))
 
 
 def _first(schema_file: Path, series: str, fleet: Fleet) -> tuple[str, Refined, Schema]:
@@ -177,7 +178,8 @@ def _signed(
     return files
 
 
-def _print(found: Refined, output: Path, files: Sequence[Path], epsilon: str) -> None:
+def _print(found: Refined, output: Path, files: Sequence[Path], epsilon: str, number: int) -> None:
+    """Print the step, and the command that makes its campaign, which is the campaign ``number`` of the series."""
     share = found.share
     facts: dict[str, object] = {"step": found.step.kind, "why": found.step.why, "series": found.series}
     facts["asked so far"] = f"{found.used:.1%} of the devices"
@@ -194,11 +196,14 @@ def _print(found: Refined, output: Path, files: Sequence[Path], epsilon: str) ->
     if share is None:
         note("no device is left; publish the model of these features: hearsay publish --store … --features …")
         return
-    placed = f"--series {found.series} --share {share.shown}"
+    # A name of its own: a campaign of an earlier one's name would be its next version, and end it.
+    names = f"--name {quote(f'{found.series}-{number}')} --series {quote(found.series)}"
+    placed = f"--epsilon {epsilon} {names} --share {share.shown}"
     if found.ask:
-        note(f"next: hearsay campaign {output} --workspace WORK --epsilon {epsilon} --mechanism auto {placed} -o C.hsc")
+        how = "--mechanism auto --no-class-question"
+        note(f"next: hearsay campaign {quote(str(output))} --workspace WORK {how} {placed} -o C.hsc")
     elif files:
-        named = " ".join(map(str, files))
-        note(f"next: hearsay evaluate ask {named} --workspace WORK --epsilon {epsilon} {placed} -o E.hsc")
+        named = " ".join(quote(str(file)) for file in files)
+        note(f"next: hearsay evaluate ask {named} --workspace WORK {placed} -o E.hsc")
     else:
         note("the candidates are not signed yet: add --workspace WORK --models FOLDER")

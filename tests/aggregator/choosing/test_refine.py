@@ -1,0 +1,86 @@
+"""The first step of a series, its names and its file; ``tests/simulation/test_refine_on_files.py`` has the others."""
+
+from __future__ import annotations
+
+import pytest
+from support.commands import invoke, run
+
+from aggregator.ask_table import resolve
+from aggregator.choosing.refine import _features_of, candidate_name, first_step
+from aggregator.choosing.refining import Fleet
+from aggregator.choosing.shares import Asked, Share
+from aggregator.schema_file import load_schema
+from protocol.errors import InputError
+
+SCHEMA = """
+name = "groups"
+[label]
+name = "class"
+classes = ["n", "y"]
+[[features]]
+name = "letter"
+kind = "categorical"
+values = ["a", "b", "c"]
+[[features]]
+name = "size"
+kind = "numeric"
+low = "0"
+high = "8"
+bins = 4
+missing = "code"
+[[features]]
+name = "left out"
+kind = "categorical"
+values = ["p", "q"]
+[ask.letter]
+groups = [["a", "c"], ["b"]]
+[ask.size]
+bins = [1, 3]
+"""
+
+
+@pytest.fixture
+def schema_file(tmp_path):
+    (tmp_path / "s.toml").write_text(SCHEMA, "utf-8")
+    return tmp_path / "s.toml"
+
+
+def test_the_groups_of_the_schema_stay_in_what_is_asked(schema_file):
+    file = load_schema(schema_file)
+    asked = resolve(file.schema, file.ask)
+    found = first_step(asked.schema, "x", Fleet(1000, 10**6))
+    assert found.names == ("letter", "size")
+    again = resolve(file.schema, found.ask)
+    assert again == asked
+    weighted = found._replace(step=found.step._replace(asks=(Asked((1,), Share(0, 9), (7,)),)))
+    assert resolve(file.schema, weighted.ask).shares == {1: 7}
+
+
+def test_the_command_writes_a_schema_that_a_campaign_reads(schema_file, tmp_path):
+    ran = run("refine", schema_file, "--series", "x y", "--devices", 1000, "--epsilon", 1, "-o", tmp_path / "n.toml")
+    assert "step" in ran.stdout
+    assert "features are too few to choose from" in ran.stdout
+    assert "--name 'x y-1' --series 'x y' --share 0:1" in ran.stderr
+    file, made = load_schema(schema_file), load_schema(tmp_path / "n.toml")
+    one, two = resolve(made.schema, made.ask), resolve(file.schema, file.ask)
+    assert (one.shares, one.stated.groups) == (two.shares, two.stated.groups)
+    again = invoke("refine", schema_file, "--series", "x", "--devices", 9, "--epsilon", 1, "-o", tmp_path / "n.toml")
+    assert again.stderr.startswith("output_exists")
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--series", "x"], ["--evaluation", "e"], ["--models", "m", "--series", "x"]]
+)
+def test_options_that_do_not_fit_are_refused(schema_file, tmp_path, arguments):
+    first = [] if arguments == ["--series", "x"] else [schema_file]
+    ran = invoke("refine", *first, *arguments, "--devices", 9, "--epsilon", 1, "-o", tmp_path / "n.toml")
+    assert ran.exit_code == 2
+
+
+def test_names_of_candidates_say_their_features():
+    for features in ((0,), (3, 8), tuple(range(12))):
+        assert _features_of(candidate_name("a-b", features, 12), "a-b", 12) == features
+    assert candidate_name("s", tuple(range(3)), 3) == "s-all"
+    for name in ("s-0", "s-4", "s-2-1", "s-1-2-3", "s-", "s", "t-1", "s-1-1", "s-01", "s-ALL", "s-1-"):
+        with pytest.raises(InputError, match="no candidate"):
+            _features_of(name, "s", 3)
