@@ -34,6 +34,7 @@ def quickstart(tmp_path_factory):
     return folder, done.stdout
 
 
+@pytest.mark.slow
 def test_the_quickstart_goes_round_the_whole_loop(quickstart):
     folder, text = quickstart
     assert text.startswith("800 reports read from 800 files\n")
@@ -41,12 +42,14 @@ def test_the_quickstart_goes_round_the_whole_loop(quickstart):
     assert Model.load(folder / "pumps.hsm", folder / "workspace" / "root.hst").classes == ("no", "yes")
 
 
+@pytest.mark.slow
 def test_the_quickstart_learns_something(quickstart):
     """In 40 runs the accuracy was never below 88 %; saying "no" always gets 60 % right."""
     _, text = quickstart
     assert float(re.search(r"never seen: ([\d.]+)%", text)[1]) > 75
 
 
+@pytest.mark.slow
 def test_its_readme_names_what_is_there(quickstart):
     folder, _ = quickstart
     readme = (EXAMPLES / "quickstart" / "README.md").read_text("utf-8")

@@ -399,7 +399,12 @@ DAMAGE = {"malformed", "unsupported_version", "wrong_role", "bad_signature"}
 
 
 @pytest.mark.parametrize(
-    ("door", "raw"), [("enrol", CAMPAIGN), ("install", MODEL), ("rotate", root())], ids=["campaign", "model", "root"]
+    ("door", "raw"),
+    [
+        pytest.param("enrol", CAMPAIGN, id="campaign", marks=pytest.mark.slow),
+        pytest.param("install", MODEL, id="model", marks=pytest.mark.slow),
+        pytest.param("rotate", root(), id="root"),
+    ],
 )
 def test_no_flipped_bit_and_no_truncation_of_a_golden_document_reaches_the_state(door, raw, tmp_path):
     path = tmp_path / "state"

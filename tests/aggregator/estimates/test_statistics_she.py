@@ -223,6 +223,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(epsilon):
 
 
 @pytest.mark.xdist_group("drawn")  # the same draws again
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [{"width": 0.85}, {"width": 1.25}, {"sampling": False}])
 def test_the_coverage_test_rejects_wrong_intervals(broken):
     covered = coverage("8", **broken)
