@@ -59,7 +59,7 @@ def vector_reports(
     records = np.empty((people, campaign.answers, campaign.layout.record_length), np.uint8)
     for stratum in range(campaign.answers):
         records[:, stratum] = _stratum(campaign, stratum, fleet, period, rng)
-    return records.reshape(people * campaign.answers, -1)
+    return records.reshape(people * campaign.answers, campaign.layout.record_length)
 
 
 class _Fleet(NamedTuple):

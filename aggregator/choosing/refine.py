@@ -21,6 +21,7 @@ from aggregator.choosing.refining import (
     conclusion,
     next_evaluation,
     next_round,
+    pooled,
 )
 from aggregator.choosing.shares import Asked, Share
 from aggregator.estimates.joining import join
@@ -191,6 +192,10 @@ def refine(stores: Sequence[Statistics], evaluations: Sequence[Statistics], flee
     names = tuple(feature.name for feature in first.observed)
     waves = [_evaluated(one, series, len(names)) for one in comparing]
     _check_frozen(comparing)
+    if waves and tuple(range(len(names))) not in pooled(waves):
+        raise InputError(
+            "refine_invalid", "the evaluations have no answer about the model of all features; wait for more reports"
+        )
     before = [one for one in asking if not waves or share_of(one) < waves[0].share]
     joined, every = _together(before), _together(asking)
     if {feature.name for feature in every.schema.observed} != set(names):

@@ -195,3 +195,16 @@ def test_models_that_refine_did_not_name_are_refused(followed, tmp_path):
     ran = refused(followed, "--store", followed.stores[0], "--evaluation", store)
     assert ran.stderr.startswith("refine_invalid")
     assert "no candidate" in ran.stderr
+
+
+def test_an_evaluation_without_answers_about_all_features_is_refused(followed, tmp_path):
+    frame, places = people()
+    number = next(n for n, (_, _, said) in enumerate(followed.steps) if said["step"] == "evaluate")
+    said, campaign = followed.steps[number][2], tmp_path / "few.hsc"
+    campaign.write_bytes((followed.folder / f"c{number + 1}.hsc").read_bytes())
+    inside = np.flatnonzero((places >= said["share"]["from"]) & (places < said["share"]["to"]))[:1]
+    crowd = frame.iloc[inside], places[inside]
+    store, _ = answer(followed.folder, campaign, said["models"], crowd, np.random.default_rng(2))
+    given = [part for each in followed.steps[number][0] for part in ("--store", each)]
+    ran = refused(followed, *given, "--evaluation", store)
+    assert ran.stderr.startswith("refine_invalid: the evaluations have no answer about the model of all")
