@@ -114,9 +114,11 @@ def campaign(data: bytes) -> str:
         return reason
     found = parse_campaign(data)
     assert found.id == sha256(data).digest()
-    again = _built_again(found)
-    assert _built_again(parse_campaign(again)) == again
-    assert _says_no_more(canonical.unpack(again), canonical.unpack(data))
+    again = _built_again(found, data)
+    assert _built_again(parse_campaign(again), again) == again
+    read, stated = canonical.unpack(again), canonical.unpack(data)
+    assert set(read.pop("crit")) == set(stated.pop("crit"))
+    assert _says_no_more(read, stated)
     if found.ended:
         assert (found.answers, found.epsilon_micro) == (0, 0)
         return "ended"
@@ -125,12 +127,19 @@ def campaign(data: bytes) -> str:
     return "accepted"
 
 
-def _built_again(found: Campaign) -> bytes:
-    """The payload that says what a parsed campaign says."""
+def _built_again(found: Campaign, data: bytes) -> bytes:
+    """The payload that says what a parsed campaign says. ``data`` tells only which features the questions are about."""
+    features = [entry.get("feature") for entry in canonical.unpack(data)["questions"]]
+    questions, groups = [], [None] * len(found.stated.observed)
+    for question, feature in zip(found.questions, features, strict=True):
+        if feature is not None and found.schema.groups:
+            groups[feature] = found.schema.groups[question.feature]
+        questions.append(question._replace(subject=question.subject._replace(feature=feature)))
+    known = {"groups", "models", "series"}
     return build_campaign(
-        found.header,
-        found.schema,
-        found.questions,
+        found.header._replace(crit=tuple(key for key in found.header.crit if key not in known)),
+        found.stated._replace(groups=tuple(groups) if any(groups) else ()),
+        tuple(questions),
         epsilon_micro=found.epsilon_micro,
         purpose=found.purpose,
         contact=found.contact,
@@ -138,6 +147,8 @@ def _built_again(found: Campaign) -> bytes:
         min_batch_size=found.min_batch_size,
         fit=found.fit,
         model=found.model,
+        series=found.series,
+        models=dict(zip(found.model_names, found.models, strict=True)),
     )
 
 
