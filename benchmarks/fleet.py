@@ -81,6 +81,8 @@ def main() -> None:
     print(machine(), f"{options.data}, ε = {options.epsilon}, {options.devices:,} devices", sep="\n", flush=True)
     print(f"without privacy {without_privacy(data, people, test):.2f}", flush=True)
     spent = dict.fromkeys(("drawing", "ingesting", "counting"), 0.0)
+    if options.folder is not None:
+        options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="hearsay-", dir=options.folder) as name:
         workspace = create_workspace(Path(name) / "workspace", name="fleet", now=NOW)
         parameters = CampaignParameters("fleet", micro_epsilon(options.epsilon), "auto")
