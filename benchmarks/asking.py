@@ -30,7 +30,7 @@ from estimators import LABEL, TEST_SHARE, load
 from harness import arguments, machine
 from reference import available
 
-from aggregator.choosing.refining import Fleet
+from aggregator.choosing.steps import Fleet
 from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.workspace import create_workspace
 from protocol.epsilon import micro_epsilon

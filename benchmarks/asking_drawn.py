@@ -13,7 +13,7 @@ import numpy as np
 from estimators import NOW
 
 from aggregator.choosing.race import Heard
-from aggregator.choosing.refining import EVALUATE, Evaluated, Fleet, conclusion, next_evaluation, next_round
+from aggregator.choosing.steps import EVALUATE, Evaluated, Fleet, conclusion, next_evaluation, next_round
 from aggregator.estimates.reports import estimate
 from aggregator.models.posterior_mean import posterior_tables
 from aggregator.planning.counts import count_law
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from estimators import Data
     from numpy.typing import NDArray
 
-    from aggregator.choosing.refining import Step
     from aggregator.choosing.shares import Asked
+    from aggregator.choosing.steps import Step
     from aggregator.models.joint_tables import Tables
 
     Integers = NDArray[np.int64]

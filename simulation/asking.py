@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aggregator.choosing.candidates import sign_candidates
-from aggregator.choosing.design import design
-from aggregator.choosing.refine import first_step, refine
-from aggregator.choosing.refining import EVALUATE, Fleet
-from aggregator.choosing.selecting import of_features
+from aggregator.choosing.fewer_features import of_features
+from aggregator.choosing.from_answers import first_step, refine
+from aggregator.choosing.from_pilot import design
 from aggregator.choosing.shares import WHOLE
+from aggregator.choosing.signed_candidates import sign_candidates
+from aggregator.choosing.steps import EVALUATE, Fleet
 from aggregator.gathering import together
 from aggregator.models.baselines import fit_majority, fit_plain
 from aggregator.models.encoding import MISSING, EncodedFrame, in_groups, label_codes, observe, recognise
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator.ask_table import Ask
-    from aggregator.choosing.refine import Refined
+    from aggregator.choosing.from_answers import Refined
     from aggregator.estimates.statistics import Statistics
     from aggregator.publishing.campaigns import CampaignParameters
     from protocol.schema import Schema

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from aggregator.choosing.subsets import Subset
+    from aggregator.choosing.feature_sets import Subset
 
     Floats = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aggregator.choosing.subsets import Subset
+    from aggregator.choosing.feature_sets import Subset
 
 WHOLE = 1 << 32
 GRID = 10_000

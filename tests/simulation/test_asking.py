@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from support.commands import invoke, run
 
-from aggregator.choosing.selecting import of_features
+from aggregator.choosing.fewer_features import of_features
 from aggregator.estimates.class_shares import class_shares
 from aggregator.models.joint_tables import joint_table
 from protocol.errors import InputError
@@ -68,8 +68,8 @@ def test_a_fleet_too_small_to_choose_asks_about_all(data):
 
 
 def test_a_pilot_chooses_and_its_people_do_not_answer(data, monkeypatch):
-    monkeypatch.setattr("aggregator.choosing.piloting.MOST_FEATURES", 2)
-    monkeypatch.setattr("aggregator.choosing.piloting.FOLDS", 2)
+    monkeypatch.setattr("aggregator.choosing.forward_selection.MOST_FEATURES", 2)
+    monkeypatch.setattr("aggregator.choosing.forward_selection.FOLDS", 2)
     crowds = []
     of = asking.Crowd.of.__func__
     monkeypatch.setattr(

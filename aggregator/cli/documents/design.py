@@ -48,9 +48,9 @@ def design(
     Example:
       hearsay design pilot.csv --schema schema.toml --epsilon 1 --devices 100000 -o asked.toml
     """  # noqa: D301
-    from aggregator.choosing.design import as_json as design_json
-    from aggregator.choosing.design import design as make_design
-    from aggregator.choosing.design import shown_path
+    from aggregator.choosing.from_pilot import as_json as design_json
+    from aggregator.choosing.from_pilot import design as make_design
+    from aggregator.choosing.from_pilot import shown_path
     from aggregator.choosing.schema_text import schema_text
     from aggregator.models.pilot import check_pilot
     from aggregator.schema_file import load_schema

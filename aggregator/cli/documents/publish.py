@@ -139,7 +139,7 @@ def publish(
 def _of_named(statistics: Statistics, features: str | None) -> Statistics:
     """The statistics of the features named in a text with commas; of all features for None."""
     from aggregator.ask_table import ask_of
-    from aggregator.choosing.selecting import of_features
+    from aggregator.choosing.fewer_features import of_features
 
     return statistics if features is None else of_features(statistics, ask_of(features, {}))
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from aggregator.choosing.refine import Refined
-    from aggregator.choosing.refining import Fleet
+    from aggregator.choosing.from_answers import Refined
+    from aggregator.choosing.steps import Fleet
     from protocol.schema import Schema
 
 
@@ -79,8 +79,8 @@ def refine(
       hearsay refine --store s1 --store s2 --store s3 --store s4 --evaluation e1 --devices 100000 --epsilon 1 \\
         --workspace work --models candidates -o next.toml
     """  # noqa: D301
-    from aggregator.choosing.refine import refine as next_step
-    from aggregator.choosing.refining import Fleet
+    from aggregator.choosing.from_answers import refine as next_step
+    from aggregator.choosing.steps import Fleet
     from aggregator.store.store import open_store
     from protocol.epsilon import check_answer_micro, micro_epsilon
 
@@ -115,7 +115,7 @@ def refine(
 def _first(schema_file: Path, series: str, fleet: Fleet) -> tuple[str, Refined, Schema]:
     """The first step: name of the schema file, step, schema."""
     from aggregator.ask_table import resolve
-    from aggregator.choosing.refine import first_step
+    from aggregator.choosing.from_answers import first_step
     from aggregator.schema_file import load_schema
 
     file = load_schema(schema_file)
@@ -159,7 +159,7 @@ def _signed(
     force: bool,
 ) -> list[Path]:
     """Sign the candidates of an evaluation, and write them. Returns their files; none without ``folder``."""
-    from aggregator.choosing.candidates import sign_candidates
+    from aggregator.choosing.signed_candidates import sign_candidates
     from aggregator.publishing.workspace import open_workspace
 
     if workspace is None or not found.candidates:

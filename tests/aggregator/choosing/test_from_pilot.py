@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from aggregator.ask_table import resolve
-from aggregator.choosing import design as designing
-from aggregator.choosing import piloting
+from aggregator.choosing import forward_selection, from_pilot
 from aggregator.cli.app import hearsay
 from aggregator.schema_file import load_schema
 
@@ -40,8 +39,8 @@ missing = "p"
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    monkeypatch.setattr(piloting, "MOST_FEATURES", 2)
-    monkeypatch.setattr(piloting, "FOLDS", 2)
+    monkeypatch.setattr(forward_selection, "MOST_FEATURES", 2)
+    monkeypatch.setattr(forward_selection, "FOLDS", 2)
     (tmp_path / "s.toml").write_text(SCHEMA, "utf-8")
     rng = np.random.default_rng(4)
     label = rng.integers(0, 2, 90)
@@ -93,7 +92,7 @@ def test_the_pilot_that_is_as_good_as_the_fleet_is_named(files):
 
 
 def test_a_clear_gain_of_the_fleet_is_named():
-    lead = designing.Designed(None, (), (), None, lead=(0.05, 0.01))
+    lead = from_pilot.Designed(None, (), (), None, lead=(0.05, 0.01))
     assert "better than the pilot alone by +5.0 ± 1.0 points" in lead.verdict
 
 

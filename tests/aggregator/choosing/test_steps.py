@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
+from aggregator.choosing.feature_sets import candidates, greedy, neighbours, strengths, strongest
 from aggregator.choosing.race import MALUS, SPREAD, TOLL, Heard, choose, rated, unit_error
-from aggregator.choosing.refining import (
+from aggregator.choosing.shares import WHOLE, Share, after, equalise
+from aggregator.choosing.steps import (
     ASK,
     DONE,
     EVALUATE,
@@ -26,8 +28,6 @@ from aggregator.choosing.refining import (
     number_of_candidates,
     round_sizes,
 )
-from aggregator.choosing.shares import WHOLE, Share, after, equalise
-from aggregator.choosing.subsets import candidates, greedy, neighbours, strengths, strongest
 from aggregator.models.joint_tables import Tables
 from aggregator.publishing.series import series_share
 
@@ -38,7 +38,7 @@ HALF = np.array([0.5, 0.5])
 @pytest.fixture(autouse=True, scope="module")
 def quick():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aggregator.choosing.subsets.RECORDS", 500)
+        patch.setattr("aggregator.choosing.feature_sets.RECORDS", 500)
         yield
 
 

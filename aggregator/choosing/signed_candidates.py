@@ -9,7 +9,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from aggregator.choosing.selecting import of_features
+from aggregator.choosing.fewer_features import of_features
 from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.models import publish_model
 from protocol.documents.envelope import read_envelope
@@ -17,7 +17,7 @@ from protocol.documents.envelope import read_envelope
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aggregator.choosing.refine import Refined
+    from aggregator.choosing.from_answers import Refined
     from aggregator.publishing.workspace import Workspace
 
 

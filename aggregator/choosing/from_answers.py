@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.ask_table import AskedFeature
 from aggregator.choosing.race import Heard
-from aggregator.choosing.refining import (
+from aggregator.choosing.shares import Asked, Share
+from aggregator.choosing.steps import (
     Evaluated,
     Fleet,
     Step,
@@ -23,7 +24,6 @@ from aggregator.choosing.refining import (
     next_round,
     pooled,
 )
-from aggregator.choosing.shares import Asked, Share
 from aggregator.estimates.joining import join
 from aggregator.models.posterior_mean import posterior_tables
 from protocol.documents.campaign import DISCRETE
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aggregator.ask_table import Ask
-    from aggregator.choosing.subsets import Subset
+    from aggregator.choosing.feature_sets import Subset
     from aggregator.estimates.statistics import Statistics
     from aggregator.models.joint_tables import Tables
     from protocol.schema import Schema

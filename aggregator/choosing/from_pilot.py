@@ -12,7 +12,7 @@ import numpy as np
 
 from aggregator.ask_table import AskedFeature
 from aggregator.choosing.codings import GROUPS, Cut
-from aggregator.choosing.piloting import (
+from aggregator.choosing.forward_selection import (
     DRAWS,
     Candidate,
     best_of,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator.ask_table import Ask
-    from aggregator.choosing.piloting import Tabled
+    from aggregator.choosing.forward_selection import Tabled
     from aggregator.schema_file import SchemaFile
     from protocol.schema import Schema
 
@@ -158,7 +158,7 @@ def unseen(
         records: the pilot's records.
         schema: the pilot's schema.
         rows: shape (n,) int64, indices of the records to use.
-        tabled: how a model is made (:func:`aggregator.choosing.piloting.fleet_scores`).
+        tabled: how a model is made (:func:`aggregator.choosing.forward_selection.fleet_scores`).
         draws: number of models per fold.
         rng: source of randomness.
 

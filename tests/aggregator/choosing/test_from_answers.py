@@ -6,9 +6,9 @@ import pytest
 from support.commands import invoke, run
 
 from aggregator.ask_table import resolve
-from aggregator.choosing.refine import _features_of, candidate_name, first_step
-from aggregator.choosing.refining import Fleet
+from aggregator.choosing.from_answers import _features_of, candidate_name, first_step
 from aggregator.choosing.shares import Asked, Share
+from aggregator.choosing.steps import Fleet
 from aggregator.schema_file import load_schema
 from protocol.errors import InputError
 

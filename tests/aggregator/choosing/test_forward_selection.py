@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aggregator.choosing import piloting
+from aggregator.choosing import forward_selection
 from aggregator.choosing.codings import (
     AS_STATED,
     EDGES,
@@ -17,7 +17,7 @@ from aggregator.choosing.codings import (
     mutual_information,
     ways,
 )
-from aggregator.choosing.piloting import best_of, fleet_scores, plain_scores, select
+from aggregator.choosing.forward_selection import best_of, fleet_scores, plain_scores, select
 from aggregator.forecast.population import Population
 from aggregator.models.encoding import MISSING, NO_NUMBER, EncodedFrame
 from protocol import SCALE
@@ -104,8 +104,8 @@ def test_mutual_information_of_a_table_without_dependence_is_nearly_none():
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(piloting, "MOST_FEATURES", 3)
-    monkeypatch.setattr(piloting, "FOLDS", 2)
+    monkeypatch.setattr(forward_selection, "MOST_FEATURES", 3)
+    monkeypatch.setattr(forward_selection, "FOLDS", 2)
 
 
 def test_the_selection_asks_about_what_tells_the_class_and_leaves_out_what_does_not(records, quick):

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from aggregator.choosing.feature_sets import MOST_CANDIDATES, candidates, neighbours, strongest
 from aggregator.choosing.race import Heard, choose, rated, unit_error
 from aggregator.choosing.shares import WHOLE, Asked, Share, after, equalise, used
-from aggregator.choosing.subsets import MOST_CANDIDATES, candidates, neighbours, strongest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from aggregator.choosing.feature_sets import Subset
     from aggregator.choosing.race import Choice
-    from aggregator.choosing.subsets import Subset
     from aggregator.models.joint_tables import Tables
 
 ROUNDS = (0.25, 0.08, 0.08, 0.08)
