@@ -7,6 +7,7 @@ the command then receives. This module opens no file. ``counting`` and ``enrolme
 from __future__ import annotations
 
 import re
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,21 +50,31 @@ naming_workspace_option = click.option("--workspace", type=PATH, help="Workspace
 store_option = click.option("--store", type=PATH, required=True, help="Folder made by hearsay ingest.")
 """``store``: the folder of a store that exists."""
 
-several_stores_option = click.option(
-    "--store",
-    "stores",
-    type=PATH,
-    multiple=True,
-    help="Folder made by hearsay ingest; repeatable: statistics of several campaigns on one schema add up.",
-)
-"""``stores``: the folders of stores, in the order given; possibly none."""
+
+def several_stores_option(*, required: bool = False) -> Decorator:
+    """Make a decorator that adds an option to a command. It gives ``stores``, folders of stores in the order given.
+
+    ``stores`` is empty if the user does not give the option. With ``required`` the user must give it.
+    """
+    text = "Folder made by hearsay ingest; repeatable: statistics of several campaigns on one schema add up."
+    return click.option("--store", "stores", type=PATH, multiple=True, required=required, help=text)
 
 
 def joining_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add options to ``command`` with the analyst's declarations about several stores.
 
-    They give ``one_population`` and ``disjoint``, both false by default.
+    They give ``one_population`` and ``disjoint``, both false by default. The command has :func:`several_stores_option`
+    too: a declaration about fewer than two stores is wrong usage.
     """
+
+    @wraps(command)
+    def checked(*args: Any, stores: tuple[Path, ...], one_population: bool, disjoint: bool, **rest: Any) -> Any:
+        if (one_population or disjoint) and len(stores) < 2:
+            raise click.UsageError(
+                "--one-population and --disjoint are about several stores", click.get_current_context()
+            )
+        return command(*args, stores=stores, one_population=one_population, disjoint=disjoint, **rest)
+
     disjoint = click.option(
         "--disjoint", is_flag=True, help="Declare that no device answered in two of the stores; so in one series."
     )
@@ -72,7 +83,7 @@ def joining_options(command: Callable[..., Any]) -> Callable[..., Any]:
         is_flag=True,
         help="Declare that all stores are of samples of one population; not needed for campaigns of one series.",
     )
-    return population(disjoint(command))
+    return population(disjoint(checked))
 
 
 contact_option = click.option("--contact", default="not stated", help="Whom the owner of a device can ask.")

@@ -177,7 +177,10 @@ def test_the_commands(world, tmp_path, monkeypatch):
     series = ("--store", stores["first"], "--store", stores["second"])
     run("publish", *series, "--workspace", work, "--name", "n", "-o", tmp_path / "n.hsm")
     run("publish", "--store", stores["one"], "--one-population", "--workspace", work, "-o", tmp_path / "o", status=2)
-    run("estimate", status=2)
+    for command in (("estimate",), ("evaluate", "show")):
+        run(*command, "--store", stores["one"], "--one-population", status=2)
+        run(*command, "--store", stores["one"], "--disjoint", status=2)
+        assert "Missing option '--store'" in run(*command, status=2).stderr
 
 
 def test_a_series_of_real_devices_through_files(tmp_path, monkeypatch):

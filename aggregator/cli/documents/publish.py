@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@several_stores_option
+@several_stores_option()
 @joining_options
 @workspace_option
 @click.option("-o", "--output", type=PATH, help="Model to write; must not exist.")
@@ -100,9 +100,6 @@ def publish(
         raise click.UsageError("Missing option '--store' or '--to'.", context)
     if bool(stores) == (output is None):
         raise click.UsageError("--store and -o belong together: the reports, and the model made of them", context)
-    declared = one_population or disjoint
-    if declared and len(stores) < 2:
-        raise click.UsageError("--one-population and --disjoint are about several stores", context)
     if not stores and (proven_only or any(option is not None for option in (periods, memory, cluster, features))):
         raise click.UsageError(
             "--periods, --proven-only, --memory, --cluster and --features are for a store's reports: give --store too",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@several_stores_option
+@several_stores_option(required=True)
 @joining_options
 @counted_options
 @roster_options
@@ -67,8 +67,6 @@ def estimate(
 
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both", click.get_current_context())
-    if not stores:
-        raise click.UsageError("Missing option '--store'.", click.get_current_context())
     rosters = rosters_of(lists, passphrase_file)
     (statistics, homogeneity), _ = count_stores(
         stores,

@@ -165,7 +165,7 @@ def _weights(text: str) -> list[int]:
 
 
 @evaluate.command()
-@several_stores_option
+@several_stores_option(required=True)
 @joining_options
 @counted_options
 @roster_options
@@ -203,8 +203,6 @@ def show(
     from aggregator.planning.ranking import rank
 
     rosters = rosters_of(lists, passphrase_file)
-    if not stores:
-        raise click.UsageError("Missing option '--store'.", click.get_current_context())
     parts = [
         count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters)[0] for store in stores
     ]

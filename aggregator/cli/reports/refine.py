@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("schema_file", type=PATH, metavar="[SCHEMA.toml]", required=False)
-@several_stores_option
+@several_stores_option()
 @click.option(
     "--evaluation",
     "evaluations",
