@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from aggregator.asking import Document
-    from aggregator.estimates.homogeneity import Homogeneity
+    from aggregator.estimates.joining.homogeneity import Homogeneity
     from aggregator.estimates.statistics import Statistics
     from aggregator.fleet.roster import Roster
     from aggregator.intake.enrolment import Enrolled

@@ -15,7 +15,7 @@ from estimators import NOW
 from aggregator.choosing.race import Heard
 from aggregator.choosing.steps import EVALUATE, Evaluated, Fleet, conclusion, next_evaluation, next_round
 from aggregator.estimates.reports import estimate
-from aggregator.models.posterior_mean import posterior_tables
+from aggregator.models.posterior.tables import posterior_tables
 from aggregator.planning.counts import count_law
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.tally.tally import Tally

@@ -50,7 +50,7 @@ def strengths(tables: Tables) -> Floats:
         Σ_{a,c} P(c) P(a | c) log [P(a | c) / Σ_d P(d) P(a | d)]
 
     a is a value and c, d are classes. ``tables`` are posterior means, which are shrunk towards independence as far as
-    the noise hides a dependence (:mod:`aggregator.models.posterior_mean`). A weak feature with few answers is therefore
+    the noise hides a dependence (:mod:`aggregator.models.posterior`). A weak feature with few answers is therefore
     not strong by chance.
     """
     found = []

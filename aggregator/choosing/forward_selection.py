@@ -22,7 +22,7 @@ import numpy as np
 from aggregator.choosing.codings import AS_STATED, Cut, Way, cut, ways
 from aggregator.forecast.rehearsal import Fleet, simulated
 from aggregator.models.encoding import MISSING
-from aggregator.models.posterior_mean import posterior_prior, posterior_tables
+from aggregator.models.posterior.tables import posterior_prior, posterior_tables
 from aggregator.planning.counts import count_law
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from protocol.documents.campaign import parse_campaign

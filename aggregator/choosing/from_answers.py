@@ -25,7 +25,7 @@ from aggregator.choosing.steps import (
     pooled,
 )
 from aggregator.estimates.joining import join
-from aggregator.models.posterior_mean import posterior_tables
+from aggregator.models.posterior.tables import posterior_tables
 from protocol.documents.campaign import DISCRETE
 from protocol.errors import InputError
 from protocol.features import Categorical, Grouped

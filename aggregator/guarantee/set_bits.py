@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.estimates.homogeneity import chi_square_tail
+from aggregator.estimates.joining.homogeneity import chi_square_tail
 from aggregator.guarantee.binomial import log_probability, upper_tail
 from aggregator.guarantee.manipulation import weights_of
 from protocol.mechanisms.unary import UnaryMechanism

@@ -1,8 +1,8 @@
 """Expected accuracy of a model, computed from the statistics that the model is made from, without any records.
 
 The model is tested on simulated records of many fleets that agree with the statistics
-(:mod:`aggregator.models.posterior`). In a simulated fleet, features are independent given the class, and missing values
-are left out of the score as on a device. The expected accuracy is the interval from the smallest to the largest
+(:mod:`aggregator.models.simulated_fleets`). In a simulated fleet, features are independent given the class, and missing
+values are left out of the score as on a device. The expected accuracy is the interval from the smallest to the largest
 accuracy over all fleets. The model beats the largest class if it is better in all fleets. It does not if its largest
 accuracy is below the lower end of the 95 % interval of the largest class's share. Otherwise, or if that share is too
 uncertain, the answer is not known. "Better in no fleet" is no reason to say that it does not: few reports hide the
@@ -27,8 +27,8 @@ from aggregator.estimates.class_shares import class_shares
 from aggregator.models.discrete import fit
 from aggregator.models.gaussian import NormalParameters
 from aggregator.models.gaussian import fit as fit_gaussian
-from aggregator.models.posterior import Fleet, fleets
 from aggregator.models.postprocess import simplex_prior
+from aggregator.models.simulated_fleets import Fleet, fleets
 from protocol.documents.campaign import GAUSSIAN
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.estimates.spread import moment_variances, moments
-from aggregator.models.posterior_moments import Moments, shrunk
+from aggregator.models.posterior.moments import Moments, shrunk
 from aggregator.models.postprocess import check_postprocess
 from protocol.epsilon import MICRO
 from protocol.questions import PRESENT
@@ -110,7 +110,7 @@ def _normal(of: Moments, floor: float) -> NormalParameters:
 
 
 def _posterior_normal(of: Moments, floor: float) -> NormalParameters:
-    """Mean and variance of :func:`aggregator.models.posterior_moments.shrunk`, the variance from ``floor`` to 1.
+    """Mean and variance of :func:`aggregator.models.posterior.moments.shrunk`, the variance from ``floor`` to 1.
 
     Classes without answers about a moment get the mean 0 and the uniform variance, as all classes of that number.
     """

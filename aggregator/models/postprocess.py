@@ -5,7 +5,7 @@ are in reports and have variances; they may be negative, and their sum may diffe
 
 Source: docs/math.md, section 4; ``paper`` is Yilmaz, Al-Rubaie, Chang 2019, section 3.1;
 ``simplex`` projects as Duchi, Shalev-Shwartz, Singer, Chandra (ICML 2008), figure 1; ``posterior`` has a module of its
-own (:mod:`aggregator.models.posterior_mean`).
+own (:mod:`aggregator.models.posterior.tables`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aggregator.models.joint_tables import (
     project_to_simplex,
     simplex_table,
 )
-from aggregator.models.posterior_mean import posterior_tables
+from aggregator.models.posterior.tables import posterior_tables
 from protocol.errors import InputError
 from protocol.questions import CLASS
 

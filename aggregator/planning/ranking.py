@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.estimates.joining import joined_question, of_one_series
+from aggregator.estimates.joining.questions import joined_question
+from aggregator.estimates.joining.sources import of_one_series
 from aggregator.estimates.showing import NOT_DETERMINED, as_range, as_share
 from aggregator.notebooks import facts, table
 from aggregator.planning.best import Share, against_the_best, together

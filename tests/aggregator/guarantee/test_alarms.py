@@ -20,7 +20,7 @@ from made_batches import NOW, batch
 from support.publisher import CAMPAIGN_KEY, DAY
 
 from aggregator.cli.app import hearsay
-from aggregator.estimates.homogeneity import chi_square_tail
+from aggregator.estimates.joining.homogeneity import chi_square_tail
 from aggregator.guarantee.alarms import LEVEL, SHARES, two_sided
 from aggregator.guarantee.set_bits import Single, one_bit, power, set_bits_law
 from aggregator.store.status import status

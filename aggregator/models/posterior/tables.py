@@ -34,7 +34,7 @@ import numpy as np
 
 from aggregator.estimates.class_shares import class_shares
 from aggregator.models.joint_tables import Tables, joint_table, simplex_table
-from aggregator.models.noisy_gamma import posterior
+from aggregator.models.posterior.noisy_gamma import evidence_weights, posterior
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +93,7 @@ def posterior_prior(statistics: Statistics) -> Floats:
     # The shares sum to 1, so that k densities say as much as k − 1.
     evidence = np.array([one.evidence.sum() for one in found]) * (classes - 1) / classes
     means = np.array([one.mean / one.mean.sum() for one in found])
-    return _positive(_weights(evidence) @ means)
+    return _positive(evidence_weights(evidence) @ means)
 
 
 def stakes(statistics: Statistics) -> float:
@@ -200,7 +200,7 @@ def _mixed(
     cells = joint.estimate.size
     if caution.limit**2 * float(joint.variance(1 / cells)) < 1 / cells**2:
         return simplex_table(joint)
-    weights = _weights(evidence.sum(axis=1) + np.log(shape_weight))
+    weights = evidence_weights(evidence.sum(axis=1) + np.log(shape_weight))
     table = _positive((weights @ means).reshape(joint.estimate.shape))
     doubt = min(1.0, float(weights[_NEAR:].sum() / shape_weight[_NEAR:].sum()))
     independent = (table @ prior)[:, None]
@@ -222,12 +222,6 @@ def shape_weights(prior: Floats, variance: Floats) -> Floats:
     equal = np.clip((balance - SKEWED) / (1 - SKEWED), 0, 1)
     factors = np.array(IF_SKEWED) ** log2(len(prior))
     return np.asarray(np.array(WEIGHTS) * (equal + (1 - equal) * factors), np.float64)
-
-
-def _weights(evidence: Floats) -> Floats:
-    """Weights proportional to e^evidence with sum 1. Shape (n,) float64 → (n,) float64."""
-    weights = np.exp(evidence - evidence.max())
-    return np.asarray(weights / weights.sum(), np.float64)
 
 
 def _positive(shares: Floats) -> Floats:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.models.noisy_gamma import posterior
+from aggregator.models.posterior.noisy_gamma import evidence_weights, posterior
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,7 +76,7 @@ def _deviations(of: Moments, centre: float, pooled: float) -> Floats:
     # The deviations, weighted by P(c), sum to 0: k densities say as much as k − 1.
     freedom = (len(away) - 1) / len(away)
     evidence = -freedom / 2 * (np.log(spread) + away**2 / spread).sum(axis=1)
-    return np.asarray(_weights(evidence) @ (away * between / spread), np.float64)
+    return np.asarray(evidence_weights(evidence) @ (away * between / spread), np.float64)
 
 
 def _variances(of: Moments, mean: Floats, centre: float, pooled: float) -> Floats:
@@ -87,10 +87,4 @@ def _variances(of: Moments, mean: Floats, centre: float, pooled: float) -> Float
     noise = (of.second_variance + 4 * mean**2 * of.first_variance) / of.share**2
     found = [posterior(raw, noise, within, shape) for shape in SHAPES]
     evidence = np.array([one.evidence.sum() for one in found])
-    return np.asarray(_weights(evidence) @ np.array([one.mean for one in found]), np.float64)
-
-
-def _weights(evidence: Floats) -> Floats:
-    """Weights proportional to e^evidence with sum 1. Shape (n,) float64 → (n,) float64."""
-    weights = np.exp(evidence - evidence.max())
-    return np.asarray(weights / weights.sum(), np.float64)
+    return np.asarray(evidence_weights(evidence) @ np.array([one.mean for one in found]), np.float64)

@@ -76,6 +76,15 @@ def posterior(estimate: Floats, variance: Floats | float, centre: Floats | float
     return Posterior(np.asarray(sd * mean), np.asarray(evidence - scaled**2 / 2 - log(2 * pi) / 2))
 
 
+def evidence_weights(evidence: Floats) -> Floats:
+    """Weights of n priors, proportional to e^evidence with sum 1: shape (n,) float64.
+
+    ``evidence``: shape (n,) float64, the logarithms of the estimates' densities under each prior.
+    """
+    weights = np.exp(evidence - evidence.max())
+    return np.asarray(weights / weights.sum(), np.float64)
+
+
 @lru_cache(maxsize=64)
 def _table(shape: float) -> _Table:
     """K, h and −h′ by the trapezoidal rule over log t, with the exact mass below the first point."""

@@ -16,9 +16,10 @@ from support.reports import made, opened
 
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.reports import estimate
-from aggregator.models import noisy_gamma, posterior_mean
 from aggregator.models.discrete import fit
-from aggregator.models.noisy_gamma import REACH, posterior
+from aggregator.models.posterior import noisy_gamma
+from aggregator.models.posterior import tables as posterior_tables
+from aggregator.models.posterior.noisy_gamma import REACH, posterior
 from aggregator.models.postprocess import POSTPROCESSES
 from aggregator.tally.tally import Tally
 from protocol.features import Categorical
@@ -146,12 +147,12 @@ def test_names_and_order_of_values_and_classes_do_not_matter(order, swap, seed):
 
 def test_skewed_or_unknown_classes_give_little_weight_to_far_tables():
     shares = ([0.5, 0.5], 0.0), ([0.9, 0.1], 0.0), ([0.5, 0.5], 0.3), ([0.5, 0.5], np.inf)
-    equal, *skewed = (posterior_mean.shape_weights(np.array(one), np.full(2, noise)) for one, noise in shares)
-    assert equal.tolist() == list(posterior_mean.WEIGHTS)
+    equal, *skewed = (posterior_tables.shape_weights(np.array(one), np.full(2, noise)) for one, noise in shares)
+    assert equal.tolist() == list(posterior_tables.WEIGHTS)
     for one in skewed:
-        np.testing.assert_allclose(one, np.multiply(posterior_mean.WEIGHTS, posterior_mean.IF_SKEWED))
-    four = posterior_mean.shape_weights(np.array([0.7, 0.1, 0.1, 0.1]), np.zeros(4))
-    np.testing.assert_allclose(four, np.multiply(posterior_mean.WEIGHTS, np.square(posterior_mean.IF_SKEWED)))
+        np.testing.assert_allclose(one, np.multiply(posterior_tables.WEIGHTS, posterior_tables.IF_SKEWED))
+    four = posterior_tables.shape_weights(np.array([0.7, 0.1, 0.1, 0.1]), np.zeros(4))
+    np.testing.assert_allclose(four, np.multiply(posterior_tables.WEIGHTS, np.square(posterior_tables.IF_SKEWED)))
 
 
 @pytest.mark.parametrize("mechanism", ["direct", "oue", "sue", "the", "she"])
@@ -212,10 +213,10 @@ def test_few_reports_of_many_features_do_not_outvote_skewed_classes():
 
 
 def test_with_more_reports_the_pull_vanishes(monkeypatch):
-    monkeypatch.setattr(posterior_mean, "SHARP", np.inf)
+    monkeypatch.setattr(posterior_tables, "SHARP", np.inf)
     found = estimate(MANY, answers_about_copies(10_000_000, 0.2, np.random.default_rng(1)))
     pulled = tables(found)
-    monkeypatch.setattr(posterior_mean, "MANY", np.inf)
+    monkeypatch.setattr(posterior_tables, "MANY", np.inf)
     for one, other in zip(pulled.likelihood, tables(found).likelihood, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3)
 
@@ -225,7 +226,7 @@ def test_the_more_skewed_the_classes_the_higher_the_stakes():
     for share in (0.5, 0.6, 0.9):
         joint = [np.outer(np.sum(np.reshape(one, (-1, 2)), axis=1), [share, 1 - share]) for one in JOINT[1:]]
         sums = [np.array([100 * share, 100 * (1 - share)]), *joint]
-        found.append(posterior_mean.stakes(summed(CAMPAIGN, [one.ravel() * 1e4 for one in sums], 1_000_000)))
+        found.append(posterior_tables.stakes(summed(CAMPAIGN, [one.ravel() * 1e4 for one in sums], 1_000_000)))
     assert found == pytest.approx([0.0, 0.1 / 0.4, 0.4 / 0.1], abs=1e-2)
 
 
@@ -240,7 +241,7 @@ def test_features_with_little_noise_have_the_tables_of_simplex():
 
 def test_many_features_at_high_stakes_need_less_noise_for_the_tables_of_simplex(monkeypatch):
     """Two features at r = 1/4 against a tenth of that: √5 times fewer, 45 of 2,000 reports instead of 100."""
-    monkeypatch.setattr(posterior_mean, "CALM", 0.1)
+    monkeypatch.setattr(posterior_tables, "CALM", 0.1)
     for noise, is_sharp in ((40.0, True), (60.0, False)):
         found = summed(CAMPAIGN, [np.array(one) * 20 for one in JOINT], 2_000, noise**2)
         exact, ours = (POSTPROCESSES[name](found, FEATURES).likelihood[1] for name in ("simplex", "posterior"))
