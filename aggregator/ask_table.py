@@ -106,26 +106,6 @@ def _parse_feature(name: str, entry: object) -> AskedFeature:
     return AskedFeature(named, tuple(bins), share)
 
 
-def ask_text(ask: Ask) -> str:
-    """The table ``[ask]`` as TOML, to be appended to the text of a schema file. Empty for an empty ``ask``."""
-    lines: list[str] = []
-    for name, one in ask.items():
-        lines.append(f"\n[ask.{_toml(name)}]")
-        if one.groups:
-            groups = ", ".join(f"[{', '.join(map(_toml, group))}]" for group in one.groups)
-            lines.append(f"groups = [{groups}]")
-        if one.bins:
-            lines.append(f"bins = [{', '.join(map(str, one.bins))}]")
-        if one.share != 1:
-            lines.append(f"share = {one.share}")
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _toml(text: str) -> str:
-    """A text as a TOML string. Printable texts need no other escapes."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
 def ask_of(given: str | Iterable[str] | Ask | None, ask: Ask) -> Ask:
     """What to ask, from the argument ``ask`` of a caller and the schema file's own table.
 

@@ -6,14 +6,13 @@ that. Comments in the draft say so.
 
 from __future__ import annotations
 
-import json
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from math import isfinite
 from shlex import quote
 from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.schema_doubts import doubt
-from aggregator.schema_file import MISSING_HAS_CODE, parse_schema_text
+from aggregator.schema_file import MISSING_HAS_CODE, parse_schema_text, toml_array, toml_text
 from aggregator.tables import MISSING_TOKENS, check_label, check_text, have_decimal_commas, shorten
 from protocol.document import is_text
 from protocol.errors import InputError
@@ -99,7 +98,7 @@ def draft_schema(
     if label in drop:
         raise InputError("label_missing", f"column '{label}' is both the label and dropped")
     features = [column for column in frame.columns if column != label and column not in drop]
-    parts = [_HEADER, f"name = {_quote(name)}\n", _label_table(frame, label, missing)]
+    parts = [_HEADER, f"name = {toml_text(name)}\n", _label_table(frame, label, missing)]
     if not features:
         raise InputError("no_features", "there is no column besides the label to learn from")
     how = (bins, equal_frequency)
@@ -163,8 +162,8 @@ def _label_table(frame: pd.DataFrame, label: str, missing: Collection[str]) -> s
         raise InputError("schema_invalid", f"column '{label}' {_UNPRINTABLE}")
     common = _most_common(frame[label], missing)
     return (
-        f"[label]\nname = {_quote(label)}\nclasses = {_array(classes)}\n"
-        f"substitute = {_quote(common)}  # an unlabelled record counts as this\n"
+        f"[label]\nname = {toml_text(label)}\nclasses = {toml_array(classes)}\n"
+        f"substitute = {toml_text(common)}  # an unlabelled record counts as this\n"
     )
 
 
@@ -205,8 +204,8 @@ def _categorical_table(column: pd.Series, values: list[str], missing: set[str], 
         else "never missing in the pilot: saves a code; or write code"
     )
     return (
-        f'[[features]]\nname = {_quote(str(column.name))}\nkind = "categorical"\n'
-        f"values = {_array(values)}\nmissing = {_quote(substitute)}  # {comment}\n"
+        f'[[features]]\nname = {toml_text(str(column.name))}\nkind = "categorical"\n'
+        f"values = {toml_array(values)}\nmissing = {toml_text(substitute)}  # {comment}\n"
     )
 
 
@@ -230,7 +229,7 @@ def _numeric_table(
     low, high = outward(present[0], present[-1])
     stated = f"bins = {bins}  # of equal width; or edges = [...]"
     if equal_frequency:
-        edges = _array(list(map(_plain, equal_frequency_edges(name, present, bins))))
+        edges = toml_array(list(map(_plain, equal_frequency_edges(name, present, bins))))
         stated = f"edges = {edges}  # about as many of the pilot in each bin"
     absent = (
         f'missing = "{MISSING_HAS_CODE}"  # missing in the pilot now and then: it has a code of its own\n'
@@ -239,8 +238,8 @@ def _numeric_table(
         "# a prediction leaves it out\n"
     )
     return (
-        f'[[features]]\nname = {_quote(name)}\nkind = "numeric"\n'
-        f"low = {_quote(low)}  # bounds must be public knowledge\nhigh = {_quote(high)}\n"
+        f'[[features]]\nname = {toml_text(name)}\nkind = "numeric"\n'
+        f"low = {toml_text(low)}  # bounds must be public knowledge\nhigh = {toml_text(high)}\n"
         f"{stated}\n"
         f"{absent}"
     )
@@ -357,12 +356,3 @@ def _most_common(column: pd.Series, missing: Collection[str]) -> str:
 
 def _are_printable(values: list[str]) -> bool:
     return all(is_text(value, least=0) for value in values)
-
-
-def _quote(text: str) -> str:
-    """A TOML basic string. TOML has all escapes of JSON."""
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _array(texts: list[str]) -> str:
-    return f"[{', '.join(map(_quote, texts))}]"

@@ -32,6 +32,7 @@ Source of the rules: docs/math.md, section 3; docs/formats.md, section 5.
 
 from __future__ import annotations
 
+import json
 import tomllib
 from decimal import Decimal
 from fractions import Fraction
@@ -48,7 +49,7 @@ from protocol.schema import Label, Schema, build_schema
 from protocol.values import as_text, parse_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
 MISSING_HAS_CODE = "code"
 MAX_FILE_BYTES = 4 << 20
@@ -251,3 +252,13 @@ def _check_keys(entry: dict[str, Any], known: Collection[str], where: str) -> No
     unknown = sorted(set(entry) - set(known))
     if unknown:
         raise InputError("schema_invalid", f"{where}: unknown key {unknown[0]!r}")
+
+
+def toml_text(text: str) -> str:
+    """A text as a TOML basic string. TOML has all escapes of JSON."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def toml_array(texts: Iterable[str]) -> str:
+    """Texts as a TOML array."""
+    return f"[{', '.join(map(toml_text, texts))}]"

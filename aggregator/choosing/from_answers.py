@@ -116,15 +116,9 @@ def _entry(schema: Schema, index: int, share: int) -> AskedFeature:
     feature, plain = schema.observed[index], schema.ungrouped[index]
     if not isinstance(feature, Grouped):
         return AskedFeature(share=share)
-    groups = schema.groups[index] or ()
     if isinstance(plain, Categorical):
-        labels = plain.labels()
-        listed = tuple(
-            tuple(label for label, of in zip(labels, groups, strict=True) if of == group)
-            for group in range(feature.size)
-        )
-        return AskedFeature(listed, (), share)
-    bins = groups[: len(plain.edges) + 1]
+        return AskedFeature(tuple(map(tuple, feature.members())), (), share)
+    bins = feature.groups[: len(plain.edges) + 1]
     return AskedFeature((), tuple(bins.count(group) for group in sorted(set(bins))), share)
 
 

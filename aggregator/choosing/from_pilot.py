@@ -26,7 +26,7 @@ from aggregator.choosing.forward_selection import (
 from aggregator.forecast.population import Population
 from aggregator.forecast.rehearsal import Z95
 from protocol.errors import InputError
-from protocol.features import Categorical, Feature, Numeric
+from protocol.features import Categorical, Feature, Grouped, Numeric
 from protocol.schema import build_schema
 
 if TYPE_CHECKING:
@@ -186,11 +186,7 @@ def _asked(cuts: Sequence[Cut], schema: Schema) -> tuple[Ask, list[Feature]]:
         feature = features[each.way.feature]
         groups: tuple[tuple[str, ...], ...] = ()
         if each.group_of is not None and isinstance(feature, Categorical):
-            labels = feature.labels()
-            groups = tuple(
-                tuple(label for label, of in zip(labels, each.group_of, strict=True) if of == group)
-                for group in range(each.size)
-            )
+            groups = tuple(map(tuple, Grouped(feature.name, feature.labels(), each.group_of, None).members()))
         if each.edges is not None and isinstance(feature, Numeric):
             features[each.way.feature] = Numeric(
                 feature.name, feature.low, feature.high, list(each.edges), feature.unlisted, feature.substitute

@@ -5,20 +5,17 @@
 
 from __future__ import annotations
 
-import json
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from aggregator.ask_table import ask_text
-from aggregator.schema_file import MISSING_HAS_CODE
+from aggregator.schema_file import MISSING_HAS_CODE, toml_array, toml_text
 from protocol import SCALE
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    from aggregator.ask_table import Ask
     from aggregator.schema_file import SchemaFile
     from protocol.features import Feature
 
@@ -51,6 +48,20 @@ def schema_text(file: SchemaFile) -> str:
     return "\n".join(lines) + "\n" + ask_text(file.ask)
 
 
+def ask_text(ask: Ask) -> str:
+    """The table ``[ask]`` as TOML, to be appended to the text of a schema file. Empty for an empty ``ask``."""
+    lines: list[str] = []
+    for name, one in ask.items():
+        lines.append(f"\n[ask.{toml_text(name)}]")
+        if one.groups:
+            lines.append(f"groups = [{', '.join(map(toml_array, one.groups))}]")
+        if one.bins:
+            lines.append(f"bins = [{', '.join(map(str, one.bins))}]")
+        if one.share != 1:
+            lines.append(f"share = {one.share}")
+    return "".join(f"{line}\n" for line in lines)
+
+
 def _categorical(feature: Categorical) -> list[str]:
     missing = MISSING_HAS_CODE if feature.substitute is None else feature.values[feature.substitute]
     return [f"values = {toml_array(feature.values)}", f"missing = {toml_text(missing)}"]
@@ -75,13 +86,3 @@ def _number(feature: Numeric, scaled: int) -> str:
         if back == scaled and low <= rounded <= high:
             return format(Decimal(rounded.numerator * 10**digits // rounded.denominator).scaleb(-digits), "f")
     raise InputError("schema_invalid", f"feature '{feature.name}': an edge has too many digits")
-
-
-def toml_text(text: str) -> str:
-    """A text as a TOML basic string. TOML has all escapes of JSON."""
-    return json.dumps(text, ensure_ascii=False)
-
-
-def toml_array(texts: Iterable[str]) -> str:
-    """Texts as a TOML array."""
-    return f"[{', '.join(map(toml_text, texts))}]"

@@ -130,8 +130,8 @@ def next_text(found: Refined, name: str, stated: Schema) -> str:
         name: name of the schema file.
         stated: all features that the series' campaigns state.
     """
-    from aggregator.choosing.schema_text import schema_text, toml_array, toml_text
-    from aggregator.schema_file import SchemaFile
+    from aggregator.choosing.schema_text import schema_text
+    from aggregator.schema_file import SchemaFile, toml_array, toml_text
 
     share = found.share
     head = [f"# {found.step.kind}: {found.step.why}"]
