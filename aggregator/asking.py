@@ -205,6 +205,8 @@ def plan_campaign(
         pilot=pilot,
         postprocess=postprocess,
         fixed=(theta, approach, variance_floor, split),
+        class_question=class_question,
+        ask=table,
     )
     chosen = choose(asked, family, mechanism, approach, micro, joint=joint)
     why = () if chosen is None else tuple(candidates(asked, micro, joint=joint))

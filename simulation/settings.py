@@ -333,7 +333,8 @@ def _settled(
         ask: what devices are asked about.
     """
     mechanism = settings.mechanism or (AUTO if settings.family == AUTO else DEFAULT_MECHANISM)
-    family = only_family(resolve(design.template_schema(), ask).schema, settings.family, mechanism)
+    described = resolve(design.template_schema(), ask).schema
+    family = only_family(described, settings.family, mechanism, class_question=settings.class_question)
     if family is not None:
         return settings._replace(family=family, mechanism=mechanism), table, []
     order = np.random.default_rng(settings.seed).permutation(len(table))
@@ -346,6 +347,7 @@ def _settled(
         pilot=pilot,
         answers=settings.answers,
         postprocess=settings.postprocess,
+        ask=ask if design.method == "none" else {},
         coding="schema" if design.method == "none" else settings.reduce,
         fixed=(settings.theta, settings.approach),
         seed=settings.seed or 0,

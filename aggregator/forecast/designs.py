@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.models.reduction import fit_projection
@@ -15,11 +16,13 @@ from protocol.schema import build_schema
 if TYPE_CHECKING:
     import pandas as pd
 
+    from aggregator.ask_table import Ask
     from protocol.schema import Schema
 
 _NOW = 1_900_000_000
 """Time in the header of a campaign that nobody signs."""
 DEFAULT_BINS = 4
+NO_SHARES: Ask = MappingProxyType({})
 
 
 class Design(NamedTuple):
@@ -71,13 +74,23 @@ class Design(NamedTuple):
             return fit_projection(pilot, schema, method, int(components), bins=self.bins or DEFAULT_BINS).schema
         return schema if self.bins is None else with_bins(schema, self.bins)
 
-    def campaign(self, schema: Schema, epsilon_micro: int, postprocess: str) -> Campaign:
+    def campaign(
+        self,
+        schema: Schema,
+        epsilon_micro: int,
+        postprocess: str,
+        *,
+        class_question: bool = True,
+        shares: Ask = NO_SHARES,
+    ) -> Campaign:
         """The unsigned campaign of this design, made and checked by the code that makes real campaigns.
 
         Args:
             schema: from :meth:`schema_of`.
             epsilon_micro: total ε of a device in one period, in millionths.
             postprocess: name of the post-processing.
+            class_question: whether devices are also asked for the class alone.
+            shares: all features of ``schema``, with the share of each and with the same groups; empty for equal shares.
 
         Raises:
             InputError, DocumentError: no campaign can have these values
@@ -91,8 +104,11 @@ class Design(NamedTuple):
             family=self.family,
             approach=self.approach,
             postprocess=postprocess,
+            class_question=class_question,
+            ask=shares,
         )
-        return parse_campaign(build_campaign(schema, parameters, 1, _NOW))
+        stated = schema._replace(groups=()) if shares else schema
+        return parse_campaign(build_campaign(stated, parameters, 1, _NOW))
 
 
 def with_bins(schema: Schema, bins: int) -> Schema:

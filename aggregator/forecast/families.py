@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from aggregator.forecast.designs import NO_SHARES
 from aggregator.forecast.plan import plan
 from aggregator.planning.choice import AUTO, forms
+from aggregator.schema_file import SchemaFile
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.errors import InputError
 
@@ -15,21 +17,22 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from aggregator.ask_table import Ask
     from aggregator.forecast.result import Plan
     from protocol.schema import Schema
 
 
-def only_family(schema: Schema, family: str, mechanism: str) -> str | None:
+def only_family(schema: Schema, family: str, mechanism: str, *, class_question: bool = True) -> str | None:
     """The family that is left: ``family`` itself unless it is ``auto``; None if ``auto`` has both to choose from.
 
-    A mechanism is of one family, and without numeric features there are discrete campaigns only. Neither the family's
-    nor the mechanism's name is checked.
+    A mechanism is of one family. Without numeric features, or without the question about the class alone, there are
+    discrete campaigns only. Neither the family's nor the mechanism's name is checked.
     """
     if family != AUTO:
         return family
     if mechanism != AUTO:
         return GAUSSIAN if mechanism in forms() else DISCRETE
-    return None if schema.numeric else DISCRETE
+    return None if schema.numeric and class_question else DISCRETE
 
 
 def best_of_families(
@@ -40,6 +43,7 @@ def best_of_families(
     pilot: pd.DataFrame | str | Path | None,
     answers: str | int,
     postprocess: str,
+    ask: Ask = NO_SHARES,
     coding: str = "schema",
     fixed: Sequence[object] = (),
     seed: int = 0,
@@ -53,6 +57,8 @@ def best_of_families(
         pilot: records with their label, or None (:func:`aggregator.forecast.plan.plan`).
         answers: answers of a device in one period.
         postprocess: name of the post-processing.
+        ask: the features of ``schema`` with their groups and shares; empty for all features with the schema's groups
+            and equal shares.
         coding: ``schema``, or a projection to fit on the pilot.
         fixed: options of the campaign that one mechanism or family has; None for an option that is not given.
         seed: seed of all simulated counts.
@@ -68,7 +74,7 @@ def best_of_families(
     if devices is None:
         raise InputError("plan_invalid", "family auto compares accuracies: say --devices, and --pilot if there is one")
     return plan(
-        schema,
+        SchemaFile("", schema._replace(groups=()), ask) if ask else schema,
         epsilon=epsilon,
         devices=devices,
         pilot=pilot,
@@ -103,14 +109,18 @@ def settle(
     pilot: pd.DataFrame | str | Path | None,
     postprocess: str,
     fixed: Sequence[object],
+    class_question: bool = True,
+    ask: Ask = NO_SHARES,
 ) -> Settled:
     """Settle the family of a campaign, and the mechanism with it. The arguments are those of :func:`best_of_families`.
+
+    ``class_question``: whether devices are also asked for the class alone.
 
     Raises:
         InputError: ``plan_invalid``: there is a pilot, but ``auto`` has nothing to choose; the reasons of
             :func:`best_of_families`.
     """
-    family = only_family(schema, asked.family, asked.mechanism)
+    family = only_family(schema, asked.family, asked.mechanism, class_question=class_question)
     if family is None:
         found = best_of_families(
             schema,
@@ -119,6 +129,7 @@ def settle(
             pilot=pilot,
             answers=asked.answers,
             postprocess=postprocess,
+            ask=ask,
             fixed=fixed,
         )
         best = found.ranked[0].design

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aggregator.ask_table import resolve
+from aggregator.forecast.designs import NO_SHARES
 from aggregator.forecast.precision import precisions
 from aggregator.forecast.rehearsal import Fleet
 from aggregator.forecast.result import Plan
@@ -77,6 +78,7 @@ def plan(
     target_accuracy: float | None = None,
     target_width: float | None = None,
     solve: str = DEVICES,
+    class_question: bool = True,
     missing: Collection[str] = MISSING_TOKENS,
     seed: int = 0,
     curves: bool = False,
@@ -85,7 +87,8 @@ def plan(
     """Rank the ways to ask a fleet by the accuracy to expect, and say what a target needs. Run by the analyst.
 
     Args:
-        schema: a schema file, its path, or a schema.
+        schema: a schema file, its path, or a schema. The table ``[ask]`` of a file says which features are asked
+            about, and which share of the devices each has.
         epsilon: total ε of a device in one period.
         devices: number of devices; None with a target for the number of devices ranks designs at
             :data:`DEFAULT_DEVICES`.
@@ -103,6 +106,8 @@ def plan(
         target_accuracy: accuracy that the model is to reach, between 0 and 1; or None.
         target_width: largest width of a 95 % interval of a share or mean, above 0 and below 2; or None.
         solve: the quantity that the targets need: ``devices``, ``epsilon`` or ``days`` (periods).
+        class_question: whether devices are also asked for the class alone, as :func:`aggregator.asking.plan_campaign`
+            does by default; False leaves out Gaussian designs.
         missing: cells of the pilot that stand for a missing value.
         seed: seed of all simulated counts; the same seed gives the same plan.
         curves: whether accuracies against devices are simulated too, for :meth:`Plan.chart`.
@@ -124,7 +129,16 @@ def plan(
     records, basis = _records(pilot, file.schema, missing, effect)
     described = file.schema if projection is None else load_projection(Path(projection), file.schema)
     asked = resolve(described, file.ask).schema
-    study = Study(asked, micro, postprocess, pilot=records, effect=effect or DEFAULT_EFFECT, seed=seed)
+    study = Study(
+        asked,
+        micro,
+        postprocess,
+        pilot=records,
+        effect=effect or DEFAULT_EFFECT,
+        seed=seed,
+        class_question=class_question,
+        shares=file.ask if any(one.share != 1 for one in file.ask.values()) else NO_SHARES,
+    )
     simulated = DRAWN * len(GRIDS[solve]) if target_accuracy is not None or curves else 0
     step = _counted(progress, (2 if devices is None else 1) * STEPS + simulated)
     scope = Scope(family, mechanism, str(answers), coding)
@@ -148,12 +162,7 @@ def plan(
         tuple(precisions(campaign, fleet, population)),
         solutions,
         drawn,
-        _notes(
-            records,
-            found.ranked,
-            projected=projection is not None,
-            weighted=any(one.share != 1 for one in file.ask.values()),
-        )
+        _notes(records, found.ranked, projected=projection is not None)
         + (() if records is None else tuple(without_meaning(records, study.schema)))
         + _limits(micro, fleet.periods, solutions),
     )
@@ -298,7 +307,7 @@ def _limits(epsilon_micro: int, periods: int, solutions: Sequence[Solution]) -> 
     return ()
 
 
-def _notes(records: object, ranked: tuple[Ranked, ...], *, projected: bool, weighted: bool) -> tuple[str, ...]:
+def _notes(records: object, ranked: tuple[Ranked, ...], *, projected: bool) -> tuple[str, ...]:
     """Sentences about what the plan does not know."""
     near = [one for one in ranked[1:] if one.behind <= 2 * one.behind_error]
     found = []
@@ -310,6 +319,4 @@ def _notes(records: object, ranked: tuple[Ranked, ...], *, projected: bool, weig
         found.append("the pilot is taken for a random sample of the devices' records")
     if projected and records is not None:
         found.append("if the projection was fitted on these records, the accuracies are too high: fit it on others")
-    if weighted:
-        found.append("the shares of [ask] are not planned: every feature is taken to be asked about equally often")
     return tuple(found)

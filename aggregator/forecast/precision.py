@@ -26,7 +26,7 @@ from aggregator.forecast.rehearsal import Fleet, shares_of_questions
 from aggregator.planning.inputs import inputs_of
 from protocol import SCALE
 from protocol.mechanisms.numeric import NumericMechanism
-from protocol.questions import CELL, CLASS, PRESENT
+from protocol.questions import CELL, CLASS, PRESENT, SQUARE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,11 +61,14 @@ class Precision(NamedTuple):
         question: the question in words, or :data:`CLASSES`.
         answers: expected number of answers.
         errors: shape (K,) float64: standard errors, one per cell, number or class.
+        span: width of the range of the question's statistics: 1 for shares and means of squares, 2 for means of numbers
+            in [−1, 1].
     """
 
     question: str
     answers: float
     errors: Floats
+    span: float = 1.0
 
     @property
     def worst(self) -> float:
@@ -79,8 +82,13 @@ class Precision(NamedTuple):
 
     @property
     def width(self) -> float:
-        """Width of the widest 95 % interval: 2·1.96 times the largest standard error."""
+        """Width of the widest 95 % interval, 2·1.96 times the largest standard error, not clipped."""
         return 2 * Z95 * self.worst
+
+    @property
+    def clipped_width(self) -> float:
+        """Width of the widest 95 % interval, at most that of the statistics' range."""
+        return min(self.width, self.span)
 
 
 def precisions(campaign: Campaign, fleet: Fleet, population: Population | None) -> list[Precision]:
@@ -102,7 +110,8 @@ def precisions(campaign: Campaign, fleet: Fleet, population: Population | None) 
         answers = fleet.devices * fleet.periods * share
         scatter = (1 - share) / answers + 1 / fleet.devices
         errors = np.sqrt(spread.noise / answers + spread.between * scatter)
-        found.append(Precision(question_name(question.subject, campaign.schema), answers, errors))
+        span = 1.0 if is_share(question.subject) or question.subject.power == SQUARE else 2.0
+        found.append(Precision(question_name(question.subject, campaign.schema), answers, errors, span))
     classes = _classes(campaign, fleet, population)
     return found if classes is None else [*found, classes]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.forecast.precision import CLASSES, widest
+from aggregator.forecast.precision import CLASSES
 from aggregator.forecast.targets import EPSILON, shown
 from aggregator.notebooks import facts, table
 from aggregator.planning.choice import AUTO
@@ -53,7 +53,7 @@ class Plan(NamedTuple):
 
     def facts(self) -> dict[str, str]:
         """The main results as names and texts, for people."""
-        first, widths = self.ranked[0], widest(list(self.precision))
+        first, widths = self.ranked[0], max(self.precision, key=lambda one: (one.clipped_width, one.worst))
         expected = first.forecast
         found = {
             "basis": self.basis,
@@ -62,11 +62,11 @@ class Plan(NamedTuple):
             "first design": first.design.name,
             "expected accuracy": f"{expected.accuracy:.1%} ({expected.low:.1%} to {expected.high:.1%})",
             "largest class": f"{self.largest_class:.1%}",
-            "widest 95 % interval": f"{widths.width:.3g}, of {widths.question}",
+            "widest 95 % interval": f"{widths.clipped_width:.3g}, of {widths.question}",
         }
         classes = [one for one in self.precision if one.question == CLASSES]
         if classes:
-            found["95 % interval of a class"] = f"{classes[0].width:.3g} wide"
+            found["95 % interval of a class"] = f"{classes[0].clipped_width:.3g} wide"
         for solution in self.solutions:
             found[solution.target] = said(solution)
         for choice, options in self.choices().items():
@@ -157,7 +157,7 @@ class Plan(NamedTuple):
                     "standard_errors": one.errors.tolist(),
                     "median": one.median,
                     "worst": one.worst,
-                    "width": one.width,
+                    "width": one.clipped_width,
                 }
                 for one in self.precision
             ],
@@ -183,15 +183,17 @@ def said(solution: Solution) -> str:
     quantity = solution.quantity
     if solution.value is None:
         return f"cannot be reached: {solution.why}"
-    ends = ""
-    if solution.most is not None:
+    amount, ends = shown(quantity, solution.value), ""
+    if solution.least is not None and solution.value <= solution.least:
+        amount = f"at most {amount}"
+    if solution.most is not None and solution.high != solution.value:
         low = "less" if solution.low is None else shown(quantity, solution.low)
         high = (
             f"more than {shown(quantity, solution.most)}" if solution.high is None else shown(quantity, solution.high)
         )
         ends = f" ({low} to {high})"
     named = "" if solution.design is None else f", with {solution.design.name}"
-    return f"{quantity} = {shown(quantity, solution.value)}{ends}{named}"
+    return f"{quantity} = {amount}{ends}{named}"
 
 
 def _s(number: int) -> str:

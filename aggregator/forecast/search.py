@@ -89,23 +89,29 @@ class Found(NamedTuple):
     pruned: tuple[Pruned, ...]
 
 
-def codings(schema: Schema, scope: Scope, *, has_pilot: bool) -> list[tuple[str, int | None, str]]:
-    """Family, bins and reduction of all designs that the search looks at; reductions only with a pilot.
+def codings(study: Study, scope: Scope) -> list[tuple[str, int | None, str]]:
+    """Family, bins and reduction of all designs that the search looks at.
+
+    Reductions are looked at only with a pilot, and only where all features have the same share of the devices: shares
+    are about features, and a projection has components.
 
     Raises:
         InputError: ``family_unknown``; ``no_numbers``: the family is gaussian, and the schema has no numeric feature;
-            ``mechanism_unknown``: the family has no such mechanism.
+            ``mechanism_unknown``: the family has no such mechanism; ``not_fittable``: a Gaussian campaign without the
+            question about the class alone; ``plan_invalid``: a projection to be fitted, and shares of features.
     """
-    families = _families(schema, scope)
+    schema, families = study.schema, _families(study, scope)
     found: list[tuple[str, int | None, str]] = [(family, None, "none") for family in families]
     if scope.coding not in (AUTO, "schema"):
+        if study.shares:
+            raise InputError("plan_invalid", "shares in [ask] are about features, and a projection has components")
         return [(family, None, scope.coding) for family in families]
     if scope.coding != AUTO or schema.projection is not None or schema.groups:
         return found
     numbers = sum(isinstance(feature, Numeric) for feature in schema.features)
     if DISCRETE in families and numbers:
         found += [(DISCRETE, bins, "none") for bins in BINS if not _has_bins(schema, bins)]
-    if has_pilot and numbers > 1:
+    if study.pilot is not None and numbers > 1 and not study.shares:
         counts = [count for count in COMPONENTS if count < numbers]
         reductions = [f"pca:{count}" for count in counts]
         reductions += [f"dca:{count}" for count in counts if count <= max(2, len(schema.label.classes) - 1)]
@@ -113,8 +119,11 @@ def codings(schema: Schema, scope: Scope, *, has_pilot: bool) -> list[tuple[str,
     return found
 
 
-def _families(schema: Schema, scope: Scope) -> list[str]:
-    """The families of a search. Raises ``family_unknown``, ``no_numbers`` and ``mechanism_unknown``."""
+def _families(study: Study, scope: Scope) -> list[str]:
+    """The families of a search.
+
+    Raises ``family_unknown``, ``no_numbers``, ``mechanism_unknown`` and ``not_fittable``.
+    """
     if scope.family not in (AUTO, DISCRETE, GAUSSIAN):
         raise InputError("family_unknown", "a family is discrete, gaussian or auto")
     if scope.mechanism != AUTO and scope.mechanism not in mechanisms.names():
@@ -125,10 +134,15 @@ def _families(schema: Schema, scope: Scope) -> list[str]:
         if fitting not in families:
             raise InputError("mechanism_unknown", f"the family {scope.family} has no mechanism {scope.mechanism}")
         families = [fitting]
-    if GAUSSIAN in families and not schema.numeric:
-        if len(families) == 1:
-            raise InputError("no_numbers", "a Gaussian model needs a numeric feature; this schema has none")
-        families.remove(GAUSSIAN)
+    refusals = [
+        (study.schema.numeric, "no_numbers", "a Gaussian model needs a numeric feature; this schema has none"),
+        (study.class_question, "not_fittable", "a Gaussian campaign needs the question about the class alone"),
+    ]
+    for is_fitting, reason, sentence in refusals:
+        if GAUSSIAN in families and not is_fitting:
+            if len(families) == 1:
+                raise InputError(reason, sentence)
+            families.remove(GAUSSIAN)
     return families
 
 
@@ -140,16 +154,15 @@ def _has_bins(schema: Schema, bins: int) -> bool:
     )
 
 
-def _alternatives(coding: tuple[str, int | None, str], schema: Schema, scope: Scope, micro: int) -> list[Design]:
-    """All designs of one coding. ``schema``: of the coding."""
+def _alternatives(coding: tuple[str, int | None, str], study: Study, scope: Scope) -> list[Design]:
+    """All designs of the first coding of a family."""
     family, bins, reduction = coding
-    names = (
-        [scope.mechanism] if scope.mechanism != AUTO else list(forms()) if family == GAUSSIAN else _of_values(schema)
-    )
+    micro = study.epsilon_micro
+    names = [scope.mechanism] if scope.mechanism != AUTO else list(forms()) if family == GAUSSIAN else _of_values(study)
     found = []
     for name in names:
         for approach in APPROACHES.get(name, (None,)) if family == GAUSSIAN else (None,):
-            questions = len(campaign_subjects(schema, family, name, approach))
+            questions = _questions(study, study.schema, Design(family, name, approach=approach))
             wanted = [*SOME_ANSWERS, AUTO, "all"] if scope.answers == AUTO else [scope.answers]
             wanted = [text for text in wanted if text not in SOME_ANSWERS or int(text) <= questions]
             numbers = sorted({parse_answers(text, questions, micro) for text in wanted})
@@ -157,10 +170,17 @@ def _alternatives(coding: tuple[str, int | None, str], schema: Schema, scope: Sc
     return found
 
 
-def _of_values(schema: Schema) -> list[str]:
+def _questions(study: Study, schema: Schema, design: Design) -> int:
+    """Number of questions of a design. ``schema``: of its coding."""
+    family, name, approach = design.family, design.mechanism, design.approach
+    return len(campaign_subjects(schema, family, name, approach, class_question=study.class_question))
+
+
+def _of_values(study: Study) -> list[str]:
     """Mechanisms of discrete campaigns, with ``auto`` (per question) if the schema's questions differ in size."""
     named = [name for name in mechanisms.names() if issubclass(mechanisms.kind(name), ValueMechanism)]
-    sizes = {subject.size for subject in campaign_subjects(schema, DISCRETE, named[0], None)}
+    asked = campaign_subjects(study.schema, DISCRETE, named[0], None, class_question=study.class_question)
+    sizes = {subject.size for subject in asked}
     return [*named, AUTO] if len(sizes) > 1 else named
 
 
@@ -178,14 +198,11 @@ def pruned_designs(study: Study, scope: Scope, fleet: Fleet) -> tuple[dict[Desig
     left: list[Pruned] = []
     best: dict[str, list[Design]] = {}
     refused: HearsayError | None = None
-    for coding in codings(study.schema, scope, has_pilot=study.pilot is not None):
+    for coding in codings(study, scope):
         family = coding[0]
         errors: dict[Design, float] = {}
         try:
-            if family in best:
-                tried = _like(best[family], coding, study, scope)
-            else:
-                tried = _alternatives(coding, study.schema, scope, study.epsilon_micro)
+            tried = _like(best[family], coding, study, scope) if family in best else _alternatives(coding, study, scope)
         except HearsayError as error:
             refused = refused or error
             continue
@@ -225,12 +242,12 @@ def _one_by_one(rising: Sequence[Design]) -> list[Design]:
 
 def _like(known: Sequence[Design], coding: tuple[str, int | None, str], study: Study, scope: Scope) -> list[Design]:
     """The mechanisms of these designs at another coding, with as many answers, or as few questions as it has."""
-    family, bins, reduction = coding
+    _, bins, reduction = coding
     found = []
     for design in known:
         other = design._replace(bins=bins, reduction=reduction)
         schema = other.schema_of(study.schema, study.pilot)
-        questions = len(campaign_subjects(schema, family, other.mechanism, other.approach))
+        questions = _questions(study, schema, other)
         all_asked = scope.answers == "all" or design.answers > questions
         found.append(other._replace(answers=questions if all_asked else design.answers))
     return found

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from aggregator.forecast.designs import NO_SHARES
 from aggregator.forecast.population import ASSUMED_RECORDS, Population, assumed
 from aggregator.forecast.rehearsal import Fold, Rehearsal, plain_accuracy
 from aggregator.tables import shorten
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from aggregator.ask_table import Ask
     from aggregator.forecast.designs import Design
     from aggregator.forecast.rehearsal import Fleet
     from protocol.documents.campaign import Campaign
@@ -37,6 +39,9 @@ class Study:
         pilot: typed records (:func:`aggregator.models.pilot.check_pilot`); None invents records.
         effect: d of the invented records (:func:`aggregator.forecast.population.assumed`); not read with a pilot.
         seed: seed of the folds and of all simulated counts.
+        class_question: whether the campaigns also ask for the class alone.
+        shares: the features of ``schema`` with their shares of the devices (:meth:`Design.campaign`); empty for equal
+            shares.
 
     Raises:
         InputError: ``columns_missing``: the pilot has no column for a feature, which would count as missing in every
@@ -52,8 +57,12 @@ class Study:
         pilot: pd.DataFrame | None,
         effect: float,
         seed: int,
+        class_question: bool = True,
+        shares: Ask = NO_SHARES,
     ) -> None:
         self.schema = schema
+        self.class_question = class_question
+        self.shares = shares
         self.epsilon_micro = epsilon_micro
         self._postprocess = postprocess
         self._seed = seed
@@ -102,7 +111,10 @@ class Study:
         """
         schema = design.schema_of(self.schema, self.pilot)
         micro = self.epsilon_micro if epsilon_micro is None else epsilon_micro
-        return design.campaign(schema, micro, self._postprocess), self.population(schema)
+        return self._made(design, schema, micro), self.population(schema)
+
+    def _made(self, design: Design, schema: Schema, micro: int) -> Campaign:
+        return design.campaign(schema, micro, self._postprocess, class_question=self.class_question, shares=self.shares)
 
     def folds(self, design: Design, epsilon_micro: int | None = None) -> list[Fold]:
         """The divisions of the records for a design. A projection is fitted on the records of a fold that answer."""
@@ -129,7 +141,7 @@ class Study:
         if common is None:
             assert self.pilot is not None
             schema = design.schema_of(self.schema, self.pilot.iloc[learned])
-            common = design.campaign(schema, micro, self._postprocess), self.population(schema)
+            common = self._made(design, schema, micro), self.population(schema)
         campaign, records = common
         return Fold(campaign, records.take(learned), learned, records.take(tested), tested)
 

@@ -80,10 +80,13 @@ class Solution(NamedTuple):
         target: the target in words.
         quantity: ``devices``, ``epsilon`` or ``days``.
         value: the needed value; None if the target can not be reached.
-        low, high: 95 % interval of the value; None without an interval, or if an end is beyond the searched values.
+        low, high: 95 % interval of the value; None without an interval, or if an end is beyond the searched values, or
+            at ``least``.
         design: the design that needs the least; None if the target can not be reached.
         why: why it can not be reached, in words; otherwise empty.
         most: the largest searched value; None without a search.
+        least: the smallest searched value, if there are smaller ones; None otherwise. The value ``least`` means that
+            the target is met at ``least``, and that smaller values were not tried.
     """
 
     target: str
@@ -94,6 +97,7 @@ class Solution(NamedTuple):
     design: Design | None = None
     why: str = ""
     most: float | None = None
+    least: float | None = None
 
 
 def rising(values: Floats) -> Floats:
@@ -176,7 +180,10 @@ def for_accuracy(curves: Sequence[Curve], plain: Sequence[float], target: float)
         )
     value, one = min(reached, key=lambda pair: pair[0])
     low, high = one.reaches(target, Z95), one.reaches(target, -Z95)
-    return Solution(said, quantity, value, low, high, one.design, most=end)
+    least = None if quantity == DAYS else float(one.grid[0])
+    if least is not None and low is not None and low <= least:
+        low = None
+    return Solution(said, quantity, value, low, high, one.design, most=end, least=least)
 
 
 def shown(quantity: str, value: float) -> str:

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 @click.option(
     "--solve", default="devices", show_default=True, help="What a target needs: devices, epsilon or days (periods)."
 )
+@click.option(
+    "--class-question/--no-class-question", default=True, show_default=True, help="Also ask for the class alone."
+)
 @missing_option
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the simulated counts.")
 @click.option("--statistics", is_flag=True, help="Print the expected standard errors of every question, too.")
@@ -65,6 +68,7 @@ def plan(
     seed: int,
     plot_file: Path | None,
     *,
+    class_question: bool,
     statistics: bool,
     force: bool,
     as_json: bool,
@@ -103,6 +107,7 @@ def plan(
             target_accuracy=target_accuracy,
             target_width=target_width,
             solve=solve,
+            class_question=class_question,
             missing=missing or MISSING_TOKENS,
             seed=seed,
             curves=plot_file is not None,
@@ -134,7 +139,7 @@ def _print(found: Plan, *, statistics: bool) -> None:
         click.echo()
         columns = ["question", "answers", "median standard error", "largest standard error", "widest 95 % interval"]
         rows = [
-            (one.question, f"{one.answers:.0f}", f"{one.median:.4g}", f"{one.worst:.4g}", f"{one.width:.4g}")
+            (one.question, f"{one.answers:.0f}", f"{one.median:.4g}", f"{one.worst:.4g}", f"{one.clipped_width:.4g}")
             for one in found.precision
         ]
         print_table(columns, rows, numeric=columns[1:])

@@ -18,6 +18,8 @@ from aggregator.forecast import race, targets
 from aggregator.forecast.designs import Design, with_bins
 from aggregator.forecast.population import Population
 from aggregator.forecast.rehearsal import Fleet, Fold, Forecast, Rehearsal, own_weight, plain_accuracy
+from aggregator.forecast.result import said
+from aggregator.forecast.search import Scope, codings
 from aggregator.forecast.study import Study
 from aggregator.forecast.targets import Curve, for_accuracy, rising
 from aggregator.schema_file import load_schema
@@ -199,13 +201,85 @@ def test_an_effect_beside_a_pilot_and_a_small_pilot_are_refused(files):
     assert reason(aggregator.plan, files / "s.toml", pilot=files / "few.csv", **common) == "pilot_too_small"
 
 
-def test_shares_of_asked_features_are_not_planned_and_a_note_says_so(files):
-    """A campaign asks more devices about a feature with a larger share; the numbers of answers in a plan are equal."""
+QUICK = {
+    "epsilon": 1,
+    "devices": 600,
+    "coding": "schema",
+    "mechanism": "direct",
+    "answers": "one",
+}
+
+
+def test_shares_of_asked_features_are_planned(files):
+    """Of 600 devices 150 are asked for the class, 150 for a feature, and 300 for a feature of share 2."""
     (files / "w.toml").write_text(SCHEMA + "[ask.colour]\nshare = 2\n[ask.width]\n", "utf-8")
-    call = {"epsilon": 1, "devices": 100, "coding": "schema", "family": "discrete", "mechanism": "direct"}
-    weighted, equal = (aggregator.plan(files / name, answers="one", **call).notes for name in ("w.toml", "s.toml"))
-    assert any("shares of [ask] are not planned" in note for note in weighted)
-    assert not any("shares" in note for note in equal)
+    found = aggregator.plan(files / "w.toml", **QUICK)
+    assert [round(one.answers) for one in found.precision[:3]] == [150, 300, 150]
+    assert not any("share" in note for note in found.notes)
+    equal = aggregator.plan(files / "s.toml", **QUICK)
+    assert [round(one.answers) for one in equal.precision[:3]] == [200, 200, 200]
+
+
+@pytest.mark.slow
+def test_family_auto_of_a_campaign_heeds_shares(files):
+    (files / "w.toml").write_text(SCHEMA + "[ask.colour]\nshare = 2\n[ask.width]\n", "utf-8")
+    planned = plan_campaign(files / "w.toml", epsilon=1, mechanism="auto", family="auto", devices=600)
+    assert [round(one.answers) for one in planned.forecast.precision if one.question == "cell colour"] == [300]
+
+
+def test_shares_of_groups_of_values_are_planned_as_the_campaign_asks(files):
+    ask = '[ask.width]\nshare = 3\nbins = [2, 2]\n[ask.colour]\ngroups = [["red"]]\n'
+    (files / "w.toml").write_text(SCHEMA + ask, "utf-8")
+    found = aggregator.plan(files / "w.toml", **QUICK)
+    assert [round(one.answers) for one in found.precision[:3]] == [120, 120, 360]
+    assert [len(one.errors) for one in found.precision[:3]] == [2, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [({"answers": "all"}, "weights_invalid"), ({"coding": "pca:1"}, "plan_invalid")],
+)
+def test_shares_that_no_campaign_can_have_are_refused(files, changed, expected):
+    (files / "w.toml").write_text(SCHEMA + "[ask.colour]\nshare = 2\n[ask.width]\n", "utf-8")
+    assert reason(aggregator.plan, files / "w.toml", pilot=files / "p.csv", **{**QUICK, **changed}) == expected
+
+
+def test_a_plan_asks_for_the_class_alone_unless_it_is_told_not_to(files):
+    """As ``hearsay campaign``: with the question by default; without it only discrete campaigns."""
+    asked = aggregator.plan(files / "s.toml", **QUICK)
+    command = ["plan", str(files / "s.toml"), "--epsilon", "1", "--devices", "600", "--coding", "schema", "--json"]
+    ran = CliRunner().invoke(hearsay, [*command, "--no-class-question", "--answers", "one", "--mechanism", "direct"])
+    assert ran.exit_code == 0, ran.output
+    found = json.loads(ran.stdout)
+    assert [one.question for one in asked.precision[:2]] == ["class", "cell colour"]
+    assert [one["question"] for one in found["precision"][:2]] == ["cell colour", "cell width"]
+    assert [round(one["answers"]) for one in found["precision"][:2]] == [300, 300]
+    schema = load_schema(files / "s.toml").schema
+    study = Study(schema, 1_000_000, "simplex", pilot=None, effect=1.0, seed=0, class_question=False)
+    assert {family for family, _, _ in codings(study, Scope())} == {"discrete"}
+    wrong = {**QUICK, "class_question": False}
+    gaussian = {**wrong, "mechanism": "bits"}
+    assert reason(aggregator.plan, files / "s.toml", **gaussian) == "not_fittable"
+    assert reason(aggregator.plan, files / "s.toml", **wrong, postprocess="paper") == "not_fittable"
+    planned = plan_campaign(files / "s.toml", epsilon=1, mechanism="auto", family="auto", class_question=False)
+    assert (planned.terms.family, planned.forecast) == ("discrete", None)
+
+
+def test_intervals_of_a_plan_are_not_wider_than_shares_and_means_can_be(files):
+    """One device: by the formulas alone a share would have an interval of width 20."""
+    common = {"epsilon": 1, "devices": 1, "coding": "schema", "answers": "one"}
+    found = aggregator.plan(files / "s.toml", mechanism="direct", **common)
+    assert found.facts()["widest 95 % interval"].startswith("1, of ")
+    assert found.facts()["95 % interval of a class"] == "1 wide"
+    assert max(one.width for one in found.precision) > 10
+    gaussian = aggregator.plan(files / "s.toml", mechanism="bits", **common).to_json()["precision"]
+    widths = {one["question"]: one["width"] for one in gaussian}
+    assert [width for name, width in widths.items() if "moment" in name] == [2, 1]
+    command = ["plan", str(files / "s.toml"), "--epsilon", "1", "--devices", "1", "--coding", "schema", "--statistics"]
+    ran = CliRunner().invoke(hearsay, [*command, "--mechanism", "direct"])
+    rows = [line.split() for line in ran.stdout.splitlines() if line.startswith(("class  ", "cell"))]
+    assert rows
+    assert {row[-1] for row in rows} == {"1"}
 
 
 def test_a_pilot_with_cells_that_the_schema_does_not_know_is_noted(files):
@@ -275,6 +349,27 @@ def test_a_curve_reaches_a_target_between_its_values():
     )
     assert "at devices = 10,000" in for_accuracy([found], [0.85], 0.82).why
     assert "without privacy" in for_accuracy([found], [0.85], 0.9).why
+
+
+def test_a_target_that_the_first_searched_value_meets_is_said_as_at_most(files):
+    design = Design("discrete", "direct")
+
+    def curve(quantity, heights):
+        return Curve(design, quantity, np.array([100.0, 10_000]), np.array(heights), np.array([0.05, 0.05]))
+
+    met = for_accuracy([curve("devices", [0.8, 0.9])], [0.95], 0.6)
+    assert (met.value, met.low, met.high, met.least) == (100, None, 100, 100)
+    assert said(met) == "devices = at most 100, with discrete, direct"
+    near = for_accuracy([curve("devices", [0.65, 0.9])], [0.95], 0.6)
+    assert said(near).startswith("devices = at most 100 (less to ")
+    later = for_accuracy([curve("devices", [0.55, 0.9])], [0.95], 0.6)
+    assert said(later).startswith("devices = 194 (less to ")
+    days = for_accuracy([curve("days", [0.8, 0.9])._replace(grid=np.array([1.0, 2]))], [0.95], 0.6)
+    assert said(days) == "days = 1, with discrete, direct"
+    common = {"effect": 3.0, "coding": "schema", "mechanism": "direct", "answers": "one"}
+    found = aggregator.plan(files / "s.toml", epsilon=4, target_accuracy=0.6, **common)
+    assert found.facts()["accuracy 60.0%"].startswith("devices = at most 100")
+    assert found.fleet.devices == 100
 
 
 def test_the_forecast_of_a_pilot_is_near_what_large_fleets_give(files):
