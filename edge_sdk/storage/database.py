@@ -344,23 +344,27 @@ class State:
 
     def meta(self, key: str) -> bytes | None:
         """The value of ``key`` in the table of single values, for example ``secret``; None if there is none."""
-        with self._lock:
-            if not self._inside:
-                return self.all_meta().get(key)
-            if self._metas is None:
-                self._metas = self.all_meta()
-            return self._metas.get(key)
+        return self._read_meta().get(key)
 
     def all_meta(self) -> dict[str, bytes]:
         """Key → value, for the whole table of single values."""
-        return dict(self._meta.all())
+        return dict(self._read_meta())
+
+    def _read_meta(self) -> dict[str, bytes]:
+        """Key → value. A transaction reads the table once; it is kept until the transaction ends or removes a key."""
+        with self._lock:
+            if not self._inside:
+                return dict(self._meta.all())
+            if self._metas is None:
+                self._metas = dict(self._meta.all())
+            return self._metas
 
     def write_meta(self, key: str, value: bytes) -> None:
-        """Store ``value`` under ``key`` in the table of single values. It replaces the key's old value, if any."""
-        if self.meta(key) is None:
-            self._meta.add((key, value))
-        else:
-            self._meta.replace((key, value))
+        """Store ``value`` under ``key`` in the table of single values, in place of an older value, if any."""
+        known = self.meta(key)
+        if known == value:
+            return
+        (self._meta.add if known is None else self._meta.replace)((key, value))
         if self._metas is not None:
             self._metas[key] = value
 

@@ -179,7 +179,7 @@ class Rows:
         return len(keys)
 
     def rewrite(self, rows: Sequence[Sequence[object]]) -> None:
-        """Replace all rows of the table, which has no bodies, by ``rows``, numbered from 1.
+        """Replace all rows of a table of :data:`COUNTED`, which has no bodies, by ``rows``, numbered from 1.
 
         Each row comes without its number. Nothing is written if the table has these rows already.
         """
@@ -189,7 +189,7 @@ class Rows:
             self._state.run(f"DELETE FROM {self._table.name}")  # noqa: S608
             for row in wanted:
                 self._write("INSERT", row, None)
-            self._recount(len(wanted) - len(present))
+            self._note_count(len(wanted))
 
     def _count(self) -> int:
         found = self._state.run("SELECT name, rows, seal FROM counts WHERE name = ?", (self._table.name,))
@@ -199,5 +199,8 @@ class Rows:
 
     def _recount(self, change: int) -> None:
         if change and self._table in COUNTED:
-            values = (self._table.name, self._count() + change)
-            self._state.run("REPLACE INTO counts VALUES (?, ?, ?)", (*values, seal("counts", values)))
+            self._note_count(self._count() + change)
+
+    def _note_count(self, rows: int) -> None:
+        values = (self._table.name, rows)
+        self._state.run("REPLACE INTO counts VALUES (?, ?, ?)", (*values, seal("counts", values)))
