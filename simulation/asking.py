@@ -7,8 +7,6 @@ engine. Each device has one place in the series, so it answers one campaign at m
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,11 +25,10 @@ from aggregator.publishing.evaluations import EvaluationParameters
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.series import SeriesShare
 from aggregator.schema_file import SchemaFile
-from aggregator.store.store import create_store
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
 from protocol.errors import InputError
-from simulation.experiment import Signed, Trial, classify, make_evaluation_task, make_task, vector_file
+from simulation.experiment import Signed, Trial, classify, count_files, make_evaluation_task, make_task, vector_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,7 +132,7 @@ def run_asking(
         split: people to learn from and people to test on. The pilot's people do not answer.
         devices: size of a fleet drawn with replacement; None for each person once.
         asking: how to choose.
-        number: number of the trial, from 0, for the names of its documents. Only trial 0 keeps its model.
+        number: number of the trial, from 0, for the names of its documents.
 
     Raises:
         InputError, PolicyError: a campaign or model can not be made, or the pilot is too small.
@@ -183,7 +180,7 @@ def run_asking(
         devices=len(crowd.holders),
         reports=sum(one.statistics.reports for one in stores),
         rejected=rejected,
-        signed=None if number else Signed(model, config.workspace.root_bytes),
+        signed=Signed(model, config.workspace.root_bytes),
         test_records=int((label_codes(split.test, schema.label) != MISSING).sum()),
         steps=(*steps, {"step": "model", "part": 0.0, "features": names}),
     )
@@ -252,9 +249,6 @@ def _answers(config: SimulationConfig, task: Task, crowd: Crowd, models: Sequenc
     parsed = [Model.of(parse_model(read_envelope(raw, "model").payload)) for raw in models]
     predicted = [crowd.predicted(model)[rows].take for model in parsed]
     asked = EncodedFrame(*np.empty((2, len(rows), 0), np.int64)) if models else crowd.asked(campaign.schema, rows)
-    with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
-        store = create_store(Path(folder) / "store", task.campaign_bytes)
-        store.ingest(
-            [vector_file(config, campaign, asked, crowd.labels[rows], predicted, Path(folder))], now=config.now
-        )
-        return store.statistics()
+    return count_files(
+        config, task, lambda folder: [vector_file(config, campaign, asked, crowd.labels[rows], predicted, folder)]
+    )

@@ -15,7 +15,6 @@ import numpy as np
 
 from aggregator.models.baselines import fit_majority, fit_plain, fit_plain_gaussian
 from aggregator.models.encoding import MISSING, EncodedFrame, label_codes, observe
-from aggregator.models.foresight import foresee
 from aggregator.models.scoring import Model
 from aggregator.planning.evaluation import evaluate
 from aggregator.planning.ranking import rank
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator.estimates.statistics import Statistics
+    from aggregator.models.foresight import Foresight
     from aggregator.planning.evaluation import Accuracy
     from aggregator.planning.ranking import Ranking
     from aggregator.publishing.campaigns import CampaignParameters
@@ -72,7 +72,7 @@ class Trial(NamedTuple):
         reports: number of counted reports.
         rejected: reason → number of reports that were not counted.
         accuracy_private: the estimate of an evaluation campaign on the devices of the test people; None without one.
-        signed: the model and its root; None if they are not kept.
+        signed: the model and its root; None if the simulation dropped them.
         test_records: number of test records with a known label.
         steps: of a trial that chose what to ask, each step with its share of the devices and what it decided.
     """
@@ -132,7 +132,12 @@ def make_task(config: SimulationConfig, schema: Schema) -> Task:
 
 
 def run_trial(
-    config: SimulationConfig, task: Task, split: Split, fleet: pd.DataFrame, *, keep_model: bool = False
+    config: SimulationConfig,
+    task: Task,
+    split: Split,
+    fleet: pd.DataFrame,
+    *,
+    foretell: Callable[[Statistics, str], Foresight] | None = None,
 ) -> Trial:
     """Let a fleet answer once, make the model and test it.
 
@@ -141,7 +146,8 @@ def run_trial(
         task: the campaign.
         split: people to learn from and people to test on, as typed frames.
         fleet: the records on devices: the split's people, or a sample of them.
-        keep_model: whether the result has the signed model. Only then the card says the expected accuracy.
+        foretell: (statistics, post-processing) → the expected accuracy for the model's card
+            (:func:`aggregator.models.foresight.foresee`), which takes long; None leaves it out.
 
     Raises:
         InputError: ``no_labels``: no test record has a known label; or no model can be made of the reports
@@ -156,11 +162,12 @@ def run_trial(
         task.campaign_bytes,
         config.now,
         postprocess=config.postprocess,
-        foretell=foresee if keep_model else None,
+        foretell=foretell,
     )
     plain = fit_plain(split.people, schema)
     if task.campaign.fit.family == GAUSSIAN:
         plain = fit_plain_gaussian(split.people, schema, task.campaign.fit.variance_floor_micro / MICRO)
+    micro = config.evaluation_micro
     return Trial(
         accuracy=classify(config, model_bytes, split.test),
         accuracy_nonprivate=plain.accuracy(split.test),
@@ -168,16 +175,15 @@ def run_trial(
         devices=len(fleet),
         reports=statistics.reports,
         rejected=dict(statistics.rejected),
-        accuracy_private=None if config.evaluation_micro is None else _evaluate(config, model_bytes, split.test),
-        signed=Signed(model_bytes, config.workspace.root_bytes) if keep_model else None,
+        accuracy_private=None if micro is None else _evaluate(config, micro, model_bytes, split.test),
+        signed=Signed(model_bytes, config.workspace.root_bytes),
         test_records=int((label_codes(split.test, schema.label) != MISSING).sum()),
     )
 
 
-def _evaluate(config: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) -> Accuracy:
+def _evaluate(config: SimulationConfig, epsilon_micro: int, model_bytes: bytes, test: pd.DataFrame) -> Accuracy:
     """Estimate the model's accuracy by an evaluation campaign on the devices of the labelled test people."""
-    parameters = EvaluationParameters(config.evaluation_micro or 0)
-    task = make_evaluation_task(config, [model_bytes], parameters)
+    task = make_evaluation_task(config, [model_bytes], EvaluationParameters(epsilon_micro))
     labelled = test[label_codes(test, task.campaign.schema.label) != MISSING]
     return evaluate(gather(config, task, labelled, [model_bytes])).accuracy
 
@@ -229,11 +235,22 @@ def gather(config: SimulationConfig, task: Task, fleet: pd.DataFrame, models: Se
         PolicyError, InputError: a device refuses the campaign or a record; not with the vector engine, which runs no
             device.
     """
+    inbox = _device_inbox if config.engine == "device" else _vector_inbox
+    return count_files(config, task, lambda folder: inbox(config, task, fleet, folder, models))
+
+
+def count_files(config: SimulationConfig, task: Task, write: Callable[[Path], list[Path]]) -> Statistics:
+    """Ingest a fleet's report files into a new store, and return the store's statistics.
+
+    Args:
+        config: has the time.
+        task: the campaign.
+        write: writes the report files into the folder that it is given, and returns their paths.
+    """
     with tempfile.TemporaryDirectory(prefix="hearsay-") as name:
         folder = Path(name)
-        inbox = _device_inbox if config.engine == "device" else _vector_inbox
         store = create_store(folder / "store", task.campaign_bytes)
-        store.ingest(inbox(config, task, fleet, folder, models), now=config.now)
+        store.ingest(write(folder), now=config.now)
         return store.statistics()
 
 

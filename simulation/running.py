@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aggregator.models.foresight import foresee
 from aggregator.publishing.workspace import create_workspace
 from edge_sdk.entropy import system_entropy
 from protocol.epsilon import MICRO
@@ -96,14 +97,13 @@ def run_simulation(
             for split in division.splits(frame, splitting):
                 schema, people = design.for_people(split.people, choosing)
                 if asking is not None:
-                    trials.append(
-                        run_asking(config, schema, split._replace(people=people), devices, asking, len(trials))
-                    )
-                    continue
-                current = task or make_task(config, schema)
-                drawing = np.random.default_rng(fleet_seed.spawn(1)[0])
-                fleet = resample(people, devices, drawing)
-                trials.append(run_trial(config, current, split, fleet, keep_model=not trials))
+                    trial = run_asking(config, schema, split._replace(people=people), devices, asking, len(trials))
+                else:
+                    current = task or make_task(config, schema)
+                    drawing = np.random.default_rng(fleet_seed.spawn(1)[0])
+                    fleet = resample(people, devices, drawing)
+                    trial = run_trial(config, current, split, fleet, foretell=None if trials else foresee)
+                trials.append(trial._replace(signed=None) if trials else trial)
             if progress is not None:
                 progress(repeat + 1, repeats)
     return trials
