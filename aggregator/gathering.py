@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from aggregator.estimates.statistics import Statistics
     from aggregator.fleet.roster import Roster
     from aggregator.intake.enrolment import Enrolled
+    from aggregator.intake.transaction import IngestSummary
     from aggregator.publishing.signatures import Standing
     from aggregator.publishing.workspace import Workspace
-    from aggregator.store.store import IngestSummary
 
 
 class SignedModel(NamedTuple):

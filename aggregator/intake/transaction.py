@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from aggregator.storage.part_writer import PartWriter
 from aggregator.storage.quarantine import EMPTY_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from aggregator.intake.enrolment import Enrolled
@@ -30,6 +30,32 @@ if TYPE_CHECKING:
     from aggregator.storage.manifest import Manifest, Part
     from aggregator.storage.quarantine import Quarantine
     from protocol.documents.campaign import Campaign
+
+
+class IngestSummary(NamedTuple):
+    """The result of one call of :meth:`aggregator.store.store.Store.ingest`.
+
+    Attributes:
+        files: number of files given; a pattern counts as the files that match it.
+        files_repeated: number of files that were skipped, since the store, or another file of this call, has the same
+            content.
+        unreadable: the files that could not be read, each with its reason; no report of them is stored.
+        proven: number of good records added from complete batches.
+        unproven: number of good records added from damaged batches.
+        rejected: numbers of records and byte ranges that this call refused, by reason.
+    """
+
+    files: int
+    files_repeated: int
+    unreadable: tuple[Unreadable, ...]
+    proven: int
+    unproven: int
+    rejected: Mapping[str, int]
+
+    @property
+    def accepted(self) -> int:
+        """Number of good records added, proven and unproven. Records that repeat an id are included."""
+        return self.proven + self.unproven
 
 
 class IngestTransaction:
@@ -171,6 +197,11 @@ class IngestTransaction:
             claims=claims - superseded,
             superseded=superseded,
         )
+
+    def summary(self, files: int) -> IngestSummary:
+        """The result for the operator. ``files``: number of files given."""
+        rejected = dict(sorted(self.rejected.items()))
+        return IngestSummary(files, self.repeated, self.unreadable, self.proven, self.unproven, rejected)
 
     def _superseded(self, claims: frozenset[int]) -> frozenset[int]:
         """Claimed digests that equal the digest of a complete batch, of this ingest or an earlier one."""

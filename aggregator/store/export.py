@@ -30,11 +30,10 @@ from aggregator.decoding.columns import Columns, big_endian
 from aggregator.estimates.cells import question_name
 from aggregator.files import PRIVATE, check_output, open_output
 from aggregator.spreadsheets import to_cell
-from aggregator.storage.manifest import read_manifest
 from aggregator.store.records import stored_records
 from aggregator.store.store import Store, open_store
 from aggregator.tally.scope import EVERYTHING, Scope
-from protocol.errors import InputError, StorageError
+from protocol.errors import InputError
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
 
 if TYPE_CHECKING:
@@ -93,21 +92,17 @@ def export(
     if kind not in FORMATS:
         raise InputError("argument_invalid", f"the kind of a file is one of {', '.join(FORMATS)}")
     out = Path(out)
-    store = open_store(store) if isinstance(store, str | Path) else store
+    opened = open_store(store) if isinstance(store, str | Path) else store
     check_output(out, force=force)
-    manifest = read_manifest(store.path)
-    while True:
-        try:
-            with open_output(out, force=force, mode=PRIVATE) as sink:
-                written = _write(store, manifest, sink, kind, scope, everything)
-                if not written and scope.periods != EVERYTHING.periods:
-                    raise _absent(scope, manifest)
-                return Exported(written, manifest.first_period)
-        except StorageError:
-            newer = read_manifest(store.path)
-            if newer.generation == manifest.generation:
-                raise
-            manifest = newer  # Another process changed the store, and may have removed parts: write the file again.
+
+    def written(manifest: Manifest) -> Exported:
+        with open_output(out, force=force, mode=PRIVATE) as sink:
+            reports = _write(opened, manifest, sink, kind, scope, everything)
+            if not reports and scope.periods != EVERYTHING.periods:
+                raise _absent(scope, manifest)
+            return Exported(reports, manifest.first_period)
+
+    return opened.at_rest(written)
 
 
 def _absent(scope: Scope, manifest: Manifest) -> InputError:

@@ -28,13 +28,12 @@ from aggregator.guarantee.alarms import Alarms, alarms
 from aggregator.guarantee.manipulation import weights_of
 from aggregator.notebooks import facts, table
 from aggregator.periods import begins
-from aggregator.storage.manifest import read_manifest
 from aggregator.store.retention import forgotten_counts
-from aggregator.store.store import report_of
+from aggregator.store.store import open_store
 from aggregator.tally.counting import profile_partition
 from aggregator.tally.scope import EVERYTHING
 from protocol.document import DAY_SECONDS
-from protocol.errors import InputError, StorageError
+from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from aggregator.estimates.question_estimate import QuestionEstimate
@@ -173,20 +172,10 @@ def status(store: Store | str | Path, *, target: float | None = None) -> Status:
         StorageError: the store can not be read or counted; the reasons are those of
             :meth:`aggregator.store.store.Store.tally_report`.
     """
-    from aggregator.store.store import open_store
-
     if target is not None and not LEAST_TARGET <= target < inf:
         raise InputError("argument_invalid", "a target is a half width of 0.000001 or more, for example 0.01")
-    store = open_store(store) if isinstance(store, str | Path) else store
-    manifest = read_manifest(store.path)
-    while True:
-        try:
-            return _status(store, manifest, target)
-        except StorageError:
-            newer = read_manifest(store.path)
-            if newer.generation == manifest.generation:
-                raise
-            manifest = newer  # Another process changed the store, and may have removed parts: count again.
+    opened = open_store(store) if isinstance(store, str | Path) else store
+    return opened.at_rest(lambda manifest: _status(opened, manifest, target))
 
 
 def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
@@ -197,7 +186,7 @@ def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
         counted = counted.merge(some)
     periods = counted.turnout.by_period()
     recurrence = at_most(campaign, counted.tally, counted.turnout)
-    found = report_of(manifest, counted)
+    found = counted.report(manifest.rejected)
     enough = found.reports >= campaign.min_batch_size
     shares = weights_of(campaign)
     estimates = estimate(campaign, found.tally, recurrence=recurrence)

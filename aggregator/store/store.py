@@ -15,11 +15,10 @@ the new parts; the next change of the store removes parts that a crash left behi
 from __future__ import annotations
 
 import os
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aggregator.estimates.recurrence import at_most, known
 from aggregator.estimates.reports import estimate
@@ -48,13 +47,12 @@ from aggregator.storage.opening import CAMPAIGN_FILE, read_campaign, read_docume
 from aggregator.storage.quarantine import LIMIT_BYTES, Quarantine
 from aggregator.store.retention import Removal, forget, forgotten_counts
 from aggregator.store.returning import squares_of_answers
-from aggregator.tally.counting import Counted, count_partition, partitions
+from aggregator.tally.counting import count_partition, partitions
 from aggregator.tally.scope import EVERYTHING, Scope
-from aggregator.tally.tally import Tally, TallyReport
 from protocol.errors import InputError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pandas as pd
 
@@ -62,7 +60,8 @@ if TYPE_CHECKING:
     from aggregator.fleet.roster import Roster
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.executor import Executor
-    from aggregator.intake.sources import Unreadable
+    from aggregator.intake.transaction import IngestSummary
+    from aggregator.tally.tally import Tally, TallyReport
     from protocol.documents.campaign import Campaign
 
 LOCK_FILE = "lock"
@@ -71,32 +70,6 @@ MEMORY_BYTES = 1 << 30
 """Memory that counting uses for records, unless ``Store.memory_bytes`` is changed."""
 
 Result = TypeVar("Result")
-
-
-class IngestSummary(NamedTuple):
-    """The result of one call of :meth:`Store.ingest`.
-
-    Attributes:
-        files: number of files given; a pattern counts as the files that match it.
-        files_repeated: number of files that were skipped, since the store, or another file of this call, has the same
-            content.
-        unreadable: the files that could not be read, each with its reason; no report of them is stored.
-        proven: number of good records added from complete batches.
-        unproven: number of good records added from damaged batches.
-        rejected: numbers of records and byte ranges that this call refused, by reason.
-    """
-
-    files: int
-    files_repeated: int
-    unreadable: tuple[Unreadable, ...]
-    proven: int
-    unproven: int
-    rejected: Mapping[str, int]
-
-    @property
-    def accepted(self) -> int:
-        """Number of good records added, proven and unproven. Records that repeat an id are included."""
-        return self.proven + self.unproven
 
 
 def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets: int = BUCKETS) -> Store:
@@ -274,8 +247,7 @@ class Store:
             changed = found.commit()
             if changed is not None:
                 self.commit(changed)
-        rejected = dict(sorted(found.rejected.items()))
-        return IngestSummary(len(given), found.repeated, found.unreadable, found.proven, found.unproven, rejected)
+        return found.summary(len(given))
 
     def forget(self, before: int, *, now: int) -> Removal:
         """Remove the reports of all periods before a given one, and keep their counts. This can not be undone.
@@ -322,12 +294,13 @@ class Store:
                 ``disk_full``: of a temporary file; and on a cluster ``cluster_lost``, ``cluster_differs``,
                 ``store_not_shared``.
         """
-        return self._at_rest(lambda manifest: self._tally_report(manifest, scope))
+        return self.at_rest(lambda manifest: self._tally_report(manifest, scope))
 
-    def _at_rest(self, read: Callable[[Manifest], Result]) -> Result:
-        """Call ``read`` with the manifest. After a ``StorageError`` call it again if the manifest was replaced.
+    def at_rest(self, read: Callable[[Manifest], Result]) -> Result:
+        """Read the store without its lock: call ``read`` with the manifest, and return its result.
 
-        A change of the store may have removed the parts that the earlier manifest named.
+        Another process may change the store, and remove parts that the manifest named. So after a ``StorageError``
+        ``read`` is called again if the manifest was replaced. Otherwise the error is raised.
         """
         manifest = read_manifest(self.path)
         while True:
@@ -344,7 +317,7 @@ class Store:
         counted = forgotten_counts(self.path, self.campaign, manifest, scope)
         for found in self.over_partitions(count_partition, manifest, kept, ids_only=True):
             counted = counted.merge(found)
-        return report_of(manifest, counted)
+        return counted.report(manifest.rejected)
 
     def over_partitions(
         self, function: Callable[..., Result], manifest: Manifest, *more: object, ids_only: bool = False
@@ -391,7 +364,7 @@ class Store:
             StorageError: the store can not be read or counted; the reasons are those of :meth:`tally_report`.
         """
         if rosters:
-            found, squares = self._at_rest(
+            found, squares = self.at_rest(
                 lambda manifest: (
                     self._tally_report(manifest, scope),
                     squares_of_answers(self.path, self.campaign, manifest, self.memory_bytes, scope, rosters),
@@ -429,19 +402,3 @@ class Store:
         statistics = self.statistics()
         statistics.check_publishable()
         return statistics.frame(published(statistics))
-
-
-def report_of(manifest: Manifest, counted: Counted) -> TallyReport:
-    """Add the store's numbers of rejected records to the counts of all partitions.
-
-    Args:
-        manifest: of the store. It holds the numbers of records that ingests refused.
-        counted: the sum of all partitions.
-    """
-    rejected = Counter(manifest.rejected)
-    rejected["report_replayed"] += counted.replayed
-    rejected["report_conflict"] += counted.conflicting
-    found = {reason: number for reason, number in sorted(rejected.items()) if number}
-    return TallyReport(
-        counted.tally, sum(counted.tally.n), found, counted.unproven, counted.superseded, counted.turnout
-    )

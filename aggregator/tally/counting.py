@@ -12,6 +12,7 @@ which records count.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,12 +26,12 @@ from aggregator.storage.parts import Stored, read_part, without
 from aggregator.tally.duplicates import IdSet, Members, repeated_rows
 from aggregator.tally.lots import Lots
 from aggregator.tally.profile import Profile, ProfileCounter
-from aggregator.tally.tally import Tally, TallyBuilder, settle
+from aggregator.tally.tally import Tally, TallyBuilder, TallyReport, settle
 from aggregator.tally.turnout import Turnout, TurnoutCounter
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -105,6 +106,17 @@ class Counted(NamedTuple):
             self.conflicting + other.conflicting,
             profile,
         )
+
+    def report(self, refused: Mapping[str, int]) -> TallyReport:
+        """The tally of the whole store, with the numbers of records that are not in it.
+
+        Args:
+            refused: numbers of records that ingests refused, by reason (``Manifest.rejected``).
+        """
+        rejected = Counter(refused)
+        rejected.update(report_replayed=self.replayed, report_conflict=self.conflicting)
+        found = {reason: number for reason, number in sorted(rejected.items()) if number}
+        return TallyReport(self.tally, sum(self.tally.n), found, self.unproven, self.superseded, self.turnout)
 
     @classmethod
     def zero(cls, campaign: Campaign) -> Counted:

@@ -17,7 +17,7 @@ from protocol.errors import InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.store.store import IngestSummary
+    from aggregator.intake.transaction import IngestSummary
 
 WHY_NOT = {
     "file_not_found": "there is no such file",
@@ -89,9 +89,10 @@ def ingest(
     """  # noqa: D301
     from aggregator.asking import check_campaign
     from aggregator.intake.finding import all_unreadable
+    from aggregator.intake.transaction import IngestSummary
     from aggregator.intake.urls import expand
     from aggregator.storage.manifest import BUCKETS, FILE_NAME
-    from aggregator.store.store import IngestSummary, create_store
+    from aggregator.store.store import create_store
     from protocol.documents.campaign import parse_campaign
     from protocol.documents.envelope import read_envelope
 
