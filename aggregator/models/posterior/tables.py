@@ -16,7 +16,9 @@ With k classes, a feature of A values, x the estimated share of value a and clas
    q ≤ 1 is the weight of the two largest shapes in step 4 over their prior weight, at most 1.
 6. A feature with little noise has the table of ``simplex`` instead of steps 2 to 5: its standard deviation in a cell of
    share 1/K is below a fifth of 1/K (:data:`SHARP`), or less if F·r is above :data:`CALM`. That table is nearer to 0
-   where nothing was counted, and leaves the cells of rare classes as they are.
+   where nothing was counted, and leaves the cells of rare classes as they are. Its noise adds up over features. So a
+   feature whose estimates do not look like many zeros (the smallest shape has at most half of the weight in step 4)
+   needs F/:data:`MANY` times less noise for it, if F is larger than that.
 
 θ > 0 pulls every class towards equal probabilities of the values, as add-one smoothing does. The rarer a class, the
 larger the effect. Small s get less prior weight the more skewed the classes are: cells of the largest class then can
@@ -57,7 +59,10 @@ SKEWED = 0.6
 CONCENTRATIONS = (2.0, 8.0, 32.0)
 """Concentrations B of the classes' shares, equally weighted: the variance of a share is (k − 1)/(k²(B + 1))."""
 MANY = 11
-"""Number of features at which one report per cell counts for independence of the class, if r is 1 (:func:`stakes`)."""
+"""Number of features at which one report per cell counts for independence of the class, if r is 1 (:func:`stakes`).
+
+Also the number above which a table without many zeros needs less noise for ``simplex``.
+"""
 SHARP = 5
 """A feature is fitted as by ``simplex`` if a cell of average share has more than so many standard deviations."""
 CALM = 10
@@ -121,16 +126,20 @@ class _Caution(NamedTuple):
 
     Attributes:
         reports: m = (F/MANY)³ · r, the number of reports per cell that count for independence of feature and class.
-        limit: number of standard deviations that a cell of average share needs for the table of ``simplex``.
+        zeros: number of standard deviations that a cell of average share needs for the table of ``simplex``, in a
+            feature with many zeros.
+        other: the same for any other feature.
     """
 
     reports: float
-    limit: float
+    zeros: float
+    other: float
 
     @classmethod
     def of(cls, statistics: Statistics) -> _Caution:
         features, odds = len(statistics.schema.observed), stakes(statistics)
-        return cls((features / MANY) ** 3 * odds, SHARP * max(1.0, features * odds / CALM) ** 0.5)
+        zeros = SHARP * max(1.0, features * odds / CALM) ** 0.5
+        return cls((features / MANY) ** 3 * odds, zeros, max(zeros, SHARP * features / MANY))
 
 
 def _likelihoods(
@@ -144,7 +153,7 @@ def _likelihoods(
         joints: estimated joint tables of the features.
         prior: shape (k,) float64, P(class).
         shape_weight: shape (shapes,) float64, :func:`shape_weights` with sum 1.
-        caution: m and the limit of noise.
+        caution: m and the limits of noise.
     """
     asked = [joint for joint in joints if joint.n]
     if not asked:
@@ -195,12 +204,13 @@ def _mixed(
         shape_weight: shape (shapes,) float64, prior weights with sum 1.
         joint: the feature's estimated joint table, with answers.
         prior: shape (k,) float64, P(class).
-        caution: m and the limit of noise.
+        caution: m and the limits of noise.
     """
     cells = joint.estimate.size
-    if caution.limit**2 * float(joint.variance(1 / cells)) < 1 / cells**2:
-        return simplex_table(joint)
     weights = evidence_weights(evidence.sum(axis=1) + np.log(shape_weight))
+    limit = caution.zeros if weights[0] > 1 / 2 else caution.other
+    if limit**2 * float(joint.variance(1 / cells)) < 1 / cells**2:
+        return simplex_table(joint)
     table = _positive((weights @ means).reshape(joint.estimate.shape))
     doubt = min(1.0, float(weights[_NEAR:].sum() / shape_weight[_NEAR:].sum()))
     independent = (table @ prior)[:, None]

@@ -175,7 +175,8 @@ def test_an_estimate_without_a_law_keeps_its_own_variance():
 
 COPIES = 20
 COPIED = build_schema(
-    Label("class", ["common", "rare"]), [Categorical(f"copy {number}", ["0", "1"]) for number in range(COPIES)]
+    Label("class", ["common", "rare"]),
+    [Categorical(f"copy {number}", ["0", "1"], substitute=0) for number in range(COPIES)],
 )
 MANY = opened(Publisher(schema=COPIED).campaign(mechanism="direct", epsilon_micro=4_000_000))
 
@@ -246,3 +247,49 @@ def test_many_features_at_high_stakes_need_less_noise_for_the_tables_of_simplex(
         found = summed(CAMPAIGN, [np.array(one) * 20 for one in JOINT], 2_000, noise**2)
         exact, ours = (POSTPROCESSES[name](found, FEATURES).likelihood[1] for name in ("simplex", "posterior"))
         assert np.array_equal(exact, ours) == is_sharp
+
+
+WEAK = build_schema(
+    Label("class", ["one", "two"]), [Categorical(f"feature {number}", ["0", "1"], substitute=0) for number in range(36)]
+)
+LARGE = opened(Publisher(schema=WEAK).campaign(mechanism="direct", epsilon_micro=1_000_000))
+
+
+def weak_features(devices, rng):
+    """Estimates about 36 features of which the first 4 tell of the class and the others nothing."""
+    n = devices // len(LARGE.questions)
+    counts = []
+    for number, question in enumerate(LARGE.questions):
+        rate = 0.7 if 1 <= number <= 4 else 0.5
+        law = np.array([0.5, 0.5]) if question.size == 2 else np.array([rate, 1 - rate, 1 - rate, rate]) / 2
+        kept = float(question.mechanism.p) - float(question.mechanism.q)
+        counts.append(tuple(rng.multinomial(n, kept * law + (1 - kept) / question.size).tolist()))
+    return estimate(LARGE, Tally(LARGE.id, (n,) * len(counts), tuple(counts)))
+
+
+def test_many_features_without_zeros_need_less_noise_for_the_tables_of_simplex(monkeypatch):
+    """A cell has 9 standard deviations: below 5 · 36/11, above 5. The 32 features tell nothing.
+
+    The mean contrast of ``posterior`` is 0.53 to 0.56 of that of ``simplex`` in six fleets.
+    """
+    found = weak_features(100_000, np.random.default_rng(1))
+    exact, ours = (POSTPROCESSES[name](found, range(36)).likelihood[4:] for name in ("simplex", "posterior"))
+    noise, kept = (np.mean([abs(np.log(table[0, 0] / table[0, 1])) for table in one]) for one in (exact, ours))
+    assert kept < 0.7 * noise
+    monkeypatch.setattr(posterior_mean, "MANY", 36)
+    for one, other in zip(exact, POSTPROCESSES["posterior"](found, range(36)).likelihood[4:], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_table_of_many_zeros_needs_no_less_noise_among_many_features():
+    """Every record of a value has one class: half of the cells are zeros."""
+    n, questions = 10_000, LARGE.questions
+    law = np.array([0.5, 0, 0, 0.5])
+    counts = []
+    for question in questions:
+        true = np.array([0.5, 0.5]) if question.size == 2 else law
+        kept = float(question.mechanism.p) - float(question.mechanism.q)
+        counts.append(tuple(np.round(n * (kept * true + (1 - kept) / question.size)).astype(int).tolist()))
+    found = estimate(LARGE, Tally(LARGE.id, tuple(map(sum, counts)), tuple(counts)))
+    exact, ours = (POSTPROCESSES[name](found, [0]).likelihood[0] for name in ("simplex", "posterior"))
+    np.testing.assert_array_equal(exact, ours)
