@@ -276,7 +276,7 @@ def test_many_features_without_zeros_need_less_noise_for_the_tables_of_simplex(m
     exact, ours = (POSTPROCESSES[name](found, range(36)).likelihood[4:] for name in ("simplex", "posterior"))
     noise, kept = (np.mean([abs(np.log(table[0, 0] / table[0, 1])) for table in one]) for one in (exact, ours))
     assert kept < 0.7 * noise
-    monkeypatch.setattr(posterior_mean, "MANY", 36)
+    monkeypatch.setattr(posterior_tables, "MANY", 36)
     for one, other in zip(exact, POSTPROCESSES["posterior"](found, range(36)).likelihood[4:], strict=True):
         np.testing.assert_array_equal(one, other)
 
