@@ -17,8 +17,8 @@ from aggregator.publishing.series import begin_of
 from protocol.document import DAY_SECONDS, is_text
 from protocol.documents import campaign, trust
 from protocol.documents.envelope import read_envelope
-from protocol.documents.evaluated import MAX_MODELS
 from protocol.documents.model import UNDERSTOOD, parse_model
+from protocol.documents.named_models import MAX_MODELS
 from protocol.epsilon import check_answer_micro
 from protocol.errors import DocumentError, InputError, StorageError
 from protocol.mechanisms import from_micro

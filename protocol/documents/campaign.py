@@ -15,8 +15,8 @@ from protocol.batches.report import Layout, layout_for
 from protocol.digest import sha256
 from protocol.document import HEADER_KEYS, Header, read_field, read_integer, read_payload, read_text
 from protocol.documents.asked import GROUPS, asked_of, check_groups_asked, groups_to_list, parse_groups
-from protocol.documents.evaluated import MAX_MODELS, check_compared, evaluated_fields, read_evaluated
 from protocol.documents.limits import check_ended, check_epsilon, check_strata, privacy_loss
+from protocol.documents.named_models import MAX_MODELS, check_compared, named_fields, read_named
 from protocol.documents.series import Series, parse_series
 from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, PrivacyLoss
 from protocol.errors import DocumentError, InputError
@@ -224,7 +224,7 @@ def build_payload(
     payload = canonical.pack(
         {
             **header.to_dict(),
-            **evaluated_fields(model, models),
+            **named_fields(model, models),
             **critical,
             "purpose": purpose,
             "contact": contact,
@@ -271,7 +271,7 @@ def parse_campaign(payload: bytes) -> Campaign:
     else:
         check_strata(questions, answers)
         check_epsilon(questions, epsilon_micro, answers)
-    named = read_evaluated(body, header.crit, evaluates=fit.family == EVALUATION)
+    named = read_named(body, header.crit, evaluates=fit.family == EVALUATION)
     check_compared(questions, len(named.models), answers)
     layout = _check_layout(body, questions)
     if answers * layout.record_length > MAX_REPORT_BYTES:

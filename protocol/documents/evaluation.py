@@ -1,4 +1,4 @@
-"""The models that an evaluation campaign names, as a device has them: which are missing, and what the others read.
+"""The models of an evaluation campaign, as a device has them: which are missing, and what the others read.
 
 An evaluation asks whether models' predictions are right. A prediction depends on the model's features, so the campaign
 asks about these, and not about the features that it lists itself. The models are therefore read before such a campaign
@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.digest import sha256
-from protocol.documents.evaluated import MAX_MODELS
 from protocol.documents.model import parse_model
+from protocol.documents.named_models import MAX_MODELS
 from protocol.errors import DocumentError, InputError
 from protocol.shown import quoted
 
@@ -60,9 +60,8 @@ def evaluated_models(
     Args:
         campaign: a verified campaign.
         payload_of: digest of a model → its verified payload; None if the device has no such model.
-        read: digest → model, of models that were read before. Those that are read now are added; at most
-            :data:`~protocol.documents.evaluated.MAX_MODELS` are kept. Reading a model takes longer than all the rest of
-            a report.
+        read: digest → model, of models that were read before. Models that are read now are added; at most
+            ``MAX_MODELS`` are kept. Reading a model takes longer than all the rest of a report.
 
     Raises:
         InputError: ``model_unknown``: the device lacks one of the models.

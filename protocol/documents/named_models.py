@@ -1,4 +1,6 @@
-"""The models that an evaluation campaign names, and the checks of these fields.
+"""The fields of a campaign's payload that name the models to evaluate, and the checks of these fields.
+
+The models themselves, as a device has them, are read in :mod:`protocol.documents.evaluation`.
 
 Source: docs/formats.md, section 5 (evaluations).
 """
@@ -22,8 +24,8 @@ _REASON = "invalid_campaign"
 _DIGEST_BYTES = 32
 
 
-class Evaluated(NamedTuple):
-    """The models that a campaign evaluates.
+class NamedModels(NamedTuple):
+    """The models that a campaign names. No model is read.
 
     Attributes:
         model: digest of the model whose confusion matrix is asked for; None if there is none.
@@ -36,7 +38,7 @@ class Evaluated(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-def evaluated_fields(model: bytes | None, models: Mapping[str, bytes]) -> dict[str, Any]:
+def named_fields(model: bytes | None, models: Mapping[str, bytes]) -> dict[str, Any]:
     """The fields of a payload that name the evaluated models; empty if no model is evaluated.
 
     Args:
@@ -47,7 +49,7 @@ def evaluated_fields(model: bytes | None, models: Mapping[str, bytes]) -> dict[s
     return fields | ({"models": list(models.values()), "model_names": list(models)} if models else {})
 
 
-def read_evaluated(body: dict[str, Any], crit: Sequence[str], *, evaluates: bool) -> Evaluated:
+def read_named(body: dict[str, Any], crit: Sequence[str], *, evaluates: bool) -> NamedModels:
     """Read the fields of a campaign's payload ``body`` that name the evaluated models.
 
     Args:
@@ -65,11 +67,11 @@ def read_evaluated(body: dict[str, Any], crit: Sequence[str], *, evaluates: bool
     if not evaluates:
         if several or "model" in body:
             raise DocumentError(_REASON, "it names a model but does not evaluate one")
-        return Evaluated()
+        return NamedModels()
     if not several:
         digest = read_field(body, "model", bytes, _REASON)
         _check_digest(digest)
-        return Evaluated(digest)
+        return NamedModels(digest)
     digests, names = (read_field(body, key, list, _REASON) for key in ("models", "model_names"))
     for digest in digests:
         _check_digest(digest)
@@ -77,7 +79,7 @@ def read_evaluated(body: dict[str, Any], crit: Sequence[str], *, evaluates: bool
         raise DocumentError(_REASON, f"it does not compare 2 to {MAX_MODELS} distinct models")
     if not all(map(is_text, names)) or not len(set(names)) == len(names) == len(digests):
         raise DocumentError(_REASON, "the models' names are no texts, not distinct, or not one for each model")
-    return Evaluated(None, tuple(digests), tuple(names))
+    return NamedModels(None, tuple(digests), tuple(names))
 
 
 def _check_digest(digest: object) -> None:
