@@ -158,3 +158,15 @@ def read_text(body: dict[str, Any], key: str, reason: str = "malformed") -> str:
     if not is_text(value):
         raise DocumentError(reason, f"'{key}' is empty, too long, or has characters that do not print")
     return value
+
+
+def read_texts(entry: dict[str, Any], key: str, reason: str) -> list[str]:
+    """Return the field ``key`` of the map ``entry``: a list of printable texts of 0 … 1024 bytes of UTF-8.
+
+    Raises:
+        DocumentError: with ``reason``: the field is missing or is no such list.
+    """
+    texts: list[str] = read_field(entry, key, list, reason)
+    if not all(is_text(text, least=0) for text in texts):
+        raise DocumentError(reason, f"'{key}' is not a list of printable texts of at most 1024 bytes")
+    return texts

@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from protocol import SCALE
-from protocol.document import is_text, read_field, read_integer, read_text
+from protocol.document import read_field, read_integer, read_text, read_texts
 from protocol.errors import DocumentError, InputError
 from protocol.values import as_number, as_text, is_missing, parse_bound
 
@@ -394,15 +394,3 @@ def parse_feature(entry: dict[str, Any], reason: str) -> Feature:
             substitute = read_integer(entry, "substitute", -SCALE, SCALE, reason)
         return Numeric(name, low, high, edges, unlisted, substitute)
     raise DocumentError(reason, f"feature '{name}' is of an unknown kind")
-
-
-def read_texts(entry: dict[str, Any], key: str, reason: str) -> list[str]:
-    """Return the field ``key`` of the map ``entry``: a list of printable texts of 0 … 1024 bytes of UTF-8.
-
-    Raises:
-        DocumentError: with ``reason``: the field is missing or is no such list.
-    """
-    texts: list[str] = read_field(entry, key, list, reason)
-    if not all(is_text(text, least=0) for text in texts):
-        raise DocumentError(reason, f"'{key}' is not a list of printable texts of at most 1024 bytes")
-    return texts

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from protocol.document import read_field, read_text
+from protocol.document import read_field, read_text, read_texts
 from protocol.errors import DocumentError, InputError
-from protocol.features import MAX_VALUES, Categorical, Feature, Grouped, Numeric, parse_feature, read_texts
+from protocol.features import MAX_VALUES, Categorical, Feature, Grouped, Numeric, parse_feature
 from protocol.projection import Component, Projection, parse_projection
 from protocol.values import as_text, is_missing
 
@@ -246,18 +246,19 @@ class Schema(NamedTuple):
 
     def _project(self, readings: Sequence[tuple[int, int | None]]) -> list[tuple[int, int | None]]:
         """Turn the readings (code, u) of all features into readings of the observed features."""
+        outputs = self._outputs([number for _, number in readings])
+        return [*(readings[index] for index in self.kept), *((part.code_of(n), n) for part, n in outputs)]
+
+    def _outputs(self, numbers: Sequence[int | None]) -> list[tuple[Component, int | None]]:
+        """Each component with its output for the numbers of all features; None if an input has no number."""
         projection = self.projection
         assert projection is not None
-        numbers = [readings[index][1] for index in projection.inputs]
-        present = [number for number in numbers if number is not None]
+        inputs = [numbers[index] for index in projection.inputs]
+        present = [number for number in inputs if number is not None]
         outputs: Sequence[int | None] = [None] * len(projection.components)
-        if len(present) == len(numbers):
+        if len(present) == len(inputs):
             outputs = projection.apply(present)
-        parts = [
-            (component.code_of(output), output)
-            for component, output in zip(projection.components, outputs, strict=True)
-        ]
-        return [*(readings[index] for index in self.kept), *parts]
+        return list(zip(projection.components, outputs, strict=True))
 
     def recognise(self, record: Mapping[str, object]) -> list[tuple[int, int | None] | None]:
         """Code and u of every observed feature for classification.
@@ -270,22 +271,11 @@ class Schema(NamedTuple):
             InputError: ``record_invalid``: the record is not a mapping.
         """
         check_record(record)
-        known: list[tuple[int, int | None] | None] = [
-            feature.known(record.get(feature.name)) for feature in self.features
-        ]
-        projection = self.projection
-        if projection is None:
-            return self._recognised_groups(known)
-        found = [known[index] for index in projection.inputs]
-        numbers = [reading[1] for reading in found if reading is not None and reading[1] is not None]
-        parts: list[tuple[int, int | None] | None] = [None] * len(projection.components)
-        if len(numbers) == len(found):
-            outputs = projection.apply(numbers)
-            parts = [(part.code_of(n), n) for part, n in zip(projection.components, outputs, strict=True)]
-        return self._recognised_groups([*(known[index] for index in self.kept), *parts])
-
-    def _recognised_groups(self, known: list[tuple[int, int | None] | None]) -> list[tuple[int, int | None] | None]:
-        """The readings of the observed features with groups in place of codes. A feature without a reading has none."""
+        known: list[tuple[int, int | None] | None] = [part.known(record.get(part.name)) for part in self.features]
+        if self.projection is not None:
+            outputs = self._outputs([None if reading is None else reading[1] for reading in known])
+            parts = (None if n is None else (part.code_of(n), n) for part, n in outputs)
+            known = [*(known[index] for index in self.kept), *parts]
         if not self.groups:
             return known
         pairs = zip(known, self.groups, strict=True)
@@ -300,14 +290,16 @@ def _in_group(reading: tuple[int, int | None], groups: tuple[int, ...] | None) -
 @lru_cache(maxsize=4096)
 def _grouped(feature: Feature | Component, groups: tuple[int, ...]) -> Grouped:
     """The feature in groups. The result is cached, because programs ask for one feature of ``observed`` many times."""
-    return Grouped(feature.name, feature.labels(), groups, _missing_code(feature))
+    return Grouped(feature.name, feature.labels(), groups, missing_code(feature))
 
 
-def _missing_code(feature: Feature | Component) -> int | None:
-    """The code that means *missing* and nothing else; None if the feature has none."""
+def missing_code(feature: Feature | Component | Grouped) -> int | None:
+    """The code that only missing values have; None if values are never missing, or share a group with other values."""
+    if isinstance(feature, Grouped):
+        return feature.missing_code
     if not may_be_missing(feature):
         return None
-    return feature.size - 1 if isinstance(feature, Component) else feature.missing_code
+    return feature.code_of(None) if isinstance(feature, Component) else feature.missing_code
 
 
 def may_be_missing(feature: Feature | Component) -> bool:

@@ -27,9 +27,8 @@ from aggregator.models.joint_tables import project_to_simplex
 from aggregator.models.postprocess import simplex_prior
 from protocol.documents.campaign import GAUSSIAN
 from protocol.epsilon import MICRO
-from protocol.features import Categorical, Grouped
 from protocol.questions import CELL, PRESENT, SQUARE
-from protocol.schema import may_be_missing
+from protocol.schema import missing_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -171,7 +170,7 @@ def fleets(statistics: Statistics, generator: np.random.Generator, draws: int) -
                 rows, weights = contrasts[0].rows, contrasts[0].weights
                 assert rows is not None
                 table = _possible_table(drawn[0] * weights, rows)
-                features.append(Feature(table, np.ones(len(prior)), _left_out(statistics, index)))
+                features.append(Feature(table, np.ones(len(prior)), missing_code(statistics.schema.observed[index])))
         yield Fleet(_possible(generator.normal(shares.share if shares.share.any() else prior, spread)), tuple(features))
 
 
@@ -198,16 +197,6 @@ def _signals(likelihood: Sequence[Floats], generator: np.random.Generator) -> It
 def _asked(statistics: Statistics, kind: str, feature: int) -> list[QuestionEstimate]:
     """Estimates with answers of all questions of this kind about the feature."""
     return [one for one in statistics.questions if (one.subject.kind, one.subject.feature) == (kind, feature) and one.n]
-
-
-def _left_out(statistics: Statistics, feature: int) -> int | None:
-    """Code that only missing values have; None if the feature is never missing, or shares its group with values."""
-    found = statistics.schema.observed[feature]
-    if isinstance(found, Grouped):
-        return found.missing_code
-    if not may_be_missing(found):
-        return None
-    return found.missing_code if isinstance(found, Categorical) else found.size - 1
 
 
 def _there(statistics: Statistics, feature: int, prior: Floats) -> Floats:

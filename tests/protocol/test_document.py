@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.failures import reason
 
-from protocol.document import is_printable, is_text, read_text
-from protocol.features import read_texts
+from protocol.document import is_printable, is_text, read_text, read_texts
 
 REFUSED = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs"}
 UNICODE_16 = (16, 0)
