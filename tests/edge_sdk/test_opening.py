@@ -227,6 +227,7 @@ def test_a_marker_says_no_more_than_it_must(tmp_path):
     assert (tmp_path / "installed").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_no_rotten_bit_changes_what_a_marker_says(tmp_path):
     place = tmp_path / "installed"
     write_marker(str(place), Marker(5, ("ab",)))

@@ -21,6 +21,7 @@ def category_refuses(database, point):
     return point != 0x20 and database.category(chr(point)) in REFUSED
 
 
+@pytest.mark.slow
 def test_the_table_is_that_of_the_categories():
     """The table has all code points of the categories. Others in it are not assigned in this interpreter's Unicode."""
     known = tuple(map(int, unicodedata.unidata_version.split(".")[:2])) <= UNICODE_16
@@ -33,6 +34,7 @@ def test_the_table_is_that_of_the_categories():
             assert unicodedata.category(chr(point)) in {"Cn", *REFUSED}, hex(point)
 
 
+@pytest.mark.slow
 def test_the_table_is_that_of_the_formats():
     page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
     (block,) = [block for block in page.split("\n\n") if block.startswith("    0–1f, ")]

@@ -94,6 +94,7 @@ def compare(sampler, mechanism, purpose):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", INPUTS, ids=repr)
 def test_answers_follow_the_stated_distribution(mechanism):
     assert compare(mechanism.perturb, mechanism, repr(mechanism)) == []

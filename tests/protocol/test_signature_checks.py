@@ -32,6 +32,7 @@ def test_the_rules_of_the_document_decide_every_case_as_libsodium_does(monkeypat
     assert not broken(monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("without", "expected"),
     [
@@ -44,11 +45,13 @@ def test_a_check_that_is_left_out_breaks_a_vector(without, expected, monkeypatch
     assert broken(monkeypatch, without=(without,)) >= expected
 
 
+@pytest.mark.slow
 def test_an_equation_times_the_cofactor_breaks_vectors(monkeypatch):
     expected = {"point_with_a_part_of_small_order", "key_whose_part_of_small_order_is_left_over"}
     assert broken(monkeypatch, cofactored=True) == expected
 
 
+@pytest.mark.slow
 def test_spellings_that_are_not_the_shortest_are_refused_even_where_orders_are_not_looked_at(monkeypatch):
     """Only points of small order: for no other point with two encodings is a secret known."""
     plain = broken(monkeypatch, without=("key order", "point order"))

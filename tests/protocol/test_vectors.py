@@ -70,6 +70,7 @@ def test_the_loader_refuses_unknown_fields_documents_and_repeated_names():
             runner.load(content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", generate.MAKERS)
 def test_generated_vectors_are_those_that_the_generator_makes(name):
     written = (runner.FOLDER / "generated" / f"{name}.json").read_text(encoding="utf-8")

@@ -26,6 +26,11 @@ REPEATED = (
     "perturb_with",
 )
 CASES = {name: case for name, case in runner.load_all() if case["kind"] in REPEATED and "expect" in case}
+BY_TIER = [
+    pytest.param(name, marks=pytest.mark.slow if case["kind"].startswith("accumulated") else ())
+    for name, case in CASES.items()
+]
+"""Every case; digests of 10,000 answers are slow."""
 
 
 def repeated(case):
@@ -61,7 +66,7 @@ def repeated_numbers(case):
     return answers if case["kind"] == "perturb_each" else answers[0]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", BY_TIER)
 def test_the_second_implementation_agrees(name):
     assert repeated(CASES[name]) == CASES[name]["expect"]
 
