@@ -39,7 +39,7 @@ def sign_candidates(workspace: Workspace, refined: Refined, campaigns: Sequence[
             (:func:`aggregator.publishing.models.publish_model`).
     """
     assert refined.statistics is not None
-    wanted = {source.campaign.id for source in refined.statistics.sources}
+    wanted = {source.origin.id for source in refined.statistics.sources}
     files = [file for file in campaigns if sha256(read_envelope(file, "campaign").payload).digest() in wanted]
     known = {item.name: item for item in latest_of_each(workspace.history()) if item.role == "model"}
     found: dict[str, bytes] = {}

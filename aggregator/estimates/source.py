@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.errors import PolicyError
+from protocol.errors import InputError, PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,10 +16,49 @@ _ADDED = ("unproven",)
 """Keys of a source's card that are counts."""
 
 
+class Origin(NamedTuple):
+    """What statistics were asked under: a campaign of reports, or the terms of a curator's fit.
+
+    Attributes:
+        id: 32 bytes, the value of a model's key ``campaign``: SHA-256 of the campaign, or of the canonical terms.
+        name, version: for people; terms have the version 0.
+        purpose: what the statistics are for, for people.
+        issued_at: seconds since 1970; 0 for terms, which have no date.
+        min_batch_size: smallest number of reports or records that may be published.
+    """
+
+    id: bytes
+    name: str
+    purpose: str
+    version: int = 0
+    issued_at: int = 0
+    min_batch_size: int = 0
+
+
+def newest_origin(sources: Sequence[Source]) -> Origin:
+    """The origin of the sources that was issued last; of equally late ones the one with the largest id."""
+    return max((source.origin for source in sources), key=lambda origin: (origin.issued_at, origin.id))
+
+
 def newest_campaign(sources: Sequence[Source]) -> Campaign:
-    """The campaign of the sources that was issued last; of equally late ones the one with the largest id."""
-    campaigns = [source.campaign for source in sources]
+    """The campaign of the sources that was issued last; of equally late ones the one with the largest id.
+
+    Raises:
+        InputError: ``no_campaign``: one of the sources is a curator.
+    """
+    campaigns = [campaign_of(source) for source in sources]
     return max(campaigns, key=lambda campaign: (campaign.header.issued_at, campaign.id))
+
+
+def campaign_of(source: Source) -> Campaign:
+    """The campaign of a source of reports.
+
+    Raises:
+        InputError: ``no_campaign``: the source is a curator, whose statistics come from no campaign.
+    """
+    if source.campaign is None:
+        raise InputError("no_campaign", "these statistics are a curator's; no campaign asked for them")
+    return source.campaign
 
 
 def joined_card(sources: Sequence[Source]) -> dict[str, Any]:
@@ -52,12 +91,26 @@ class Source(ABC):
     seed.
 
     Attributes:
-        campaign: the campaign of the questions.
+        campaign: the campaign of the questions; None for a curator's records.
         rejected: number of contributions (of reports: records and byte ranges) that were not counted, by reason.
     """
 
-    campaign: Campaign
+    campaign: Campaign | None
     rejected: Mapping[str, int]
+
+    @property
+    def origin(self) -> Origin:
+        """What the statistics were asked under: the campaign. A source without a campaign overrides this property."""
+        campaign = campaign_of(self)
+        header = campaign.header
+        return Origin(
+            campaign.id,
+            header.name,
+            campaign.purpose,
+            header.version,
+            header.issued_at,
+            campaign.min_batch_size,
+        )
 
     @property
     @abstractmethod
@@ -67,11 +120,17 @@ class Source(ABC):
     @property
     @abstractmethod
     def statistics_id(self) -> bytes:
-        """A digest of the counts, 32 bytes. Models name their statistics by it."""
+        """A digest of the counts, 32 bytes; of a curator's noisy counts, never of exact ones.
+
+        Models name their statistics by it.
+        """
 
     @abstractmethod
     def counts(self, question: int) -> list[int]:
-        """The integer counts behind the estimates of one question; ``question`` is its index in the campaign."""
+        """The integer counts behind the estimates of one question; ``question`` is its index in the statistics.
+
+        A curator's counts are noisy.
+        """
 
     @abstractmethod
     def populations(self) -> dict[str, Any]:
@@ -90,12 +149,12 @@ class Source(ABC):
         """All facts about the source for programs, including the campaign and the digest."""
 
     def check_publishable(self) -> None:
-        """Raise an error if there are fewer reports than the campaign's minimum batch size.
+        """Raise an error if there are fewer reports than the origin's minimum batch size.
 
         Raises:
             PolicyError: ``batch_too_small``: there are fewer reports.
         """
-        needed = self.campaign.min_batch_size
+        needed = self.origin.min_batch_size
         if self.reports < needed:
             raise PolicyError(
                 "batch_too_small",

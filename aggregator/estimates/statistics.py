@@ -19,6 +19,7 @@ import numpy as np
 from aggregator.estimates.cells import cell_names, cells_of, parameter_names, question_name
 from aggregator.estimates.conditional import conditionals
 from aggregator.estimates.showing import COLUMNS, PARAMETER_COLUMNS, parameter_rows, rows
+from aggregator.estimates.source import campaign_of
 from aggregator.notebooks import facts, table
 from protocol.errors import InputError
 
@@ -78,9 +79,9 @@ class Statistics:
         """The campaign of the only source. Joined statistics have several, and raise.
 
         Raises:
-            InputError: ``several_sources``: the statistics are joined.
+            InputError: ``several_sources``: the statistics are joined; ``no_campaign``: they are a curator's.
         """
-        return self.source.campaign
+        return campaign_of(self.source)
 
     @property
     def reports(self) -> int:
@@ -179,12 +180,12 @@ class Statistics:
         }
 
     def _repr_html_(self) -> str:
-        names = ", ".join(source.campaign.header.name for source in self.sources)
+        names = ", ".join(source.origin.name for source in self.sources)
         about: dict[str, object] = {"campaign": names, "reports": self.reports}
         about |= {f"set aside: {reason}": count for reason, count in self.rejected.items()}
         for source in self.sources:
-            if source.reports < source.campaign.min_batch_size:
-                return facts("Estimates", {**about, "smallest batch": f"{source.campaign.min_batch_size}, not reached"})
+            if source.reports < source.origin.min_batch_size:
+                return facts("Estimates", {**about, "smallest batch": f"{source.origin.min_batch_size}, not reached"})
         about |= {"assumed": self.populations["assumes"]}
         shown = facts("Estimates", about) + table(COLUMNS, rows(self.questions, self.schema))
         parameters = parameter_rows(conditionals(self.questions, self.schema), None, self.schema)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggregator.estimates.source import joined_card, newest_campaign
+from aggregator.estimates.source import campaign_of, joined_card, newest_origin
 from aggregator.models.discrete import fit
 from aggregator.models.foresight import foresee
 from aggregator.models.gaussian import NormalParameters
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from aggregator.estimates.source import Origin
     from aggregator.estimates.statistics import Statistics
     from aggregator.models.foresight import Foresight
     from aggregator.publishing.workspace import Workspace
-    from protocol.documents.campaign import Campaign
 
 DEFAULT_LIFETIME_SECONDS = 365 * DAY_SECONDS
 
@@ -77,17 +77,43 @@ def publish_model(
     files = [campaign_bytes] if isinstance(campaign_bytes, bytes) else list(campaign_bytes)
     for file in files:
         workspace.check_signed(file)
-    campaigns = {source.campaign.id: source.campaign for source in statistics.sources}
-    if {sha256(read_envelope(file, "campaign").payload).digest() for file in files} != campaigns.keys():
+    asked = {campaign_of(source).id for source in statistics.sources}
+    if {sha256(read_envelope(file, "campaign").payload).digest() for file in files} != asked:
         raise InputError("other_campaign", "the statistics are of another campaign than the file; give that one's file")
+    return sign_statistics(
+        workspace,
+        statistics,
+        now,
+        postprocess=postprocess,
+        name=name,
+        lifetime_seconds=lifetime_seconds,
+        foretell=foretell,
+    )
+
+
+def sign_statistics(
+    workspace: Workspace,
+    statistics: Statistics,
+    now: int,
+    *,
+    postprocess: str | None = None,
+    name: str | None = None,
+    lifetime_seconds: int = DEFAULT_LIFETIME_SECONDS,
+    foretell: Callable[[Statistics, str], Foresight] | None = foresee,
+) -> bytes:
+    """Fit, sign and record the next version of a model from any statistics, such as a curator's.
+
+    Arguments, result and errors as :func:`publish_model`, without campaigns: nothing says here that this workspace
+    asked for the statistics.
+    """
     statistics.check_publishable()
     if statistics.fit.family == EVALUATION:
         raise InputError("not_fittable", "the campaign evaluates a model and makes none; see hearsay evaluate")
     if not statistics.schema.observed:
         raise InputError("not_fittable", "the campaign asks about no feature, so there is nothing to predict from")
-    newest = newest_campaign(statistics.sources)
+    newest = newest_origin(statistics.sources)
     postprocess = postprocess or statistics.fit.postprocess
-    name = name or newest.header.name
+    name = name or newest.name
 
     card = model_card(statistics, postprocess)
     if foretell is not None:
@@ -133,8 +159,8 @@ def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any
     return DiscreteModel(log_prior=tuple(log_prior.tolist()), log_likelihood=tables, **common)
 
 
-def _named(campaign: Campaign) -> str:
-    return f"{campaign.header.name}@{campaign.header.version} {campaign.id.hex()}"
+def _named(origin: Origin) -> str:
+    return f"{origin.name}@{origin.version} {origin.id.hex()}"
 
 
 def expanded(table: NDArray[np.float64], groups: Sequence[int] | None) -> NDArray[np.float64]:
@@ -173,16 +199,16 @@ def model_card(statistics: Statistics, postprocess: str) -> dict[str, Any]:
     Card entries of several joined sources: :func:`aggregator.estimates.source.joined_card`; ``campaigns`` has name,
     version and id of each.
     """
-    campaign = newest_campaign(statistics.sources)
+    origin = newest_origin(statistics.sources)
     sources = statistics.sources
-    several = {"campaigns": [_named(source.campaign) for source in sources]} if len(sources) > 1 else {}
+    several = {"campaigns": [_named(source.origin) for source in sources]} if len(sources) > 1 else {}
     return {
         **(joined_card(sources) if several else sources[0].card()),
         **several,
         **interval_card(statistics),
-        "campaign_name": campaign.header.name,
+        "campaign_name": origin.name,
         "postprocess": postprocess,
-        "purpose": campaign.purpose,
+        "purpose": origin.purpose,
         "reports": int(statistics.reports),
         "software": f"hearsay {installed_version('hearsay')}",
     }

@@ -44,6 +44,10 @@ if TYPE_CHECKING:
 
 _REASON = "invalid_campaign"
 DISCRETE, GAUSSIAN, EVALUATION = "discrete", "gaussian", "outcome"
+TRUNCATED_GAUSSIAN = "truncated-gaussian"
+"""Family of models with normal distributions that are cut to [−1, 1]. No campaign has it; a curator's fit may."""
+NORMAL_FAMILIES = (GAUSSIAN, TRUNCATED_GAUSSIAN)
+"""Families with a normal distribution per number and class."""
 _WORD = 1 << 32
 MAX_PERIOD_SECONDS = 1 << 31
 MAX_REPORT_BYTES = 18 << 16
@@ -85,7 +89,8 @@ class Fit(NamedTuple):
     """How the aggregator will make a model from the estimates.
 
     Attributes:
-        family: ``discrete`` or ``gaussian``; ``outcome`` for an evaluation, which makes no model.
+        family: ``discrete`` or ``gaussian``; ``outcome`` for an evaluation, which makes no model. A curator's fit may
+            also say ``truncated-gaussian``.
         postprocess: name of the method that turns estimates into probabilities; any text here.
         variance_floor_micro: smallest variance of a scaled number, in millionths; Gaussian only.
     """

@@ -110,7 +110,7 @@ def _facts(statistics: Statistics) -> dict[str, object]:
         for name, number in source.facts().items():
             found[name] = found.get(name, 0) + number
     named = {
-        f"of them for {quoted(source.campaign.header.name)}, version {source.campaign.header.version}": source.reports
+        f"of them for {quoted(source.origin.name)}, version {source.origin.version}": source.reports
         for source in statistics.sources
     }
     return {**named, **found}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.estimates.joining.homogeneity import Homogeneity, homogeneity
 from aggregator.estimates.joining.questions import joined_question
+from aggregator.estimates.source import campaign_of
 from aggregator.estimates.statistics import Statistics
 from protocol.documents.asked import restricted
 from protocol.errors import InputError
@@ -106,7 +107,7 @@ def join(
 
 def of_one_series(parts: Sequence[Statistics]) -> bool:
     """Whether all campaigns are of the series of one name. An honest device then answered in one of them at most."""
-    found = [source.campaign.series for part in parts for source in part.sources]
+    found = [None if source.campaign is None else source.campaign.series for part in parts for source in part.sources]
     return None not in found and len({series.name for series in found if series is not None}) == 1
 
 
@@ -126,7 +127,7 @@ def _aligned(parts: Sequence[Statistics]) -> tuple[Schema, list[Statistics]]:
                     f"the campaigns ask about the values of {quoted(feature.name)} in different groups; join those "
                     "that ask in the same groups",
                 )
-    stated = parts[0].sources[0].campaign.stated
+    stated = campaign_of(parts[0].sources[0]).stated
     names = [feature.name for feature in stated.observed]
     grouped = tuple(groups.get(name) for name in names)
     whole = stated._replace(groups=grouped if any(group is not None for group in grouped) else ())
@@ -161,7 +162,7 @@ def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
             "population_undeclared",
             "sources are joined where the analyst declares them samples of one population, or are of one series",
         )
-    campaigns = [source.campaign for part in parts for source in part.sources]
+    campaigns = [campaign_of(source) for part in parts for source in part.sources]
     if any(_described(campaign.stated) != _described(campaigns[0].stated) for campaign in campaigns):
         raise InputError("schema_differs", "sources are joined on one schema; these have several")
     if len({campaign.id for campaign in campaigns}) < len(campaigns):

@@ -1,0 +1,107 @@
+"""The interface of all methods: records, public bounds, terms and randomness in; statistics and cost out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from aggregator.central.terms import check_terms, terms_id
+from aggregator.estimates.source import Origin
+from aggregator.estimates.sums import Curator, curated
+from protocol.documents.campaign import DISCRETE
+from protocol.errors import InputError
+from protocol.questions import ONE_PER_CLASS, discrete_subjects, gaussian_subjects
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aggregator.central.accounting import Cost
+    from aggregator.central.records import Records
+    from aggregator.central.terms import FitTerms
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.estimates.sums import NoisySum
+    from protocol.questions import Subject
+    from protocol.schema import Schema
+    from protocol.stream import Stream
+
+PURPOSE = "a model from a curator's records"
+
+
+class Method(ABC):
+    """One way to release statistics of records with differential privacy.
+
+    Attributes:
+        name: the name in terms and on the command line.
+        adjacencies: names of the adjacencies for which the stated ε holds.
+        noises: kinds of noise that terms may name; empty if terms name none.
+    """
+
+    name: ClassVar[str]
+    adjacencies: ClassVar[tuple[str, ...]]
+    noises: ClassVar[tuple[str, ...]] = ()
+
+    def check(self, schema: Schema, terms: FitTerms) -> None:
+        """Refuse terms that the method does not cover. Looks at no record.
+
+        Raises:
+            InputError: ``adjacency_uncovered``, ``noise_unknown``; ``no_numbers``, a normal family needs a number; the
+                reasons of :func:`aggregator.central.terms.check_terms`.
+        """
+        check_terms(terms)
+        if terms.adjacency not in self.adjacencies:
+            raise InputError(
+                "adjacency_uncovered",
+                f"'{self.name}' covers {', '.join(self.adjacencies)} and not '{terms.adjacency}'; 'sums' covers all",
+            )
+        if (terms.noise is not None or self.noises) and terms.noise not in self.noises:
+            known = f"one of {', '.join(self.noises)}" if self.noises else "not chosen"
+            raise InputError("noise_unknown", f"the noise of '{self.name}' is {known}")
+        subjects_of(schema, terms)
+
+    @abstractmethod
+    def cost(self, schema: Schema, terms: FitTerms) -> Cost:
+        """The privacy cost of a fit. It depends on schema and terms alone, never on records.
+
+        Raises:
+            InputError: the reasons of :meth:`check`; ``epsilon_invalid``, ε is too small to be divided.
+        """
+
+    @abstractmethod
+    def release(self, records: Records, terms: FitTerms, stream: Stream) -> Statistics:
+        """Statistics with noise: everything that leaves the curator. Run by the curator, after the cost was recorded.
+
+        Args:
+            records: the records.
+            terms: the terms.
+            stream: the randomness, from a seed that is used once and kept secret.
+
+        Raises:
+            InputError: the reasons of :meth:`cost`.
+        """
+
+
+def subjects_of(schema: Schema, terms: FitTerms) -> list[Subject]:
+    """The subjects of a fit: the class; cells of features; for normal families presence, sums and sums of squares.
+
+    Raises:
+        InputError: ``no_numbers``: a normal family is named, and the schema has no numeric feature.
+    """
+    if terms.family == DISCRETE:
+        return discrete_subjects(schema)
+    return gaussian_subjects(schema, ONE_PER_CLASS)
+
+
+def statistics_of(sums: Sequence[NoisySum], count: int, schema: Schema, terms: FitTerms, cost: Cost) -> Statistics:
+    """Statistics of noisy sums, with a source that names the terms.
+
+    Args:
+        sums: noisy sums, one entry per subject.
+        count: number of records, public or estimated from noisy counts; less than 1 counts as 1.
+        schema: schema of the records.
+        terms: terms of the fit.
+        cost: cost of the fit, for the card.
+    """
+    origin = Origin(terms_id(terms, schema), terms.method, PURPOSE)
+    entries = {"trust": "central", **terms.to_dict(), "rho": "none" if cost.rho is None else str(cost.rho)}
+    released = tuple(one.released for one in sums if not one.is_repeated)
+    return curated(sums, schema, terms.fit, Curator(origin, max(count, 1), released, entries))

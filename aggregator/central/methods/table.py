@@ -1,0 +1,27 @@
+"""All methods by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.central.methods.sums import Sums
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aggregator.central.methods.base import Method
+
+METHODS: Mapping[str, Method] = {method.name: method for method in (Sums(),)}
+DEFAULT = "sums"
+
+
+def method_of(name: str) -> Method:
+    """The method of this name.
+
+    Raises:
+        InputError: ``method_unknown``: there is no such method.
+    """
+    if name not in METHODS:
+        raise InputError("method_unknown", f"the methods are {', '.join(METHODS)}")
+    return METHODS[name]

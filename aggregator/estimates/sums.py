@@ -1,0 +1,219 @@
+"""Statistics of a curator: from noisy sums over records to the common form of all statistics.
+
+Every record gives its number to every sum, so there is no sampling within the records. The variances are those of the
+added noise; the population's variances add the chance of which records there are. A sum without noise has the
+variance 0. Noise without a variance (Cauchy) is stated as infinite.
+
+Source: docs/math.md, section 7; docs/decisions/0068.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import sha256
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from aggregator.estimates.class_shares import combined
+from aggregator.estimates.debias import Law
+from aggregator.estimates.intervals import Interval, normal_interval, score_interval
+from aggregator.estimates.question_estimate import QuestionEstimate, Sample, Vote, Weighted, is_share
+from aggregator.estimates.ratios import Pairs
+from aggregator.estimates.source import Origin, Source
+from aggregator.estimates.spread import Estimated, spreads
+from aggregator.estimates.statistics import Statistics
+from protocol import canonical
+from protocol.questions import CELL, CLASS, PRESENT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from protocol.documents.campaign import Fit
+    from protocol.questions import Subject
+    from protocol.schema import Schema
+
+    Floats = NDArray[np.float64]
+
+NOISY_ID = b"hearsay curator's noisy numbers v1"
+ESTIMATOR = "sums over a curator's records, with noise"
+INTERVALS = (
+    "95 % intervals of the population that the records are drawn from, which cover noise and sampling; noise of "
+    "infinite variance has no interval"
+)
+THREATS = (
+    "The curator saw the records. Noise hides every single record from readers of the model, for the adjacency that "
+    "is named; nothing hides the records from the curator."
+)
+_UNIFORM_SQUARE = 1 / 3
+
+
+class NoisySum(NamedTuple):
+    """Noisy sums over the records about one subject.
+
+    Attributes:
+        subject: subject of a question, which says what is summed: counts of records, or numbers of [−1, 1].
+        estimate: shape (K,) float64: the sums, in records.
+        noise_variance: shape (K,) float64: variance of the noise of each sum; may be infinite.
+        released: K integers: what left the curator, on the grid of the noise; empty for a repeated entry.
+        is_repeated: True if the entry repeats counts of another entry, and so tells nothing more about the classes.
+    """
+
+    subject: Subject
+    estimate: Floats
+    noise_variance: Floats
+    released: tuple[int, ...]
+    is_repeated: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Curator(Source):
+    """Source of statistics: records of a curator, from which noisy sums were released.
+
+    Attributes:
+        asked: digest of the terms, name and purpose.
+        records: number of records: public, or estimated from noisy counts.
+        noisy: the released integers of every question.
+        entries: entries of the model's card about the terms.
+        campaign: None.
+        rejected: empty: every record counts.
+    """
+
+    asked: Origin
+    records: int
+    noisy: tuple[tuple[int, ...], ...]
+    entries: Mapping[str, Any]
+    campaign: None = None
+    rejected: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def origin(self) -> Origin:
+        """The terms of the fit."""
+        return self.asked
+
+    @property
+    def reports(self) -> int:
+        """Number of records: public, or estimated from noisy counts."""
+        return self.records
+
+    @property
+    def statistics_id(self) -> bytes:
+        """SHA-256 of the released integers. Exact sums have no part in it."""
+        numbers = [[str(number) for number in one] for one in self.noisy]
+        return sha256(NOISY_ID + canonical.pack([self.asked.id, self.records, numbers])).digest()
+
+    def counts(self, question: int) -> list[int]:
+        """The released integers of one question, on the grid of the noise; ``question`` is the question's index."""
+        return list(self.noisy[question])
+
+    def populations(self) -> dict[str, Any]:
+        """The populations that the two intervals are about, and what the second one assumes."""
+        return {
+            "devices": "these records",
+            "population": "the population that these records are drawn from",
+            "assumes": "the records are independent",
+        }
+
+    def facts(self) -> dict[str, int]:
+        """Empty: a curator releases no count besides the noisy sums."""
+        return {}
+
+    def card(self) -> dict[str, Any]:
+        """Entries for a model's card: the terms of the fit, the estimator and the threats."""
+        return {**self.entries, "estimator": ESTIMATOR, "intervals": INTERVALS, "threats": THREATS}
+
+    def to_json(self) -> dict[str, Any]:
+        """The part of the statistics' JSON that is about the curator: digest of the terms, records, terms."""
+        return {
+            "terms_id": self.asked.id.hex(),
+            "reports": self.records,
+            "terms": dict(self.entries),
+            "statistics_id": self.statistics_id.hex(),
+            "populations": self.populations(),
+        }
+
+
+def curated(sums: Sequence[NoisySum], schema: Schema, fit: Fit, source: Curator) -> Statistics:
+    """Statistics from the noisy sums of a curator. Run by the curator, after the noise was added.
+
+    Args:
+        sums: noisy sums, one entry per subject.
+        schema: schema of the records.
+        fit: how a model is made from the statistics.
+        source: the curator, with the number n ≥ 1 of records.
+
+    Returns:
+        Statistics with one question per entry of ``sums``, each of n answers.
+    """
+    n, classes = source.records, len(schema.label.classes)
+    samples = [Sample(0, place, n, 1 / n) for place in range(len(sums))]
+    votes = [_votes(one, sample, n, classes) for one, sample in zip(sums, samples, strict=True)]
+    shares = combined([vote for group in votes for vote in group], classes).share
+    table = spreads([Estimated(one.subject, n, one.estimate) for one in sums], schema, shares)
+    found = []
+    for one, sample, group in zip(sums, samples, votes, strict=True):
+        share = np.clip(one.estimate / n, 0, 1)
+        spread = share * (1 - share) if is_share(one.subject) else table.of_subject(one.subject, schema)
+        found.append(_estimate(one, sample, group, np.asarray(spread, np.float64), classes))
+    return Statistics(schema, fit, tuple(found), (source,))
+
+
+def _votes(one: NoisySum, sample: Sample, n: int, classes: int) -> tuple[Vote, ...]:
+    """Shares of the classes from one table, the sums over the values; empty for sums of numbers."""
+    if one.is_repeated or one.subject.kind not in (CLASS, CELL, PRESENT):
+        return ()
+    table = one.estimate.reshape(-1, classes)
+    noise = float(one.noise_variance.reshape(-1, classes).sum(axis=0).mean()) / n
+    return (Vote(sample, n, table.sum(axis=0) / n, Law(noise, noise)),)
+
+
+def _estimate(one: NoisySum, sample: Sample, votes: tuple[Vote, ...], spread: Floats, classes: int) -> QuestionEstimate:
+    """One question of the statistics; ``spread``: shape (K,) float64, variance of the true values between records."""
+    n = sample.answers
+    law = _law(one, n)
+    of_devices, of_population = (_interval(one, n, law, n * spread * scatter, scatter) for scatter in (0.0, 1.0))
+    return QuestionEstimate(
+        one.subject,
+        n,
+        one.estimate,
+        one.noise_variance,
+        spread,
+        0.0,
+        1.0,
+        of_population,
+        of_devices,
+        _planned(one, n, classes),
+        law,
+        None if law is None else Pairs(0.0, 0.0),
+        samples=(Weighted(sample, 1.0),),
+        classes=votes,
+    )
+
+
+def _law(one: NoisySum, n: int) -> Law | None:
+    """Noise variance of one record's part of the sum, the same for every share; None if the sums differ in it."""
+    first = float(one.noise_variance[0])
+    return Law(first / n, first / n) if first < inf and bool((one.noise_variance == first).all()) else None
+
+
+def _interval(one: NoisySum, n: int, law: Law | None, sampling: Floats, scatter: float) -> Interval:
+    """95 % intervals: a score interval for counts with a law, else the estimate ∓ 1.96 standard deviations.
+
+    ``sampling``: shape (K,) float64, sampling variance of the sums; ``scatter``: that of a share f in units of
+    f(1 − f)/n.
+    """
+    if law is None or not is_share(one.subject):
+        return normal_interval(one.estimate, np.sqrt(one.noise_variance + sampling))
+    found = score_interval(one.estimate / n, n, law, scatter, is_binomial=False)
+    return Interval(n * found.low, n * found.high)
+
+
+def _planned(one: NoisySum, n: int, classes: int) -> float:
+    """Variance of a share or mean from the noise and n alone, at equal shares or uniform numbers."""
+    noise = float(one.noise_variance.max()) / n**2
+    equal = 1 / one.subject.size
+    spread = equal * (1 - equal) if is_share(one.subject) else _UNIFORM_SQUARE / classes
+    return noise + spread / n

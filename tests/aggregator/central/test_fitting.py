@@ -1,0 +1,122 @@
+"""A curator's fit end to end: records in, noisy statistics, a model and a cost out."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aggregator.central.fitting import cost_of_fit, fit
+from aggregator.central.records import read_records
+from aggregator.central.terms import ADJACENCIES, DIVISIONS, FAMILIES, FitTerms, terms_id
+from aggregator.estimates.source import campaign_of
+from protocol import SCALE
+from protocol.errors import InputError
+from protocol.features import Categorical, Numeric
+from protocol.schema import Label, build_schema
+
+SEED = bytes(range(32))
+SCHEMA = build_schema(
+    Label("label", ["a", "b"]),
+    [Categorical("colour", ["red", "blue", "green"], substitute=0), Numeric("size", "0", "10", [0], substitute=0)],
+)
+
+
+def people(rows=2000, seed=1):
+    generator = np.random.default_rng(seed)
+    label = generator.integers(0, 2, rows)
+    colour = np.where(generator.random(rows) < 0.8, label, 2)
+    size = np.clip(generator.normal(3 + 4 * label, 1.5), 0, 10)
+    names = np.array(["red", "blue", "green"], object)[colour]
+    return pd.DataFrame({"label": np.array(["a", "b"], object)[label], "colour": names, "size": size})
+
+
+RECORDS = read_records(people(), SCHEMA)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("family", ["discrete", "gaussian"])
+@pytest.mark.parametrize("division", DIVISIONS)
+def test_sums_tell_the_classes_apart_at_a_large_epsilon(adjacency, family, division):
+    found = fit(RECORDS, FitTerms("sums", 8_000_000, adjacency=adjacency, family=family, division=division), SEED)
+    assert found.model.accuracy(people(seed=2)) > 0.85
+    assert 0 < found.cost.epsilon_micro <= 8_000_000
+    assert found.cost.delta == 0
+    assert found.cost.rho <= Fraction(8**2, 2)
+
+
+def test_one_seed_gives_one_release_and_another_seed_another():
+    terms = FitTerms("sums", 1_000_000)
+    one, same, other = (fit(RECORDS, terms, seed).statistics for seed in (SEED, SEED, bytes(32)))
+    assert one.statistics_id == same.statistics_id != other.statistics_id
+
+
+def test_the_estimates_are_the_exact_sums_within_their_standard_deviations():
+    """Each of 15 numbers misses its exact sum by more than 6 standard deviations with probability below 4e-4."""
+    found = fit(RECORDS, FitTerms("sums", 1_000_000), SEED).statistics
+    x = RECORDS.numbers[:, 1] / SCALE
+    for question in found.questions:
+        kind, power = question.subject.kind, question.subject.power
+        if kind == "class":
+            exact = np.bincount(RECORDS.labels, minlength=2)
+        elif kind == "cell":
+            exact = np.bincount(RECORDS.codes[:, 0] * 2 + RECORDS.labels, minlength=6)
+        else:
+            exact = np.bincount(RECORDS.labels, weights=x**power, minlength=2)
+        assert (np.abs(question.estimate - exact) < 6 * np.sqrt(question.noise_variance) + 1).all()
+        assert (question.low < exact).all()
+        assert (exact < question.high).all()
+
+
+def test_the_source_names_the_terms_and_no_campaign():
+    terms = FitTerms("sums", 500_000)
+    found = fit(RECORDS, terms, SEED).statistics
+    assert found.source.origin.id == terms_id(terms, SCHEMA) != terms_id(terms._replace(division="equal"), SCHEMA)
+    card = found.source.card()
+    assert (card["adjacency"], card["epsilon_total"], card["method"]) == ("change", "0.5", "sums")
+    assert found.to_json()["reports"] == 2000
+    assert len(found.frame()) == 14
+    with pytest.raises(InputError, match="no_campaign"):
+        campaign_of(found.source)
+
+
+def test_an_unknown_number_of_records_is_estimated_from_noisy_counts():
+    found = fit(RECORDS, FitTerms("sums", 1_000_000, adjacency="add-remove"), SEED).statistics
+    assert found.reports == max(1, sum(found.source.counts(0))) != 2000
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"method": "exact"}, "method_unknown"),
+        ({"epsilon_micro": 0}, "epsilon_invalid"),
+        ({"epsilon_micro": 3}, "epsilon_invalid"),
+        ({"delta": Fraction(1)}, "delta_invalid"),
+        ({"adjacency": "none"}, "adjacency_unknown"),
+        ({"division": "4:1"}, "division_unknown"),
+        ({"noise": "cauchy"}, "noise_unknown"),
+        ({"family": "normal"}, "family_unknown"),
+        ({"postprocess": "none"}, "postprocess_unknown"),
+        ({"variance_floor_micro": 0}, "floor_invalid"),
+        ({"trim_micro": 500_000}, "trim_invalid"),
+    ],
+)
+def test_terms_that_mean_nothing_are_refused_before_a_record_is_read(changes, reason):
+    with pytest.raises(InputError, match=f"^{reason}: "):
+        cost_of_fit(SCHEMA, FitTerms("sums", 1_000_000)._replace(**changes))
+    assert set(FAMILIES) == {"discrete", "gaussian", "truncated-gaussian"}
+
+
+def test_numbers_outside_the_bounds_are_clipped_and_counted_or_refused():
+    frame = people(50).assign(size=[-1.0, 12.0, 10.0, *[5.0] * 47])
+    found = read_records(frame, SCHEMA)
+    assert found.clipped == {"size": 2}
+    assert found.at_bounds == ()
+    assert found.numbers[:2, 1].tolist() == [-SCALE, SCALE]
+    with pytest.raises(InputError, match="outside_bounds"):
+        read_records(frame, SCHEMA, strict=True)
+    assert read_records(frame[1:].assign(size=[0.0, *[10.0] * 48]), SCHEMA, strict=True).at_bounds == ("size",)
+    with pytest.raises(InputError, match="empty_file"):
+        read_records(frame[:0], SCHEMA)
