@@ -114,7 +114,8 @@ class Counted(NamedTuple):
             refused: numbers of records that ingests refused, by reason (``Manifest.rejected``).
         """
         rejected = Counter(refused)
-        rejected.update(report_replayed=self.replayed, report_conflict=self.conflicting)
+        rejected["report_replayed"] += self.replayed
+        rejected["report_conflict"] += self.conflicting
         found = {reason: number for reason, number in sorted(rejected.items()) if number}
         return TallyReport(self.tally, sum(self.tally.n), found, self.unproven, self.superseded, self.turnout)
 
