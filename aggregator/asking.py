@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.ask_table import ask_of, resolve
 from aggregator.files import read_file
-from aggregator.forecast.families import Settled, reason_of, settle
+from aggregator.forecast.families import Chosen, choose_family, reason_of
 from aggregator.models.postprocess import DEFAULT
 from aggregator.notebooks import facts
-from aggregator.planning.expected import candidates, choose
+from aggregator.planning.by_variance import candidates, choose
 from aggregator.publishing import endings
 from aggregator.publishing.campaigns import (
     CampaignParameters,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from aggregator.ask_table import Ask
     from aggregator.forecast.result import Plan
-    from aggregator.planning.expected import Candidate
+    from aggregator.planning.by_variance import Candidate
     from aggregator.publishing.signatures import Standing
     from protocol.schema import Schema
 
@@ -157,7 +157,7 @@ def plan_campaign(
         mechanism: name of the mechanism, or ``auto``.
         name: name of the campaign; by default the name in the schema file.
         answers: answers of a device in one period: ``one``, ``all``, ``auto`` or a number.
-        family: ``discrete``, ``gaussian``, or ``auto`` (:func:`aggregator.forecast.families.settle`).
+        family: ``discrete``, ``gaussian``, or ``auto`` (:func:`aggregator.forecast.families.choose_family`).
         pilot, devices: only where ``auto`` chooses the family: records with their label, as a CSV file or a table of
             text, or None to assume an effect; the number of devices.
         approach: 1 or 3, only for ``laplace`` in a Gaussian campaign.
@@ -181,7 +181,7 @@ def plan_campaign(
             ``epsilon_invalid``; ``mechanism_unknown``; ``family_unknown``; ``approach_invalid``; ``no_numbers``;
             ``answers_invalid``; ``period_invalid``; ``terms_invalid``; ``floor_invalid``; ``weights_invalid``;
             ``not_fittable``; ``series_invalid``; ``ask_invalid``; ``plan_invalid`` and the other reasons of
-            :func:`aggregator.forecast.families.settle`. Other contents are checked when the campaign is signed.
+            :func:`aggregator.forecast.families.choose_family`. Other contents are checked when the campaign is signed.
     """
     if isinstance(schema, str | Path):
         schema = load_schema(schema)
@@ -197,9 +197,9 @@ def plan_campaign(
     joint = len(asked.numeric) == len(described.numeric)
     warning = refusal_warning(asked)
     micro = micro_epsilon(epsilon)
-    family, mechanism, approach, answers, found = settle(
+    family, mechanism, approach, answers, found = choose_family(
         asked,
-        Settled(family, mechanism, approach, answers),
+        Chosen(family, mechanism, approach, answers),
         epsilon=epsilon,
         devices=devices,
         pilot=pilot,

@@ -11,8 +11,8 @@ import numpy as np
 from aggregator.ask_table import resolve
 from aggregator.forecast.families import best_of_families, only_family, reason_of
 from aggregator.models.postprocess import DEFAULT, NEED_CLASS_QUESTION
+from aggregator.planning.by_variance import choose
 from aggregator.planning.choice import AUTO
-from aggregator.planning.expected import choose
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign, campaign_subjects, parse_answers
 from aggregator.schema_doubts import doubts
 from aggregator.schema_draft import DEFAULT_BINS, DEFAULT_MAX_VALUES, draft_schema

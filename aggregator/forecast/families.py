@@ -85,7 +85,7 @@ def best_of_families(
     )
 
 
-class Settled(NamedTuple):
+class Chosen(NamedTuple):
     """What ``auto`` may choose of a campaign.
 
     Attributes:
@@ -100,9 +100,9 @@ class Settled(NamedTuple):
     forecast: Plan | None = None
 
 
-def settle(
+def choose_family(
     schema: Schema,
-    asked: Settled,
+    asked: Chosen,
     *,
     epsilon: str | float,
     devices: int | None,
@@ -111,8 +111,8 @@ def settle(
     fixed: Sequence[object],
     class_question: bool = True,
     ask: Ask = NO_SHARES,
-) -> Settled:
-    """Settle the family of a campaign, and the mechanism with it. The arguments are those of :func:`best_of_families`.
+) -> Chosen:
+    """Choose the family of a campaign, and the mechanism with it. The arguments are those of :func:`best_of_families`.
 
     ``class_question``: whether devices are also asked for the class alone.
 
@@ -133,7 +133,7 @@ def settle(
             fixed=fixed,
         )
         best = found.ranked[0].design
-        return Settled(best.family, best.mechanism, best.approach, best.answers, found)
+        return Chosen(best.family, best.mechanism, best.approach, best.answers, found)
     if pilot is not None:
         raise InputError("plan_invalid", "a pilot is for --family auto --mechanism auto and a schema with numbers")
     return asked._replace(family=family)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from aggregator.forecast.designs import Design, with_bins
 from aggregator.forecast.precision import precisions, typical_error
 from aggregator.forecast.race import ROUNDS, behind, race
+from aggregator.planning.by_variance import APPROACHES
 from aggregator.planning.choice import AUTO, forms
-from aggregator.planning.expected import APPROACHES
 from aggregator.publishing.campaigns import campaign_subjects, parse_answers
 from protocol import mechanisms
 from protocol.documents.campaign import DISCRETE, GAUSSIAN

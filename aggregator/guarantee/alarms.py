@@ -25,7 +25,7 @@ from aggregator.estimates.cells import question_name
 from aggregator.estimates.debias import debias
 from aggregator.guarantee.binomial import upper_tail
 from aggregator.guarantee.manipulation import weights_of
-from aggregator.guarantee.set_bits import Single, fit, one_bit, set_bits_law
+from aggregator.guarantee.set_bits import OneBitCount, law_p_value, one_bit_p_value, set_bits_law
 from aggregator.periods import shown
 from aggregator.tally.profile import Stretches
 from protocol.mechanisms import FrequencyMechanism
@@ -147,7 +147,7 @@ def _shared(kind: str, found: list[tuple[str, float]], share: float = 1.0) -> li
 
 
 def _set_bits(campaign: Campaign, profile: Profile, names: list[str]) -> list[Test]:
-    single, each = [], []
+    pooled_counts, each = [], []
     for number, question in enumerate(campaign.questions):
         if not isinstance(question.mechanism, UnaryMechanism):
             continue
@@ -155,15 +155,15 @@ def _set_bits(campaign: Campaign, profile: Profile, names: list[str]) -> list[Te
         counts = profile.set_bits[number, : len(law)]
         if not counts.sum():
             continue
-        single.append(Single(int(counts[1]), int(counts.sum()), float(law[1])))
-        p = fit(counts, law)
+        pooled_counts.append(OneBitCount(int(counts[1]), int(counts.sum()), float(law[1])))
+        p = law_p_value(counts, law)
         if p is not None:
             each.append((f"{names[number]}: the numbers of set bits do not follow their law", p))
-    if not single:
+    if not pooled_counts:
         return []
-    expected = sum(one.answers * one.chance for one in single)
-    about = f"{sum(one.seen for one in single)} reports have exactly one set bit, expected {expected:.0f}"
-    pooled = _shared("set bits", [(about, one_bit(single))], _ONE_BIT if each else 1.0)
+    expected = sum(one.answers * one.chance for one in pooled_counts)
+    about = f"{sum(one.seen for one in pooled_counts)} reports have exactly one set bit, expected {expected:.0f}"
+    pooled = _shared("set bits", [(about, one_bit_p_value(pooled_counts))], _ONE_BIT if each else 1.0)
     return pooled + (_shared("set bits", each, 1 - _ONE_BIT) if each else [])
 
 

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-LIARS = 0.01
-"""Share λ of liars that the weights of :func:`one_bit` are best for."""
+LYING_SHARE = 0.01
+"""λ, the share of lying answers that the weights of :func:`one_bit_p_value` are best for."""
 _LEAST_EXPECTED = 20.0
 """Smallest expected number of reports in one bin, and in the normal part of a sum."""
 
 
-class Single(NamedTuple):
+class OneBitCount(NamedTuple):
     """The answers to one question that have exactly one set bit.
 
     Attributes:
@@ -60,12 +60,12 @@ def set_bits_law(mechanism: UnaryMechanism) -> Floats:
     return np.asarray(np.append(law * (1 - p), 0.0) + np.append(0.0, law * p), np.float64)
 
 
-def one_bit(found: Iterable[Single]) -> float:
+def one_bit_p_value(found: Iterable[OneBitCount]) -> float:
     """p-value of the numbers of answers with one set bit, against too many of them.
 
-    An answer counts by its weight ln(1 + λ(1/P − 1)), the logarithm of its likelihood ratio with λ = :data:`LIARS`.
-    Questions with few such answers expected are too far from normal: their plain number is compared with a binomial
-    law.
+    An answer counts by its weight ln(1 + λ(1/P − 1)), the logarithm of its likelihood ratio, with λ =
+    :data:`LYING_SHARE`. Questions with few such answers expected are too far from normal: their plain number is
+    compared with a binomial law.
     """
     found = list(found)
     frequent = [each for each in found if each.answers * each.chance >= _LEAST_EXPECTED]
@@ -82,11 +82,11 @@ def one_bit(found: Iterable[Single]) -> float:
 
 
 def _weight(chance: float) -> float:
-    return log(1 + LIARS * (1 / chance - 1))
+    return log(1 + LYING_SHARE * (1 / chance - 1))
 
 
-def _variance(found: Iterable[Single]) -> float:
-    """Variance of the sum of the weights, if the chances are right."""
+def _variance(found: Iterable[OneBitCount]) -> float:
+    """Variance of the sum of the weights of honest answers."""
     return sum(_weight(one.chance) ** 2 * one.answers * one.chance * (1 - one.chance) for one in found)
 
 
@@ -103,7 +103,7 @@ class Power(NamedTuple):
 
 
 def power(campaign: Campaign, reports: int, false_alarms: float) -> Power | None:
-    """The power of the best test of set bits against a share :data:`LIARS` of answers with exactly one set bit.
+    """The power of the best test of set bits against a share :data:`LYING_SHARE` of answers with exactly one set bit.
 
     The number of such answers is taken as normal.
 
@@ -117,13 +117,13 @@ def power(campaign: Campaign, reports: int, false_alarms: float) -> Power | None
     """
     strata = campaign.answers
     planned = [
-        Single(0, reports / strata * weight, float(set_bits_law(question.mechanism)[1]))
+        OneBitCount(0, reports / strata * weight, float(set_bits_law(question.mechanism)[1]))
         for question, weight in zip(campaign.questions, weights_of(campaign), strict=True)
         if isinstance(question.mechanism, UnaryMechanism)
     ]
     if not planned:
         return None
-    lied = [one._replace(chance=one.chance + LIARS * (1 - one.chance)) for one in planned]
+    lied = [one._replace(chance=one.chance + LYING_SHARE * (1 - one.chance)) for one in planned]
     pairs = list(zip(planned, lied, strict=True))
     shift = sum(_weight(one.chance) * one.answers * (other.chance - one.chance) for one, other in pairs)
     spread = sum(_weight(one.chance) ** 2 * one.answers * other.chance * (1 - other.chance) for one, other in pairs)
@@ -133,7 +133,7 @@ def power(campaign: Campaign, reports: int, false_alarms: float) -> Power | None
     return Power(sum(one.answers * one.chance for one in planned) / answers, normal.cdf((shift - limit) / sqrt(spread)))
 
 
-def fit(counts: Integers, law: Floats) -> float | None:
+def law_p_value(counts: Integers, law: Floats) -> float | None:
     """p-value of the χ² of counts against a law, with neighbouring bins joined.
 
     Args:

@@ -10,7 +10,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.guarantee.manipulation import LIARS, Bound, manipulation
-from aggregator.guarantee.set_bits import power
+from aggregator.guarantee.set_bits import LYING_SHARE, power
 from aggregator.guarantee.shuffling import Amplified, amplified
 from aggregator.publishing.privacy import periods, privacy_sheet
 from protocol import allowance
@@ -265,8 +265,8 @@ def _hardly_seen(found: Campaign, reports: int) -> list[str]:
         return []
     return [
         (
-            f"in rows of bits: liars who set one bit only and send 1 % of {reports} reports, in {1 - best.found:.0%} "
-            f"of such campaigns or more. Honest answers have one set bit with probability {best.chance:.2g}; no test "
-            f"of set bits with {_FALSE_ALARMS:.0%} of false alarms does better"
+            f"in rows of bits: liars who set one bit only and send {100 * LYING_SHARE:g} % of {reports} reports, "
+            f"in {1 - best.found:.0%} of such campaigns or more. Honest answers have one set bit with "
+            f"probability {best.chance:.2g}; no test of set bits with {_FALSE_ALARMS:.0%} of false alarms does better"
         )
     ]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from aggregator.planning.expected import Candidate
+    from aggregator.planning.by_variance import Candidate
     from aggregator.publishing.workspace import Workspace
     from protocol.documents.campaign import Campaign
 

@@ -22,7 +22,7 @@ from support.publisher import CAMPAIGN_KEY, DAY
 from aggregator.cli.app import hearsay
 from aggregator.estimates.joining.homogeneity import chi_square_tail
 from aggregator.guarantee.alarms import LEVEL, SHARES, two_sided
-from aggregator.guarantee.set_bits import Single, one_bit, power, set_bits_law
+from aggregator.guarantee.set_bits import OneBitCount, one_bit_p_value, power, set_bits_law
 from aggregator.store.status import status
 from aggregator.store.store import create_store
 from protocol import mechanisms
@@ -124,7 +124,7 @@ def test_the_best_test_of_set_bits_is_told_and_ours_is_near_it():
     generator, found = np.random.default_rng(1), []
     for lies in (0, 1000):  # One question with all reports: the simulated power is the formula's.
         honest = generator.multinomial(100_000 - lies, law, 4000)[:, 1] + lies
-        found.append([one_bit([Single(count, 100_000, law[1])]) for count in honest])
+        found.append([one_bit_p_value([OneBitCount(count, 100_000, law[1])]) for count in honest])
     assert np.mean(np.array(found[0]) < 0.01) == pytest.approx(0.01, abs=0.008)
     shift, sd = 1000 * (1 - law[1]), np.sqrt(100_000 * law[1] * (1 - law[1]))
     assert np.mean(np.array(found[1]) < 0.01) == pytest.approx(NormalDist().cdf(shift / sd - 2.326), abs=0.04)
