@@ -23,7 +23,7 @@ from made_batches import NOW, batch
 from aggregator.decoding.decode import decode_batches
 from aggregator.estimates.reports import estimate
 from aggregator.guarantee.alarms import Alarms, alarms
-from aggregator.guarantee.set_bits import power
+from aggregator.guarantee.set_bits import LYING_SHARE, power
 from aggregator.models.encoding import EncodedFrame
 from aggregator.planning.draws import draw
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.uint8]
 
-LIARS = 0.01
+LIARS = LYING_SHARE
 FALSE_ALARMS = 0.01
 DAY = 86_400
 MUSHROOM = (6, 4, 10, 2, 9, 4, 3, 2, 12, 2, 5, 4, 4, 9, 9, 2, 4, 3, 5, 9, 6, 7)
