@@ -1,0 +1,154 @@
+"""From a privacy budget to the constants of a noise: which (k, β) gives ε, (ε, δ) or ρ, with a proven cost.
+
+The constants are guessed in floating point and then proven with rational bounds. docs/smooth.md compares all noises in
+one table and derives the bounds.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from math import sqrt
+from typing import NamedTuple
+
+from aggregator.central.noise.admissible import Admissible, Cauchy
+from aggregator.central.noise.gaussian import Gaussian
+from aggregator.central.noise.laplace import RealLaplace
+from aggregator.central.noise.laplace_log_normal import LaplaceLogNormal
+from aggregator.central.noise.law import Law, PureLaw
+from aggregator.central.noise.student import StudentT
+from aggregator.central.rational_bounds import round_up
+from protocol.errors import InputError
+
+NAMES = ("cauchy", "gamma4", "student-t", "laplace", "gaussian", "laplace-log-normal")
+"""Names of noises. Besides ``gamma4``, ``gamma3``, ``gamma5/2`` and all other fractions γ > 1 are names."""
+LEAST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**6), Fraction(64)
+LEAST_DELTA = Fraction(1, 10**100)
+
+
+class Calibration(NamedTuple):
+    """A noise and its constants: the statistic f is released as f + k·S·Z.
+
+    Attributes:
+        law: the distribution of Z.
+        multiplier: k.
+        beta: β; S must be smooth for this β or a smaller one.
+        epsilon, delta: a release is (ε, δ)-differentially private; δ = 0 is pure.
+        rho: a release is ρ-zero-concentrated differentially private; None if the law has no such bound.
+    """
+
+    law: Law
+    multiplier: Fraction
+    beta: Fraction
+    epsilon: Fraction
+    delta: Fraction
+    rho: Fraction | None
+
+    def variance(self, sensitivity: Fraction) -> float:
+        """Variance of k·S·Z for S = ``sensitivity``; infinite for heavy tails.
+
+        Public only if ``sensitivity`` is: with the global sensitivity it is an upper bound that may be published.
+        """
+        return self.law.variance * float(self.multiplier * sensitivity) ** 2
+
+
+def law(name: str) -> Law:
+    """The law of the given name.
+
+    Raises:
+        InputError: ``noise_unknown``: no law has this name.
+    """
+    if name == "cauchy":
+        return Cauchy()
+    if match := re.fullmatch(r"gamma([0-9]{1,3})(?:/([1-9][0-9]?))?", name):
+        gamma = Fraction(int(match[1]), int(match[2] or 1))
+        return Cauchy() if gamma == 2 else Admissible(gamma)
+    for found in (StudentT, RealLaplace, Gaussian, LaplaceLogNormal):
+        if found.name == name:
+            return found()
+    raise InputError("noise_unknown", f"choose from {', '.join(NAMES)}, or gamma and a number above 1")
+
+
+def calibrate(name: str, epsilon: Fraction, delta: Fraction = Fraction(0), beta: Fraction | None = None) -> Calibration:
+    """The constants of a noise whose release is (``epsilon``, ``delta``)-differentially private.
+
+    Args:
+        name: ``cauchy``, ``gamma4`` (any fraction above 1 for the 4), ``student-t``, ``laplace``, ``gaussian`` or
+            ``laplace-log-normal``. The last three need δ > 0; the others do not use δ and cost none.
+        epsilon, delta: the budget of this one release.
+        beta: the smoothing β. None leaves about half of ε to β.
+
+    Raises:
+        InputError: ``noise_unknown``: no law has this name; ``noise_unfit``: the noise needs δ > 0;
+            ``beta_invalid``: β alone costs all of ε; ``epsilon_invalid``: ε or δ is outside its range.
+    """
+    _check_budget(epsilon, delta)
+    fitted, multiplier, smoothing = law(name).fitted(float(epsilon), float(delta), _optional(beta))
+    if isinstance(fitted, PureLaw):
+        delta = Fraction(0)
+    beta = Fraction(smoothing) if beta is None else beta
+    return _proven(fitted, _raised(fitted, multiplier, beta, epsilon, delta), beta, epsilon, delta)
+
+
+def calibrate_to_rho(name: str, rho: Fraction, delta: Fraction, beta: Fraction | None = None) -> Calibration:
+    """The constants of a noise whose release is ρ-zero-concentrated differentially private.
+
+    Laws of pure privacy get ε = √(2ρ). Of Laplace-log-normal noise ``delta`` > 0 chooses which of the pairs (ε, δ) that
+    follow from ρ the calibration states.
+
+    Raises:
+        InputError: ``noise_unfit``: the law has no ρ, or ``delta`` is 0; others as :func:`calibrate`.
+    """
+    _check_budget(rho, delta)
+    found = law(name)
+    if isinstance(found, PureLaw):
+        return calibrate(name, Fraction(sqrt(2 * rho)) * (1 - Fraction(1, 1 << 50)), Fraction(0), beta)
+    if not isinstance(found, LaplaceLogNormal):
+        raise InputError("noise_unfit", f"{name} noise has no ρ: take laplace-log-normal, student-t or cauchy")
+    fitted, guess, smoothing = found.fitted_to_rho(float(rho) * (1 - 2.0**-40), _optional(beta))
+    beta = Fraction(smoothing) if beta is None else beta
+    multiplier = round_up(Fraction(guess))
+    return _proven(fitted, multiplier, beta, fitted.epsilon_above(multiplier, beta, delta), delta)
+
+
+def published(name: str, epsilon: Fraction, delta: Fraction = Fraction(0)) -> Calibration:
+    """The constants that Nissim, Raskhodnikova and Smith published. They give more noise than :func:`calibrate`.
+
+    Raises:
+        InputError: ``noise_unfit``: the paper has no constants for this noise, or they do not give (ε, δ); others as
+            :func:`calibrate`.
+    """
+    _check_budget(epsilon, delta)
+    found = law(name)
+    if isinstance(found, Admissible):
+        return _proven(found, *found.published(epsilon), epsilon, Fraction(0))
+    if isinstance(found, RealLaplace | Gaussian) and delta:
+        return _proven(found, *found.published(epsilon, delta), epsilon, delta)
+    raise InputError("noise_unfit", f"there are no published constants for {name} noise with this δ")
+
+
+def _proven(found: Law, multiplier: Fraction, beta: Fraction, epsilon: Fraction, delta: Fraction) -> Calibration:
+    """The calibration, after a proof that its cost is at most (ε, δ)."""
+    if found.epsilon_above(multiplier, beta, delta) > epsilon:
+        raise InputError("noise_unfit", f"these constants of {found.name} noise cost more than ε: take a smaller ε")
+    return Calibration(found, multiplier, beta, epsilon, delta, found.rho_above(multiplier, beta))
+
+
+def _raised(found: Law, guess: float, beta: Fraction, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """``guess`` as a fraction, raised by the smallest margin 2^−40, 2^−38, … for which the cost is at most ε."""
+    for bits in range(40, 0, -2):
+        multiplier = round_up(Fraction(guess) * (1 + Fraction(1, 1 << bits)))
+        if found.epsilon_above(multiplier, beta, delta) <= epsilon:
+            return multiplier
+    raise InputError("beta_invalid", "the smoothing β alone costs nearly the whole ε: take a smaller β")
+
+
+def _optional(beta: Fraction | None) -> float | None:
+    return None if beta is None else float(beta)
+
+
+def _check_budget(epsilon: Fraction, delta: Fraction) -> None:
+    if not LEAST_EPSILON <= epsilon <= LARGEST_EPSILON:
+        raise InputError("epsilon_invalid", "ε (or ρ) of one release is between 0.000001 and 64")
+    if delta and not LEAST_DELTA <= delta < 1:
+        raise InputError("epsilon_invalid", "δ is 0, or between 10^-100 and 1")

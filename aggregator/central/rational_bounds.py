@@ -1,0 +1,95 @@
+"""Rational lower and upper bounds of exponentials, logarithms and roots.
+
+Privacy constants are proven with these bounds: an upper bound is never below the real number, a lower bound never
+above it. Floating-point numbers give no such promise. The bounds come from decimal arithmetic, whose functions are
+rounded correctly: each result is wrong by at most one unit of its last digit, and by about as much again because the
+argument is rounded. Each bound is the result moved by a hundred such units.
+"""
+
+from __future__ import annotations
+
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
+from fractions import Fraction
+from math import isqrt
+
+BITS = 64
+"""Significant bits of a rounded number."""
+DIGITS = 60
+"""Decimal digits of the arithmetic."""
+
+
+def round_up(number: Fraction, bits: int = BITS) -> Fraction:
+    """The smallest number m·2^e ≥ ``number`` with an integer m below 2^``bits``; ``number`` is positive or 0.
+
+    The result is above ``number`` by less than the factor 1 + 2^(1 − bits).
+    """
+    if number == 0:
+        return number
+    exponent = number.numerator.bit_length() - number.denominator.bit_length() - bits
+    unit = Fraction(2) ** exponent
+    mantissa = -(-number // unit)
+    while mantissa >> bits:
+        unit *= 2
+        mantissa = -(-number // unit)
+    return mantissa * unit
+
+
+def round_down(number: Fraction, bits: int = BITS) -> Fraction:
+    """The largest number m·2^e ≤ ``number`` with an integer m of at most ``bits`` + 1 bits; ``number`` ≥ 0."""
+    if number == 0:
+        return number
+    unit = Fraction(2) ** (number.numerator.bit_length() - number.denominator.bit_length() - bits)
+    return (number // unit) * unit
+
+
+def exp_above(x: Fraction, digits: int = DIGITS) -> Fraction:
+    """A fraction just above e^x: by at most the factor 1 + (1 + |x|)·10^(3 − digits)."""
+    return _exp(x, digits) * (1 + (1 + abs(x)) * _unit(digits))
+
+
+def exp_below(x: Fraction, digits: int = DIGITS) -> Fraction:
+    """A fraction just below e^x: by at most the factor 1 − (1 + |x|)·10^(3 − digits)."""
+    return _exp(x, digits) * (1 - (1 + abs(x)) * _unit(digits))
+
+
+def log_above(x: Fraction) -> Fraction:
+    """A fraction just above the natural logarithm of ``x`` > 0, by at most 10⁻⁵⁶·(1 + |ln x|)."""
+    found = Fraction(_context(DIGITS).ln(_decimal(x, DIGITS)))
+    return found + (1 + abs(found)) * _unit(DIGITS)
+
+
+def root_above(x: Fraction) -> Fraction:
+    """A fraction just above √x, x ≥ 0, by at most the factor 1 + 10⁻⁵⁶."""
+    return Fraction(_context(DIGITS).sqrt(_decimal(x, DIGITS))) * (1 + _unit(DIGITS))
+
+
+def integer_root(number: int, degree: int) -> int:
+    """The largest integer r with r^``degree`` ≤ ``number``; ``number`` ≥ 0, ``degree`` ≥ 1."""
+    if degree == 1 or number < 2:
+        return number
+    if degree == 2:
+        return isqrt(number)
+    root = 1 << -(-number.bit_length() // degree)
+    while True:  # Newton's method from above falls until it has the result.
+        lower = ((degree - 1) * root + number // root ** (degree - 1)) // degree
+        if lower >= root:
+            return root
+        root = lower
+
+
+def _context(digits: int) -> Context:
+    return Context(prec=digits, rounding=ROUND_HALF_EVEN, Emin=MIN_EMIN, Emax=MAX_EMAX)
+
+
+def _decimal(x: Fraction, digits: int) -> Decimal:
+    """``x`` with a relative error of at most 10^(1 − digits)."""
+    return _context(digits).divide(Decimal(x.numerator), Decimal(x.denominator))
+
+
+def _exp(x: Fraction, digits: int) -> Fraction:
+    return Fraction(_context(digits).exp(_decimal(x, digits)))
+
+
+def _unit(digits: int) -> Fraction:
+    """More than all rounding errors of one function: 10^(3 − digits)."""
+    return Fraction(1, 10 ** (digits - 3))
