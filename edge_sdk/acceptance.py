@@ -60,7 +60,7 @@ class Acceptance:
         ``models`` are files of models that the campaign evaluates and that are not installed. The errors are those of
         :meth:`edge_sdk.Device.explain`.
         """
-        from edge_sdk.explain import explain
+        from edge_sdk.explaining.explain import explain
 
         verdict, campaign = self._judge_campaign(raw)
         given = [self._judge_model(model).payload for model in models]

@@ -3,6 +3,9 @@
 Randomness, time and storage are arguments; :meth:`Device.open` has defaults for them. Two habits keep the start of a
 small device short: paths are handled by ``os.path``, and modules that not every device needs are imported where they
 are used.
+
+The module is longer than others, since it is the reference of the public methods, with all their errors. Each method
+calls a module that does the work: ``opening``, ``acceptance``, ``reporting``, ``storage.secret`` or ``status``.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from support.publisher import DAY, NOW, Publisher
 import edge_sdk
 from edge_sdk import Device, Policy
 from edge_sdk.cli.main import main
-from edge_sdk.explain import _Names
+from edge_sdk.explaining.questions import Names
 from protocol.features import Categorical, Numeric
 from protocol.questions import MOMENT, Subject
 from protocol.schema import Label, build_schema
@@ -39,7 +39,7 @@ def test_no_name_forges_a_line_or_looks_like_another(device, name, where):
 def test_a_class_is_shown_between_quotes():
     schema = build_schema(Label("class", ["e, else 0; and nothing", "p"]), [Numeric("w", "0", "1", [0], substitute=0)])
     subject = Subject(MOMENT, 0, 1, 1, 0)
-    text = _Names(schema).subject(subject)
+    text = Names(schema).subject(subject)
     assert text == "'w' if its 'class' is 'e, else 0; and nothing', else 0"
 
 

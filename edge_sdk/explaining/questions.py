@@ -1,25 +1,17 @@
-"""A campaign in words, for the owner who decides whether the device takes part."""
+"""The questions of a campaign in words: every subject that an answer may be about, with its chance and the noise."""
 
 from __future__ import annotations
 
-from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.allowance import days_paid, paces
-from protocol.dates import date
-from protocol.epsilon import MICRO, format_micro
-from protocol.errors import PolicyError
 from protocol.features import Grouped
 from protocol.projection import Component
 from protocol.questions import MOMENT, MOMENTS, PRESENT, SQUARE
-from protocol.schema import refusing
-from protocol.shown import quoted, sentence
-from protocol.words import to_words
+from protocol.shown import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edge_sdk.policy.policy import Policy, Spent
     from protocol.documents.campaign import Campaign
     from protocol.documents.evaluation import Evaluated
     from protocol.questions import Subject
@@ -34,61 +26,6 @@ _SHORT_NAME = 40
 """Most characters of a name that is written in full each time."""
 _LONG_GROUP = 8
 """Most values that a feature's largest group lists by name."""
-HIGH_EPSILON_MICRO = 20 * MICRO
-
-
-def explain(
-    campaign: Campaign,
-    policy: Policy,
-    spent: Spent,
-    now: int,
-    evaluated: Sequence[Evaluated] = (),
-    *,
-    disabled: bool = False,
-    paid_until: int = 0,
-    series: Sequence[str] = (),
-) -> str:
-    """Describe what a campaign asks, what it costs now and over its life, and whether the owner's policy allows it.
-
-    The text has several lines. A campaign that has ended has no costs.
-
-    Args:
-        campaign: a verified campaign, from ``parse_campaign``.
-        policy: the owner's policy.
-        spent: the ε that the device has spent in the last day, in the last window and in all.
-        now: seconds since 1970.
-        evaluated: the models that the campaign evaluates; empty if it evaluates none, or has ended.
-        disabled: the owner has opted out.
-        paid_until: end of the last period that a campaign of this name was paid for, in seconds since 1970; 0 if none.
-        series: lines on its series, from :func:`edge_sdk.policy.series.in_words`; none if it is of no series.
-    """
-    header = campaign.header
-    lines = [
-        f"Campaign {quoted(header.name)}, version {header.version}",
-        f"  id         {campaign.id.hex()}",
-        f"  in words   {to_words(campaign.id)}",
-        f"  purpose    {sentence(campaign.purpose)}",
-        f"  contact    {sentence(campaign.contact)}",
-        f"  from       {_date(header.not_before)} to {_date(header.expires)}",
-        "",
-    ]
-    if campaign.ended:
-        lines += [
-            "It asks nothing: with this version the publisher ends the campaign.",
-            "",
-            *_verdict(campaign, policy, spent, evaluated, disabled=disabled),
-        ]
-    else:
-        lines += [
-            *_asked(campaign, evaluated),
-            *_refusals(campaign),
-            *series,
-            "",
-            *_cost(campaign, policy, spent, max(campaign.period_at(now), -(-paid_until // campaign.time_precision))),
-            "",
-            *_verdict(campaign, policy, spent, evaluated, disabled=disabled),
-        ]
-    return "\n".join(lines)
 
 
 class Asked(NamedTuple):
@@ -104,12 +41,12 @@ class Asked(NamedTuple):
     width: int
     noises: tuple[str, ...]
 
-    def line(self, names: _Names) -> str:
+    def line(self, names: Names) -> str:
         """One line with chance, subject and noise. ``names`` writes the names of features and classes."""
         return f"{_percent(self.width)}  {names.subject(self.subject)}: {'; or '.join(self.noises)}"
 
 
-class _Names:
+class Names:
     """Names of features, classes and labels for one explanation.
 
     A long name is written in full at its first mention, and later by its number. Lists of names that many subjects
@@ -189,12 +126,17 @@ class _Names:
         return self._name("class", number, self._schema.label.classes[number])
 
 
-def _asked(campaign: Campaign, evaluated: Sequence[Evaluated]) -> list[str]:
-    """Lines that name every subject of the questions, the most likely first, and the noise of the answers."""
+def questions_in_words(campaign: Campaign, evaluated: Sequence[Evaluated]) -> list[str]:
+    """Lines that name every subject of the questions, the most likely first, and the noise of the answers.
+
+    Args:
+        campaign: a verified campaign that has not ended.
+        evaluated: the models that the campaign evaluates; empty if it evaluates none.
+    """
     if evaluated:
         return _asked_of_models(campaign, evaluated) if campaign.models else _asked_of_model(campaign, evaluated[0])
-    names, strata = _Names(campaign.schema), _strata(campaign)
-    often = f"Once per {_duration(campaign.time_precision)} the device answers"
+    names, strata = Names(campaign.schema), _strata(campaign)
+    often = f"Once per {duration(campaign.time_precision)} the device answers"
     if campaign.answers == len(campaign.questions):
         lines = [f"{often} all of these questions:"]
         lines += [f"  - {part.line(names)}" for stratum in strata for part in stratum]
@@ -217,7 +159,7 @@ def _not_asked(campaign: Campaign) -> list[str]:
 
 def _asked_of_models(campaign: Campaign, evaluated: Sequence[Evaluated]) -> list[str]:
     """Lines for an evaluation of several models. Every feature that one of the models reads is named once."""
-    label, period = quoted(campaign.schema.label.name), _duration(campaign.time_precision)
+    label, period = quoted(campaign.schema.label.name), duration(campaign.time_precision)
     lines = [
         f"Once per {period} the device answers with one bit whether a model is right about its own {label}.",
         "Which model is picked by chance and not by the record:",
@@ -239,7 +181,7 @@ def _asked_of_model(campaign: Campaign, evaluated: Evaluated) -> list[str]:
     read = ", ".join(quoted(feature.name) for feature in evaluated.schema.features)
     noises = dict.fromkeys(question.mechanism.describe() for question in campaign.questions)
     return [
-        f"Once per {_duration(campaign.time_precision)} the device answers whether a model is right:",
+        f"Once per {duration(campaign.time_precision)} the device answers whether a model is right:",
         f"  - its {label} together with what the installed model predicts from {read}: {'; or '.join(noises)}",
         f"    The model is {quoted(header.name)}, version {header.version}.",
     ]
@@ -261,7 +203,7 @@ def _strata(campaign: Campaign) -> list[list[Asked]]:
     return [sorted(stratum, key=lambda part: -_permille(part.width)) for stratum in parts]
 
 
-def _listed(stratum: list[Asked], names: _Names) -> list[str]:
+def _listed(stratum: list[Asked], names: Names) -> list[str]:
     """One line for each of the first 12 subjects and of those above 1 %; one line that names all others."""
     likely = [part.width > _ALWAYS_LISTED or place < _MAX_RARE_LISTED for place, part in enumerate(stratum)]
     lines = [f"  - {part.line(names)}" for part, alone in zip(stratum, likely, strict=True) if alone]
@@ -287,121 +229,8 @@ def _percent(width: int) -> str:
     return f"{tenths / 10:g}%" if tenths else "under 0.1%"
 
 
-def _refusals(campaign: Campaign) -> list[str]:
-    """A warning for campaigns that refuse values: ε does not cover whether there is a report."""
-    names = ", ".join(quoted(name) for name in refusing(campaign.schema))
-    if not names:
-        return []
-    return [
-        f"  Warning: a record gets no report if a value is not listed ({names}), so whoever sees that there",
-        "  is one learns from it, whatever ε is. This is for development only.",
-    ]
-
-
-def _cost(campaign: Campaign, policy: Policy, spent: Spent, first_period: int) -> list[str]:
-    """Lines on ε per answer, per period and over the campaign's life, and on the odds that it allows.
-
-    Remaining periods are counted from ``first_period``, the index of the first that may still be answered.
-    """
-    total = campaign.epsilon_micro
-    periods = max(0, -(-campaign.header.expires // campaign.time_precision) - first_period)
-    odds = _odds(campaign.privacy_loss())
-    per_answer, lifetime = format_micro(campaign.epsilon_per_answer_micro), format_micro(policy.lifetime_micro)
-    used = format_micro(spent.lifetime_micro)
-    warning = ["  Warning: above ε = 20 an answer hides next to nothing."] if total > HIGH_EPSILON_MICRO else []
-    if campaign.series is None:
-        often, seen = (
-            f" per {_duration(campaign.time_precision)} (ε = {per_answer} per answer)",
-            "reports of one period",
-        )
-        whole = f"  Answering in all {periods} remaining periods would cost ε = {format_micro(total * periods)}."
-    else:
-        often, seen = ", at most once", "report"
-        whole = "  A device that answers it answers no other campaign of the series, so the series then costs no more."
-    return [
-        f"Cost: ε = {format_micro(total)}{often}.",
-        f"  Whoever sees the {seen} can multiply the odds of any guess by at most {odds}.",
-        *warning,
-        whole,
-        f"  The owner allows ε = {lifetime} for the device's life; {used} of it is spent.",
-        *_rates(policy, spent),
-        *_rhythm(campaign, policy),
-    ]
-
-
-def _rhythm(campaign: Campaign, policy: Policy) -> list[str]:
-    """A line for each limit per time that does not allow an answer in every period.
-
-    If every period can be answered but a limit leaves little room, a warning. If a limit allows no answer, or if the
-    campaign is of a series, no line.
-    """
-    if campaign.series is not None or any(limit.micro < campaign.epsilon_micro for limit in policy.limits):
-        return []
-    held = paces(campaign.epsilon_micro, campaign.time_precision, policy.limits)
-    lines = [f"  So the device answers in at most {pace}, and in no other." for pace in held]
-    length, micro = campaign.time_precision, campaign.epsilon_micro
-    if not held and any(2 * (limit.micro // micro) * length < 3 * limit.seconds for limit in policy.limits):
-        lines += [
-            "  The limit leaves no room for an answer that comes earlier in its period than the last one did: a device",
-            "  that is on for minutes at a time may miss periods. A limit for one answer more prevents that.",
-        ]
-    return lines
-
-
-def _rates(policy: Policy, spent: Spent) -> list[str]:
-    """A line for each of the owner's limits per time."""
-    limits = (
-        (policy.day_micro, spent.day_micro, "24 hours"),
-        (policy.window_micro, spent.window_micro, policy.window_text),
-    )
-    return [
-        f"  The owner allows ε = {format_micro(most)} in any {what}; {format_micro(used)} was spent in the last."
-        for most, used, what in limits
-        if most is not None
-    ]
-
-
-def _odds(loss: float) -> str:
-    """e^loss as text, rounded up: e^loss − 1 to four digits, and above 1000 e^loss to four digits.
-
-    >>> _odds(0.001), _odds(1.0), _odds(900.0)
-    ('1.001001', '2.719', '7.329e+390')
-    """
-    power = Context(prec=50).exp(Decimal(loss))
-    up = Context(prec=4, rounding=ROUND_CEILING)
-    return f"{up.plus(power):g}" if power > 1000 else f"{1 + up.plus(power - 1):f}"
-
-
-def _verdict(
-    campaign: Campaign, policy: Policy, spent: Spent, evaluated: Sequence[Evaluated], *, disabled: bool
-) -> list[str]:
-    """Lines that tell whether the owner's policy allows the campaign, with every rule that refuses it."""
-    refusals = [f"policy_refused: {words}" for words in policy.refusals(campaign, evaluated)]
-    if not campaign.ended and not refusals:
-        try:
-            policy.check_budget(spent, campaign.epsilon_micro)
-        except PolicyError as error:
-            refusals.append(str(error))
-    if disabled:
-        return ["The device answers nothing: its owner has opted out (disabled).", *refusals]
-    if refusals:
-        first, *others = refusals
-        return [f"The owner's policy refuses it. {first}", *(f"  and {refusal}" for refusal in others)]
-    if campaign.ended or campaign.series is not None:
-        return ["The owner's policy allows it."]
-    left = (policy.lifetime_micro - spent.lifetime_micro) // campaign.epsilon_micro
-    held = paces(campaign.epsilon_micro, campaign.time_precision, policy.limits)
-    days = days_paid(left, campaign.time_precision, held)
-    lasting = f"{days} day{'' if days == 1 else 's'}"
-    return [f"The owner's policy allows it, for at most {left} more answers in this device's life, or {lasting}."]
-
-
-def _date(seconds: int) -> str:
-    year_10000 = 253_402_300_800
-    return date(seconds, "%Y-%m-%d %H:%M UTC") if seconds < year_10000 else "the far future"
-
-
-def _duration(seconds: int) -> str:
+def duration(seconds: int) -> str:
+    """A length of time as text, in the largest unit that divides it: ``day``, ``2 hours``, ``90 seconds``."""
     for unit, name in _UNITS:
         if seconds % unit == 0:
             count = seconds // unit
