@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.ask_table import ask_of, resolve
-from aggregator.files import read_file
 from aggregator.forecast.families import Chosen, choose_family, reason_of
 from aggregator.models.postprocess import DEFAULT
 from aggregator.notebooks import facts
@@ -36,15 +35,14 @@ from aggregator.publishing.campaigns import (
 )
 from aggregator.publishing.evaluations import EvaluationParameters, publish_evaluation
 from aggregator.publishing.lifetimes import seconds_of
-from aggregator.publishing.naming import document_bytes, save_document
+from aggregator.publishing.naming import document_bytes, opened, save_document
 from aggregator.publishing.privacy import epsilon_warning, pace_warning, refusal_warning
 from aggregator.publishing.projection_file import load_projection
 from aggregator.publishing.series import overlap_warning, series_share
-from aggregator.publishing.workspace import Workspace, open_workspace, signed_campaign
 from aggregator.schema_doubts import alike_in
 from aggregator.schema_file import SchemaFile, load_schema
 from protocol.documents.campaign import Campaign, parse_campaign
-from protocol.documents.envelope import SIZE_LIMITS, read_envelope
+from protocol.documents.envelope import read_envelope
 from protocol.epsilon import format_micro, micro_epsilon
 from protocol.errors import InputError
 
@@ -56,10 +54,10 @@ if TYPE_CHECKING:
     from aggregator.ask_table import Ask
     from aggregator.forecast.result import Plan
     from aggregator.planning.by_variance import Candidate
+    from aggregator.publishing.naming import Document
     from aggregator.publishing.signatures import Standing
+    from aggregator.publishing.workspace import Workspace
     from protocol.schema import Schema
-
-    Document = bytes | str | Path
 
 
 class Planned(NamedTuple):
@@ -344,58 +342,15 @@ def make_evaluation(
         None if weights is None else tuple(weights),
     )
     documents = [model] if isinstance(model, bytes | str | Path) else model
-    models = [_bytes("model", each, signer) for each in documents]
+    models = [document_bytes("model", each, signer) for each in documents]
     raw = publish_evaluation(signer, models, parameters, present(now))
     made = _signed(signer, raw, now)
     return made._replace(warnings=tuple(filter(None, (epsilon_warning(micro), _pace(parameters), *made.warnings))))
 
 
-def check_campaign(
-    campaign: Document, *, workspace: Workspace | str | Path | None = None, trust: bytes | str | Path | None = None
-) -> bytes:
-    """The bytes of a campaign. Its signatures are checked only if a workspace or a trust root is given.
-
-    Args:
-        campaign: the signed campaign.
-        workspace: the workspace that must have signed the campaign.
-        trust: the trust root, a path or bytes, whose keys must have signed the campaign.
-
-    Raises:
-        InputError: ``trust_ambiguous``: workspace and trust are both given; ``file_not_found``, ``unreadable``,
-            ``too_large``: a file can not be read; ``campaign_unknown``: the workspace has no campaign of that name.
-        DocumentError: ``bad_signature`` and the other reasons of a foreign or damaged file.
-        StorageError: ``workspace_damaged`` and the other reasons of the workspace.
-    """
-    if workspace is not None and trust is not None:
-        raise InputError("trust_ambiguous", "give --trust or --workspace, not both")
-    signer = None if workspace is None else opened(workspace)
-    raw = _bytes("campaign", campaign, signer)
-    if signer is not None:
-        signer.check_signed(raw)
-    elif trust is not None:
-        signed_campaign(trust if isinstance(trust, bytes) else read_file(trust, SIZE_LIMITS["root"]), raw)
-    return raw
-
-
-def opened(workspace: Workspace | str | Path) -> Workspace:
-    """Return an open workspace unchanged, or open the workspace in a folder.
-
-    A workspace keeps no file open, so nobody has to close it.
-
-    Raises:
-        StorageError: ``not_a_workspace``, ``workspace_damaged``: the folder holds no workspace that can be read.
-        InputError: ``unreadable``, ``too_large``: a trust root in the folder can not be read.
-    """
-    return workspace if isinstance(workspace, Workspace) else open_workspace(workspace)
-
-
 def present(now: int | None) -> int:
     """The time ``now`` in seconds since 1970; the clock's time if ``now`` is None."""
     return int(time.time()) if now is None else now
-
-
-def _bytes(role: str, document: Document, workspace: Workspace | None) -> bytes:
-    return document if isinstance(document, bytes) else document_bytes(role, document, workspace)
 
 
 def _pace(parameters: CampaignParameters | EvaluationParameters) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.asking import check_campaign, opened, present
+from aggregator.asking import present
 from aggregator.estimates.joining import join
 from aggregator.estimates.source import newest_campaign
 from aggregator.intake.finding import all_unreadable, gather
@@ -25,7 +25,7 @@ from aggregator.planning.evaluation import evaluate as evaluate_statistics
 from aggregator.planning.ranking import Ranking, rank
 from aggregator.publishing.lifetimes import seconds_of
 from aggregator.publishing.models import publish_model
-from aggregator.publishing.naming import save_document
+from aggregator.publishing.naming import check_campaign, opened, save_document
 from aggregator.storage.manifest import BUCKETS, FILE_NAME
 from aggregator.store.store import Store, create_store, open_store
 from aggregator.tally.scope import scope_of
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Sequence
 
-    from aggregator.asking import Document
     from aggregator.estimates.joining.homogeneity import Homogeneity
     from aggregator.estimates.statistics import Statistics
     from aggregator.fleet.roster import Roster
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.transaction import IngestSummary
+    from aggregator.publishing.naming import Document
     from aggregator.publishing.signatures import Standing
     from aggregator.publishing.workspace import Workspace
 

@@ -7,6 +7,7 @@ A command takes a file. With a workspace, an argument that names no file may be
     56475aa75463474c   an id in hexadecimal: its first 8 digits or more
     four-words-of-it   an id in words, as ``protocol.words.to_words`` prints it
 
+:func:`opened` and :func:`check_campaign` take workspaces and campaigns in the forms that callers in Python give.
 :func:`save_document` writes a signed document to the user's file.
 """
 
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aggregator.files import read_file, write_output
-from aggregator.publishing.workspace import EXTENSIONS
+from aggregator.publishing.signatures import signed_campaign
+from aggregator.publishing.workspace import EXTENSIONS, Workspace, open_workspace
 from protocol.document import read_payload
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
@@ -26,18 +28,21 @@ from protocol.words import to_words
 
 if TYPE_CHECKING:
     from aggregator.publishing.history import Published
-    from aggregator.publishing.workspace import Workspace
+
+    Document = bytes | str | Path
 
 LEAST_DIGITS = 8
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
-def document_bytes(role: str, given: str | Path, workspace: Workspace | None) -> bytes:
+def document_bytes(role: str, given: Document, workspace: Workspace | None) -> bytes:
     """The bytes of a signed file, by its path or, in a workspace, by name or id. An existing path takes precedence.
+
+    Bytes are returned unchanged.
 
     Args:
         role: ``campaign`` or ``model``.
-        given: the path, name or id that the user gave.
+        given: the bytes, or the path, name or id that the user gave.
         workspace: the workspace that knows names and ids; None for paths only.
 
     Raises:
@@ -46,9 +51,50 @@ def document_bytes(role: str, given: str | Path, workspace: Workspace | None) ->
         DocumentError: this software can not read one of the versions of that campaign.
         StorageError: ``workspace_damaged``, ``workspace_newer``: history or copy of the document can not be read.
     """
+    if isinstance(given, bytes):
+        return given
     if workspace is None or Path(given).exists():
         return read_file(given, SIZE_LIMITS[role])
     return workspace.copy(find_document(workspace, role, str(given)))
+
+
+def check_campaign(
+    campaign: Document, *, workspace: Workspace | str | Path | None = None, trust: bytes | str | Path | None = None
+) -> bytes:
+    """The bytes of a campaign. Its signatures are checked only if a workspace or a trust root is given.
+
+    Args:
+        campaign: the signed campaign.
+        workspace: the workspace that must have signed the campaign.
+        trust: the trust root, a path or bytes, whose keys must have signed the campaign.
+
+    Raises:
+        InputError: ``trust_ambiguous``: workspace and trust are both given; ``file_not_found``, ``unreadable``,
+            ``too_large``: a file can not be read; ``campaign_unknown``: the workspace has no campaign of that name.
+        DocumentError: ``bad_signature`` and the other reasons of a foreign or damaged file.
+        StorageError: ``workspace_damaged`` and the other reasons of the workspace.
+    """
+    if workspace is not None and trust is not None:
+        raise InputError("trust_ambiguous", "give --trust or --workspace, not both")
+    signer = None if workspace is None else opened(workspace)
+    raw = document_bytes("campaign", campaign, signer)
+    if signer is not None:
+        signer.check_signed(raw)
+    elif trust is not None:
+        signed_campaign(trust if isinstance(trust, bytes) else read_file(trust, SIZE_LIMITS["root"]), raw)
+    return raw
+
+
+def opened(workspace: Workspace | str | Path) -> Workspace:
+    """Return an open workspace unchanged, or open the workspace in a folder.
+
+    A workspace keeps no file open, so nobody has to close it.
+
+    Raises:
+        StorageError: ``not_a_workspace``, ``workspace_damaged``: the folder holds no workspace that can be read.
+        InputError: ``unreadable``, ``too_large``: a trust root in the folder can not be read.
+    """
+    return workspace if isinstance(workspace, Workspace) else open_workspace(workspace)
 
 
 def save_document(path: Path, raw: bytes, role: str, *, force: bool) -> None:

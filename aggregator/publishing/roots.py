@@ -16,19 +16,19 @@ from aggregator.files import read_file, write_output
 from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.keys import KeyFile, key_file, write_key
 from aggregator.publishing.lifetimes import header_for
-from aggregator.publishing.signatures import Standing, draft, joined, root_of, signed, standing, successor, to_bytes
-from protocol import canonical
+from aggregator.publishing.signatures import (
+    Standing,
+    joined,
+    root_of,
+    signed,
+    signed_root,
+    standing,
+    successor,
+    to_bytes,
+)
 from protocol.document import read_payload
 from protocol.documents import trust
-from protocol.documents.envelope import (
-    KEY_BYTES,
-    MAX_SIGNATURES,
-    PAYLOAD_TYPES,
-    SIZE_LIMITS,
-    SigningKey,
-    keyid,
-    read_envelope,
-)
+from protocol.documents.envelope import KEY_BYTES, MAX_SIGNATURES, SIZE_LIMITS, SigningKey, keyid, read_envelope
 from protocol.errors import DocumentError, InputError, StorageError
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def change_root(
         root = trust.Root(header_for(before.name, before.version + 1, now, lifetime_seconds), roles)
         files = _new_key_files(current, change.role or "root", made, entropy)
         keys = [*signers, *_root_keys_here(current, root), *(made if change.role == "root" else ())]
-        envelope = _sign_for_both(draft(PAYLOAD_TYPES["root"], canonical.pack(root.to_payload())), current, root, keys)
+        envelope = signed_root(current.root, root, keys)
         with _new_keys(current, files):
             return _write_root(current, envelope, root)
 
@@ -193,19 +193,6 @@ def _root_keys_here(current: Workspace, root: Root) -> list[SigningKey]:
     """Opened keys of the workspace that are root keys of the root in force or of the next root."""
     wanted = current.root.roles["root"].keys | root.roles["root"].keys
     return [each.open(current.passphrase) for each in current.key_files("root") if each.public in wanted]
-
-
-def _sign_for_both(envelope: Envelope, current: Workspace, root: Root, keys: Iterable[SigningKey]) -> Envelope:
-    """Sign with the keys that either root names, first with keys that both name.
-
-    An envelope holds at most 16 signatures. Keys after the first 16 do not sign, and keys of neither root never do.
-    """
-    old, new = current.root.roles["root"].keys, root.roles["root"].keys
-    counting = [key for key in dict.fromkeys(keys) if key.public in old | new]
-    counting.sort(key=lambda key: (key.public in old) + (key.public in new), reverse=True)
-    for key in counting[:MAX_SIGNATURES]:
-        envelope = signed(envelope, key)
-    return envelope
 
 
 def _write_root(current: Workspace, envelope: Envelope, root: Root) -> NextRoot:

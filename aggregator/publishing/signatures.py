@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from protocol import canonical
 from protocol.document import check_understood, read_payload
 from protocol.documents import campaign, model, trust
 from protocol.documents.envelope import (
     KEYID_BYTES,
     MAX_SIGNATURES,
+    PAYLOAD_TYPES,
     SIGNATURE_BYTES,
     SIZE_LIMITS,
     Envelope,
@@ -104,6 +106,22 @@ def signed(envelope: Envelope, key: SigningKey) -> Envelope:
         raise InputError("signatures_invalid", f"the document carries {MAX_SIGNATURES} signatures already")
     pair = (hint, key.sign(pae(envelope.payload_type, envelope.payload)))
     return envelope._replace(signatures=(*others, pair))
+
+
+def signed_root(before: Root, root: Root, keys: Iterable[SigningKey]) -> Envelope:
+    """Make the envelope of a new root, which needs signatures by keys of the root before and by keys of its own.
+
+    Keys that both roots name sign first. An envelope holds at most 16 signatures: keys after the first 16 do not sign.
+
+    Args:
+        before: the root before.
+        root: the new root.
+        keys: keys at hand. Keys that neither root names do not sign.
+    """
+    old, new = before.roles["root"].keys, root.roles["root"].keys
+    counting = [key for key in dict.fromkeys(keys) if key.public in old | new]
+    counting.sort(key=lambda key: (key.public in old) + (key.public in new), reverse=True)
+    return draft(PAYLOAD_TYPES["root"], canonical.pack(root.to_payload()), counting[:MAX_SIGNATURES])
 
 
 def joined(copies: Iterable[Envelope], keys: Iterable[bytes]) -> Envelope:
@@ -203,3 +221,24 @@ def successor(root: Root, raw: bytes) -> Root:
     if (following.header.name, following.header.version) != (root.header.name, root.header.version + 1):
         raise DocumentError("rollback", f"it is not version {root.header.version + 1} of the root of this workspace")
     return following
+
+
+def signed_campaign(root_bytes: bytes, raw: bytes) -> campaign.Campaign:
+    """Parse the campaign file ``raw`` if the campaign keys of the trust root ``root_bytes`` signed it.
+
+    Dates are not checked.
+
+    The aggregator counts reports, and makes models, after a campaign has expired. Devices check dates, by
+    :func:`protocol.documents.trust.verify`.
+
+    Raises:
+        DocumentError: ``bad_signature``, ``malformed``, ``unsupported_version``, ``wrong_role``,
+            ``too_large``, ``unknown_crit``, ``invalid_campaign``, ``epsilon_understated``.
+    """
+    envelope = read_envelope(raw, "campaign")
+    found = standing(envelope, trust.restore(root_bytes, {}, 0).root.roles["campaign"])
+    if not found.complete:
+        raise DocumentError("bad_signature", f"{len(found.signers)} of the {found.needed} needed signatures hold")
+    parsed = campaign.parse_campaign(envelope.payload)
+    check_understood(parsed.header, campaign.UNDERSTOOD)
+    return parsed

@@ -31,9 +31,9 @@ from aggregator.planning.completeness import check_complete
 from aggregator.publishing.history import Published, history_bytes, latest_of_each, read_history
 from aggregator.publishing.keys import KeyFile, key_file, no_passphrase, read_key, write_key
 from aggregator.publishing.lifetimes import header_for
-from aggregator.publishing.signatures import Standing, draft, standing, successor, to_bytes
+from aggregator.publishing.signatures import Standing, draft, signed_campaign, standing, successor, to_bytes
 from protocol import canonical
-from protocol.document import DAY_SECONDS, check_understood, is_text
+from protocol.document import DAY_SECONDS, is_text
 from protocol.documents import campaign, model, trust
 from protocol.documents.envelope import KEY_BYTES, PAYLOAD_TYPES, SIZE_LIMITS, SigningKey, read_envelope, seal
 from protocol.errors import DocumentError, InputError, StorageError
@@ -392,24 +392,3 @@ def open_workspace(path: str | Path, passphrase: Callable[[], bytes] | bytes | s
     except DocumentError as error:
         problem = error.detail
     raise StorageError("workspace_damaged", f"'{name}' can not be used: {problem}")
-
-
-def signed_campaign(root_bytes: bytes, raw: bytes) -> campaign.Campaign:
-    """Parse the campaign file ``raw`` if the campaign keys of the trust root ``root_bytes`` signed it.
-
-    Dates are not checked.
-
-    The aggregator counts reports, and makes models, after a campaign has expired. Devices check dates, by
-    :func:`protocol.documents.trust.verify`.
-
-    Raises:
-        DocumentError: ``bad_signature``, ``malformed``, ``unsupported_version``, ``wrong_role``,
-            ``too_large``, ``unknown_crit``, ``invalid_campaign``, ``epsilon_understated``.
-    """
-    envelope = read_envelope(raw, "campaign")
-    found = standing(envelope, trust.restore(root_bytes, {}, 0).root.roles["campaign"])
-    if not found.complete:
-        raise DocumentError("bad_signature", f"{len(found.signers)} of the {found.needed} needed signatures hold")
-    parsed = campaign.parse_campaign(envelope.payload)
-    check_understood(parsed.header, campaign.UNDERSTOOD)
-    return parsed

@@ -87,10 +87,10 @@ def ingest(
       find inbox -name '*.hsr' -print0 | hearsay ingest c.hsc - --store store --trust work/root.hst
       hearsay ingest c.hsc 's3://inbox/*.hsr' --store store --trust work/root.hst --cluster tls://head:8786
     """  # noqa: D301
-    from aggregator.asking import check_campaign
     from aggregator.intake.finding import all_unreadable
     from aggregator.intake.transaction import IngestSummary
     from aggregator.intake.urls import expand
+    from aggregator.publishing.naming import check_campaign
     from aggregator.storage.manifest import BUCKETS, FILE_NAME
     from aggregator.store.store import create_store
     from protocol.documents.campaign import parse_campaign
